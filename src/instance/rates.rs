@@ -1,0 +1,168 @@
+//! What happened between two samples, in units that a person would use. This is all that the watching policies see.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{GpuSample, IoCounters, Reading, Sample};
+use crate::job::GpuSelection;
+
+/// One interval. Recorded, so that every verdict can be replayed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Rates {
+    /// The end of the interval, seconds since the workload (or the series) began. Never steps back.
+    pub t_secs: f64,
+    /// The length of the interval in seconds; 0 for the first of a series.
+    pub interval_secs: f64,
+    /// The busiest of the GPUs that count, percent, integrated over the interval.
+    pub gpu_percent: Reading<f64>,
+    /// Traffic of the busiest device memory, percent of the time.
+    pub gpu_memory_percent: Reading<f64>,
+    /// The device memory in use on the GPUs that count, together.
+    pub gpu_memory_used_mib: Reading<f64>,
+    pub gpu_power_watts: Reading<f64>,
+    /// The workload's tree, percent of **one** core (400 = four cores busy).
+    pub cpu_percent: Reading<f64>,
+    /// The whole machine, percent of **all** cores.
+    pub machine_cpu_percent: Reading<f64>,
+    /// Of the tree, read and written together.
+    pub disk_bytes_per_sec: Reading<f64>,
+    /// Not the agent's own, sent and received together.
+    pub net_bytes_per_sec: Reading<f64>,
+    /// Bytes printed in the interval.
+    pub log_bytes: Reading<f64>,
+    /// Progress marks in the interval.
+    pub progress_marks: Reading<f64>,
+    pub step: Option<f64>,
+    /// Changes of the checkpoint folder in the interval.
+    pub checkpoint_marks: Reading<f64>,
+    /// Seconds since somebody last typed; infinite when nobody is logged in is written as absent.
+    pub typing_secs: Reading<f64>,
+    /// Wall clock at the end of the interval, for people.
+    pub at: Option<Timestamp>,
+}
+
+impl Default for Rates {
+    fn default() -> Self {
+        Rates {
+            t_secs: 0.0,
+            interval_secs: 0.0,
+            gpu_percent: Reading::Absent,
+            gpu_memory_percent: Reading::Absent,
+            gpu_memory_used_mib: Reading::Absent,
+            gpu_power_watts: Reading::Absent,
+            cpu_percent: Reading::Absent,
+            machine_cpu_percent: Reading::Absent,
+            disk_bytes_per_sec: Reading::Absent,
+            net_bytes_per_sec: Reading::Absent,
+            log_bytes: Reading::Absent,
+            progress_marks: Reading::Absent,
+            step: None,
+            checkpoint_marks: Reading::Absent,
+            typing_secs: Reading::Absent,
+            at: None,
+        }
+    }
+}
+
+/// The rates between two samples. `began` is the sample at which the series began.
+pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSelection) -> Rates {
+    let interval = now.mono.saturating_sub(previous.mono).as_secs_f64();
+    let gpus = counted(&now.gpus, selection);
+    let cpu = difference(&previous.tree_cpu, &now.tree_cpu, |then, now| now.saturating_sub(*then).as_secs_f64());
+    let machine = difference(&previous.machine_cpu, &now.machine_cpu, |then, now| now.saturating_sub(*then).as_secs_f64());
+    let io = |then: &IoCounters, now: &IoCounters| {
+        (now.read_bytes.saturating_sub(then.read_bytes) + now.written_bytes.saturating_sub(then.written_bytes)) as f64
+    };
+    let grown = |then: u64, now: u64| Reading::Known(now.saturating_sub(then) as f64);
+    Rates {
+        t_secs: now.mono.saturating_sub(began.mono).as_secs_f64(),
+        interval_secs: interval,
+        gpu_percent: busiest(&gpus, |gpu| &gpu.util_percent),
+        gpu_memory_percent: busiest(&gpus, |gpu| &gpu.memory_util_percent),
+        gpu_memory_used_mib: total(&gpus, |gpu| gpu.memory_used_mib.clone().map(|mib| mib as f64)),
+        gpu_power_watts: total(&gpus, |gpu| gpu.power_watts.clone()),
+        cpu_percent: per_sec(cpu, interval).map(|cores| cores * 100.0),
+        machine_cpu_percent: per_sec(machine, interval).map(|cores| cores * 100.0 / f64::from(now.cores.max(1))),
+        disk_bytes_per_sec: per_sec(difference(&previous.tree_disk, &now.tree_disk, io), interval),
+        net_bytes_per_sec: per_sec(difference(&previous.network, &now.network, io), interval),
+        log_bytes: grown(previous.marks.log_bytes, now.marks.log_bytes),
+        progress_marks: grown(previous.marks.progress, now.marks.progress),
+        step: now.marks.step,
+        checkpoint_marks: grown(previous.marks.checkpoints, now.marks.checkpoints),
+        typing_secs: match &now.typing {
+            Reading::Known(Some(since)) => Reading::Known(since.as_secs_f64()),
+            Reading::Known(None) | Reading::Absent => Reading::Absent,
+            Reading::Unknown(why) => Reading::Unknown(why.clone()),
+        },
+        at: Some(now.at),
+    }
+}
+
+/// The GPUs that count. With `Workload`: those that the workload holds; all of them while that is unknown or it holds
+/// none yet, so that a neighbour's work can only delay a verdict and never cause one.
+fn counted<'a>(gpus: &'a Reading<Vec<GpuSample>>, selection: &GpuSelection) -> Reading<Vec<&'a GpuSample>> {
+    gpus.as_ref().map(|gpus| match selection {
+        GpuSelection::All => gpus.iter().collect(),
+        GpuSelection::Indices(indices) => gpus.iter().filter(|gpu| indices.contains(&gpu.index)).collect(),
+        GpuSelection::Workload => {
+            let unknown = gpus.iter().any(|gpu| gpu.used_by_workload.is_unknown());
+            let held: Vec<&GpuSample> = gpus.iter().filter(|gpu| gpu.used_by_workload == Reading::Known(true)).collect();
+            if unknown || held.is_empty() { gpus.iter().collect() } else { held }
+        }
+    })
+}
+
+/// The largest value; unknown if any is unknown.
+fn busiest(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> &Reading<f64>) -> Reading<f64> {
+    combined(gpus, value, |values| values.iter().copied().fold(0.0, f64::max))
+}
+
+fn total(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> Reading<f64>) -> Reading<f64> {
+    match gpus {
+        Reading::Known(gpus) => {
+            let readings: Vec<Reading<f64>> = gpus.iter().map(|gpu| value(gpu)).collect();
+            fold(readings.iter(), |values| values.iter().sum())
+        }
+        Reading::Absent => Reading::Absent,
+        Reading::Unknown(why) => Reading::Unknown(why.clone()),
+    }
+}
+
+fn combined<'a>(gpus: &Reading<Vec<&'a GpuSample>>, value: impl Fn(&'a GpuSample) -> &'a Reading<f64>, join: impl Fn(&[f64]) -> f64) -> Reading<f64> {
+    match gpus {
+        Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu)), join),
+        Reading::Absent => Reading::Absent,
+        Reading::Unknown(why) => Reading::Unknown(why.clone()),
+    }
+}
+
+fn fold<'a>(readings: impl Iterator<Item = &'a Reading<f64>>, join: impl Fn(&[f64]) -> f64) -> Reading<f64> {
+    let mut values = Vec::new();
+    for reading in readings {
+        match reading {
+            Reading::Known(value) => values.push(*value),
+            Reading::Absent => {}
+            Reading::Unknown(why) => return Reading::Unknown(why.clone()),
+        }
+    }
+    if values.is_empty() { Reading::Absent } else { Reading::Known(join(&values)) }
+}
+
+fn difference<T, U>(then: &Reading<T>, now: &Reading<T>, subtract: impl Fn(&T, &T) -> U) -> Reading<U> {
+    match (then, now) {
+        (Reading::Known(then), Reading::Known(now)) => Reading::Known(subtract(then, now)),
+        (Reading::Unknown(why), _) | (_, Reading::Unknown(why)) => Reading::Unknown(why.clone()),
+        _ => Reading::Absent,
+    }
+}
+
+fn per_sec(amount: Reading<f64>, interval: f64) -> Reading<f64> {
+    if interval <= 0.0 {
+        return match amount {
+            Reading::Known(_) => Reading::unknown("no time has passed"),
+            other => other,
+        };
+    }
+    amount.map(|amount| amount / interval)
+}

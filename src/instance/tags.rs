@@ -1,0 +1,91 @@
+//! The tags that make a machine ours and tell any controller what it is for.
+//!
+//! Set inside the launch call, so that no machine of ours is ever without them.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::job::{AttemptNo, JobId};
+use crate::market::Span;
+
+/// Before every tag key of ours.
+pub const TAG_PREFIX: &str = "lamplighter:";
+
+/// The tags of a machine of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tags {
+    /// Whose machine it is; stop and terminate only what carries our own.
+    pub owner: String,
+    pub job: JobId,
+    pub attempt: AttemptNo,
+    pub lease: Span,
+    pub kill_at: Option<Timestamp>,
+}
+
+/// Why tags do not make a machine ours. Such a machine is never touched.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TagsError {
+    #[error("tag `{TAG_PREFIX}{key}` is missing")]
+    Missing { key: &'static str },
+    #[error("tag `{TAG_PREFIX}{key}` has a value that we never write: `{value}`")]
+    Foreign { key: &'static str, value: String },
+}
+
+impl Tags {
+    pub fn to_map(&self) -> BTreeMap<String, String> {
+        let mut map = BTreeMap::from([
+            (format!("{TAG_PREFIX}owner"), self.owner.clone()),
+            (format!("{TAG_PREFIX}job"), self.job.to_string()),
+            (format!("{TAG_PREFIX}attempt"), self.attempt.to_string()),
+            (format!("{TAG_PREFIX}lease-s"), self.lease.duration().as_secs().to_string()),
+        ]);
+        if let Some(kill_at) = self.kill_at {
+            map.insert(format!("{TAG_PREFIX}kill-at"), kill_at.to_string());
+        }
+        map
+    }
+
+    /// # Errors
+    /// When a tag is missing or is not in our form: the machine is then not ours.
+    pub fn from_map(map: &BTreeMap<String, String>) -> Result<Self, TagsError> {
+        let text = |key: &'static str| map.get(&format!("{TAG_PREFIX}{key}")).ok_or(TagsError::Missing { key });
+        Ok(Tags {
+            owner: text("owner")?.clone(),
+            job: parsed("job", text("job")?)?,
+            attempt: parsed("attempt", text("attempt")?)?,
+            lease: Span::from_secs(parsed("lease-s", text("lease-s")?)?),
+            kill_at: text("kill-at").ok().map(|value| parsed("kill-at", value)).transpose()?,
+        })
+    }
+}
+
+fn parsed<T: FromStr>(key: &'static str, value: &str) -> Result<T, TagsError> {
+    value.parse().map_err(|_| TagsError::Foreign { key, value: value.to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_read_back_and_look_alikes_are_not_ours() {
+        let tags = Tags {
+            owner: "me".into(),
+            job: "digits-222222".parse().unwrap(),
+            attempt: AttemptNo::FIRST,
+            lease: Span::from_secs(1800),
+            kill_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        };
+        let map = tags.to_map();
+        assert_eq!(Tags::from_map(&map), Ok(tags));
+        let mut foreign = map.clone();
+        foreign.remove("lamplighter:owner");
+        assert_eq!(Tags::from_map(&foreign), Err(TagsError::Missing { key: "owner" }));
+        let mut garbled = map;
+        garbled.insert("lamplighter:kill-at".into(), "soon".into());
+        assert!(Tags::from_map(&garbled).is_err());
+    }
+}

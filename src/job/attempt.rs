@@ -1,0 +1,59 @@
+//! The records of one attempt: who holds it, where it is, what its machine cost.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{AttemptNo, EndedBecause, Outcome};
+use crate::market::{Span, Usd};
+
+/// `attempts/<n>/lease.json`: the right to run the attempt, taken once by the first agent that asks.
+///
+/// A second machine that finds somebody else's lease powers itself off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    pub format: u32,
+    pub instance: String,
+    /// Drawn by the machine at its first boot: tells two machines with one id apart.
+    pub nonce: String,
+    pub taken: Timestamp,
+}
+
+/// Where the agent is in its attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AttemptPhase {
+    /// Lease taken; preflight, fetching code and checkpoint.
+    Preparing,
+    /// The user's `setup` script runs.
+    Setup,
+    Running,
+    /// Saving, uploading, writing the outcome.
+    Draining,
+    /// Ended, and the machine is kept for a look.
+    Held,
+    /// The outcome is written; power goes off next.
+    Ended,
+}
+
+/// `attempts/<n>/settled.json`: what the controller saw of the machine's life and what it cost. Written once the machine
+/// is observed to be gone, or its launch to have failed for good.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
+    pub format: u32,
+    pub attempt: AttemptNo,
+    /// `None`: no machine was ever launched.
+    pub instance: Option<String>,
+    /// The outcome's word, or `lost` or `launch_failed` when the agent left none.
+    pub because: EndedBecause,
+    /// What the cloud says: when billing began and ended.
+    pub billed_from: Option<Timestamp>,
+    pub billed_to: Option<Timestamp>,
+    pub billed: Span,
+    pub usd: Usd,
+    /// The cloud's own reason for the state, or the launch error.
+    #[serde(default)]
+    pub cloud_reason: Option<String>,
+    /// The agent's outcome; or, when it left none (the power was cut), what its last heartbeat says of the attempt.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
+}

@@ -1,0 +1,176 @@
+//! What is wrong or doubtful in a spec, all of it at once.
+//!
+//! Syntax and unknown keys are found where the file is read (`config`); here is what only the whole shows. Pure: whether
+//! a file exists or a program is installed is asked by the caller.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{MarketChoice, Reaction, Spec};
+use crate::market::{Cloud, Span};
+
+/// One problem in a spec.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub severity: Severity,
+    /// The dotted path of the key, `machine.gpus`; empty when it concerns the whole.
+    pub path: String,
+    /// The line of the file, from 1, when it came from one.
+    pub line: Option<usize>,
+    pub message: String,
+    pub hint: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Likely not what was meant; the job can run.
+    Warning,
+    /// The job cannot run like this.
+    Error,
+}
+
+impl Finding {
+    pub fn error(path: &str, message: impl Into<String>) -> Self {
+        Finding { severity: Severity::Error, path: path.into(), line: None, message: message.into(), hint: None }
+    }
+
+    pub fn warning(path: &str, message: impl Into<String>) -> Self {
+        Finding { severity: Severity::Warning, ..Finding::error(path, message) }
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn at_line(mut self, line: Option<usize>) -> Self {
+        self.line = line;
+        self
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "`{}`: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// The shortest idle window that is not refused: below it, loading the data looks like the end of the work.
+const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
+
+/// All findings of a spec, errors and warnings, in the order of the file.
+pub fn check(spec: &Spec) -> Vec<Finding> {
+    let mut found = Vec::new();
+    check_command(spec, &mut found);
+    check_paths(spec, &mut found);
+    check_machine(spec, &mut found);
+    check_watch(spec, &mut found);
+    check_ends(spec, &mut found);
+    found
+}
+
+fn check_command(spec: &Spec, found: &mut Vec<Finding>) {
+    let argv = spec.command.argv();
+    if argv.first().is_none_or(|program| program.trim().is_empty()) || spec.command.display().trim().is_empty() {
+        found.push(Finding::error("command", "is empty").hint("say what to run: command = [\"python\", \"train.py\"]"));
+    }
+    for name in spec.env.keys() {
+        if name.is_empty() || name.contains(['=', '\0']) {
+            found.push(Finding::error(&format!("env.{name}"), "is not a name that an environment variable can have"));
+        } else if name.starts_with("LAMP_") {
+            found.push(Finding::warning(&format!("env.{name}"), "is set by the agent; the value of the agent wins"));
+        }
+    }
+}
+
+fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
+    let inside = |path: &str| !path.is_empty() && !path.starts_with('/') && !path.split('/').any(|part| part == "..");
+    for output in &spec.outputs {
+        if !inside(output) {
+            found.push(
+                Finding::error("outputs", format!("`{output}` is not below the workdir")).hint("outputs are paths or globs relative to the workdir"),
+            );
+        }
+    }
+    let Some(checkpoint) = &spec.checkpoint else { return };
+    if !inside(&checkpoint.path) {
+        found.push(Finding::error("checkpoint.path", format!("`{}` is not below the workdir", checkpoint.path)));
+    }
+    if checkpoint.interval == Span::ZERO {
+        found.push(Finding::error("checkpoint.interval", "is zero").hint("ten minutes is a good start: interval = \"10m\""));
+    }
+    if checkpoint.grace == Span::ZERO {
+        found.push(Finding::error("checkpoint.grace", "is zero: no save could ever finish"));
+    }
+    if let Some(signal) = &checkpoint.signal
+        && !["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"].contains(&signal.as_str())
+    {
+        found.push(
+            Finding::error("checkpoint.signal", format!("`{signal}` is not one of SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP"))
+                .hint("SIGUSR1 for a script that saves and goes on, SIGTERM for one that saves and exits"),
+        );
+    }
+}
+
+fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
+    let machine = &spec.machine;
+    if machine.cloud == Cloud::Local && machine.market == MarketChoice::Spot {
+        found.push(
+            Finding::warning("machine.market", "is `spot`, but this workstation has one price").hint("`lamp rehearse` plays an interruption on it"),
+        );
+    }
+    if machine.market != MarketChoice::OnDemand && spec.checkpoint.is_none() {
+        found.push(
+            Finding::warning("machine.market", "can be interrupted, and without `[checkpoint]` an interruption loses all work")
+                .hint("add [checkpoint] with the folder that the script saves to"),
+        );
+    }
+    if machine.market == MarketChoice::Auto && spec.limits.deadline.is_none() {
+        found.push(Finding::warning("machine.market", "is `auto` without `limits.deadline`: that is `spot` with relaunches"));
+    }
+    if machine.disk_gib == 0 {
+        found.push(Finding::error("machine.disk", "is zero"));
+    }
+}
+
+fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
+    let idle = &spec.watch.idle;
+    if idle.window.is_some_and(|window| window < IDLE_WINDOW_MIN) {
+        found.push(Finding::error("watch.idle", "is shorter than a second").hint("to never judge a job idle, write idle = \"off\""));
+    }
+    if !(0.0..=100.0).contains(&idle.gpu_percent) {
+        found.push(Finding::error("watch.idle_gpu_percent", "is not a percentage"));
+    }
+    if idle.cpu_percent < 0.0 || !idle.cpu_percent.is_finite() {
+        found.push(Finding::error("watch.idle_cpu_percent", "is negative"));
+    }
+}
+
+fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {
+    let limits = &spec.limits;
+    if limits.max_runtime.is_some_and(|span| span == Span::ZERO) {
+        found.push(Finding::error("limits.max_runtime", "is zero: the job would end before it starts"));
+    }
+    if limits.budget.is_some_and(|budget| budget.micros() <= 0) {
+        found.push(Finding::error("limits.budget", "is not more than zero: the job could not start"));
+    }
+    let stops = [("on.success", spec.on.success), ("on.failure", spec.on.failure), ("on.idle", spec.on.idle), ("on.stall", spec.on.stall)];
+    for (path, reaction) in stops {
+        if reaction == Reaction::Stop && spec.machine.market == MarketChoice::Spot {
+            found.push(
+                Finding::error(path, "is `stop`, but a one-time spot machine can only be terminated")
+                    .hint("outputs and checkpoints are kept in the job directory either way"),
+            );
+        }
+        if reaction == Reaction::Keep(Span::ZERO) {
+            found.push(Finding::error(path, "keeps the machine for no time").hint("write \"terminate\", or \"keep 1h\""));
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! A complete checkpoint: the files of the checkpoint folder at one moment, and the manifest written last.
+//!
+//! Only a checkpoint with a manifest exists. A torn upload has none and is never resumed from.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{AttemptNo, CheckpointNo};
+
+/// `checkpoints/<n>/manifest.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: u32,
+    pub number: CheckpointNo,
+    pub attempt: AttemptNo,
+    pub created: Timestamp,
+    /// The workload's own step at that moment, when it said one.
+    #[serde(default)]
+    pub step: Option<f64>,
+    pub files: Vec<CheckpointFile>,
+    /// From the request (or the first change of the folder) until the folder was quiet, seconds.
+    pub save_secs: f64,
+    /// Reading, hashing and uploading, seconds.
+    pub upload_secs: f64,
+    /// The notice, request or verdict that asked for it, if any; otherwise it was the interval.
+    #[serde(default)]
+    pub asked_by: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointFile {
+    /// Relative to the checkpoint folder, `/` between the parts.
+    pub path: String,
+    pub bytes: u64,
+    /// Lower-case hex.
+    pub sha256: String,
+    /// The object that holds it, relative to the job: an unchanged file points into an earlier checkpoint.
+    pub key: String,
+    /// Unix permission bits.
+    #[serde(default)]
+    pub mode: Option<u32>,
+}
+
+/// What the outcome and the receipt say of a checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointSummary {
+    pub number: CheckpointNo,
+    pub attempt: AttemptNo,
+    pub created: Timestamp,
+    #[serde(default)]
+    pub step: Option<f64>,
+    pub bytes: u64,
+}
+
+impl Manifest {
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    pub fn summary(&self) -> CheckpointSummary {
+        CheckpointSummary { number: self.number, attempt: self.attempt, created: self.created, step: self.step, bytes: self.bytes() }
+    }
+}

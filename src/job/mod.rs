@@ -1,0 +1,41 @@
+//! What we promise and what happened: the nouns of one job and their records.
+//!
+//! A **job** is what the user wants done, once. Its **spec** is immutable. Every try on one machine is an **attempt**;
+//! each attempt starts from a **plan**, ends with an **outcome**, and the job ends with a **receipt**.
+//!
+//! Records that are written to the job directory derive `Serialize` and carry a `format` number; readers ignore fields
+//! that they do not know. What must never live here: a clock, a file, a decision (those are in `policy`).
+
+mod attempt;
+mod check;
+mod checkpoint;
+mod id;
+mod outcome;
+mod phase;
+mod plan;
+mod progress;
+mod reason;
+mod receipt;
+mod request;
+mod spec;
+
+pub use attempt::{AttemptPhase, Lease, Settled};
+pub use check::{Finding, Severity, check};
+pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest};
+pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
+pub use outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};
+pub use phase::JobState;
+pub use plan::{Plan, RejectedOffer};
+pub use progress::{Progress, ProgressError, ProgressLine};
+pub use reason::Reason;
+pub use receipt::{AttemptRecord, Receipt, ReceiptAttempt};
+pub use request::{Request, Wish};
+pub use spec::{
+    CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,
+    Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+};
+
+/// The format number of every record that this version writes.
+///
+/// Raised when an old reader would misunderstand a new record, not when a field is added: readers ignore unknown fields.
+pub const RECORD_FORMAT: u32 = 1;

@@ -1,0 +1,175 @@
+//! Why an attempt ended, and why a job did.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{AttemptNo, CheckpointSummary, JobId, Progress, Reason};
+use crate::market::Span;
+
+/// `attempts/<n>/outcome.json`, written once by the agent as the last thing before the power goes off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub format: u32,
+    pub job: JobId,
+    pub attempt: AttemptNo,
+    pub instance: String,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+    pub because: EndedBecause,
+    /// The workload's own end, when it had one.
+    #[serde(default)]
+    pub exit: Option<ExitStatus>,
+    /// The verdicts that led here, oldest first, with their numbers.
+    pub reasons: Vec<Reason>,
+    pub useful: Span,
+    pub idle: Span,
+    /// Time without telemetry: neither useful nor idle.
+    #[serde(default)]
+    pub unknown: Span,
+    #[serde(default)]
+    pub last_checkpoint: Option<CheckpointSummary>,
+    #[serde(default)]
+    pub checkpoints: u32,
+    /// The checkpoint that this attempt began from.
+    #[serde(default)]
+    pub resumed_from: Option<CheckpointSummary>,
+    #[serde(default)]
+    pub progress: Option<Progress>,
+    /// What could not be kept, in sentences: a log that was cut, an output that failed to upload.
+    #[serde(default)]
+    pub losses: Vec<String>,
+}
+
+/// Why an attempt ended. The words are stable: they stand in receipts and scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndedBecause {
+    Succeeded,
+    Failed,
+    SetupFailed,
+    PreflightFailed,
+    OutOfMemory,
+    Interrupted,
+    Idle,
+    Stalled,
+    MaxRuntime,
+    Budget,
+    Deadline,
+    UserStopped,
+    UserCancelled,
+    LaunchFailed,
+    /// The machine is gone and its agent left no outcome.
+    Lost,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ExitStatus {
+    /// Its exit code, when it exited.
+    #[serde(default)]
+    pub code: Option<i32>,
+    /// The signal that ended it, when one did.
+    #[serde(default)]
+    pub signal: Option<i32>,
+    /// The kernel killed it, or a process of its tree, for want of memory.
+    #[serde(default)]
+    pub oom: bool,
+}
+
+/// Why a job ended, for the receipt's `outcome`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobOutcome {
+    Succeeded,
+    Failed,
+    Stopped,
+    Cancelled,
+}
+
+impl ExitStatus {
+    pub fn success(&self) -> bool {
+        self.code == Some(0)
+    }
+
+    /// What a shell would report: the code, or 128 and the signal.
+    pub fn shell_code(&self) -> i32 {
+        match (self.code, self.signal) {
+            (Some(code), _) => code,
+            (None, Some(signal)) => 128 + signal,
+            (None, None) => 1,
+        }
+    }
+}
+
+impl fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.code, self.signal, self.oom) {
+            (_, _, true) => f.write_str("killed by the kernel for want of memory"),
+            (Some(code), _, _) => write!(f, "exit code {code}"),
+            (None, Some(signal), _) => write!(f, "killed by signal {signal}"),
+            (None, None, _) => f.write_str("ended in an unknown way"),
+        }
+    }
+}
+
+impl EndedBecause {
+    /// The stable word, as in records.
+    pub fn word(self) -> &'static str {
+        match self {
+            EndedBecause::Succeeded => "succeeded",
+            EndedBecause::Failed => "failed",
+            EndedBecause::SetupFailed => "setup_failed",
+            EndedBecause::PreflightFailed => "preflight_failed",
+            EndedBecause::OutOfMemory => "out_of_memory",
+            EndedBecause::Interrupted => "interrupted",
+            EndedBecause::Idle => "idle",
+            EndedBecause::Stalled => "stalled",
+            EndedBecause::MaxRuntime => "max_runtime",
+            EndedBecause::Budget => "budget",
+            EndedBecause::Deadline => "deadline",
+            EndedBecause::UserStopped => "user_stopped",
+            EndedBecause::UserCancelled => "user_cancelled",
+            EndedBecause::LaunchFailed => "launch_failed",
+            EndedBecause::Lost => "lost",
+        }
+    }
+
+    /// Whether the machine was taken from under the work, so that a new attempt may resume it.
+    pub fn is_interruption(self) -> bool {
+        matches!(self, EndedBecause::Interrupted | EndedBecause::Lost)
+    }
+
+    pub fn job_outcome(self) -> JobOutcome {
+        match self {
+            EndedBecause::Succeeded => JobOutcome::Succeeded,
+            EndedBecause::UserStopped => JobOutcome::Stopped,
+            EndedBecause::UserCancelled => JobOutcome::Cancelled,
+            _ => JobOutcome::Failed,
+        }
+    }
+}
+
+impl fmt::Display for EndedBecause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+impl JobOutcome {
+    pub fn word(self) -> &'static str {
+        match self {
+            JobOutcome::Succeeded => "succeeded",
+            JobOutcome::Failed => "failed",
+            JobOutcome::Stopped => "stopped",
+            JobOutcome::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl fmt::Display for JobOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}

@@ -1,0 +1,85 @@
+//! The state of a job in one word, derived from its records and never stored.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AttemptPhase, JobOutcome};
+
+/// The words that `lamp status` shows. Stable: they stand in scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum JobState {
+    /// The spec is written; no machine is planned yet.
+    Submitted,
+    /// A plan exists; the machine is being bought or boots.
+    Provisioning,
+    /// The agent prepares: code, checkpoint, `setup`.
+    Preparing,
+    Running,
+    /// The workload ended, or is ending: uploads.
+    Draining,
+    /// Ended; the machine is kept for a look and bills.
+    Held,
+    /// The machine was taken away; the next attempt is waited for.
+    Interrupted,
+    /// The agent is done; the cloud has not said yet that the machine is gone.
+    Terminating,
+    Succeeded,
+    Failed,
+    Stopped,
+    Cancelled,
+}
+
+impl JobState {
+    /// Whether nothing more will happen and nothing bills.
+    pub fn is_final(self) -> bool {
+        matches!(self, JobState::Succeeded | JobState::Failed | JobState::Stopped | JobState::Cancelled)
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            JobState::Submitted => "submitted",
+            JobState::Provisioning => "provisioning",
+            JobState::Preparing => "preparing",
+            JobState::Running => "running",
+            JobState::Draining => "draining",
+            JobState::Held => "held",
+            JobState::Interrupted => "interrupted",
+            JobState::Terminating => "terminating",
+            JobState::Succeeded => "succeeded",
+            JobState::Failed => "failed",
+            JobState::Stopped => "stopped",
+            JobState::Cancelled => "cancelled",
+        }
+    }
+}
+
+impl From<AttemptPhase> for JobState {
+    fn from(phase: AttemptPhase) -> Self {
+        match phase {
+            AttemptPhase::Preparing | AttemptPhase::Setup => JobState::Preparing,
+            AttemptPhase::Running => JobState::Running,
+            AttemptPhase::Draining => JobState::Draining,
+            AttemptPhase::Held => JobState::Held,
+            AttemptPhase::Ended => JobState::Terminating,
+        }
+    }
+}
+
+impl From<JobOutcome> for JobState {
+    fn from(outcome: JobOutcome) -> Self {
+        match outcome {
+            JobOutcome::Succeeded => JobState::Succeeded,
+            JobOutcome::Failed => JobState::Failed,
+            JobOutcome::Stopped => JobState::Stopped,
+            JobOutcome::Cancelled => JobState::Cancelled,
+        }
+    }
+}
+
+impl fmt::Display for JobState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}

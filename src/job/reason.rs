@@ -1,0 +1,37 @@
+//! One link of a reason chain: what was judged, when, and the numbers behind it.
+//!
+//! The same value is logged, shown by `lamp explain`, written in the outcome and compared in tests.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reason {
+    pub at: Timestamp,
+    /// The policy that spoke: `idle`, `stall`, `budget`, `interruption`, `request`, `workload`, `relaunch`.
+    pub policy: String,
+    /// What it said, in one word: `busy`, `idle`, `stalled`, `stop`, ...
+    pub verdict: String,
+    /// The sentence for people.
+    pub text: String,
+    /// The numbers it used, with the unit last in each name: `gpu_percent`, `quiet_secs`, `window_secs`.
+    #[serde(default)]
+    pub numbers: BTreeMap<String, f64>,
+}
+
+impl Reason {
+    pub fn new(at: Timestamp, policy: &str, verdict: &str, text: impl Into<String>) -> Self {
+        Reason { at, policy: policy.into(), verdict: verdict.into(), text: text.into(), numbers: BTreeMap::new() }
+    }
+
+    /// Adds a number; one that is not finite is left out, since JSON cannot hold it.
+    #[must_use]
+    pub fn with(mut self, name: &str, number: f64) -> Self {
+        if number.is_finite() {
+            self.numbers.insert(name.into(), number);
+        }
+        self
+    }
+}

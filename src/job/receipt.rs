@@ -1,0 +1,105 @@
+//! The receipt: what ran, why it ended, how long, how much. Written once, when every machine of the job is gone.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{AttemptNo, CheckpointSummary, EndedBecause, ExitStatus, JobId, JobOutcome, Plan, RECORD_FORMAT, Settled};
+use crate::market::{Market, Usd};
+
+/// `receipt.json`. The field names are an interface: `lamp receipt JOB -o json` prints this.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Receipt {
+    pub format: u32,
+    pub job: JobId,
+    pub name: String,
+    pub outcome: JobOutcome,
+    /// The workload's exit code as a shell would report it (128 + signal); `null` when it never ran to an end.
+    pub exit_code: Option<i32>,
+    /// One sentence: why the job ended.
+    pub reason: String,
+    pub started: Timestamp,
+    pub ended: Timestamp,
+    pub attempts: Vec<ReceiptAttempt>,
+    pub total_usd: Usd,
+    pub useful_seconds: f64,
+    pub idle_seconds: f64,
+    /// Complete checkpoints written over all attempts.
+    pub checkpoints: u32,
+    #[serde(default)]
+    pub last_checkpoint: Option<CheckpointSummary>,
+    #[serde(default)]
+    pub losses: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ReceiptAttempt {
+    pub attempt: AttemptNo,
+    pub instance: Option<String>,
+    pub instance_type: String,
+    pub zone: String,
+    pub market: Market,
+    pub started: Option<Timestamp>,
+    pub ended: Option<Timestamp>,
+    pub billed_seconds: f64,
+    pub usd: Usd,
+    pub ended_because: EndedBecause,
+    #[serde(default)]
+    pub exit: Option<ExitStatus>,
+    #[serde(default)]
+    pub resumed_from: Option<CheckpointSummary>,
+}
+
+/// All that is known of one attempt at the end.
+#[derive(Clone, Debug)]
+pub struct AttemptRecord {
+    pub plan: Plan,
+    pub settled: Settled,
+}
+
+impl Receipt {
+    /// Adds the attempts up. `ended` is when the last machine was seen to be gone; `reason` comes from the policy that
+    /// decided that there is no further attempt.
+    pub fn build(job: JobId, name: String, submitted: Timestamp, ended: Timestamp, end: (JobOutcome, String), records: &[AttemptRecord]) -> Self {
+        let (outcome, reason) = end;
+        let outcomes = || records.iter().filter_map(|record| record.settled.outcome.as_ref());
+        let exit = records.last().and_then(|record| record.settled.outcome.as_ref()).and_then(|outcome| outcome.exit);
+        Receipt {
+            format: RECORD_FORMAT,
+            job,
+            name,
+            outcome,
+            exit_code: exit.map(|exit| exit.shell_code()),
+            reason,
+            started: submitted,
+            ended,
+            attempts: records.iter().map(ReceiptAttempt::from).collect(),
+            total_usd: records.iter().map(|record| record.settled.usd).sum(),
+            useful_seconds: outcomes().map(|outcome| outcome.useful.secs_f64()).sum(),
+            idle_seconds: outcomes().map(|outcome| outcome.idle.secs_f64()).sum(),
+            checkpoints: outcomes().map(|outcome| outcome.checkpoints).sum(),
+            last_checkpoint: outcomes().filter_map(|outcome| outcome.last_checkpoint.clone()).max_by_key(|summary| summary.number),
+            losses: outcomes().flat_map(|outcome| outcome.losses.clone()).collect(),
+        }
+    }
+}
+
+impl From<&AttemptRecord> for ReceiptAttempt {
+    fn from(record: &AttemptRecord) -> Self {
+        let AttemptRecord { plan, settled } = record;
+        let outcome = &settled.outcome;
+        ReceiptAttempt {
+            attempt: plan.attempt,
+            instance: settled.instance.clone(),
+            instance_type: plan.offer.instance_type.clone(),
+            zone: plan.offer.zone.to_string(),
+            market: plan.offer.market,
+            started: settled.billed_from,
+            ended: settled.billed_to,
+            billed_seconds: settled.billed.secs_f64(),
+            usd: settled.usd,
+            ended_because: settled.because,
+            exit: outcome.as_ref().and_then(|outcome| outcome.exit),
+            resumed_from: outcome.as_ref().and_then(|outcome| outcome.resumed_from.clone()),
+        }
+    }
+}

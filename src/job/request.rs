@@ -1,0 +1,32 @@
+//! A wish left in the job directory: the only way in which anybody talks to a running job.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::market::{Span, Usd};
+
+/// `requests/<n>.json`, written once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    pub format: u32,
+    pub number: u32,
+    pub at: Timestamp,
+    /// Who asked, for the receipt: `user@host`.
+    pub by: String,
+    pub wish: Wish,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Wish {
+    /// Save a checkpoint, keep the outputs, end. The job can be continued later.
+    Stop,
+    /// End now, without a checkpoint.
+    Cancel,
+    /// More time or money; each is added to the limit of the spec, and also holds off idle and kept machines.
+    Extend { time: Option<Span>, budget: Option<Usd> },
+    /// Save a checkpoint now and go on.
+    Checkpoint,
+    /// Rehearse an interruption with this much notice. Only the local cloud can grant it.
+    Interrupt { notice: Span },
+}

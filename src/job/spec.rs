@@ -1,0 +1,293 @@
+//! The user's words for a job, complete and immutable: every default is already filled in.
+//!
+//! `config` reads the file and the flags and builds this; the controller writes it once as `spec.json`; the agent
+//! obeys it. Lengths of time are [`Span`]s, so that records read like the file (`"15m"`). `None` means `off`.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::JobId;
+use crate::market::{Cloud, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
+
+/// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ResolvedSpec {
+    pub format: u32,
+    pub job: JobId,
+    pub created: Timestamp,
+    /// The version of the program that wrote it.
+    pub written_by: String,
+    pub spec: Spec,
+    /// Whether `code.tar.zst` exists, and what it holds.
+    #[serde(default)]
+    pub code: Option<CodeArchive>,
+    /// Where each setting that can cost money came from, by its dotted path: `flag`, `file`, `default`, `environment`.
+    #[serde(default)]
+    pub origins: BTreeMap<String, String>,
+}
+
+/// What was packed from the workdir.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeArchive {
+    pub files: u64,
+    /// Bytes before and after compression.
+    pub bytes: u64,
+    pub packed_bytes: u64,
+    /// SHA-256 of the archive, lower-case hex.
+    pub sha256: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spec {
+    pub name: String,
+    pub command: Command,
+    /// A shell script that runs once per attempt in the workdir before the command.
+    #[serde(default)]
+    pub setup: Option<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Paths or globs below the workdir that are kept at the end of every attempt.
+    #[serde(default)]
+    pub outputs: Vec<String>,
+    #[serde(default)]
+    pub machine: MachineSpec,
+    #[serde(default)]
+    pub watch: WatchSpec,
+    #[serde(default)]
+    pub limits: LimitsSpec,
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointSpec>,
+    #[serde(default)]
+    pub on: OnSpec,
+    #[serde(default)]
+    pub retries: RetriesSpec,
+    #[serde(default)]
+    pub interruptions: InterruptionsSpec,
+}
+
+/// What is run: a list is executed as it is, a string by `/bin/sh -c`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Command {
+    Args(Vec<String>),
+    Shell(String),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineSpec {
+    pub cloud: Cloud,
+    pub gpus: GpuRequirement,
+    pub instance_types: Vec<String>,
+    pub regions: Vec<String>,
+    /// `dlami`, `ami-...`, an SSM path or a name filter.
+    pub image: String,
+    pub disk_gib: u32,
+    pub market: MarketChoice,
+    pub max_price: PriceRule,
+    /// What an hour of this machine costs, for `cloud = "local"`: electricity, a share of the purchase, a rehearsal's price.
+    pub usd_per_hour: UsdPerHour,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MarketChoice {
+    #[default]
+    OnDemand,
+    Spot,
+    /// Whichever finishes in time for less.
+    Auto,
+}
+
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WatchSpec {
+    pub idle: IdleSpec,
+    pub stall: StallSpec,
+    /// Which GPUs count; `Workload` means those that the workload's processes use, and all while that is unknown.
+    pub gpus: GpuSelection,
+    /// A regular expression on a log line; its first capture group is the step. Lines that match are progress.
+    pub log_pattern: Option<String>,
+    /// A file below the workdir, or a line of the log, that says: the work is done even if the process is not.
+    pub done_marker: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GpuSelection {
+    #[default]
+    Workload,
+    All,
+    Indices(Vec<u32>),
+}
+
+/// When is it idle: every known signal quiet for the whole window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IdleSpec {
+    /// `None`: never judged idle.
+    pub window: Option<Span>,
+    /// At or below these a signal is quiet. GPU utilisation and memory traffic in percent of one GPU.
+    pub gpu_percent: f64,
+    /// CPU of the workload's tree in percent of **one** core.
+    pub cpu_percent: f64,
+    /// Disk and network of the tree, bytes per second, read and written together.
+    pub io_bytes_per_sec: f64,
+    /// No verdict before the workload has run this long, unless it used a GPU or made progress earlier.
+    pub grace: Span,
+}
+
+/// When is it stalled: alive, but no step, log line or checkpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StallSpec {
+    /// The least time without progress; the rule takes the longer of this and `steps` times the median step.
+    /// `None`: never judged stalled.
+    pub window: Option<Span>,
+    pub steps: f64,
+    /// Restarts of the workload before the ladder's last step.
+    pub restarts_max: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LimitsSpec {
+    /// Of one attempt, from launch to the end of billing.
+    pub max_runtime: Option<Span>,
+    /// Over all attempts.
+    pub budget: Option<Usd>,
+    /// Wall clock by which the job must have ended.
+    pub deadline: Option<Timestamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckpointSpec {
+    /// A folder below the workdir; the workload also finds it in `LAMP_CHECKPOINT_DIR`.
+    pub path: String,
+    /// At most one upload in this time, when the folder has changed.
+    pub interval: Span,
+    /// The signal that asks the workload to save: `SIGUSR1` (saves and goes on) or `SIGTERM` (saves and exits).
+    /// `None`: it is never asked, what it saves by itself counts.
+    #[serde(default)]
+    pub signal: Option<String>,
+    /// How long a save may take.
+    pub grace: Span,
+}
+
+/// What to do when the attempt ends in one of four ways.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OnSpec {
+    pub success: Reaction,
+    pub failure: Reaction,
+    pub idle: Reaction,
+    pub stall: Reaction,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reaction {
+    /// The machine is given back, disk and all.
+    Terminate,
+    /// The machine is stopped; its disk stays and is billed.
+    Stop,
+    /// The machine is kept this long for a look, billing, then terminated.
+    Keep(Span),
+    /// Somebody is told. For idle and stall the work goes on; after the end the machine is terminated all the same.
+    Notify,
+}
+
+/// Restarts of a workload that failed, on the same machine.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RetriesSpec {
+    pub max: u32,
+    /// Only for these exit codes; empty means any failure.
+    pub exit_codes: Vec<i32>,
+    /// Wait before a restart.
+    pub delay: Span,
+}
+
+/// New attempts after the machine was taken away or lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InterruptionsSpec {
+    pub max: u32,
+}
+
+/// How somebody is told. The command gets the event as JSON on its standard input.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NotifySpec {
+    pub command: Vec<String>,
+}
+
+impl Command {
+    /// The arguments to execute.
+    pub fn argv(&self) -> Vec<String> {
+        match self {
+            Command::Args(args) => args.clone(),
+            Command::Shell(script) => vec!["/bin/sh".into(), "-c".into(), script.clone()],
+        }
+    }
+
+    /// As one would type it, for people.
+    pub fn display(&self) -> String {
+        match self {
+            Command::Args(args) => args.join(" "),
+            Command::Shell(script) => script.clone(),
+        }
+    }
+}
+
+impl Default for MachineSpec {
+    fn default() -> Self {
+        MachineSpec {
+            cloud: Cloud::Local,
+            gpus: GpuRequirement::NONE,
+            instance_types: Vec::new(),
+            regions: Vec::new(),
+            image: "dlami".into(),
+            disk_gib: 100,
+            market: MarketChoice::OnDemand,
+            max_price: PriceRule::Auto,
+            usd_per_hour: UsdPerHour::ZERO,
+        }
+    }
+}
+
+impl Default for IdleSpec {
+    /// Fifteen minutes: at 1 %/5 % the longest silent phases of recorded jobs (data loading, evaluation, compilation)
+    /// rarely pass ten. Shorter stops work by mistake; longer wastes money. The cost of both is in docs/policies.md.
+    fn default() -> Self {
+        IdleSpec {
+            window: Some(Span::from_secs(15 * 60)),
+            gpu_percent: 1.0,
+            cpu_percent: 5.0,
+            io_bytes_per_sec: 100_000.0,
+            grace: Span::from_secs(15 * 60),
+        }
+    }
+}
+
+impl Default for StallSpec {
+    /// Twenty minutes is twice torch's own ten-minute collective timeout: the framework gets to report first.
+    fn default() -> Self {
+        StallSpec { window: Some(Span::from_secs(20 * 60)), steps: 10.0, restarts_max: 2 }
+    }
+}
+
+impl Default for OnSpec {
+    fn default() -> Self {
+        OnSpec { success: Reaction::Terminate, failure: Reaction::Terminate, idle: Reaction::Terminate, stall: Reaction::Terminate }
+    }
+}
+
+impl Default for InterruptionsSpec {
+    /// A hundred: a spot job that was interrupted this often does not fit its market; unlimited would hide that.
+    fn default() -> Self {
+        InterruptionsSpec { max: 100 }
+    }
+}

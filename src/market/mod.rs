@@ -1,0 +1,18 @@
+//! What can be bought: money, places, requirements and offers.
+//!
+//! The leftmost layer. Pure nouns and arithmetic; everything to the right may use it, it uses nothing of ours.
+//! What must never live here: a clock, a network call, a file, an opinion about which offer is better (that is `policy`).
+
+mod money;
+mod offer;
+mod place;
+mod price_rule;
+mod requirement;
+mod span;
+
+pub use money::{MoneyError, Usd, UsdPerHour};
+pub use offer::{Market, Offer};
+pub use place::{Cloud, Region, Zone};
+pub use price_rule::{PriceRule, PriceRuleError};
+pub use requirement::{GpuRequirement, RequirementError};
+pub use span::{Span, SpanError};

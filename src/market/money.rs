@@ -1,0 +1,191 @@
+//! Money as whole micro-dollars, so that a receipt adds up to the last digit.
+
+use std::fmt;
+use std::iter::Sum;
+use std::ops::{Add, AddAssign, Sub};
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const MICROS_PER_USD: i64 = 1_000_000;
+
+/// An amount of money in whole micro-dollars (1 USD = 1,000,000).
+///
+/// Signed, because a difference of two amounts is an amount. Serialised as a decimal number of dollars (`1.25`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Usd(i64);
+
+/// A price: dollars per hour of a running machine, in whole micro-dollars per hour.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UsdPerHour(Usd);
+
+/// Why a text or number is not an amount of money.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` is not an amount of dollars, write it like 5, 0.65 or \"$5\"")]
+pub struct MoneyError {
+    text: String,
+}
+
+impl Usd {
+    pub const ZERO: Usd = Usd(0);
+
+    pub const fn from_micros(micros: i64) -> Self {
+        Usd(micros)
+    }
+
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// Rounds to the nearest micro-dollar.
+    ///
+    /// # Errors
+    /// Refuses NaN, infinities and amounts beyond a billion dollars, which are typing errors.
+    pub fn from_dollars(dollars: f64) -> Result<Self, MoneyError> {
+        if !dollars.is_finite() || dollars.abs() > 1e9 {
+            return Err(MoneyError { text: dollars.to_string() });
+        }
+        Ok(Usd((dollars * MICROS_PER_USD as f64).round() as i64))
+    }
+
+    pub fn dollars(self) -> f64 {
+        self.0 as f64 / MICROS_PER_USD as f64
+    }
+}
+
+impl UsdPerHour {
+    pub const ZERO: UsdPerHour = UsdPerHour(Usd::ZERO);
+
+    pub const fn new(per_hour: Usd) -> Self {
+        UsdPerHour(per_hour)
+    }
+
+    pub const fn per_hour(self) -> Usd {
+        self.0
+    }
+
+    /// What `time` costs at this price, rounded **up** to a whole micro-dollar: an estimate must not be too small.
+    pub fn cost_of(self, time: Duration) -> Usd {
+        let micros = i128::from(self.0.0) * time.as_millis() as i128;
+        let per = 3_600_000_i128;
+        let rounded_up = micros.div_euclid(per) + i128::from(micros.rem_euclid(per) != 0);
+        Usd(i64::try_from(rounded_up).unwrap_or(i64::MAX))
+    }
+
+    /// How long `budget` lasts at this price; `None` when the machine is free.
+    pub fn time_for(self, budget: Usd) -> Option<Duration> {
+        if self.0.0 <= 0 {
+            return None;
+        }
+        let millis = i128::from(budget.0.max(0)) * 3_600_000 / i128::from(self.0.0);
+        Some(Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)))
+    }
+}
+
+impl FromStr for Usd {
+    type Err = MoneyError;
+
+    fn from_str(text: &str) -> Result<Self, MoneyError> {
+        let wrong = || MoneyError { text: text.to_owned() };
+        let number = text.trim().trim_start_matches('$').trim_end_matches("USD").trim();
+        let dollars: f64 = number.parse().map_err(|_| wrong())?;
+        Usd::from_dollars(dollars).map_err(|_| wrong())
+    }
+}
+
+/// Dollars and cents; four digits where cents would hide the amount (`$0.0042`).
+impl fmt::Display for Usd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.0 < 0 { "-" } else { "" };
+        let magnitude = self.dollars().abs();
+        if magnitude != 0.0 && magnitude < 0.1 { write!(f, "{sign}${magnitude:.4}") } else { write!(f, "{sign}${magnitude:.2}") }
+    }
+}
+
+impl fmt::Display for UsdPerHour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/h", self.0)
+    }
+}
+
+impl fmt::Debug for Usd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Usd({})", self.dollars())
+    }
+}
+
+impl fmt::Debug for UsdPerHour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "UsdPerHour({})", self.0.dollars())
+    }
+}
+
+impl Add for Usd {
+    type Output = Usd;
+    fn add(self, other: Usd) -> Usd {
+        Usd(self.0.saturating_add(other.0))
+    }
+}
+
+impl AddAssign for Usd {
+    fn add_assign(&mut self, other: Usd) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Usd {
+    type Output = Usd;
+    fn sub(self, other: Usd) -> Usd {
+        Usd(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Sum for Usd {
+    fn sum<I: Iterator<Item = Usd>>(amounts: I) -> Usd {
+        amounts.fold(Usd::ZERO, |total, amount| total + amount)
+    }
+}
+
+impl Serialize for Usd {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_f64(self.dollars())
+    }
+}
+
+impl<'de> Deserialize<'de> for Usd {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let dollars = f64::deserialize(deserializer)?;
+        Usd::from_dollars(dollars).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_is_rounded_up_to_a_whole_micro_dollar() {
+        let price = UsdPerHour::new(Usd::from_micros(1));
+        assert_eq!(price.cost_of(Duration::from_millis(1)), Usd::from_micros(1));
+        assert_eq!(price.cost_of(Duration::ZERO), Usd::ZERO);
+        let a10g = UsdPerHour::new(Usd::from_dollars(1.006).unwrap());
+        assert_eq!(a10g.cost_of(Duration::from_secs(3600)), Usd::from_dollars(1.006).unwrap());
+    }
+
+    #[test]
+    fn a_budget_lasts_as_long_as_its_price_says() {
+        let price = UsdPerHour::new("$2".parse().unwrap());
+        assert_eq!(price.time_for("$1".parse().unwrap()), Some(Duration::from_secs(1800)));
+        assert_eq!(UsdPerHour::ZERO.time_for(Usd::from_micros(5)), None);
+    }
+
+    #[test]
+    fn amounts_read_as_people_write_them() {
+        assert_eq!("$5".parse::<Usd>().unwrap().to_string(), "$5.00");
+        assert_eq!("0.0042".parse::<Usd>().unwrap().to_string(), "$0.0042");
+        assert!("five".parse::<Usd>().is_err());
+        assert!("NaN".parse::<Usd>().is_err());
+    }
+}

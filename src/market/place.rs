@@ -1,0 +1,56 @@
+//! Where a machine stands.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Which cloud sells the machine. `Local` is this workstation; it costs nothing unless a price is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cloud {
+    #[default]
+    Local,
+    Aws,
+}
+
+impl fmt::Display for Cloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Cloud::Local => "local",
+            Cloud::Aws => "aws",
+        })
+    }
+}
+
+macro_rules! name_type {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn new(name: impl Into<String>) -> Self {
+                Self(name.into())
+            }
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    };
+}
+
+name_type!(
+    /// A region of the cloud, such as `us-east-1`. The local cloud has one, `local`.
+    Region
+);
+name_type!(
+    /// An availability zone, such as `us-east-1a`. The local cloud has one, `local`.
+    Zone
+);

@@ -1,0 +1,16 @@
+//! Decisions: functions of (facts, now) that give a verdict with its reasons and the numbers they used.
+//!
+//! ```text
+//!   Rates ──> idle ──┐
+//!   Rates ──> stall ─┤
+//!   limits -> budget ┼──> supervise ──> Step      (the agent's one decision; the order of verdicts is written there)
+//!   notice ──────────┤
+//!   wishes ──────────┘
+//!   records + cloud's answer ──> reconcile ──> Act (the controller's one decision), with relaunch inside
+//! ```
+//! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
+//! never live here: a clock, a file, a call, a random number; those who read them hand them in.
+
+mod verdict;
+
+pub use verdict::{Standing, WatchAction, WatchVerdict};

@@ -1,0 +1,84 @@
+//! What a watching policy says at one moment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::job::Reason;
+
+/// How the workload stands, in one word. The words are an interface (`lamp replay idle -o jsonl`, `status.json`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Too early to tell.
+    Starting,
+    Busy,
+    /// Every known signal was quiet for the whole window.
+    Idle,
+    /// Alive, but without progress for too long.
+    Stalled,
+    /// A signal that should be there is not. Never leads to a stop.
+    Unknown,
+}
+
+/// What should be done about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WatchAction {
+    None,
+    Notify,
+    /// Record what the processes are waiting for.
+    Stacks,
+    /// SIGTERM, grace, SIGKILL, start again from the last checkpoint.
+    Restart,
+    Stop,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WatchVerdict {
+    pub standing: Standing,
+    pub action: WatchAction,
+    /// The sentence for people.
+    pub text: String,
+    /// The numbers used, unit last: `quiet_secs`, `window_secs`, `gpu_percent`, ...
+    pub numbers: BTreeMap<String, f64>,
+}
+
+impl WatchVerdict {
+    pub fn new(standing: Standing, action: WatchAction, text: impl Into<String>) -> Self {
+        WatchVerdict { standing, action, text: text.into(), numbers: BTreeMap::new() }
+    }
+
+    /// Adds a number; one that is not finite is left out, since JSON cannot hold it.
+    #[must_use]
+    pub fn with(mut self, name: &str, number: f64) -> Self {
+        if number.is_finite() {
+            self.numbers.insert(name.into(), number);
+        }
+        self
+    }
+
+    pub fn reason(&self, at: Timestamp, policy: &str) -> Reason {
+        Reason { at, policy: policy.into(), verdict: self.standing.word().into(), text: self.text.clone(), numbers: self.numbers.clone() }
+    }
+}
+
+impl Standing {
+    pub fn word(self) -> &'static str {
+        match self {
+            Standing::Starting => "starting",
+            Standing::Busy => "busy",
+            Standing::Idle => "idle",
+            Standing::Stalled => "stalled",
+            Standing::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Standing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}

@@ -1,0 +1,17 @@
+//! Time. Nothing outside `adapters` asks the operating system for it.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+#[async_trait]
+pub trait Clock: Send + Sync {
+    /// The wall clock, for records and for deadlines that people wrote. It may step.
+    fn now(&self) -> Timestamp;
+
+    /// A clock that never steps and that counts suspend (`CLOCK_BOOTTIME`), for lengths of time.
+    fn mono(&self) -> Duration;
+
+    async fn sleep(&self, time: Duration);
+}

@@ -1,0 +1,12 @@
+//! The service manager that started us, if one did.
+
+/// Calls are cheap and never fail: without a service manager they do nothing.
+pub trait Service: Send + Sync {
+    /// Start-up is complete.
+    fn ready(&self);
+    /// The main loop is alive.
+    fn alive(&self);
+    /// One line for `systemctl status`.
+    fn status(&self, text: &str);
+    fn stopping(&self);
+}

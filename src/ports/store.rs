@@ -1,0 +1,85 @@
+//! Objects by key: the only channel between controller and agent.
+//!
+//! Create-if-absent is the only primitive for agreement, because a local folder has no compare-and-swap.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+
+/// What a create-if-absent did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Created {
+    New,
+    /// Somebody was there first; nothing was written.
+    Exists,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObjectMeta {
+    pub key: String,
+    pub bytes: u64,
+    /// By the store's own clock.
+    pub modified: Timestamp,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Permissions or credentials: a retry will not help before somebody mends them.
+    #[error("not allowed to {act} `{key}`")]
+    Denied {
+        act: &'static str,
+        key: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No space is left for it.
+    #[error("no space left to {act} `{key}`")]
+    Full {
+        act: &'static str,
+        key: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// Anything else; a write may have happened. Try again.
+    #[error("cannot {act} `{key}`")]
+    Unavailable {
+        act: &'static str,
+        key: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Keys use `/` and never start with it; they are relative to the job root. "Not there" is `Ok(None)`, never an error.
+#[async_trait]
+pub trait Store: Send + Sync {
+    /// For people: `file:///...` or `s3://...`.
+    fn url(&self) -> String;
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError>;
+
+    /// Writes or overwrites; readers see the old or the new, never a part.
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError>;
+
+    /// Writes only if nothing is there. Exactly one of many callers gets [`Created::New`]; after a lost reply, a retry may
+    /// report [`Created::Exists`] for the caller's own write, so callers compare what is there with what they meant.
+    async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError>;
+
+    /// All objects under a prefix (ending in `/`), at any depth, in order of their keys.
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError>;
+
+    /// The names directly under a prefix (ending in `/`): folders without their `/`, and objects.
+    async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
+
+    /// Uploads a file in bounded memory; gives its size and the SHA-256 of exactly the bytes that were sent.
+    async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError>;
+
+    /// Downloads into a new file in bounded memory; gives its size and SHA-256. `None`: not there.
+    async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError>;
+
+    /// Removes one object; nothing there is success. Only ever our own scratch objects.
+    async fn delete(&self, key: &str) -> Result<(), StoreError>;
+}

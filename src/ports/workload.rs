@@ -1,0 +1,104 @@
+//! The user's command and its children, in a group of their own that outlives the agent.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::Scope;
+use crate::job::ExitStatus;
+
+/// What to start.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch {
+    /// Unique on this machine, safe as a unit name: `digits-222222-0001-1`.
+    pub name: String,
+    pub argv: Vec<String>,
+    pub cwd: PathBuf,
+    /// The whole environment of the workload.
+    pub env: BTreeMap<String, String>,
+    /// State of this start: its records and its log, as numbered segments `log/00000001.log`, ... Created if absent.
+    pub dir: PathBuf,
+    /// The log may use this much disk before it waits to be shipped; beyond it output is counted and dropped.
+    pub log_bytes_max: u64,
+    /// Also copy the output to the agent's own standard output (stand-alone runs in the foreground).
+    pub echo: bool,
+}
+
+/// How a start of the workload ended.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Ended {
+    pub exit: ExitStatus,
+    /// Processes of the tree that were still alive when the main process ended.
+    pub orphans: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    Term,
+    Kill,
+    Usr1,
+    Usr2,
+    Int,
+    Hup,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WorkloadError {
+    /// The command does not exist or cannot be executed: no retry will help.
+    #[error("cannot execute `{program}`")]
+    CannotExecute {
+        program: String,
+        #[source]
+        cause: std::io::Error,
+    },
+    #[error("cannot {act} the workload")]
+    Failed {
+        act: &'static str,
+        #[source]
+        cause: std::io::Error,
+    },
+}
+
+/// Starts workloads, and finds one again after the agent itself was restarted.
+#[async_trait]
+pub trait Workloads: Send + Sync {
+    async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError>;
+
+    /// The workload that was started with this state folder, running or already ended; `None` if none was.
+    async fn attach(&self, dir: &std::path::Path) -> Result<Option<Box<dyn Workload>>, WorkloadError>;
+}
+
+/// One started workload. Dropping it leaves the workload alone.
+#[async_trait]
+pub trait Workload: Send + Sync {
+    fn scope(&self) -> Scope;
+
+    /// Resolves when the main process has ended, at once when it already has. Cancel-safe.
+    async fn ended(&self) -> Ended;
+
+    /// To the main process's group. A workload that is gone is success.
+    fn signal(&self, signal: Signal) -> Result<(), WorkloadError>;
+
+    /// SIGKILL to everything in the tree, also what forked away, until nothing is left.
+    async fn kill_tree(&self) -> Result<(), WorkloadError>;
+
+    /// Bytes that the workload has printed, and those of them that were dropped.
+    fn printed(&self) -> (u64, u64);
+}
+
+impl Signal {
+    /// By its usual name, `SIGUSR1`.
+    pub fn from_name(name: &str) -> Option<Signal> {
+        Some(match name {
+            "SIGTERM" => Signal::Term,
+            "SIGKILL" => Signal::Kill,
+            "SIGUSR1" => Signal::Usr1,
+            "SIGUSR2" => Signal::Usr2,
+            "SIGINT" => Signal::Int,
+            "SIGHUP" => Signal::Hup,
+            _ => return None,
+        })
+    }
+}
