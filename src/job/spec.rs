@@ -101,7 +101,7 @@ pub enum MarketChoice {
     Auto,
 }
 
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WatchSpec {
     pub idle: IdleSpec,
@@ -112,6 +112,8 @@ pub struct WatchSpec {
     pub log_pattern: Option<String>,
     /// A file below the workdir, or a line of the log, that says: the work is done even if the process is not.
     pub done_marker: Option<String>,
+    /// From SIGTERM to SIGKILL when the workload is told to end.
+    pub term_grace: Span,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -254,6 +256,22 @@ impl Default for MachineSpec {
             market: MarketChoice::OnDemand,
             max_price: PriceRule::Auto,
             usd_per_hour: UsdPerHour::ZERO,
+        }
+    }
+}
+
+impl Default for WatchSpec {
+    /// Thirty seconds to end after SIGTERM: dstack gives 10, which cuts a checkpoint of a few GB in half; SageMaker gives
+    /// 120, which is the whole of a spot notice and leaves nothing for the upload. A workload that ignores SIGTERM bills
+    /// half a minute.
+    fn default() -> Self {
+        WatchSpec {
+            idle: IdleSpec::default(),
+            stall: StallSpec::default(),
+            gpus: GpuSelection::default(),
+            log_pattern: None,
+            done_marker: None,
+            term_grace: Span::from_secs(30),
         }
     }
 }
