@@ -1,1 +1,24 @@
-//! TODO
+//! The job directory: the only channel between controller and agent, and the truth about a job.
+//!
+//! ```text
+//!   jobs/<job>/spec.json  receipt.json  code.tar.zst            controller, once
+//!   jobs/<job>/requests/<n>.json                                anybody, once each
+//!   jobs/<job>/attempts/<n>/plan.json  settled.json             controller, once
+//!   jobs/<job>/attempts/<n>/lease.json  outcome.json            agent, once
+//!   jobs/<job>/attempts/<n>/status.json                         agent, overwritten
+//!   jobs/<job>/attempts/<n>/{events,samples,log,stacks}/...     agent, once each
+//!   jobs/<job>/checkpoints/<n>/...  manifest.json               agent, once, manifest last
+//!   jobs/<job>/outputs/...                                      agent
+//! ```
+//! One writer per key; create-if-absent is the only primitive for agreement. Records carry a format number: readers
+//! ignore unknown fields and refuse a newer format with a sentence that says so. What must never live here: a decision,
+//! a particular store.
+
+mod dir;
+mod journal;
+pub mod layout;
+mod record;
+
+pub use dir::{JobDir, JobDirError, jobs};
+pub use journal::{Event, What};
+pub use record::{RecordError, decode, encode};

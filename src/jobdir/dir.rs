@@ -1,0 +1,232 @@
+//! Typed access to one job's records.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::journal::Event;
+use super::layout;
+use super::record::{RecordError, decode, encode};
+use crate::instance::Status;
+use crate::job::{AttemptNo, CheckpointNo, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Wish};
+use crate::ports::{Created, Store, StoreError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum JobDirError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The record is there and says something else: somebody else's, never overwritten.
+    #[error("`{key}` was written by somebody else")]
+    Taken { key: String },
+}
+
+/// One job in a job root. Cheap to clone.
+#[derive(Clone)]
+pub struct JobDir {
+    store: Arc<dyn Store>,
+    job: JobId,
+}
+
+/// Reads in flight at once when a listing is followed by many small reads.
+const READS_IN_FLIGHT: usize = 16;
+
+/// Every job of a job root, in order of their ids.
+///
+/// # Errors
+/// When the store cannot be listed.
+pub async fn jobs(store: &dyn Store) -> Result<Vec<JobId>, StoreError> {
+    let names = store.children(layout::JOBS).await?;
+    Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+}
+
+impl JobDir {
+    pub fn new(store: Arc<dyn Store>, job: JobId) -> Self {
+        JobDir { store, job }
+    }
+
+    pub fn job(&self) -> &JobId {
+        &self.job
+    }
+
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    pub async fn spec(&self) -> Result<Option<ResolvedSpec>, JobDirError> {
+        self.read(layout::spec(&self.job)).await
+    }
+
+    pub async fn create_spec(&self, spec: &ResolvedSpec) -> Result<Created, JobDirError> {
+        self.create(layout::spec(&self.job), spec).await
+    }
+
+    pub async fn receipt(&self) -> Result<Option<Receipt>, JobDirError> {
+        self.read(layout::receipt(&self.job)).await
+    }
+
+    pub async fn create_receipt(&self, receipt: &Receipt) -> Result<Created, JobDirError> {
+        self.create(layout::receipt(&self.job), receipt).await
+    }
+
+    /// The numbers of all attempts that were begun, in order.
+    pub async fn attempts(&self) -> Result<Vec<AttemptNo>, JobDirError> {
+        let names = self.store.children(&layout::attempts(&self.job)).await?;
+        let mut numbers: Vec<AttemptNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    pub async fn plan(&self, no: AttemptNo) -> Result<Option<Plan>, JobDirError> {
+        self.read(layout::plan(&self.job, no)).await
+    }
+
+    /// The lock between controllers: whoever gets [`Created::New`] launches.
+    pub async fn create_plan(&self, plan: &Plan) -> Result<Created, JobDirError> {
+        self.create(layout::plan(&self.job, plan.attempt), plan).await
+    }
+
+    pub async fn settled(&self, no: AttemptNo) -> Result<Option<Settled>, JobDirError> {
+        self.read(layout::settled(&self.job, no)).await
+    }
+
+    pub async fn create_settled(&self, settled: &Settled) -> Result<Created, JobDirError> {
+        self.create(layout::settled(&self.job, settled.attempt), settled).await
+    }
+
+    pub async fn lease(&self, no: AttemptNo) -> Result<Option<Lease>, JobDirError> {
+        self.read(layout::lease(&self.job, no)).await
+    }
+
+    /// Takes the lease, or confirms that it is ours already (the agent was restarted, or a reply was lost).
+    ///
+    /// # Errors
+    /// [`JobDirError::Taken`] when another machine holds it: this one must put itself out.
+    pub async fn take_lease(&self, no: AttemptNo, lease: &Lease) -> Result<(), JobDirError> {
+        if self.create(layout::lease(&self.job, no), lease).await? == Created::New {
+            return Ok(());
+        }
+        match self.lease(no).await? {
+            Some(held) if held.instance == lease.instance && held.nonce == lease.nonce => Ok(()),
+            _ => Err(JobDirError::Taken { key: layout::lease(&self.job, no) }),
+        }
+    }
+
+    pub async fn status(&self, no: AttemptNo) -> Result<Option<Status>, JobDirError> {
+        self.read(layout::status(&self.job, no)).await
+    }
+
+    pub async fn put_status(&self, no: AttemptNo, status: &Status) -> Result<(), JobDirError> {
+        Ok(self.store.put(&layout::status(&self.job, no), Bytes::from(encode(status))).await?)
+    }
+
+    pub async fn outcome(&self, no: AttemptNo) -> Result<Option<Outcome>, JobDirError> {
+        self.read(layout::outcome(&self.job, no)).await
+    }
+
+    pub async fn create_outcome(&self, outcome: &Outcome) -> Result<Created, JobDirError> {
+        self.create(layout::outcome(&self.job, outcome.attempt), outcome).await
+    }
+
+    /// All requests, in order of their numbers.
+    pub async fn requests(&self) -> Result<Vec<Request>, JobDirError> {
+        let names = self.store.children(&layout::requests(&self.job)).await?;
+        let numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+        self.read_all(numbers.into_iter().map(|number| layout::request(&self.job, number))).await
+    }
+
+    /// Leaves a wish under the next free number.
+    pub async fn add_request(&self, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
+        let mut number = self.requests().await?.last().map_or(1, |last| last.number + 1);
+        loop {
+            let request = Request { format: RECORD_FORMAT, number, at, by: by.to_owned(), wish };
+            match self.create(layout::request(&self.job, number), &request).await? {
+                Created::New => return Ok(request),
+                Created::Exists => number += 1,
+            }
+        }
+    }
+
+    /// All events of an attempt, in order.
+    pub async fn events(&self, no: AttemptNo) -> Result<Vec<Event>, JobDirError> {
+        let batches = self.store.list(&layout::events(&self.job, no)).await?;
+        let mut events = Vec::new();
+        for batch in batches {
+            let Some(bytes) = self.store.get(&batch.key).await? else { continue };
+            for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                let event: Event = serde_json::from_slice(line).map_err(|cause| RecordError::Broken { key: batch.key.clone(), cause })?;
+                events.push(event);
+            }
+        }
+        events.sort_by_key(|event| event.seq);
+        events.dedup_by_key(|event| event.seq);
+        Ok(events)
+    }
+
+    /// Writes a batch of events. A retry after a lost reply writes the same bytes under the same key.
+    pub async fn put_events(&self, no: AttemptNo, events: &[Event]) -> Result<(), JobDirError> {
+        let Some(first) = events.first() else { return Ok(()) };
+        let mut body = Vec::new();
+        for event in events {
+            serde_json::to_writer(&mut body, event).expect("events hold only strings, finite numbers and maps with string keys");
+            body.push(b'\n');
+        }
+        Ok(self.store.put(&layout::event_batch(&self.job, no, first.seq), Bytes::from(body)).await?)
+    }
+
+    /// Every checkpoint number that was begun, complete or torn, in order.
+    pub async fn checkpoint_numbers(&self) -> Result<Vec<CheckpointNo>, JobDirError> {
+        let names = self.store.children(&layout::checkpoints(&self.job)).await?;
+        let mut numbers: Vec<CheckpointNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    pub async fn manifest(&self, no: CheckpointNo) -> Result<Option<Manifest>, JobDirError> {
+        self.read(layout::manifest(&self.job, no)).await
+    }
+
+    /// Written last, after every file of the checkpoint.
+    pub async fn create_manifest(&self, manifest: &Manifest) -> Result<Created, JobDirError> {
+        self.create(layout::manifest(&self.job, manifest.number), manifest).await
+    }
+
+    /// The newest complete checkpoint. A checkpoint whose manifest cannot be understood is passed over like a torn one.
+    pub async fn newest_checkpoint(&self) -> Result<Option<Manifest>, JobDirError> {
+        for number in self.checkpoint_numbers().await?.into_iter().rev() {
+            match self.manifest(number).await {
+                Ok(Some(manifest)) => return Ok(Some(manifest)),
+                Ok(None) | Err(JobDirError::Record(RecordError::Broken { .. })) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn read<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {
+        match self.store.get(&key).await? {
+            Some(bytes) => Ok(Some(decode(&key, &bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn read_all<T: DeserializeOwned>(&self, keys: impl Iterator<Item = String>) -> Result<Vec<T>, JobDirError> {
+        let found: Vec<Option<T>> = stream::iter(keys).map(|key| self.read(key)).buffered(READS_IN_FLIGHT).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    /// Create-if-absent. After a lost reply our own record may already be there: the same bytes count as new.
+    async fn create<T: Serialize>(&self, key: String, record: &T) -> Result<Created, JobDirError> {
+        let body = Bytes::from(encode(record));
+        if self.store.create(&key, body.clone()).await? == Created::New {
+            return Ok(Created::New);
+        }
+        let there = self.store.get(&key).await?;
+        Ok(if there.as_deref() == Some(&body[..]) { Created::New } else { Created::Exists })
+    }
+}

@@ -1,0 +1,77 @@
+//! What happened in an attempt, in order: numbered events, written in batches that are never changed.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::instance::Notice;
+use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Reason};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Event {
+    /// From 1, without gaps within an attempt.
+    pub seq: u64,
+    pub at: Timestamp,
+    #[serde(flatten)]
+    pub what: What,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum What {
+    Phase {
+        phase: AttemptPhase,
+    },
+    /// The agent started; `reattached` when it found its workload running.
+    Agent {
+        version: String,
+        instance: String,
+        reattached: bool,
+    },
+    Resumed {
+        checkpoint: CheckpointSummary,
+    },
+    WorkloadStarted {
+        start: u32,
+        pid: u32,
+        command: String,
+    },
+    WorkloadEnded {
+        start: u32,
+        exit: ExitStatus,
+        orphans: u32,
+    },
+    /// A policy's verdict changed.
+    Verdict {
+        reason: Reason,
+    },
+    Notice {
+        notice: Notice,
+    },
+    /// A complete checkpoint: its manifest is written.
+    Checkpoint {
+        checkpoint: CheckpointSummary,
+        save_secs: f64,
+        upload_secs: f64,
+        asked_by: Option<String>,
+    },
+    /// A wish from the job directory was seen.
+    Wish {
+        number: u32,
+        by: String,
+        text: String,
+    },
+    /// A person should look at this.
+    Attention {
+        text: String,
+    },
+    /// What the processes were waiting for, kept under this key.
+    Stacks {
+        key: String,
+    },
+    /// Something could not be kept.
+    Loss {
+        text: String,
+    },
+    #[serde(other)]
+    Unknown,
+}

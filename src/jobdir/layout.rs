@@ -1,0 +1,110 @@
+//! The keys of the job directory, relative to the job root. Nothing else spells a key.
+
+use crate::job::{AttemptNo, CheckpointNo, JobId};
+
+pub const JOBS: &str = "jobs/";
+
+pub fn job(job: &JobId) -> String {
+    format!("{JOBS}{job}/")
+}
+
+pub fn spec(id: &JobId) -> String {
+    format!("{}spec.json", job(id))
+}
+
+pub fn receipt(id: &JobId) -> String {
+    format!("{}receipt.json", job(id))
+}
+
+pub fn code(id: &JobId) -> String {
+    format!("{}code.tar.zst", job(id))
+}
+
+pub fn requests(id: &JobId) -> String {
+    format!("{}requests/", job(id))
+}
+
+pub fn request(id: &JobId, number: u32) -> String {
+    format!("{}{number:04}.json", requests(id))
+}
+
+pub fn attempts(id: &JobId) -> String {
+    format!("{}attempts/", job(id))
+}
+
+pub fn attempt(id: &JobId, no: AttemptNo) -> String {
+    format!("{}{no}/", attempts(id))
+}
+
+pub fn plan(id: &JobId, no: AttemptNo) -> String {
+    format!("{}plan.json", attempt(id, no))
+}
+
+pub fn settled(id: &JobId, no: AttemptNo) -> String {
+    format!("{}settled.json", attempt(id, no))
+}
+
+pub fn lease(id: &JobId, no: AttemptNo) -> String {
+    format!("{}lease.json", attempt(id, no))
+}
+
+pub fn status(id: &JobId, no: AttemptNo) -> String {
+    format!("{}status.json", attempt(id, no))
+}
+
+pub fn outcome(id: &JobId, no: AttemptNo) -> String {
+    format!("{}outcome.json", attempt(id, no))
+}
+
+pub fn events(id: &JobId, no: AttemptNo) -> String {
+    format!("{}events/", attempt(id, no))
+}
+
+/// A batch of events, named by the sequence number of its first.
+pub fn event_batch(id: &JobId, no: AttemptNo, first: u64) -> String {
+    format!("{}{first:08}.jsonl", events(id, no))
+}
+
+pub fn samples(id: &JobId, no: AttemptNo) -> String {
+    format!("{}samples/", attempt(id, no))
+}
+
+/// A batch of samples: JSON lines of `instance::Rates`, compressed; named by a number that grows.
+pub fn sample_batch(id: &JobId, no: AttemptNo, number: u64) -> String {
+    format!("{}{number:08}.jsonl.zst", samples(id, no))
+}
+
+pub fn log(id: &JobId, no: AttemptNo) -> String {
+    format!("{}log/", attempt(id, no))
+}
+
+/// A piece of the workload's output, one zstd frame; named by a number that grows. The frames in order are the log.
+pub fn log_piece(id: &JobId, no: AttemptNo, number: u64) -> String {
+    format!("{}{number:08}.zst", log(id, no))
+}
+
+pub fn stacks(id: &JobId, no: AttemptNo, number: u64) -> String {
+    format!("{}stacks/{number:04}.txt", attempt(id, no))
+}
+
+pub fn checkpoints(id: &JobId) -> String {
+    format!("{}checkpoints/", job(id))
+}
+
+pub fn checkpoint(id: &JobId, no: CheckpointNo) -> String {
+    format!("{}{no}/", checkpoints(id))
+}
+
+/// Written last: only a checkpoint with a manifest exists.
+pub fn manifest(id: &JobId, no: CheckpointNo) -> String {
+    format!("{}manifest.json", checkpoint(id, no))
+}
+
+/// A file of a checkpoint, `path` relative to the checkpoint folder.
+pub fn checkpoint_file(id: &JobId, no: CheckpointNo, path: &str) -> String {
+    format!("{}files/{path}", checkpoint(id, no))
+}
+
+pub fn outputs(id: &JobId) -> String {
+    format!("{}outputs/", job(id))
+}

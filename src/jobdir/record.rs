@@ -1,0 +1,60 @@
+//! Records as bytes: pretty JSON with a format number.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::job::RECORD_FORMAT;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Written by a newer version of this program: neither read nor touched.
+    #[error("`{key}` has format {found}, and this version knows formats up to {RECORD_FORMAT}")]
+    Newer { key: String, found: u64 },
+    #[error("`{key}` is not a record of ours")]
+    Broken {
+        key: String,
+        #[source]
+        cause: serde_json::Error,
+    },
+}
+
+/// Pretty, because people open these files, with a newline at the end.
+pub fn encode<T: Serialize>(record: &T) -> Vec<u8> {
+    let mut bytes = serde_json::to_vec_pretty(record).expect("records hold only strings, finite numbers and maps with string keys");
+    bytes.push(b'\n');
+    bytes
+}
+
+/// Reads a record of this or an older format, ignoring unknown fields.
+///
+/// # Errors
+/// When the format number is newer than [`RECORD_FORMAT`], or the bytes are not such a record.
+pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, RecordError> {
+    #[derive(serde::Deserialize)]
+    struct Format {
+        #[serde(default)]
+        format: u64,
+    }
+    let broken = |cause| RecordError::Broken { key: key.to_owned(), cause };
+    let Format { format } = serde_json::from_slice(bytes).map_err(broken)?;
+    if format > u64::from(RECORD_FORMAT) {
+        return Err(RecordError::Newer { key: key.to_owned(), found: format });
+    }
+    serde_json::from_slice(bytes).map_err(broken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Lease;
+
+    #[test]
+    fn a_newer_format_is_refused_and_an_unknown_field_is_not() {
+        let text = r#"{"format": 1, "instance": "i-1", "nonce": "n", "taken": "2026-01-01T00:00:00Z", "later": {"a": 1}}"#;
+        assert_eq!(decode::<Lease>("k", text.as_bytes()).unwrap().instance, "i-1");
+        let newer = text.replace("\"format\": 1", "\"format\": 2");
+        let error = decode::<Lease>("k", newer.as_bytes()).unwrap_err();
+        assert_eq!(error.to_string(), "`k` has format 2, and this version knows formats up to 1");
+        assert!(matches!(decode::<Lease>("k", b"{\"format\": 1"), Err(RecordError::Broken { .. })));
+    }
+}
