@@ -11,6 +11,8 @@
 //! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
 
+mod supervise;
 mod verdict;
 
+pub use supervise::{Afterwards, Decision, End, EndWish, Facts, Stage, Step, Warning, WorkloadFact, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};

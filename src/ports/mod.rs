@@ -16,7 +16,7 @@ pub use clock::Clock;
 pub use cloud::{Cloud, CloudError};
 pub use metadata::{Identity, Metadata, MetadataError};
 pub use power::{Power, PowerError, PowerOff};
-pub use sensors::{Scope, Sensors};
+pub use sensors::{Scope, SensorFeed, Sensors};
 pub use service::Service;
 pub use store::{Created, ObjectMeta, Store, StoreError};
 pub use workload::{Ended, Launch, Signal, Workload, WorkloadError, Workloads};

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use async_trait::async_trait;
+
 use crate::instance::Sample;
 
 /// Whom to attribute to.
@@ -27,4 +29,11 @@ pub struct Scope {
 pub trait Sensors: Send {
     /// Never fails: what cannot be read is `Unknown` in the sample. Leaves `marks` at their default.
     fn sample(&mut self, scope: &Scope) -> Sample;
+}
+
+/// The same without waiting: what the agent's loop calls.
+#[async_trait]
+pub trait SensorFeed: Send {
+    /// One sample, or `None` when the previous call still hangs in the driver: everything is then unknown.
+    async fn sample(&mut self, scope: &Scope) -> Option<Sample>;
 }

@@ -1,0 +1,387 @@
+//! The one place that orders the verdicts on a running attempt.
+//!
+//! ```text
+//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  work ended  >  stall  >  idle
+//! ```
+//! Each policy judges alone; here they meet. Why this order: finished work is finished whatever else is true; a machine
+//! that is being taken away leaves no time for anything else; a person's word stands over a rule's; a limit stands over
+//! the watching policies, because it is exact and they are judgements.
+
+use jiff::Timestamp;
+
+use super::verdict::{Standing, WatchAction, WatchVerdict};
+use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
+use crate::market::Span;
+
+/// All that the decision may depend on.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    pub now: Timestamp,
+    pub on: &'a OnSpec,
+    pub retries: &'a RetriesSpec,
+    pub workload: WorkloadFact,
+    /// How often the workload was restarted in this attempt after a failure.
+    pub retries_used: u32,
+    pub warning: Warning,
+    /// The strongest wish that was not yet obeyed.
+    pub wish: Option<EndWish>,
+    /// The first limit that has been reached.
+    pub limit: Option<(EndedBecause, Reason)>,
+    pub stall: &'a WatchVerdict,
+    pub idle: &'a WatchVerdict,
+    /// How long ago the workload said that it is done, if it did.
+    pub done_for: Option<Span>,
+}
+
+/// What the operating system says of the workload.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum WorkloadFact {
+    Running,
+    Ended { exit: ExitStatus, stage: Stage },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Setup,
+    Main,
+}
+
+/// What `policy::interruption` makes of the cloud's notices.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Warning {
+    None,
+    /// Ask for a checkpoint now and go on.
+    Save,
+    /// End the attempt now, checkpoint first; the manifest must be written `by`, the machine is gone `at`.
+    Final {
+        by: Timestamp,
+        at: Timestamp,
+    },
+}
+
+/// A person's wish that ends the attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndWish {
+    pub cancel: bool,
+    pub by: String,
+}
+
+/// What the agent does next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    Continue,
+    /// Ask the workload for a checkpoint and go on.
+    Save {
+        asked_by: &'static str,
+    },
+    /// Tell somebody and go on.
+    Notify,
+    /// Record what the processes wait for.
+    Stacks,
+    /// SIGTERM, grace, SIGKILL, wait, start again.
+    Restart {
+        after: Span,
+    },
+    End(End),
+}
+
+/// How the attempt ends.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct End {
+    pub because: EndedBecause,
+    /// Ask for a checkpoint first.
+    pub save: bool,
+    /// By when saving and uploading must be over.
+    pub by: Option<Timestamp>,
+    pub then: Afterwards,
+}
+
+/// What becomes of the machine after the drain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    Terminate,
+    Stop,
+    /// Kept for a look, then terminated.
+    Hold(Span),
+    /// The cloud takes it; a machine that ends itself first would be billed for the rest of the hour.
+    LeaveToCloud {
+        at: Timestamp,
+    },
+}
+
+/// The decision and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub step: Step,
+    pub standing: Standing,
+    pub reason: Reason,
+}
+
+/// Five minutes between "done" and the process's own end: loggers flush and write summaries in this time. Shorter cuts
+/// them off; longer pays for a process that will never end.
+const DONE_GRACE: Span = Span::from_secs(300);
+
+/// Judges all facts and gives the one next step.
+pub fn supervise(facts: &Facts<'_>) -> Decision {
+    finished(facts)
+        .or_else(|| interrupted(facts))
+        .or_else(|| wished(facts))
+        .or_else(|| limited(facts))
+        .or_else(|| ended(facts))
+        .or_else(|| done(facts))
+        .or_else(|| stalled(facts))
+        .or_else(|| idle(facts))
+        .unwrap_or_else(|| watching(facts))
+}
+
+fn finished(facts: &Facts<'_>) -> Option<Decision> {
+    match facts.workload {
+        WorkloadFact::Ended { exit, stage: Stage::Main } if exit.success() => {
+            let reason = Reason::new(facts.now, "workload", "succeeded", "the workload ended with exit code 0");
+            Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
+        }
+        _ => None,
+    }
+}
+
+fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
+    match facts.warning {
+        Warning::None => None,
+        Warning::Save if facts.workload == WorkloadFact::Running => {
+            let reason = Reason::new(facts.now, "interruption", "save", "the cloud gave notice: saving a checkpoint now");
+            Some(Decision { step: Step::Save { asked_by: "notice" }, standing: standing(facts), reason })
+        }
+        Warning::Save => None,
+        Warning::Final { by, at } => {
+            let secs = at.duration_since(facts.now).as_secs_f64();
+            let text = format!("the cloud takes the machine at {at}: saving and ending");
+            let reason = Reason::new(facts.now, "interruption", "interrupted", text).with("left_secs", secs);
+            let end = End { because: EndedBecause::Interrupted, save: true, by: Some(by), then: Afterwards::LeaveToCloud { at } };
+            Some(Decision { step: Step::End(end), standing: standing(facts), reason })
+        }
+    }
+}
+
+fn wished(facts: &Facts<'_>) -> Option<Decision> {
+    let wish = facts.wish.as_ref()?;
+    let (because, word) = if wish.cancel { (EndedBecause::UserCancelled, "cancel") } else { (EndedBecause::UserStopped, "stop") };
+    let reason = Reason::new(facts.now, "request", word, format!("{} asked to {word} the job", wish.by));
+    Some(end(facts, because, !wish.cancel, reason, Reaction::Terminate))
+}
+
+fn limited(facts: &Facts<'_>) -> Option<Decision> {
+    let (because, reason) = facts.limit.clone()?;
+    Some(end(facts, because, true, reason, Reaction::Terminate))
+}
+
+fn ended(facts: &Facts<'_>) -> Option<Decision> {
+    let WorkloadFact::Ended { exit, stage } = facts.workload else { return None };
+    if stage == Stage::Setup {
+        if exit.success() {
+            return None;
+        }
+        let reason = Reason::new(facts.now, "workload", "setup_failed", format!("the setup script failed: {exit}"));
+        return Some(end(facts, EndedBecause::SetupFailed, false, reason, facts.on.failure));
+    }
+    let counts = facts.retries.exit_codes.is_empty() || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
+    let used = f64::from(facts.retries_used);
+    if counts && facts.retries_used < facts.retries.max {
+        let text = format!("the workload ended with {exit}: starting it again ({} of {})", facts.retries_used + 1, facts.retries.max);
+        let reason = Reason::new(facts.now, "workload", "retry", text).with("retries_used", used);
+        return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts), reason });
+    }
+    let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
+    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload ended with {exit}")).with("retries_used", used);
+    Some(end(facts, because, false, reason, facts.on.failure))
+}
+
+fn done(facts: &Facts<'_>) -> Option<Decision> {
+    let since = facts.done_for?;
+    if since < DONE_GRACE || facts.workload != WorkloadFact::Running {
+        return None;
+    }
+    let text = format!("the workload said {since} ago that it is done and has not ended");
+    let reason = Reason::new(facts.now, "workload", "succeeded", text).with("done_secs", since.secs_f64());
+    Some(end(facts, EndedBecause::Succeeded, false, reason, facts.on.success))
+}
+
+fn stalled(facts: &Facts<'_>) -> Option<Decision> {
+    watched(facts, facts.stall, Standing::Stalled, "stall", EndedBecause::Stalled, facts.on.stall)
+}
+
+fn idle(facts: &Facts<'_>) -> Option<Decision> {
+    watched(facts, facts.idle, Standing::Idle, "idle", EndedBecause::Idle, facts.on.idle)
+}
+
+fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: &str, because: EndedBecause, reaction: Reaction) -> Option<Decision> {
+    if verdict.standing != judged || facts.workload != WorkloadFact::Running {
+        return None;
+    }
+    let reason = verdict.reason(facts.now, policy);
+    let go_on = |step| Some(Decision { step, standing: judged, reason: reason.clone() });
+    match (verdict.action, reaction) {
+        (WatchAction::None, _) => None,
+        (WatchAction::Notify, _) => go_on(Step::Notify),
+        (WatchAction::Stacks, _) => go_on(Step::Stacks),
+        // `notify` in the job file: the user has said that the work goes on whatever the rule thinks.
+        (WatchAction::Restart | WatchAction::Stop, Reaction::Notify) => go_on(Step::Notify),
+        (WatchAction::Restart, _) => go_on(Step::Restart { after: Span::ZERO }),
+        (WatchAction::Stop, _) => Some(end(facts, because, true, reason, reaction)),
+    }
+}
+
+fn watching(facts: &Facts<'_>) -> Decision {
+    let (verdict, policy) = if facts.stall.standing == Standing::Stalled { (facts.stall, "stall") } else { (facts.idle, "idle") };
+    Decision { step: Step::Continue, standing: standing(facts), reason: verdict.reason(facts.now, policy) }
+}
+
+fn standing(facts: &Facts<'_>) -> Standing {
+    if facts.stall.standing == Standing::Stalled { Standing::Stalled } else { facts.idle.standing }
+}
+
+fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, reason: Reason, reaction: Reaction) -> Decision {
+    let then = match reaction {
+        // After the end, notifying is not a reason to go on paying.
+        Reaction::Terminate | Reaction::Notify => Afterwards::Terminate,
+        Reaction::Stop => Afterwards::Stop,
+        Reaction::Keep(time) => Afterwards::Hold(time),
+    };
+    let by = match facts.warning {
+        Warning::Final { by, .. } => Some(by),
+        _ => None,
+    };
+    Decision { step: Step::End(End { because, save, by, then }), standing: standing(facts), reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + secs).unwrap()
+    }
+
+    fn verdict(standing: Standing, action: WatchAction) -> WatchVerdict {
+        WatchVerdict::new(standing, action, "because")
+    }
+
+    struct World {
+        on: OnSpec,
+        retries: RetriesSpec,
+        stall: WatchVerdict,
+        idle: WatchVerdict,
+        workload: WorkloadFact,
+        warning: Warning,
+        wish: Option<EndWish>,
+        limit: Option<(EndedBecause, Reason)>,
+        done_for: Option<Span>,
+        retries_used: u32,
+    }
+
+    impl Default for World {
+        fn default() -> Self {
+            World {
+                on: OnSpec::default(),
+                retries: RetriesSpec::default(),
+                stall: verdict(Standing::Busy, WatchAction::None),
+                idle: verdict(Standing::Busy, WatchAction::None),
+                workload: WorkloadFact::Running,
+                warning: Warning::None,
+                wish: None,
+                limit: None,
+                done_for: None,
+                retries_used: 0,
+            }
+        }
+    }
+
+    impl World {
+        fn step(&self) -> Step {
+            supervise(&Facts {
+                now: at(0),
+                on: &self.on,
+                retries: &self.retries,
+                workload: self.workload,
+                retries_used: self.retries_used,
+                warning: self.warning,
+                wish: self.wish.clone(),
+                limit: self.limit.clone(),
+                stall: &self.stall,
+                idle: &self.idle,
+                done_for: self.done_for,
+            })
+            .step
+        }
+
+        fn because(&self) -> Option<EndedBecause> {
+            match self.step() {
+                Step::End(end) => Some(end.because),
+                _ => None,
+            }
+        }
+    }
+
+    fn exit(code: i32) -> WorkloadFact {
+        WorkloadFact::Ended { exit: ExitStatus { code: Some(code), ..ExitStatus::default() }, stage: Stage::Main }
+    }
+
+    #[test]
+    fn the_order_of_verdicts() {
+        let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+        assert_eq!(world.because(), Some(EndedBecause::Idle));
+        world.stall = verdict(Standing::Stalled, WatchAction::Stop);
+        assert_eq!(world.because(), Some(EndedBecause::Stalled));
+        world.workload = exit(3);
+        assert_eq!(world.because(), Some(EndedBecause::Failed));
+        world.limit = Some((EndedBecause::Budget, Reason::new(at(0), "budget", "stop", "spent")));
+        assert_eq!(world.because(), Some(EndedBecause::Budget));
+        world.wish = Some(EndWish { cancel: false, by: "me".into() });
+        assert_eq!(world.because(), Some(EndedBecause::UserStopped));
+        world.warning = Warning::Final { by: at(100), at: at(115) };
+        assert_eq!(world.because(), Some(EndedBecause::Interrupted));
+        world.workload = exit(0);
+        assert_eq!(world.because(), Some(EndedBecause::Succeeded));
+    }
+
+    #[test]
+    fn unknown_never_stops() {
+        for action in [WatchAction::None, WatchAction::Notify, WatchAction::Stop] {
+            let world = World { idle: verdict(Standing::Unknown, action), stall: verdict(Standing::Unknown, action), ..World::default() };
+            assert_eq!(world.step(), Step::Continue);
+        }
+    }
+
+    #[test]
+    fn notify_in_the_job_file_means_that_the_work_goes_on() {
+        let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+        world.on.idle = Reaction::Notify;
+        assert_eq!(world.step(), Step::Notify);
+    }
+
+    #[test]
+    fn failures_are_retried_as_often_as_the_spec_says() {
+        let mut world = World { workload: exit(7), ..World::default() };
+        world.retries = RetriesSpec { max: 2, exit_codes: vec![7], delay: Span::from_secs(5) };
+        assert_eq!(world.step(), Step::Restart { after: Span::from_secs(5) });
+        world.retries_used = 2;
+        assert_eq!(world.because(), Some(EndedBecause::Failed));
+        world.retries_used = 0;
+        world.workload = exit(8);
+        assert_eq!(world.because(), Some(EndedBecause::Failed));
+    }
+
+    #[test]
+    fn a_setup_that_worked_ends_nothing_and_one_that_failed_does() {
+        let setup = |code| WorkloadFact::Ended { exit: ExitStatus { code: Some(code), ..ExitStatus::default() }, stage: Stage::Setup };
+        assert_eq!(World { workload: setup(0), ..World::default() }.step(), Step::Continue);
+        assert_eq!(World { workload: setup(1), ..World::default() }.because(), Some(EndedBecause::SetupFailed));
+    }
+
+    #[test]
+    fn a_process_that_is_done_but_stuck_is_ended_as_a_success() {
+        let mut world = World { done_for: Some(Span::from_secs(299)), ..World::default() };
+        assert_eq!(world.step(), Step::Continue);
+        world.done_for = Some(Span::from_secs(300));
+        assert_eq!(world.because(), Some(EndedBecause::Succeeded));
+    }
+}
