@@ -1,1 +1,6 @@
-//! TODO
+//! The world: every implementation of a port, and the small readers they share.
+//!
+//! The only folder that asks the operating system for time, environment, files, processes or randomness. What must never
+//! live here: a decision; an adapter answers what is, and does what it is told.
+
+pub mod proc_tree;

@@ -1,0 +1,228 @@
+//! Which processes belong together, and which process is which, read from `/proc`.
+//!
+//! [`tree`] lists a process and its descendants; [`ProcessRef`] names one process so that a recycled number is never
+//! taken for it. The holder and the workload adapters kill with these, the sensors count with them.
+//!
+//! What must never live here: a decision about what to do with the processes found.
+
+#![expect(clippy::disallowed_methods, reason = "reads /proc, which is what this adapter is for")]
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+
+/// A tree deeper or wider than this is a fork bomb: the listing stops and the caller, which kills in rounds, comes back.
+/// Lower, and a legitimate job with many loaders is cut short; higher only costs memory.
+const PROCESSES_MAX: usize = 65_536;
+
+/// One process, told apart from any later one with the same number by the moment it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ProcessRef {
+    pub pid: u32,
+    /// In clock ticks since boot, field 22 of `/proc/<pid>/stat`.
+    pub start_ticks: u64,
+}
+
+/// What `/proc/<pid>/stat` says of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub parent: u32,
+    pub state: char,
+    pub start_ticks: u64,
+}
+
+impl ProcessRef {
+    /// The process that has this number now; `None` when there is none.
+    pub fn of(pid: u32) -> Option<ProcessRef> {
+        Some(ProcessRef { pid, start_ticks: stat(pid)?.start_ticks })
+    }
+
+    /// Whether it is still there, a zombie included.
+    pub fn exists(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks)
+    }
+
+    /// Whether it can still do anything: it is there and no zombie.
+    pub fn alive(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.start_ticks == self.start_ticks && !matches!(stat.state, 'Z' | 'X'))
+    }
+
+    /// A descriptor for exactly this process. The number is looked at after the descriptor is open, so that a process
+    /// that took the number in between is never the one that is meant. `None`: it is gone.
+    pub fn open(self) -> io::Result<Option<OwnedFd>> {
+        let Some(pid) = i32::try_from(self.pid).ok().and_then(Pid::from_raw) else { return Ok(None) };
+        let descriptor = match pidfd_open(pid, PidfdFlags::empty()) {
+            Ok(descriptor) => descriptor,
+            Err(rustix::io::Errno::SRCH) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        };
+        Ok(self.exists().then_some(descriptor))
+    }
+
+    /// Sends a signal to it and to nothing else; gives false when it is gone.
+    pub fn signal(self, signal: Signal) -> io::Result<bool> {
+        let Some(descriptor) = self.open()? else { return Ok(false) };
+        match pidfd_send_signal(&descriptor, signal) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::SRCH) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// `root` and all its descendants, parents before children; empty when `root` is gone.
+///
+/// A snapshot: whoever kills by it lists again until nothing is left.
+pub fn tree(root: u32) -> Vec<u32> {
+    if stat(root).is_none() {
+        return Vec::new();
+    }
+    if fs::exists(format!("/proc/{root}/task/{root}/children")).unwrap_or(false) {
+        walk(root, children_of)
+    } else {
+        let table = parents();
+        walk(root, |pid| table.get(&pid).cloned().unwrap_or_default())
+    }
+}
+
+/// Every process whose initial environment holds the entry `NAME=value`: for finding what forked away and lost its
+/// parents. Those that may not be looked into are not ours.
+pub fn with_environment(entry: &str) -> Vec<u32> {
+    let wanted = entry.as_bytes();
+    all_pids()
+        .filter(|pid| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|found| found == wanted)))
+        .collect()
+}
+
+/// One line of `/proc/<pid>/stat`; `None` when there is no such process.
+pub fn stat(pid: u32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name in the second field may hold anything, so the fields are counted from its last parenthesis.
+fn parse_stat(line: &str) -> Option<Stat> {
+    let mut fields = line[line.rfind(')')? + 1..].split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    let start_ticks = fields.nth(17)?.parse().ok()?;
+    Some(Stat { parent, state, start_ticks })
+}
+
+fn walk(root: u32, children: impl Fn(u32) -> Vec<u32>) -> Vec<u32> {
+    let mut found = vec![root];
+    let mut seen = HashSet::from([root]);
+    let mut next = 0;
+    while next < found.len() && found.len() < PROCESSES_MAX {
+        for child in children(found[next]) {
+            if seen.insert(child) {
+                found.push(child);
+            }
+        }
+        next += 1;
+    }
+    found
+}
+
+/// A child belongs to the thread that forked it, so each thread is asked.
+fn children_of(pid: u32) -> Vec<u32> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let mut found = Vec::new();
+    for thread in threads.flatten() {
+        let Ok(text) = fs::read_to_string(thread.path().join("children")) else { continue };
+        found.extend(text.split_ascii_whitespace().filter_map(|number| number.parse::<u32>().ok()));
+    }
+    found
+}
+
+/// Children by parent, in one pass over all processes: for kernels without the `children` files.
+fn parents() -> HashMap<u32, Vec<u32>> {
+    let mut table: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in all_pids() {
+        if let Some(stat) = stat(pid) {
+            table.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    table
+}
+
+fn all_pids() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+
+    use super::*;
+
+    struct Killed(Child);
+    impl Drop for Killed {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    /// A shell with a child, which waits for its standard input to end.
+    fn family() -> Killed {
+        Killed(Command::new("sh").args(["-c", "cat; true"]).stdin(Stdio::piped()).spawn().expect("sh exists"))
+    }
+
+    fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while !holds() {
+            assert!(std::time::Instant::now() < end, "not within 10 s: {what}");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_tree_is_the_root_and_its_descendants() {
+        let shell = family();
+        let root = shell.0.id();
+        until("the shell has a child", || tree(root).len() == 2);
+        assert_eq!(tree(root)[0], root);
+        assert!(tree(std::process::id()).contains(&root));
+        let table = parents();
+        assert_eq!(walk(root, |pid| table.get(&pid).cloned().unwrap_or_default()), tree(root), "both ways agree");
+    }
+
+    #[test]
+    fn nothing_is_in_the_tree_of_nobody() {
+        assert_eq!(tree(u32::MAX), Vec::<u32>::new());
+        assert_eq!(ProcessRef::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn a_recycled_number_is_not_the_process() {
+        let shell = family();
+        let real = ProcessRef::of(shell.0.id()).expect("it runs");
+        let earlier = ProcessRef { start_ticks: real.start_ticks - 1, ..real };
+        assert!(!earlier.exists() && !earlier.alive());
+        assert!(!earlier.signal(Signal::KILL).expect("asking is allowed"));
+        assert!(real.alive(), "the process that has the number now is untouched");
+        assert!(real.signal(Signal::KILL).expect("it is ours"));
+        until("it is dead", || !real.alive());
+        assert!(real.exists(), "a zombie until it is waited for");
+    }
+
+    #[test]
+    fn names_with_spaces_and_parentheses_are_read() {
+        let line = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2";
+        assert_eq!(parse_stat(line), Some(Stat { parent: 7, state: 'S', start_ticks: 987_654 }));
+        assert_eq!(parse_stat("42 (broken"), None);
+    }
+
+    #[test]
+    fn a_process_is_found_by_its_environment() {
+        let entry = format!("LAMP_TEST_MARK={}", std::process::id());
+        let (name, value) = entry.split_once('=').expect("made so");
+        let child = Killed(Command::new("sh").args(["-c", "cat; true"]).env(name, value).stdin(Stdio::piped()).spawn().expect("sh exists"));
+        until("it is found", || with_environment(&entry).contains(&child.0.id()));
+        assert!(with_environment("LAMP_TEST_MARK=nobody").is_empty());
+    }
+}
