@@ -1,0 +1,139 @@
+//! What the workload finds in its environment: `LAMP_*`, and the names that scripts written for other tools expect.
+//!
+//! Pure. The table is documented in docs/environment.md, and a test compares the two. The user's own `env` comes after
+//! the aliases and before `LAMP_*`: a script may be told another `RANK`, but not another `LAMP_JOB`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use crate::job::{AttemptNo, JobId};
+
+/// What the environment is made of.
+#[derive(Clone, Debug)]
+pub struct Place<'a> {
+    pub job: &'a JobId,
+    pub name: &'a str,
+    pub attempt: AttemptNo,
+    pub instance: &'a str,
+    pub workdir: &'a Path,
+    pub checkpoint_dir: &'a Path,
+    pub output_dir: &'a Path,
+    pub cache_dir: &'a Path,
+    /// The progress file, the done marker and the notice file.
+    pub progress: &'a Path,
+    pub done: &'a Path,
+    pub notice: &'a Path,
+    /// Whether a checkpoint was restored, and its step.
+    pub resumed: bool,
+    pub resume_step: Option<f64>,
+    /// `None` while the number of GPUs is unknown: then no variable claims one.
+    pub gpus: Option<u32>,
+}
+
+/// The variables to set on top of what the machine's own environment has.
+pub fn environment(place: &Place<'_>, user: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let mut env = aliases(place);
+    env.extend(user.iter().map(|(name, value)| (name.clone(), value.clone())));
+    env.extend(own(place));
+    env
+}
+
+fn own(place: &Place<'_>) -> BTreeMap<String, String> {
+    let mut env = map([
+        ("LAMP_JOB", place.job.to_string()),
+        ("LAMP_JOB_NAME", place.name.to_owned()),
+        ("LAMP_ATTEMPT", place.attempt.number().to_string()),
+        ("LAMP_INSTANCE", place.instance.to_owned()),
+        ("LAMP_WORKDIR", text(place.workdir)),
+        ("LAMP_CHECKPOINT_DIR", text(place.checkpoint_dir)),
+        ("LAMP_OUTPUT_DIR", text(place.output_dir)),
+        ("LAMP_CACHE_DIR", text(place.cache_dir)),
+        ("LAMP_PROGRESS", text(place.progress)),
+        ("LAMP_DONE", text(place.done)),
+        ("LAMP_NOTICE", text(place.notice)),
+        ("LAMP_RESUME", u8::from(place.resumed).to_string()),
+    ]);
+    if let Some(step) = place.resume_step {
+        env.insert("LAMP_RESUME_STEP".into(), step.to_string());
+    }
+    if let Some(gpus) = place.gpus {
+        env.insert("LAMP_NUM_GPUS".into(), gpus.to_string());
+    }
+    env
+}
+
+/// One machine, so rank 0 of 1 everywhere. `MASTER_PORT` is torch's own default.
+fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
+    let (job, one, zero, host) = (place.job.to_string(), "1".to_owned(), "0".to_owned(), "127.0.0.1".to_owned());
+    let mut env = map([
+        ("RANK", zero.clone()),
+        ("WORLD_SIZE", one.clone()),
+        ("LOCAL_RANK", zero.clone()),
+        ("MASTER_ADDR", host.clone()),
+        ("MASTER_PORT", "29500".to_owned()),
+        ("SKYPILOT_TASK_ID", job.clone()),
+        ("SKYPILOT_NUM_NODES", one.clone()),
+        ("SKYPILOT_NODE_RANK", zero.clone()),
+        ("SKYPILOT_NODE_IPS", host.clone()),
+        ("DSTACK_RUN_NAME", job),
+        ("DSTACK_NODE_RANK", zero),
+        ("DSTACK_NODES_NUM", one),
+        ("DSTACK_MASTER_NODE_IP", host.clone()),
+        ("DSTACK_NODES_IPS", host),
+        ("SM_MODEL_DIR", text(place.output_dir)),
+        ("SM_OUTPUT_DATA_DIR", text(place.output_dir)),
+        ("SM_HOSTS", r#"["algo-1"]"#.to_owned()),
+        ("SM_CURRENT_HOST", "algo-1".to_owned()),
+        ("AIP_MODEL_DIR", text(place.output_dir)),
+        ("AIP_CHECKPOINT_DIR", text(place.checkpoint_dir)),
+        ("AIP_TENSORBOARD_LOG_DIR", text(&place.output_dir.join("tensorboard"))),
+        ("AWS_BATCH_JOB_ATTEMPT", place.attempt.number().to_string()),
+    ]);
+    if let Some(gpus) = place.gpus {
+        for name in ["SKYPILOT_NUM_GPUS_PER_NODE", "DSTACK_GPUS_NUM", "DSTACK_GPUS_PER_NODE", "SM_NUM_GPUS"] {
+            env.insert(name.to_owned(), gpus.to_string());
+        }
+    }
+    env
+}
+
+fn map<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
+    pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_may_change_an_alias_and_not_our_own() {
+        let job: JobId = "digits-222222".parse().unwrap();
+        let path = Path::new("/w");
+        let place = Place {
+            job: &job,
+            name: "digits",
+            attempt: AttemptNo::new(2),
+            instance: "i-1",
+            workdir: path,
+            checkpoint_dir: path,
+            output_dir: path,
+            cache_dir: path,
+            progress: path,
+            done: path,
+            notice: path,
+            resumed: true,
+            resume_step: Some(12.0),
+            gpus: None,
+        };
+        let user = BTreeMap::from([("RANK".to_owned(), "3".to_owned()), ("LAMP_JOB".to_owned(), "other".to_owned())]);
+        let env = environment(&place, &user);
+        assert_eq!(env["RANK"], "3");
+        assert_eq!(env["LAMP_JOB"], "digits-222222");
+        assert_eq!(env["LAMP_RESUME_STEP"], "12");
+        assert!(!env.contains_key("LAMP_NUM_GPUS"), "an unknown number of GPUs is not claimed");
+    }
+}
