@@ -4,6 +4,9 @@
 //! live here: a decision; an adapter answers what is, and does what it is told.
 
 pub mod notify;
+mod object_file;
+mod object_s3;
+pub mod objects;
 pub mod poweroff;
 pub mod proc_tree;
 pub mod system_clock;

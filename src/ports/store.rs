@@ -68,6 +68,9 @@ pub trait Store: Send + Sync {
     /// report [`Created::Exists`] for the caller's own write, so callers compare what is there with what they meant.
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError>;
 
+    /// Size and age of one object, by the store's own clock.
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError>;
+
     /// All objects under a prefix (ending in `/`), at any depth, in order of their keys.
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError>;
 

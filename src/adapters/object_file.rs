@@ -1,0 +1,374 @@
+//! A folder as a store of objects: `file:///...`.
+//!
+//! ```text
+//!   put     temporary file ── rename ────> key          readers see the old or the new
+//!   create  temporary file ── hard link ─> key          the link fails when something is there: one winner
+//! ```
+//! Not `object_store::local`: that one makes files with the umask's permissions, hides keys that end in `#<digits>`, and
+//! wraps the kernel's error so deep that "disk full" must be guessed. What is created once (plans, leases, manifests) is
+//! synced to the disk before the call returns, and so are the files of a checkpoint, because a manifest that survives a
+//! power cut must not name files that did not. What is overwritten (the heartbeat) is not synced: the next one comes.
+//!
+//! Small reads are done where they stand, since a read of the page cache is shorter than the way to another thread;
+//! everything that writes or walks goes to a blocking thread.
+
+#![expect(clippy::disallowed_methods, reason = "reads and writes the files of a job root, which is what this adapter is for")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use crate::ports::{Created, ObjectMeta, Store, StoreError};
+
+/// Between a read and a write of a large file. Smaller costs system calls, larger only memory.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Our unfinished writes begin with this; no key does.
+const TEMPORARY: &str = ".lamp-tmp-";
+
+pub struct FileStore {
+    root: PathBuf,
+}
+
+impl FileStore {
+    /// # Errors
+    /// When the folder neither exists nor can be created.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        create_folders(root)?;
+        Ok(FileStore { root: root.to_owned() })
+    }
+
+    /// A key never leads out of the root; the empty prefix is the root itself.
+    fn path(&self, key: &str) -> io::Result<PathBuf> {
+        let plain = |part: &str| !part.is_empty() && part != "." && part != ".." && !part.contains('\0');
+        let key = key.strip_suffix('/').unwrap_or(key);
+        if key.is_empty() {
+            return Ok(self.root.clone());
+        }
+        if key.split('/').all(plain) { Ok(self.root.join(key)) } else { Err(io::Error::new(ErrorKind::InvalidInput, "not a key")) }
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        act: &'static str,
+        key: &str,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let path = self.path(key).map_err(|cause| failed(act, key, cause))?;
+        let done = tokio::task::spawn_blocking(move || work(&path)).await;
+        done.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(|cause| failed(act, key, cause))
+    }
+}
+
+#[async_trait]
+impl Store for FileStore {
+    fn url(&self) -> String {
+        format!("file://{}", self.root.display())
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        let read = self.path(key).and_then(fs::read);
+        absent_is_none(read).map(|found| found.map(Bytes::from)).map_err(|cause| failed("read", key, cause))
+    }
+
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        self.blocking("write", key, move |path| {
+            let staged = Staged::with(path, &body)?;
+            staged.publish(path)
+        })
+        .await
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
+        self.blocking("create", key, move |path| {
+            // The cheap look first: most losers of a race come late.
+            if fs::symlink_metadata(path).is_ok() {
+                return Ok(Created::Exists);
+            }
+            let staged = Staged::with(path, &body)?;
+            staged.file.sync_all()?;
+            match fs::hard_link(&staged.path, path) {
+                Ok(()) => sync_parent(path).map(|()| Created::New),
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Created::Exists),
+                Err(error) => Err(error),
+            }
+        })
+        .await
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        let read = self.path(key).and_then(fs::metadata).and_then(|found| meta(key.to_owned(), &found));
+        absent_is_none(read).map_err(|cause| failed("look at", key, cause))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        let keys = prefix.to_owned();
+        self.blocking("list", prefix, move |path| {
+            let mut found = Vec::new();
+            walk(path, &keys, &mut found)?;
+            found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+            Ok(found)
+        })
+        .await
+    }
+
+    async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let read = self.path(prefix).and_then(|path| names(&path));
+        let mut names = absent_is_none(read).map_err(|cause| failed("list", prefix, cause))?.unwrap_or_default();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        let source = path.to_owned();
+        self.blocking("upload", key, move |path| {
+            let mut staged = Staged::new(path)?;
+            let told = copy(&mut File::open(source)?, &mut staged.file)?;
+            staged.file.sync_all()?;
+            staged.publish(path)?;
+            sync_parent(path)?;
+            Ok(told)
+        })
+        .await
+    }
+
+    async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
+        let target = path.to_owned();
+        self.blocking("download", key, move |path| {
+            let Some(mut source) = absent_is_none(File::open(path))? else { return Ok(None) };
+            let mut staged = Staged::new(&target)?;
+            let told = copy(&mut source, &mut staged.file)?;
+            staged.publish(&target)?;
+            Ok(Some(told))
+        })
+        .await
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.blocking("delete", key, |path| absent_is_none(fs::remove_file(path)).map(|_| ())).await
+    }
+}
+
+/// A file beside its place, removed again unless it was renamed to it.
+pub(super) struct Staged {
+    path: PathBuf,
+    pub(super) file: File,
+}
+
+impl Staged {
+    pub(super) fn new(target: &Path) -> io::Result<Self> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let folder = target.parent().ok_or_else(|| io::Error::new(ErrorKind::InvalidInput, "no folder above it"))?;
+        // The process number and a count: no two writers that live at once share a name.
+        let name = format!("{TEMPORARY}{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = folder.join(name);
+        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path);
+        let file = match open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                create_folders(folder)?;
+                open()?
+            }
+            other => other?,
+        };
+        Ok(Staged { path, file })
+    }
+
+    pub(super) fn publish(&self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)
+    }
+
+    fn with(target: &Path, body: &[u8]) -> io::Result<Self> {
+        let mut staged = Staged::new(target)?;
+        staged.file.write_all(body)?;
+        Ok(staged)
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        // After a rename it is gone already. Anything else that fails leaves a file that no listing shows.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Creates what is missing, private, and syncs each entry's folder.
+fn create_folders(folder: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.is_dir()).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    missing.into_iter().try_for_each(sync_parent)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(parent) => File::open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+fn copy(source: &mut File, target: &mut File) -> io::Result<(u64, String)> {
+    let (mut buffer, mut hash, mut total) = (vec![0; CHUNK_BYTES], Sha256::new(), 0);
+    loop {
+        let read = match source.read(&mut buffer) {
+            Ok(0) => return Ok((total, hex(&hash.finalize()))),
+            Ok(read) => read,
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        target.write_all(&buffer[..read])?;
+        hash.update(&buffer[..read]);
+        total += read as u64;
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn walk(folder: &Path, prefix: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
+    for name in absent_is_none(names(folder))?.unwrap_or_default() {
+        let path = folder.join(&name);
+        // Something that was removed in between is simply not there.
+        let Some(there) = absent_is_none(fs::metadata(&path))? else { continue };
+        let key = format!("{prefix}{name}");
+        if there.is_dir() {
+            walk(&path, &format!("{key}/"), found)?;
+        } else {
+            found.push(meta(key, &there)?);
+        }
+    }
+    Ok(())
+}
+
+/// Names that are not UTF-8 cannot be keys and are not ours.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        if let Ok(name) = entry?.file_name().into_string()
+            && !name.starts_with(TEMPORARY)
+        {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+fn meta(key: String, found: &fs::Metadata) -> io::Result<ObjectMeta> {
+    let modified = Timestamp::try_from(found.modified()?).map_err(io::Error::other)?;
+    Ok(ObjectMeta { key, bytes: found.len(), modified })
+}
+
+fn absent_is_none<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn failed(act: &'static str, key: &str, cause: io::Error) -> StoreError {
+    let key = key.to_owned();
+    match cause.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => StoreError::Denied { act, key, cause: cause.into() },
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => StoreError::Full { act, key, cause: cause.into() },
+        _ => StoreError::Unavailable { act, key, cause: cause.into() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn store() -> (tempfile::TempDir, FileStore) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::open(&folder.path().join("root")).unwrap();
+        (folder, store)
+    }
+
+    #[tokio::test]
+    async fn what_was_written_is_listed_and_read_back() {
+        let (_folder, store) = store();
+        assert_eq!(store.get("a/b").await.unwrap(), None);
+        assert_eq!(store.list("a/").await.unwrap(), []);
+        assert_eq!(store.children("a/").await.unwrap(), Vec::<String>::new());
+        store.put("a/b", Bytes::from_static(b"one")).await.unwrap();
+        store.put("a/b", Bytes::from_static(b"second")).await.unwrap();
+        store.put("a/c/d#1", Bytes::from_static(b"x")).await.unwrap();
+        assert_eq!(store.get("a/b").await.unwrap().as_deref(), Some(&b"second"[..]));
+        let listed: Vec<(String, u64)> = store.list("a/").await.unwrap().into_iter().map(|meta| (meta.key, meta.bytes)).collect();
+        assert_eq!(listed, [("a/b".into(), 6), ("a/c/d#1".into(), 1)]);
+        assert_eq!(store.children("a/").await.unwrap(), ["b", "c"]);
+        assert_eq!(store.head("a/b").await.unwrap().unwrap().bytes, 6);
+        assert_eq!(store.head("a/x").await.unwrap(), None);
+        store.delete("a/b").await.unwrap();
+        store.delete("a/b").await.unwrap();
+        assert_eq!(store.get("a/b").await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn one_of_sixteen_creators_wins() {
+        let (_folder, store) = store();
+        let store = Arc::new(store);
+        for round in 0..8 {
+            let key = format!("jobs/j/attempts/{round:04}/plan.json");
+            let tasks: Vec<_> = (0..16)
+                .map(|n| {
+                    let (store, key) = (Arc::clone(&store), key.clone());
+                    tokio::spawn(async move { (n, store.create(&key, Bytes::from(vec![n; 10_000])).await.unwrap()) })
+                })
+                .collect();
+            let mut winners = Vec::new();
+            for task in tasks {
+                let (n, created) = task.await.unwrap();
+                if created == Created::New {
+                    winners.push(n);
+                }
+            }
+            assert_eq!(winners.len(), 1);
+            assert_eq!(store.get(&key).await.unwrap().unwrap(), vec![winners[0]; 10_000]);
+        }
+        assert_eq!(store.list("").await.unwrap().len(), 8, "no unfinished write is left or listed");
+    }
+
+    #[tokio::test]
+    async fn files_go_there_and_back_with_their_sum() {
+        let (folder, store) = store();
+        let (source, target) = (folder.path().join("source"), folder.path().join("new/target"));
+        let body: Vec<u8> = (0..1_000_003_u32).map(|n| n as u8).collect();
+        fs::write(&source, &body).unwrap();
+        let sent = store.put_file("c/f", &source).await.unwrap();
+        assert_eq!(sent, (1_000_003, hex(&Sha256::digest(&body))));
+        assert_eq!(store.get_file("c/f", &target).await.unwrap(), Some(sent));
+        assert_eq!(fs::read(&target).unwrap(), body);
+        assert_eq!(store.get_file("c/g", &target).await.unwrap(), None);
+        assert!(matches!(store.put_file("c/h", &folder.path().join("absent")).await, Err(StoreError::Unavailable { .. })));
+    }
+
+    #[tokio::test]
+    async fn only_the_owner_can_read_and_no_key_leads_out() {
+        let (folder, store) = store();
+        store.put("jobs/j/spec.json", Bytes::from_static(b"secret")).await.unwrap();
+        let mode = |path: &str| fs::metadata(folder.path().join(path)).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode("root"), mode("root/jobs/j"), mode("root/jobs/j/spec.json")), (0o700, 0o700, 0o600));
+        for wrong in ["../x", "a/../../x", "/etc/passwd", "a//b"] {
+            assert!(store.put(wrong, Bytes::new()).await.is_err(), "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_called_so() {
+        let error = failed("write", "k", io::Error::from_raw_os_error(rustix::io::Errno::NOSPC.raw_os_error()));
+        assert_eq!(error.to_string(), "no space left to write `k`");
+        let error = failed("write", "k", io::Error::from_raw_os_error(rustix::io::Errno::ROFS.raw_os_error()));
+        assert_eq!(error.to_string(), "not allowed to write `k`");
+    }
+}

@@ -1,0 +1,245 @@
+//! S3, and what speaks like it, as a store of objects: `s3://bucket/prefix`.
+//!
+//! Settings come from the environment as the AWS tools read it (`AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`,
+//! ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large files go up in parts, a few at a time, so that
+//! memory is bounded. Profiles and single sign-on are not read yet.
+
+#![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, which is what this adapter is for")]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::Once;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::path::Path as Key;
+use object_store::{ClientOptions, Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use sha2::{Digest, Sha256};
+
+use super::object_file::hex;
+use crate::ports::{Created, ObjectMeta, Store, StoreError};
+
+/// The least size of a part. S3 refuses less than 5 MiB; larger parts need more memory and lose more to a broken line.
+const PART_BYTES_MIN: u64 = 8 * 1024 * 1024;
+
+/// S3 allows 10,000 parts; a file that would need more gets larger ones.
+const PARTS_MAX: u64 = 9_000;
+
+/// Parts under way at once: four hold 32 MiB of memory and fill a line of 10 Gbit/s within a region. More gains little.
+const PARTS_IN_FLIGHT: usize = 4;
+
+/// How long one call may go on trying inside the client. The loops above try again anyway and must hear of trouble soon:
+/// longer, and a heartbeat waits behind a dead line; shorter, and one slow answer looks like an outage.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
+
+pub struct S3Store {
+    s3: AmazonS3,
+    bucket: String,
+    /// Empty, or a path without slashes at its ends.
+    prefix: String,
+}
+
+/// The one provider of cryptography for every client of this process. Installed before the first client is made, because
+/// reqwest is built without one.
+pub fn install_crypto() {
+    static ONCE: Once = Once::new();
+    // An error says that somebody installed one before: then there is one.
+    ONCE.call_once(|| drop(rustls::crypto::ring::default_provider().install_default()));
+}
+
+impl S3Store {
+    /// `settings` win over the environment.
+    ///
+    /// # Errors
+    /// When the settings in the environment are not complete or contradict each other.
+    pub fn open(bucket: &str, prefix: &str, settings: &[(AmazonS3ConfigKey, &str)]) -> Result<Self, Error> {
+        install_crypto();
+        let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
+        let builder = settings.iter().fold(builder, |builder, (key, value)| builder.with_config(*key, *value));
+        let plain_http = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).is_some_and(|endpoint| endpoint.starts_with("http://"));
+        // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
+        let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
+        let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
+        let s3 = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry).build()?;
+        Ok(S3Store { s3, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+    }
+
+    fn key(&self, key: &str) -> Result<Key, Error> {
+        let key = key.trim_end_matches('/');
+        let full = if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) };
+        Ok(Key::parse(full.trim_end_matches('/'))?)
+    }
+
+    /// The key as we know it, from the one in the bucket.
+    fn own(&self, key: &Key) -> Option<String> {
+        let text = key.as_ref();
+        if self.prefix.is_empty() { Some(text.to_owned()) } else { Some(text.strip_prefix(&self.prefix)?.strip_prefix('/')?.to_owned()) }
+    }
+
+    fn meta(&self, found: &object_store::ObjectMeta) -> Option<ObjectMeta> {
+        let modified = Timestamp::from_millisecond(found.last_modified.timestamp_millis()).ok()?;
+        Some(ObjectMeta { key: self.own(&found.location)?, bytes: found.size, modified })
+    }
+
+    async fn upload(&self, key: &str, path: &Path) -> Result<(u64, String), Error> {
+        let key = self.key(key)?;
+        let mut file = File::open(path).map_err(generic)?;
+        let size = file.metadata().map_err(generic)?.len();
+        let part_bytes = PART_BYTES_MIN.max(size.div_ceil(PARTS_MAX));
+        let mut hash = Sha256::new();
+        let first = read_part(&mut file, part_bytes)?;
+        hash.update(&first);
+        if (first.len() as u64) < part_bytes {
+            let total = first.len() as u64;
+            self.s3.put(&key, first.into()).await?;
+            return Ok((total, hex(&hash.finalize())));
+        }
+        let mut upload = self.s3.put_multipart(&key).await?;
+        match send_parts(upload.as_mut(), &mut file, first, part_bytes, &mut hash).await {
+            Ok(total) => upload.complete().await.map(|_| (total, hex(&hash.finalize()))),
+            Err(error) => {
+                // Parts that stay behind cost money until the bucket's own rule removes them.
+                let _ = upload.abort().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn download(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, Error> {
+        let found = match self.s3.get(&self.key(key)?).await {
+            Ok(found) => found,
+            Err(Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut chunks = found.into_stream();
+        let mut staged = super::object_file::Staged::new(path).map_err(generic)?;
+        let (mut hash, mut total) = (Sha256::new(), 0);
+        while let Some(chunk) = chunks.try_next().await? {
+            io::Write::write_all(&mut staged.file, &chunk).map_err(generic)?;
+            hash.update(&chunk);
+            total += chunk.len() as u64;
+        }
+        staged.publish(path).map_err(generic)?;
+        Ok(Some((total, hex(&hash.finalize()))))
+    }
+}
+
+#[async_trait]
+impl Store for S3Store {
+    fn url(&self) -> String {
+        format!("s3://{}/{}", self.bucket, self.prefix).trim_end_matches('/').to_owned()
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        let read = async { self.s3.get(&self.key(key)?).await?.bytes().await };
+        absent_is_none(read.await).map_err(|error| failed("read", key, error))
+    }
+
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        let write = async { self.s3.put(&self.key(key)?, body.into()).await };
+        write.await.map(|_| ()).map_err(|error| failed("write", key, error))
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
+        let options = PutOptions { mode: PutMode::Create, ..PutOptions::default() };
+        let write = async { self.s3.put_opts(&self.key(key)?, body.into(), options).await };
+        match write.await {
+            Ok(_) => Ok(Created::New),
+            Err(Error::AlreadyExists { .. } | Error::Precondition { .. }) => Ok(Created::Exists),
+            Err(error) => Err(failed("create", key, error)),
+        }
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        let read = async { self.s3.head(&self.key(key)?).await };
+        let found = absent_is_none(read.await).map_err(|error| failed("look at", key, error))?;
+        Ok(found.and_then(|found| self.meta(&found)))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        let read = async { self.s3.list(Some(&self.key(prefix)?)).try_collect::<Vec<_>>().await };
+        let found = read.await.map_err(|error| failed("list", prefix, error))?;
+        let mut found: Vec<ObjectMeta> = found.iter().filter_map(|meta| self.meta(meta)).collect();
+        found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        Ok(found)
+    }
+
+    async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let read = async { self.s3.list_with_delimiter(Some(&self.key(prefix)?)).await };
+        let found = read.await.map_err(|error| failed("list", prefix, error))?;
+        let keys = found.common_prefixes.iter().chain(found.objects.iter().map(|meta| &meta.location));
+        let mut names: Vec<String> = keys.filter_map(|key| key.filename().map(str::to_owned)).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        self.upload(key, path).await.map_err(|error| failed("upload", key, error))
+    }
+
+    async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
+        self.download(key, path).await.map_err(|error| failed("download", key, error))
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        let remove = async { self.s3.delete(&self.key(key)?).await };
+        absent_is_none(remove.await).map(|_| ()).map_err(|error| failed("delete", key, error))
+    }
+}
+
+/// Sends the parts in order, a few at a time. What is hashed is what is sent.
+async fn send_parts(upload: &mut dyn MultipartUpload, file: &mut File, first: Bytes, part_bytes: u64, hash: &mut Sha256) -> Result<u64, Error> {
+    let mut total = first.len() as u64;
+    let mut under_way = stream::FuturesUnordered::new();
+    under_way.push(upload.put_part(first.into()));
+    loop {
+        let part = read_part(file, part_bytes)?;
+        if part.is_empty() {
+            break;
+        }
+        hash.update(&part);
+        total += part.len() as u64;
+        if under_way.len() >= PARTS_IN_FLIGHT {
+            under_way.next().await.transpose()?;
+        }
+        under_way.push(upload.put_part(part.into()));
+    }
+    under_way.try_collect::<Vec<()>>().await?;
+    Ok(total)
+}
+
+/// The next part; shorter only at the end of the file.
+fn read_part(file: &mut File, bytes: u64) -> Result<Bytes, Error> {
+    let mut part = Vec::new();
+    file.take(bytes).read_to_end(&mut part).map_err(generic)?;
+    Ok(part.into())
+}
+
+fn generic(cause: io::Error) -> Error {
+    Error::Generic { store: "file", source: cause.into() }
+}
+
+fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Error::NotFound { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
+    let key = key.to_owned();
+    if matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. }) {
+        return StoreError::Denied { act, key, cause: error.into() };
+    }
+    let io = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
+    if io.is_some_and(|cause| cause.kind() == io::ErrorKind::StorageFull) {
+        return StoreError::Full { act, key, cause: error.into() };
+    }
+    StoreError::Unavailable { act, key, cause: error.into() }
+}

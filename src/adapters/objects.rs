@@ -1,0 +1,86 @@
+//! Where job roots live: `file:///path` (a folder) or `s3://bucket/prefix`.
+//!
+//! ```text
+//!   open(url) ──> FileStore    a folder, private to its owner (object_file.rs)
+//!            └──> S3Store      S3 and what speaks like it   (object_s3.rs)
+//! ```
+//! What must never live here: which keys there are (`jobdir::layout`), when to try again (the loops).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::object_file::FileStore;
+use super::object_s3::S3Store;
+pub use super::object_s3::install_crypto;
+use crate::ports::Store;
+
+/// Why a job root cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("`{url}` is not a job root, write file:///path or s3://bucket/prefix")]
+    Syntax { url: String },
+    #[error("cannot create the job root `{path}`")]
+    Folder {
+        path: PathBuf,
+        #[source]
+        cause: std::io::Error,
+    },
+    #[error("cannot use `{url}`")]
+    Settings {
+        url: String,
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// Opens a job root; a folder that is not there is created, readable by its owner only. A bare absolute path is a folder.
+/// Nothing is asked of S3 yet.
+///
+/// # Errors
+/// When the URL is of neither kind, the folder cannot be created, or the settings for S3 are not complete.
+pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    open_with(url, &[])
+}
+
+/// Like [`open`], with settings for S3 that win over the environment, by their names there in lower case
+/// (`aws_endpoint_url`).
+///
+/// # Errors
+/// As [`open`], and when a setting has a name that nobody knows.
+pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>, OpenError> {
+    let syntax = || OpenError::Syntax { url: url.to_owned() };
+    if let Some(path) = url.strip_prefix("file://").or_else(|| url.starts_with('/').then_some(url)) {
+        let path = Path::new(path);
+        if !path.is_absolute() {
+            return Err(syntax());
+        }
+        let store = FileStore::open(path).map_err(|cause| OpenError::Folder { path: path.to_owned(), cause })?;
+        return Ok(Arc::new(store));
+    }
+    let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if bucket.is_empty() {
+        return Err(syntax());
+    }
+    let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
+    let known = settings.iter().map(|(name, value)| Ok((name.parse()?, *value))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    let store = S3Store::open(bucket, prefix.trim_matches('/'), &known).map_err(wrong)?;
+    Ok(Arc::new(store))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_root_is_a_folder_or_a_bucket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b");
+        assert_eq!(open(&format!("file://{}", path.display())).unwrap().url(), format!("file://{}", path.display()));
+        assert_eq!(open(path.to_str().unwrap()).unwrap().url(), format!("file://{}", path.display()));
+        for wrong in ["", "relative/path", "file://relative", "gs://bucket", "s3://"] {
+            assert!(matches!(open(wrong), Err(OpenError::Syntax { .. })), "{wrong}");
+        }
+        assert!(matches!(open("file:///proc/nothing/here"), Err(OpenError::Folder { .. })));
+    }
+}
