@@ -7,10 +7,11 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// In records: the value itself, `null` for absent, `{"unknown": "why"}` for unknown.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Default)]
 pub enum Reading<T> {
     Known(T),
     /// This machine or this series does not have it: no GPU is fitted, the recorder did not log it.
+    #[default]
     Absent,
     /// It should be there and could not be read. Never idle, never gone.
     Unknown(String),
@@ -46,12 +47,6 @@ impl<T> Reading<T> {
             Reading::Absent => Reading::Absent,
             Reading::Unknown(why) => Reading::Unknown(why.clone()),
         }
-    }
-}
-
-impl<T> Default for Reading<T> {
-    fn default() -> Self {
-        Reading::Absent
     }
 }
 

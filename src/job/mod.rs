@@ -9,6 +9,7 @@
 mod attempt;
 mod check;
 mod checkpoint;
+mod format;
 mod id;
 mod outcome;
 mod phase;
@@ -22,6 +23,7 @@ mod spec;
 pub use attempt::{AttemptPhase, Lease, Settled};
 pub use check::{Finding, Severity, check};
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest};
+pub use format::RECORD_FORMAT;
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};
 pub use phase::JobState;
@@ -34,8 +36,3 @@ pub use spec::{
     CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,
     Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };
-
-/// The format number of every record that this version writes.
-///
-/// Raised when an old reader would misunderstand a new record, not when a field is added: readers ignore unknown fields.
-pub const RECORD_FORMAT: u32 = 1;
