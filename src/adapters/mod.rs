@@ -3,6 +3,7 @@
 //! The only folder that asks the operating system for time, environment, files, processes or randomness. What must never
 //! live here: a decision; an adapter answers what is, and does what it is told.
 
+pub mod local_files;
 pub mod notify;
 mod object_file;
 mod object_s3;

@@ -10,5 +10,16 @@
 //! The workload is not ours to touch except through a decision: it runs in a group of its own and outlives the agent.
 //! What must never live here: a file, a clock, a driver (those are ports), or an opinion (those are policies).
 
+pub mod checkpoints;
 pub mod cli;
 pub mod environment;
+pub mod heartbeat;
+pub mod journal;
+pub mod logship;
+pub mod marks;
+pub mod notices;
+pub mod outbox;
+pub mod outputs;
+pub mod preflight;
+pub mod samples;
+pub mod stacks;

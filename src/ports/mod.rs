@@ -5,18 +5,22 @@
 
 mod clock;
 mod cloud;
+mod files;
 mod metadata;
 mod power;
 mod sensors;
 mod service;
+mod stacks;
 mod store;
 mod workload;
 
 pub use clock::Clock;
 pub use cloud::{Cloud, CloudError};
+pub use files::{FileStamp, Files, Tree, TreeFile};
 pub use metadata::{Identity, Metadata, MetadataError};
 pub use power::{Power, PowerError, PowerOff};
 pub use sensors::{Scope, SensorFeed, Sensors};
 pub use service::Service;
+pub use stacks::Stacks;
 pub use store::{Created, ObjectMeta, Store, StoreError};
 pub use workload::{Ended, Launch, Signal, Workload, WorkloadError, Workloads};

@@ -1,0 +1,172 @@
+//! The heartbeat: `status.json`, overwritten every minute and at each change, as long as the loop is alive.
+//!
+//! The loop hands in what it sees at every tick. Only news are written: an agent whose loop hangs stops beating, so that
+//! its lease lapses, although this task is still running. A slow store never queues more than the newest status.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
+
+use super::outbox::{Outbox, Pace, TRY_SECS_MAX, Task, chain};
+use crate::instance::Status;
+
+/// The lease is renewed by this write: thirty of them fit in a lease of 30 minutes, so that six lost in a row harm
+/// nothing. More often is money for requests; less often makes `lamp status` stale.
+const BEAT: Duration = Duration::from_secs(60);
+
+/// Between two writes, however fast things change: a store takes a few writes a second to one key without complaint.
+const APART: Duration = Duration::from_secs(1);
+
+const SEQUENCE: &str = "heartbeat.json";
+
+/// The sending end. Cheap to clone; the sender lives until the last clone is dropped.
+#[derive(Clone)]
+pub struct Heartbeat {
+    inner: Arc<Inner>,
+    _task: Arc<Task>,
+}
+
+struct Inner {
+    outbox: Outbox,
+    newest: Mutex<Newest>,
+    wake: Notify,
+    pace: Pace,
+    /// The number of the newest update that was written.
+    written: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct Newest {
+    status: Option<Status>,
+    /// Grows with every update handed in.
+    update: u64,
+    /// The newest update differs from what was written in a way that a person waits for.
+    changed: bool,
+    /// When the newest write was confirmed, by the steady clock.
+    written_at: Option<Duration>,
+}
+
+#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+struct Sequence {
+    sequence: u64,
+}
+
+impl Heartbeat {
+    pub fn start(outbox: Outbox) -> Self {
+        let (written, _) = watch::channel(0);
+        let inner = Arc::new(Inner { outbox, newest: Mutex::default(), wake: Notify::new(), pace: Pace::default(), written });
+        let task = Task::spawn(run(Arc::clone(&inner)));
+        Heartbeat { inner, _task: Arc::new(task) }
+    }
+
+    /// What the loop sees now, at every tick. `sequence` is filled in here.
+    pub fn update(&self, status: Status) {
+        let mut newest = self.inner.newest();
+        let before = newest.status.as_ref();
+        newest.changed |= before.is_none_or(|before| changed(before, &status));
+        newest.status = Some(status);
+        newest.update += 1;
+        self.inner.wake.notify_one();
+    }
+
+    /// Writes the newest status now and waits for it; `false` when that took too long.
+    pub async fn flush(&self, within: Duration) -> bool {
+        let target = {
+            let mut newest = self.inner.newest();
+            newest.changed = true;
+            newest.update
+        };
+        let mut written = self.inner.written.subscribe();
+        self.inner.pace.hurry();
+        self.inner.wake.notify_one();
+        let done = self.inner.outbox.within(within, written.wait_for(|written| *written >= target)).await;
+        self.inner.pace.relax();
+        matches!(done, Some(Ok(_)))
+    }
+
+    /// When the store last took a heartbeat, by the steady clock.
+    pub fn written_at(&self) -> Option<Duration> {
+        self.inner.newest().written_at
+    }
+}
+
+impl Inner {
+    fn newest(&self) -> MutexGuard<'_, Newest> {
+        self.newest.lock().expect("nobody panics while holding the newest status: it is only moved")
+    }
+}
+
+/// Whether somebody who watches should see this at once.
+fn changed(before: &Status, now: &Status) -> bool {
+    let last = |status: &Status| status.last_checkpoint.as_ref().map(|checkpoint| checkpoint.number);
+    before.phase != now.phase
+        || before.verdict != now.verdict
+        || before.exit != now.exit
+        || before.notice != now.notice
+        || before.starts != now.starts
+        || before.held_until != now.held_until
+        || before.attention.len() != now.attention.len()
+        || last(before) != last(now)
+}
+
+async fn run(inner: Arc<Inner>) {
+    let outbox = &inner.outbox;
+    let mut sequence = outbox.recall::<Sequence>(SEQUENCE).unwrap_or_default().sequence;
+    let mut failures = 0;
+    loop {
+        let (mut status, update) = due(&inner).await;
+        sequence += 1;
+        status.sequence = sequence;
+        // Before the write: a number that was spent on a lost reply is never used again.
+        outbox.keep(SEQUENCE, &Sequence { sequence });
+        let problem = match outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, &status)).await {
+            Some(Ok(())) => None,
+            Some(Err(error)) => Some(chain(&error)),
+            None => Some(format!("no answer within {} s", TRY_SECS_MAX.as_secs())),
+        };
+        match problem {
+            None => {
+                if failures > 0 {
+                    tracing::info!("the heartbeat is written again, after {failures} failed tries");
+                }
+                failures = 0;
+                inner.newest().written_at = Some(outbox.clock.mono());
+                inner.written.send_replace(update);
+                outbox.clock.sleep(APART).await;
+            }
+            Some(problem) => {
+                failures += 1;
+                if failures == 1 {
+                    tracing::warn!("the heartbeat is not written and will be tried again: {problem}");
+                }
+                inner.newest().changed = true;
+                inner.pace.wait(&*outbox.clock, failures).await;
+            }
+        }
+    }
+}
+
+/// The newest status, once it is due: after a change, or a minute after the last write if the loop is still alive.
+async fn due(inner: &Inner) -> (Status, u64) {
+    loop {
+        let wait = {
+            let mut newest = inner.newest();
+            let news = newest.update > *inner.written.borrow();
+            let since = newest.written_at.map(|at| inner.outbox.clock.mono().saturating_sub(at));
+            let beat = since.is_none_or(|since| since >= BEAT);
+            if let Some(status) = newest.status.clone()
+                && (newest.changed || (news && beat))
+            {
+                newest.changed = false;
+                return (status, newest.update);
+            }
+            since.map_or(BEAT, |since| BEAT.saturating_sub(since)).max(APART)
+        };
+        tokio::select! {
+            () = inner.wake.notified() => {}
+            () = inner.outbox.clock.sleep(wait) => {}
+        }
+    }
+}

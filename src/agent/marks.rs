@@ -1,0 +1,282 @@
+//! Signs of life that the workload leaves: progress lines, log lines that match, the done marker, checkpoint marks.
+//!
+//! ```text
+//!   LAMP_PROGRESS file ──> ProgressTail::poll ──┐
+//!   log ──────────────────> logship ────────────┼──> Board ──> samples, status, checkpoints
+//!   checkpoint folder ────> checkpoints ────────┘
+//! ```
+//! A line that is not understood is a sign of life too, and said once. What must never live here: whether the signs are
+//! enough (that is `policy`).
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use crate::instance::Marks;
+use crate::job::{Progress, ProgressLine};
+use crate::jobdir::What;
+use crate::ports::{Clock, Files};
+
+use super::journal::Journal;
+
+/// Read from the progress file in one poll. A line is about a hundred bytes: this is ten thousand steps a second.
+/// What is left is read by the next poll.
+const READ_BYTES_MAX: usize = 1024 * 1024;
+
+/// A line longer than this is not a progress line; it is counted once and passed over.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+/// Intervals from which the median step time is taken: enough to outvote an evaluation every ten steps, few enough to
+/// follow a change of pace.
+const INTERVALS_MAX: usize = 51;
+
+/// What the workload has said of itself so far. Cheap to clone; all clones are one board.
+#[derive(Clone, Default)]
+pub struct Board(Arc<Mutex<Inner>>);
+
+#[derive(Default)]
+struct Inner {
+    marks: Marks,
+    progress: Progress,
+    /// Seconds for one unit of `step`, newest last.
+    intervals: Vec<f64>,
+    /// When the step last grew, by the steady clock; `None` until a step was seen as it happened.
+    stepped: Option<(Duration, f64)>,
+    done: Option<Duration>,
+    /// Explicit checkpoint marks: how many, and the newest one's name.
+    saved: u64,
+    saved_name: Option<String>,
+}
+
+/// A moment, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub mono: Duration,
+    pub at: jiff::Timestamp,
+}
+
+impl Moment {
+    pub(super) fn now(clock: &dyn Clock) -> Self {
+        Moment { mono: clock.mono(), at: clock.now() }
+    }
+}
+
+impl Board {
+    /// For the sample of this moment.
+    pub fn marks(&self) -> Marks {
+        self.inner().marks.clone()
+    }
+
+    pub fn progress(&self) -> Progress {
+        self.inner().progress.clone()
+    }
+
+    /// When the workload said that it is done, by the steady clock.
+    pub fn done(&self) -> Option<Duration> {
+        self.inner().done
+    }
+
+    /// Forgets that it is done, before a new start of the workload.
+    pub fn restarted(&self) {
+        self.inner().done = None;
+    }
+
+    pub(super) fn logged(&self, bytes: u64) {
+        self.inner().marks.log_bytes += bytes;
+    }
+
+    /// A mark without a step: a log line that matches, or a line that is not understood.
+    pub(super) fn sign(&self) {
+        self.inner().marks.progress += 1;
+    }
+
+    pub(super) fn set_done(&self, now: Duration) {
+        self.inner().done.get_or_insert(now);
+    }
+
+    pub(super) fn checkpoint_changed(&self) {
+        self.inner().marks.checkpoints += 1;
+    }
+
+    /// Explicit checkpoint marks so far.
+    pub(super) fn saved(&self) -> u64 {
+        self.inner().saved
+    }
+
+    /// `timed`: the step was seen as it happened, so that it may count for the pace.
+    pub(super) fn step(&self, step: f64, now: Moment, timed: bool) {
+        self.inner().step(step, now, timed);
+    }
+
+    fn line(&self, line: ProgressLine, now: Moment, timed: bool) {
+        let mut inner = self.inner();
+        inner.marks.progress += 1;
+        let progress = &mut inner.progress;
+        progress.total = line.total.filter(|total| total.is_finite()).or(progress.total);
+        progress.loss = line.loss.filter(|loss| loss.is_finite()).or(progress.loss);
+        progress.message = line.message.or(progress.message.take());
+        if let Some(step) = line.step {
+            inner.step(step, now, timed);
+        }
+        if line.done == Some(true) {
+            inner.done.get_or_insert(now.mono);
+        }
+        if line.checkpoint.is_some() && timed {
+            inner.saved += 1;
+            inner.saved_name = line.checkpoint;
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("nobody panics while holding the board: it only adds numbers")
+    }
+}
+
+impl Inner {
+    fn step(&mut self, step: f64, now: Moment, timed: bool) {
+        if !step.is_finite() {
+            return;
+        }
+        if self.progress.step != Some(step) {
+            self.progress.at = Some(now.at);
+        }
+        self.progress.step = Some(step);
+        self.marks.step = Some(step);
+        if !timed {
+            return;
+        }
+        match self.stepped {
+            Some((then, from)) if step > from => {
+                let secs = now.mono.saturating_sub(then).as_secs_f64();
+                if secs > 0.0 {
+                    self.pace(secs / (step - from));
+                    self.stepped = Some((now.mono, step));
+                }
+            }
+            // The first step, or one that went back: a workload that resumed.
+            Some((_, from)) if step == from => {}
+            _ => self.stepped = Some((now.mono, step)),
+        }
+    }
+
+    fn pace(&mut self, secs_per_step: f64) {
+        if self.intervals.len() == INTERVALS_MAX {
+            self.intervals.remove(0);
+        }
+        self.intervals.push(secs_per_step);
+        let mut sorted = self.intervals.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        self.progress.secs_per_step = Some(sorted[sorted.len() / 2]);
+    }
+}
+
+/// Follows the progress file and waits for the done marker. Polled by the loop; each poll is a few small reads.
+pub struct ProgressTail {
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    board: Board,
+    journal: Journal,
+    path: PathBuf,
+    done_marker: Option<PathBuf>,
+    offset: u64,
+    inode: Option<u64>,
+    rest: Vec<u8>,
+    /// The rest of a line that is too long is passed over.
+    skipping: bool,
+    /// What was in the file before the first poll was written at an unknown time.
+    polled: bool,
+    complained: bool,
+}
+
+impl ProgressTail {
+    /// `done_marker`: a file whose appearance says that the work is done.
+    pub fn new(files: Arc<dyn Files>, clock: Arc<dyn Clock>, board: Board, journal: Journal, path: PathBuf, done_marker: Option<PathBuf>) -> Self {
+        ProgressTail {
+            files,
+            clock,
+            board,
+            journal,
+            path,
+            done_marker,
+            offset: 0,
+            inode: None,
+            rest: Vec::new(),
+            skipping: false,
+            polled: false,
+            complained: false,
+        }
+    }
+
+    /// Takes in what is new. Never fails: a file that cannot be read is said once.
+    pub fn poll(&mut self) {
+        if let Err(error) = self.read() {
+            self.complain(&format!("cannot read the progress file: {error}"));
+        }
+        self.polled = true;
+        if let Some(marker) = &self.done_marker
+            && matches!(self.files.stamp(marker), Ok(Some(_)))
+        {
+            self.board.set_done(self.clock.mono());
+        }
+    }
+
+    fn read(&mut self) -> std::io::Result<()> {
+        let Some(stamp) = self.files.stamp(&self.path)? else { return Ok(()) };
+        if self.inode.is_some_and(|inode| inode != stamp.inode) || stamp.bytes < self.offset {
+            // Replaced or cut: a workload that began its file anew.
+            (self.offset, self.skipping) = (0, false);
+            self.rest.clear();
+        }
+        self.inode = Some(stamp.inode);
+        if stamp.bytes == self.offset {
+            return Ok(());
+        }
+        let bytes = self.files.read_from(&self.path, self.offset, READ_BYTES_MAX)?.unwrap_or_default();
+        self.offset += bytes.len() as u64;
+        let now = Moment::now(&*self.clock);
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.part(part, now);
+        }
+        Ok(())
+    }
+
+    fn part(&mut self, part: &[u8], now: Moment) {
+        let ends = part.ends_with(b"\n");
+        if !self.skipping {
+            self.rest.extend_from_slice(part);
+            if ends {
+                let line = std::mem::take(&mut self.rest);
+                self.line(&line, now);
+            } else if self.rest.len() > LINE_BYTES_MAX {
+                self.rest.clear();
+                self.skipping = true;
+                self.board.sign();
+                self.complain("a line of the progress file is longer than 64 KiB");
+            }
+        }
+        if ends {
+            self.skipping = false;
+        }
+    }
+
+    fn line(&mut self, line: &[u8], now: Moment) {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return;
+        }
+        match ProgressLine::parse(&String::from_utf8_lossy(line)) {
+            Ok(line) => self.board.line(line, now, self.polled),
+            Err(error) => {
+                self.board.sign();
+                let shown: String = String::from_utf8_lossy(line).trim().chars().take(80).collect();
+                self.complain(&format!("{error}: `{shown}`"));
+            }
+        }
+    }
+
+    fn complain(&mut self, text: &str) {
+        if !self.complained {
+            self.complained = true;
+            self.journal.record(What::Attention { text: format!("{text} (said once)") });
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What every sender needs, and how each of them tries: for as long as it lives, politely, and never in anybody's way.
+//!
+//! ```text
+//!   facts ──> sender (bounded buffer, state in a local file) ──> try ──> wait 1 s, 2 s, ... 60 s ──> try ──> ...
+//! ```
+//! A store that is down is an ordinary state. Nobody waits for a sender except the drain, and that with a deadline.
+//! What must never live here: what is sent (each sender knows its own), a panic on what a disk or a store may do.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use crate::job::AttemptNo;
+use crate::jobdir::JobDir;
+use crate::ports::{Clock, Files};
+
+/// The first wait after a failure: shorter hammers a store that is restarting, longer delays what a single lost reply
+/// held up.
+const WAIT_MIN: Duration = Duration::from_secs(1);
+
+/// The longest wait between two tries. Longer, and a store that is back goes unnoticed while the machine bills; shorter,
+/// and ten thousand agents keep a struggling store down.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// While somebody waits in a drain: the machine may have seconds to live, so tries follow each other at this distance.
+const WAIT_MAX_HURRIED: Duration = Duration::from_secs(2);
+
+/// How long one small write may take before it is given up and tried again: a hanging connection must not outlive an
+/// interruption notice.
+pub(super) const TRY_SECS_MAX: Duration = Duration::from_secs(20);
+
+/// The wires of one attempt. Cheap to clone.
+#[derive(Clone)]
+pub struct Outbox {
+    pub dir: JobDir,
+    pub attempt: AttemptNo,
+    pub clock: Arc<dyn Clock>,
+    pub files: Arc<dyn Files>,
+    /// The agent's own folder for this attempt, on a disk that survives a crash of the agent.
+    pub state: PathBuf,
+}
+
+impl Outbox {
+    /// What was kept under this name; what cannot be read counts as nothing, since state only saves work.
+    pub(super) fn recall<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let path = self.state.join(name);
+        match self.files.read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes?).inspect_err(|error| tracing::warn!("{}: {error}", path.display())).ok(),
+            Err(error) => {
+                tracing::warn!("cannot read {}: {error}", path.display());
+                None
+            }
+        }
+    }
+
+    /// Keeps a small record. A full disk costs at most repeated work after a crash, so it is logged and nothing more.
+    pub(super) fn keep<T: Serialize>(&self, name: &str, record: &T) {
+        let path = self.state.join(name);
+        let bytes = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
+        if let Err(error) = self.files.replace(&path, &bytes) {
+            tracing::warn!("cannot write {}: {error}", path.display());
+        }
+    }
+
+    /// The result of a future, or `None` when it takes longer than `limit`.
+    pub(super) async fn within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        within(&*self.clock, limit, future).await
+    }
+
+    /// Tries until it works. Gives the number of failures before that.
+    pub(super) async fn persist<'a, E: Error>(&self, what: &str, pace: &Pace, attempt: impl Fn() -> BoxFuture<'a, Result<(), E>>) -> u32 {
+        let mut failures = 0;
+        loop {
+            let problem = match self.within(TRY_SECS_MAX, attempt()).await {
+                Some(Ok(())) => break,
+                Some(Err(error)) => chain(&error),
+                None => format!("no answer within {} s", TRY_SECS_MAX.as_secs()),
+            };
+            failures += 1;
+            if failures == 1 {
+                tracing::warn!("{what} is not sent and will be tried again: {problem}");
+            }
+            pace.wait(&*self.clock, failures).await;
+        }
+        if failures > 0 {
+            tracing::info!("{what} is sent, after {failures} failed tries");
+        }
+        failures
+    }
+}
+
+/// How fast a sender tries again, and whether somebody waits for it.
+#[derive(Default)]
+pub(super) struct Pace {
+    hurried: AtomicBool,
+    kick: Notify,
+}
+
+impl Pace {
+    /// Somebody waits: try now, and then often.
+    pub(super) fn hurry(&self) {
+        self.hurried.store(true, Ordering::Relaxed);
+        self.kick.notify_waiters();
+    }
+
+    pub(super) fn relax(&self) {
+        self.hurried.store(false, Ordering::Relaxed);
+    }
+
+    pub(super) fn hurried(&self) -> bool {
+        self.hurried.load(Ordering::Relaxed)
+    }
+
+    /// Waits before the next try, after so many failures in a row.
+    pub(super) async fn wait(&self, clock: &dyn Clock, failures: u32) {
+        let doubled = WAIT_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
+        let time = if self.hurried() { doubled.min(WAIT_MAX_HURRIED) } else { doubled.min(WAIT_MAX) };
+        tokio::select! {
+            () = clock.sleep(time) => {}
+            () = self.kick.notified() => {}
+        }
+    }
+}
+
+/// A task that ends with its last handle.
+pub(super) struct Task(AbortHandle);
+
+impl Task {
+    pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Self {
+        Task(tokio::spawn(future).abort_handle())
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub(super) async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        value = future => Some(value),
+        () = clock.sleep(limit) => None,
+    }
+}
+
+/// An error and its causes in one line.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _ = write!(text, ": {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,70 @@
+//! The files under the agent's care: its own state, the workload's log, checkpoints, outputs and progress.
+//!
+//! Small blocking calls on local disks. Whoever calls [`Files::walk`] on a folder of unknown size does so from a thread
+//! of its own; everything else is a few hundred microseconds. "Not there" is `Ok(None)` or empty, never an error.
+
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+/// What tells two versions of a file apart without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileStamp {
+    pub bytes: u64,
+    /// Time of the last change, nanoseconds since 1970.
+    pub modified_nanos: i64,
+    pub inode: u64,
+    /// Unix permission bits.
+    pub mode: u32,
+}
+
+/// A regular file below a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeFile {
+    /// Relative to the folder, `/` between the parts.
+    pub path: String,
+    pub stamp: FileStamp,
+}
+
+/// The regular files below a folder, in order of their paths. A symbolic link to a file inside the folder counts as the
+/// file; links to folders are not followed.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Tree {
+    pub files: Vec<TreeFile>,
+    /// What is there and cannot be kept, with the reason: links that lead outside, names that are not UTF-8, devices.
+    pub skipped: Vec<String>,
+    /// There are more files than were asked for; nothing should be concluded from such a tree.
+    pub truncated: bool,
+}
+
+pub trait Files: Send + Sync {
+    /// A whole small file.
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
+
+    /// At most `bytes_max` bytes from an offset; empty at or beyond the end.
+    fn read_from(&self, path: &Path, offset: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>>;
+
+    /// Adds to the end, creating the file and its folders.
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Readers see the old or the new content, never a part. Creates the folders.
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
+
+    /// Follows symbolic links; `None` also for what is not a regular file.
+    fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>>;
+
+    /// The regular files directly in a folder, by name, in order.
+    fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>>;
+
+    /// The regular files at any depth, at most `files_max` of them.
+    fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree>;
+
+    /// Removes a file, or a folder with all that is in it.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    fn create_folder(&self, path: &Path) -> io::Result<()>;
+
+    /// Moves a file over another one, creating the folders on the way; gives it these permission bits, if any.
+    fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()>;
+}
