@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::args::{Format, Globals};
 use super::{ExitCode, Fault, Printer};
 use crate::config::{self, ConfigError, Environment, UserConfig};
+use crate::wire;
 
-#[derive(Debug)]
 pub struct Context {
     pub printer: Arc<Printer>,
     pub format: Format,
@@ -18,6 +18,7 @@ pub struct Context {
     pub user: UserConfig,
     pub environment: Environment,
     pub current_dir: PathBuf,
+    pub clock: wire::Clock,
 }
 
 impl Context {
@@ -27,7 +28,16 @@ impl Context {
         let user = config::load_user(&environment)?;
         let current_dir = environment.current_dir().map_err(ConfigError::from)?;
         let root = config::job_root(globals.job_root.as_deref(), &environment, &user)?;
-        Ok(Context { printer, format: globals.output, job_root: root.url, job_root_origin: root.origin, user, environment, current_dir })
+        Ok(Context {
+            printer,
+            format: globals.output,
+            job_root: root.url,
+            job_root_origin: root.origin,
+            user,
+            environment,
+            current_dir,
+            clock: wire::clock(),
+        })
     }
 
     /// Whether results go to a machine.
