@@ -49,6 +49,9 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     if is_there || !is_known {
         return;
     }
+    if spec.setup.is_some() && is_path && !is_absolute && is_made_by_setup(program) {
+        return;
+    }
     let place = if is_path && !is_absolute { "in the workdir" } else { "on this machine" };
     let message = format!("`{program}` is not {place}");
     found.push(if spec.setup.is_some() {
@@ -56,6 +59,12 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     } else {
         Finding::error("command", message).hint("is it spelled right? A program that must be installed first needs `setup`")
     });
+}
+
+/// A virtual environment is never shipped, `setup` makes it: a finding about it in every job would teach people to skip findings.
+fn is_made_by_setup(program: &str) -> bool {
+    let folder = program.trim_start_matches("./").split('/').next().unwrap_or_default();
+    folder.starts_with('.') || ["venv", "env"].contains(&folder)
 }
 
 /// A script that Python or a shell is asked to run must be in the workdir.
