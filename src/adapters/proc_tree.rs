@@ -81,7 +81,7 @@ pub fn tree(root: u32) -> Vec<u32> {
     if stat(root).is_none() {
         return Vec::new();
     }
-    if fs::exists(format!("/proc/{root}/task/{root}/children")).unwrap_or(false) {
+    if has_children_files(root) {
         walk(root, children_of)
     } else {
         let table = parents();
@@ -89,13 +89,35 @@ pub fn tree(root: u32) -> Vec<u32> {
     }
 }
 
+/// The descendants of `root`, without it, each known by its start: for killing. A process that changed its parent, or
+/// whose number was recycled, while the listing was made is left to the next round.
+pub fn descendants(root: ProcessRef) -> Vec<ProcessRef> {
+    let mut found = vec![root];
+    let mut next = 0;
+    let table = if has_children_files(root.pid) { None } else { Some(parents()) };
+    while next < found.len() && found.len() < PROCESSES_MAX {
+        let parent = found[next];
+        let children = table.as_ref().map_or_else(|| children_of(parent.pid), |table| table.get(&parent.pid).cloned().unwrap_or_default());
+        for pid in children {
+            let Some(child) = stat(pid).filter(|child| child.parent == parent.pid) else { continue };
+            found.push(ProcessRef { pid, start_ticks: child.start_ticks });
+        }
+        next += 1;
+    }
+    if !root.exists() {
+        return Vec::new();
+    }
+    found.split_off(1)
+}
+
 /// Every process whose initial environment holds the entry `NAME=value`: for finding what forked away and lost its
 /// parents. Those that may not be looked into are not ours.
-pub fn with_environment(entry: &str) -> Vec<u32> {
-    let wanted = entry.as_bytes();
-    all_pids()
-        .filter(|pid| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|found| found == wanted)))
-        .collect()
+pub fn with_environment(name: &str, value: &str) -> Vec<ProcessRef> {
+    let wanted = format!("{name}={value}");
+    let marked =
+        |pid: u32| fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|found| found == wanted.as_bytes()));
+    // The start is read first: whoever takes the number later has another one.
+    all_pids().filter_map(ProcessRef::of).filter(|process| marked(process.pid)).collect()
 }
 
 /// One line of `/proc/<pid>/stat`; `None` when there is no such process.
@@ -125,6 +147,10 @@ fn walk(root: u32, children: impl Fn(u32) -> Vec<u32>) -> Vec<u32> {
         next += 1;
     }
     found
+}
+
+fn has_children_files(pid: u32) -> bool {
+    fs::exists(format!("/proc/{pid}/task/{pid}/children")).unwrap_or(false)
 }
 
 /// A child belongs to the thread that forked it, so each thread is asked.
@@ -187,6 +213,8 @@ mod tests {
         until("the shell has a child", || tree(root).len() == 2);
         assert_eq!(tree(root)[0], root);
         assert!(tree(std::process::id()).contains(&root));
+        let below: Vec<u32> = descendants(ProcessRef::of(root).expect("it runs")).iter().map(|child| child.pid).collect();
+        assert_eq!(below, tree(root)[1..]);
         let table = parents();
         assert_eq!(walk(root, |pid| table.get(&pid).cloned().unwrap_or_default()), tree(root), "both ways agree");
     }
@@ -195,6 +223,7 @@ mod tests {
     fn nothing_is_in_the_tree_of_nobody() {
         assert_eq!(tree(u32::MAX), Vec::<u32>::new());
         assert_eq!(ProcessRef::of(u32::MAX), None);
+        assert_eq!(descendants(ProcessRef { pid: std::process::id(), start_ticks: 0 }), [], "an earlier process with this number");
     }
 
     #[test]
@@ -219,10 +248,10 @@ mod tests {
 
     #[test]
     fn a_process_is_found_by_its_environment() {
-        let entry = format!("LAMP_TEST_MARK={}", std::process::id());
-        let (name, value) = entry.split_once('=').expect("made so");
-        let child = Killed(Command::new("sh").args(["-c", "cat; true"]).env(name, value).stdin(Stdio::piped()).spawn().expect("sh exists"));
-        until("it is found", || with_environment(&entry).contains(&child.0.id()));
-        assert!(with_environment("LAMP_TEST_MARK=nobody").is_empty());
+        let value = std::process::id().to_string();
+        let child =
+            Killed(Command::new("sh").args(["-c", "cat; true"]).env("LAMP_TEST_MARK", &value).stdin(Stdio::piped()).spawn().expect("sh exists"));
+        until("it is found", || with_environment("LAMP_TEST_MARK", &value).iter().any(|found| found.pid == child.0.id()));
+        assert!(with_environment("LAMP_TEST_MARK", "nobody").is_empty());
     }
 }

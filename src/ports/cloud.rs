@@ -1,7 +1,6 @@
 //! A seller of machines.
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 
 use crate::instance::InstanceView;
 use crate::job::{MachineSpec, Plan};
@@ -53,12 +52,6 @@ pub trait Cloud: Send + Sync {
     /// decision.
     async fn terminate(&self, instance: &str) -> Result<(), CloudError>;
 
-    /// Serves an interruption notice, for rehearsals. A second one replaces the first.
+    /// Serves an interruption notice, for rehearsals.
     async fn interrupt(&self, instance: &str, notice: Span) -> Result<(), CloudError>;
-
-    /// Raises the hard cap on a machine's life, which the user has asked for in words. Never lowers it.
-    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError>;
-
-    /// The attempt is settled: what was kept of the ended machine only to settle it may go.
-    async fn release(&self, instance: &str) -> Result<(), CloudError>;
 }

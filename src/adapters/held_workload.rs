@@ -1,0 +1,265 @@
+//! The agent's side of a holder: one started workload, found again by its state folder.
+//!
+//! Everything is read from the folder, so a workload that this agent started and one that it found after its own restart
+//! are the same. Waiting costs nothing: the holder keeps a pipe with a name open until the end is on record, and the
+//! kernel tells us when it closes, also when the holder was killed.
+
+#![expect(clippy::disallowed_methods, reason = "waits between rounds of killing, and bounds them")]
+
+use std::fs::File;
+use std::future::pending;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use rustix::process::Pid;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::holder_cgroup;
+use super::holder_records::{self as records, End, Exit, Printed, Started};
+use super::proc_tree::{self, ProcessRef};
+use crate::job::ExitStatus;
+use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
+
+/// How long after the death of the main process its holder may take to write that down. It drains a pipe and writes one
+/// record; only a holder that hangs on a dead disk needs longer, and then the machine must not wait for it.
+const RECORD_WAIT: Duration = Duration::from_secs(30);
+/// Killing gives up after this: what is still there is stuck in the kernel, and only the power-off ends it. Longer delays
+/// that power-off; shorter gives up on a machine that is merely swapping.
+const KILL_WAIT: Duration = Duration::from_secs(10);
+/// Between two rounds of killing.
+const KILL_ROUND: Duration = Duration::from_millis(20);
+
+/// A workload behind its holder.
+#[derive(Debug)]
+pub struct HeldWorkload {
+    dir: PathBuf,
+    workdir: PathBuf,
+    started: Started,
+    /// The numbers of processes in the record belong to this boot.
+    this_boot: bool,
+    /// The reading end of `running`; `None` when the pipe itself is gone.
+    running: Option<AsyncFd<OwnedFd>>,
+    /// The counters when they were last read whole.
+    printed: Mutex<(u64, u64)>,
+}
+
+impl HeldWorkload {
+    /// The workload of a state folder; `None` when its holder has recorded no start (yet).
+    pub fn open(dir: &Path) -> Result<Option<Self>, WorkloadError> {
+        let failed = |cause| WorkloadError::Failed { act: "find", cause };
+        let Some(launch) = records::read::<Launch>(dir, records::LAUNCH).map_err(failed)? else { return Ok(None) };
+        let Some(started) = records::read::<Started>(dir, records::STARTED).map_err(failed)? else {
+            return refused(dir).map_or(Ok(None), Err);
+        };
+        let running = match records::open_running_as_agent(dir) {
+            Ok(running) => Some(watch(running).map_err(failed)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(failed(error)),
+        };
+        let this_boot = started.boot_id == records::boot_id();
+        Ok(Some(HeldWorkload { dir: dir.to_owned(), workdir: launch.cwd, started, this_boot, running, printed: Mutex::new((0, 0)) }))
+    }
+
+    fn recorded(&self) -> Option<Ended> {
+        match records::read::<Exit>(&self.dir, records::EXIT) {
+            Ok(Some(Exit { end: End::Ended(ended), .. })) => Some(ended),
+            Ok(_) => None,
+            Err(error) => {
+                tracing::warn!(%error, "the record of the workload's end cannot be read");
+                None
+            }
+        }
+    }
+
+    /// Whether the holder still has to write down the end: it keeps the pipe open.
+    fn held(&self) -> bool {
+        let Some(running) = &self.running else { return false };
+        // What comes through is the word "started", for an agent that is gone.
+        loop {
+            match rustix::io::read(running.get_ref(), &mut [0; 16]) {
+                Ok(0) => return false,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return true,
+            }
+        }
+    }
+
+    /// Until the holder closes the pipe.
+    async fn released(&self) {
+        let Some(running) = &self.running else { return };
+        while self.held() {
+            match running.readable().await {
+                Ok(mut readiness) if self.held() => readiness.clear_ready(),
+                _ => return,
+            }
+        }
+    }
+
+    /// Until a process is dead; never when that cannot be told.
+    async fn dead(&self, process: ProcessRef) {
+        if !self.this_boot {
+            return;
+        }
+        let process = process.open().and_then(|process| process.map(watch).transpose());
+        match process {
+            Ok(Some(process)) => drop(process.readable().await),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a process cannot be watched");
+                pending().await
+            }
+        }
+    }
+
+    /// One round of SIGKILL; gives how many were still alive.
+    fn kill_round(&self) -> usize {
+        if !self.this_boot {
+            return 0;
+        }
+        if let Some(group) = &self.started.cgroup {
+            // Kernels before 5.14 cannot, and a unit that is gone has no group; the rest of the round does it as well.
+            let _ = holder_cgroup::kill(group);
+        }
+        let root = if self.started.holder.exists() { self.started.holder } else { self.started.workload };
+        let mut found = proc_tree::descendants(root);
+        found.push(self.started.workload);
+        let (name, value) = records::mark(&self.dir);
+        found.extend(proc_tree::with_environment(name, &value));
+        found.sort_unstable_by_key(|process| process.pid);
+        found.dedup();
+        found.retain(|process| process.pid != std::process::id() && *process != self.started.holder && process.alive());
+        for process in &found {
+            if let Err(error) = process.signal(rustix::process::Signal::KILL) {
+                tracing::warn!(pid = process.pid, %error, "a process of the workload cannot be killed");
+            }
+        }
+        found.len()
+    }
+
+    /// Tells the holder that the SIGKILL is ours, so that it is not taken for the kernel's.
+    fn mark_killed(&self) {
+        if let Err(error) = File::create(self.dir.join(records::KILLED)) {
+            tracing::debug!(%error, "could not note that the workload is killed by us");
+        }
+    }
+
+    async fn kill_until_nothing_is_left(&self) -> Result<(), WorkloadError> {
+        let end = Instant::now() + KILL_WAIT;
+        let mut left = self.kill_round();
+        while left > 0 {
+            if Instant::now() >= end {
+                let what = format!("{left} processes are still there after {} s", KILL_WAIT.as_secs());
+                return Err(WorkloadError::Failed { act: "kill", cause: io::Error::new(io::ErrorKind::TimedOut, what) });
+            }
+            sleep(KILL_ROUND).await;
+            left = self.kill_round();
+        }
+        Ok(())
+    }
+}
+
+/// Has the runtime wake us when a descriptor has something to say.
+#[expect(unsafe_code, reason = "the runtime's only registration that is not deprecated")]
+pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` stays the same open descriptor until it is dropped, and the `AsyncFd` owns it from here on.
+    Ok(unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE) }?)
+}
+
+/// Why a holder never started its workload, when it says so.
+pub fn refused(dir: &Path) -> Option<WorkloadError> {
+    match records::read::<Exit>(dir, records::EXIT).ok()??.end {
+        End::Ended(_) => None,
+        End::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute { program, cause: io::Error::from_raw_os_error(errno) }),
+        End::NotStarted { what, errno } => {
+            let cause = io::Error::from_raw_os_error(errno);
+            Some(WorkloadError::Failed { act: "start", cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")) })
+        }
+    }
+}
+
+#[async_trait]
+impl Workload for HeldWorkload {
+    fn scope(&self) -> Scope {
+        let pid = |process: ProcessRef| self.this_boot.then_some(process.pid);
+        Scope {
+            root_pid: pid(self.started.workload),
+            holder_pid: pid(self.started.holder),
+            cgroup: self.started.cgroup.clone(),
+            workdir: self.workdir.clone(),
+            ..Scope::default()
+        }
+    }
+
+    async fn ended(&self) -> Ended {
+        let late = async {
+            self.dead(self.started.workload).await;
+            let _ = timeout(RECORD_WAIT, self.released()).await;
+        };
+        tokio::select! {
+            () = self.released() => {}
+            () = late => {}
+        }
+        if let Some(ended) = self.recorded() {
+            return ended;
+        }
+        tracing::error!(dir = %self.dir.display(), "the holder died without a record of the workload's end; killing what is left");
+        let orphans = self.kill_round();
+        if let Err(error) = self.kill_until_nothing_is_left().await {
+            tracing::error!(%error, "the rest of the workload stays");
+        }
+        Ended { exit: ExitStatus::default(), orphans: u32::try_from(orphans).unwrap_or(u32::MAX) }
+    }
+
+    fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
+        // The group has the number of the main process. While that one is there, if only as a zombie, the number is its
+        // own; once its holder has waited for it the number may be anybody's.
+        let main = self.started.workload;
+        let Some(group) = i32::try_from(main.pid).ok().and_then(Pid::from_raw) else { return Ok(()) };
+        if !self.this_boot || !main.exists() {
+            return Ok(());
+        }
+        if signal == Signal::Kill {
+            self.mark_killed();
+        }
+        match rustix::process::kill_process_group(group, number(signal)) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(errno) => Err(WorkloadError::Failed { act: "signal", cause: errno.into() }),
+        }
+    }
+
+    async fn kill_tree(&self) -> Result<(), WorkloadError> {
+        self.mark_killed();
+        self.kill_until_nothing_is_left().await?;
+        // Its record of the end and the rest of the log, which are read next, are a moment away.
+        if timeout(RECORD_WAIT, self.dead(self.started.holder)).await.is_err() {
+            tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
+        }
+        Ok(())
+    }
+
+    fn printed(&self) -> (u64, u64) {
+        let mut last = self.printed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(now) = Printed::read(&self.dir) {
+            *last = now;
+        }
+        *last
+    }
+}
+
+fn number(signal: Signal) -> rustix::process::Signal {
+    use rustix::process::Signal as Number;
+    match signal {
+        Signal::Term => Number::TERM,
+        Signal::Kill => Number::KILL,
+        Signal::Usr1 => Number::USR1,
+        Signal::Usr2 => Number::USR2,
+        Signal::Int => Number::INT,
+        Signal::Hup => Number::HUP,
+    }
+}

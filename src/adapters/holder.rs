@@ -1,0 +1,322 @@
+//! The holder: the small process between the agent and the workload.
+//!
+//! The agent may be killed, upgraded or restarted at any moment; the holder stays. It starts the command, keeps its
+//! output, adopts what forks away, and writes down how the main process ended. One thread, no runtime, bounded memory.
+//!
+//! ```text
+//!   agent ── launch.json ──> holder ── fork, exec ──> workload (own process group)
+//!     ^                      |  ^  ^                     |  └── children, adopted when orphaned
+//!     └── started.json ──────┘  |  └───── stdout+stderr ─┘
+//!     └── exit.json, log/ ──────┘
+//! ```
+//!
+//! It ends when the whole tree is gone, or at once, with the tree, when the process that stands for its machine dies:
+//! that is how the local cloud cuts the power. What must never live here: anything that depends on the agent being
+//! alive, or that waits for anything but the workload.
+
+#![expect(clippy::disallowed_methods, reason = "counts time, and looks at the state folder")]
+
+use std::fs::File;
+use std::io::{self, ErrorKind, PipeReader, Read};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, set_child_subreaper, setsid, wait};
+
+use super::holder_cgroup::{self, Groups, OomWatch};
+use super::holder_echo::Echo;
+use super::holder_log::SegmentedLog;
+use super::holder_records::{self as records, End, Exit, FORMAT, Printed, Reserved, Started};
+use super::holder_signals::Signals;
+use super::holder_spawn::{PIPE_BYTES, spawn};
+use super::proc_tree::{ProcessRef, descendants};
+use crate::job::ExitStatus;
+use crate::ports::{Ended, Launch};
+
+/// One read from the pipe. Smaller costs system calls in a flood; bigger costs memory and, beyond the processor's cache,
+/// time. Measured: 64 KiB to 1 MiB are equal.
+const READ_BYTES: usize = 256 << 10;
+/// Reads in a row before the loop looks at anything else: a flood must not hide the end of the machine for long.
+const READS_IN_A_ROW: usize = 16;
+/// How old the counters in `printed` may be. They decide nothing by themselves; the agent looks about once a second.
+const COUNTERS_AGE_MAX: Duration = Duration::from_millis(250);
+/// How long the end of the workload waits for a slow reader of the echo. The power-off waits as long.
+const ECHO_PATIENCE: Duration = Duration::from_millis(200);
+/// Between two rounds of killing: what was killed needs a moment to be gone.
+const KILL_ROUND: Duration = Duration::from_millis(20);
+
+/// The holder could not do its work. 64 and up is free for the program's own codes, see `sysexits.h`.
+const EXIT_CANNOT_HOLD: i32 = 70;
+/// The machine lost its power.
+const EXIT_POWER_CUT: i32 = 137;
+
+/// Runs the holder for the state folder `dir` and gives its exit code. With `machine_pid` it lives no longer than that
+/// process.
+pub fn main(dir: &Path, machine_pid: Option<u32>) -> i32 {
+    match hold(dir, machine_pid) {
+        Ok(Over::TreeGone) => 0,
+        Ok(Over::PowerCut) => EXIT_POWER_CUT,
+        Err(error) => {
+            let _ = io::Write::write_fmt(&mut io::stderr(), format_args!("lamp holder: {error}\n"));
+            EXIT_CANNOT_HOLD
+        }
+    }
+}
+
+/// Why there is nothing left to hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Over {
+    TreeGone,
+    PowerCut,
+}
+
+fn hold(dir: &Path, machine_pid: Option<u32>) -> io::Result<Over> {
+    // So that nobody who ends the agent by name ends the workload with it.
+    let _ = rustix::thread::set_name(c"lamp-holder");
+    // Fails for a session leader, which is what is wanted.
+    let _ = setsid();
+    let lock = File::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+    let machine = match machine_pid.map(open_machine).transpose()? {
+        Some(None) => return Ok(Over::PowerCut),
+        machine => machine.flatten(),
+    };
+    set_child_subreaper(Some(rustix::process::getpid()))?;
+    let signals = Signals::install()?;
+    let launch: Launch = records::read(dir, records::LAUNCH)?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, "there is no `launch.json`"))?;
+    Holder::start(dir, &launch, machine, signals)?.map_or(Ok(Over::TreeGone), Holder::run)
+}
+
+/// A descriptor for the process that stands for the machine; `None` when it is gone already.
+fn open_machine(pid: u32) -> io::Result<Option<OwnedFd>> {
+    match ProcessRef::of(pid) {
+        Some(process) if process.alive() => process.open(),
+        _ => Ok(None),
+    }
+}
+
+struct Holder {
+    dir: PathBuf,
+    this: ProcessRef,
+    main: Pid,
+    machine: Option<OwnedFd>,
+    signals: Signals,
+    /// `None` once every writer has closed it.
+    output: Option<PipeReader>,
+    log: SegmentedLog,
+    echo: Option<Echo>,
+    printed: Printed,
+    /// Since when the counters on disk are out of date.
+    counters_old_since: Option<Instant>,
+    groups: Option<Groups>,
+    oom: OomWatch,
+    /// Both are given up when the main process has ended: then the agent reads the record.
+    exit: Option<(Reserved, OwnedFd)>,
+    buffer: Vec<u8>,
+}
+
+/// What the loop was woken for.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wake {
+    signal: bool,
+    output: bool,
+    power_cut: bool,
+}
+
+impl Holder {
+    /// Starts the workload. `None`: it could not be started, and that is on record.
+    fn start(dir: &Path, launch: &Launch, machine: Option<OwnedFd>, signals: Signals) -> io::Result<Option<Self>> {
+        let log = SegmentedLog::new(&dir.join(records::LOG), launch.log_bytes_max);
+        let (started, exit) = (Reserved::new(dir, records::STARTED), Reserved::new(dir, records::EXIT));
+        let running = records::open_running_as_holder(dir)?;
+        let groups = Groups::of_unit(&holder_cgroup::unit_name(&launch.name));
+        let this = ProcessRef::of(std::process::id()).ok_or(ErrorKind::NotFound)?;
+        let oom = OomWatch::begin(groups.as_ref());
+        let (pid, output) = match spawn(dir, launch, groups.as_ref()) {
+            Ok(spawned) => spawned,
+            Err(end) => {
+                exit.write(&Exit { format: FORMAT, end })?;
+                return Ok(None);
+            }
+        };
+        let mut holder = Holder {
+            dir: dir.to_owned(),
+            this,
+            main: i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(ErrorKind::InvalidData)?,
+            machine,
+            signals,
+            output: Some(output),
+            log,
+            echo: launch.echo.then(Echo::to_stdout).flatten(),
+            printed: Printed::create(dir),
+            counters_old_since: None,
+            groups,
+            oom,
+            exit: None,
+            buffer: vec![0; READ_BYTES],
+        };
+        if let Err(error) = holder.record_start(started, pid) {
+            // A workload that no agent could find again must not run.
+            holder.kill_everything()?;
+            return Err(error);
+        }
+        rustix::io::write(&running, b"s")?;
+        holder.exit = Some((exit, running));
+        Ok(Some(holder))
+    }
+
+    fn record_start(&self, started: Reserved, pid: u32) -> io::Result<()> {
+        started.write(&Started {
+            format: FORMAT,
+            boot_id: records::boot_id(),
+            holder: self.this,
+            // Even a process that has ended by now keeps its number until it is waited for.
+            workload: ProcessRef::of(pid).ok_or(ErrorKind::NotFound)?,
+            cgroup: self.groups.as_ref().map(|groups| groups.workload.clone()),
+        })
+    }
+
+    fn run(mut self) -> io::Result<Over> {
+        loop {
+            let wake = self.wait_for_something()?;
+            if wake.power_cut {
+                self.kill_everything()?;
+                return Ok(Over::PowerCut);
+            }
+            if wake.output {
+                self.pump(READS_IN_A_ROW);
+            }
+            if self.echo.as_mut().is_some_and(|echo| !echo.flush()) {
+                self.echo = None;
+            }
+            if self.counters_old_since.is_some_and(|since| since.elapsed() >= COUNTERS_AGE_MAX) {
+                self.write_counters();
+            }
+            if wake.signal {
+                self.signals.clear();
+                if self.reap()? {
+                    break;
+                }
+            }
+        }
+        // Nobody is left to write: what is in the pipe is the rest.
+        self.settle_output(usize::MAX);
+        Ok(Over::TreeGone)
+    }
+
+    /// Sleeps until there is something to do. At rest nothing wakes it.
+    fn wait_for_something(&self) -> io::Result<Wake> {
+        let mut descriptors = vec![PollFd::new(&self.signals, PollFlags::IN)];
+        let mut place = |descriptor| {
+            descriptors.push(descriptor);
+            descriptors.len() - 1
+        };
+        let output = self.output.as_ref().map(|output| place(PollFd::new(output, PollFlags::IN)));
+        let machine = self.machine.as_ref().map(|machine| place(PollFd::new(machine, PollFlags::IN)));
+        if let Some(echo) = self.echo.as_ref().filter(|echo| echo.wants_to_write()) {
+            place(PollFd::new(echo.file(), PollFlags::OUT));
+        }
+        let patience = self.counters_old_since.map(|since| COUNTERS_AGE_MAX.saturating_sub(since.elapsed()));
+        let patience = patience.map(Timespec::try_from).transpose().map_err(|_| ErrorKind::InvalidData)?;
+        match poll(&mut descriptors, patience.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let ready = |at: Option<usize>| at.is_some_and(|at| !descriptors[at].revents().is_empty());
+        Ok(Wake { signal: ready(Some(0)), output: ready(output), power_cut: ready(machine) })
+    }
+
+    /// Takes what is in the pipe, in at most that many reads.
+    fn pump(&mut self, reads_max: usize) {
+        for _ in 0..reads_max {
+            let Some(output) = self.output.as_mut() else { return };
+            match output.read(&mut self.buffer) {
+                Ok(0) => self.output = None,
+                Ok(read) => {
+                    let bytes = &self.buffer[..read];
+                    self.log.take(bytes);
+                    if self.echo.as_mut().is_some_and(|echo| !echo.offer(bytes)) {
+                        self.echo = None;
+                    }
+                    self.counters_old_since.get_or_insert_with(Instant::now);
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Empty for now.
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Waits for every process that has ended, the adopted ones too. True when there are none left.
+    fn reap(&mut self) -> io::Result<bool> {
+        loop {
+            match wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.main => self.record_end(status)?,
+                Ok(Some(_)) => {}
+                Ok(None) => return Ok(false),
+                Err(rustix::io::Errno::CHILD) => return Ok(true),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// The main process has ended: its output first, then the record, then the pipe that the agent waits on.
+    fn record_end(&mut self, status: WaitStatus) -> io::Result<()> {
+        // What it left in the pipe, and not what its orphans may go on writing for ever.
+        self.settle_output(PIPE_BYTES.div_ceil(READ_BYTES) + 1);
+        let signal = status.terminating_signal();
+        let sent_by_us = std::fs::exists(self.dir.join(records::KILLED)).unwrap_or(false);
+        let died_of_sigkill = signal == Some(Signal::KILL.as_raw());
+        let exit = ExitStatus { code: status.exit_status(), signal, oom: self.oom.killed(died_of_sigkill, sent_by_us) };
+        let orphans = descendants(self.this).into_iter().filter(|process| process.alive()).count();
+        let end = End::Ended(Ended { exit, orphans: u32::try_from(orphans).unwrap_or(u32::MAX) });
+        match self.exit.take() {
+            Some((record, _running)) => record.write(&Exit { format: FORMAT, end }),
+            None => Ok(()),
+        }
+    }
+
+    /// Brings the log, the echo and the counters up to date.
+    fn settle_output(&mut self, reads_max: usize) {
+        self.pump(reads_max);
+        self.log.finish();
+        self.write_counters();
+        if let Some(echo) = &mut self.echo {
+            echo.finish(ECHO_PATIENCE);
+        }
+    }
+
+    fn write_counters(&mut self) {
+        let (printed, dropped) = self.log.printed();
+        self.printed.set(printed, dropped);
+        self.counters_old_since = None;
+    }
+
+    /// SIGKILL to the whole tree until nothing of it is left. Nothing is recorded: a machine without power writes nothing.
+    fn kill_everything(&mut self) -> io::Result<()> {
+        loop {
+            if let Some(groups) = &self.groups {
+                // Older kernels cannot; the rounds below do it as well.
+                let _ = holder_cgroup::kill(&groups.workload);
+            }
+            for process in descendants(self.this) {
+                let _ = process.signal(Signal::KILL);
+            }
+            loop {
+                match wait(WaitOptions::NOHANG) {
+                    Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                    Ok(None) => break,
+                    Err(rustix::io::Errno::CHILD) => return Ok(()),
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            self.signals.clear();
+            let round = Timespec::try_from(KILL_ROUND).map_err(|_| ErrorKind::InvalidData)?;
+            let _ = poll(&mut [PollFd::new(&self.signals, PollFlags::IN)], Some(&round));
+        }
+    }
+}

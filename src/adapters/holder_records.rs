@@ -1,0 +1,224 @@
+//! The files through which a holder and an agent speak, in the state folder of one start of the workload.
+//!
+//! | File | Writer | What |
+//! |---|---|---|
+//! | `launch.json` | agent | what to start |
+//! | `lock` | holder | held (flock) as long as it lives: one holder a folder |
+//! | `running` | both | a pipe with a name that the holder keeps open until the end is recorded |
+//! | `started.json` | holder | who is who |
+//! | `printed` | holder | bytes printed and dropped, overwritten in place |
+//! | `killed` | agent | exists once the agent sent SIGKILL: what dies after it was no victim of the kernel |
+//! | `exit.json` | holder | how the main process ended |
+//! | `log/00000001.log`, ... | holder | the output |
+//!
+//! The agent may be killed between any two of these; the holder never waits for it. What must never live here: the
+//! holder's loop, or the agent's side of it.
+
+#![expect(clippy::disallowed_methods, reason = "reads and writes the state folder")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::proc_tree::ProcessRef;
+use crate::ports::Ended;
+
+pub const LAUNCH: &str = "launch.json";
+pub const LOCK: &str = "lock";
+pub const RUNNING: &str = "running";
+pub const STARTED: &str = "started.json";
+pub const PRINTED: &str = "printed";
+pub const KILLED: &str = "killed";
+pub const EXIT: &str = "exit.json";
+pub const LOG: &str = "log";
+
+/// Room that is taken on disk for `exit.json` while there is some: a full disk must not lose the end of the job. The
+/// record needs a few hundred bytes; one block is what a file system gives anyway.
+const RESERVED_BYTES: usize = 4096;
+
+/// `started.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    pub format: u32,
+    /// The boot that the processes belong to: after another one their numbers mean nothing.
+    pub boot_id: String,
+    pub holder: ProcessRef,
+    pub workload: ProcessRef,
+    /// The cgroup (v2) that holds the workload and nothing else.
+    pub cgroup: Option<PathBuf>,
+}
+
+/// `exit.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    pub format: u32,
+    pub end: End,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    Ended(Ended),
+    /// It never ran: the command does not exist or cannot be executed.
+    CannotExecute {
+        program: String,
+        errno: i32,
+    },
+    /// It never ran, for another reason.
+    NotStarted {
+        what: String,
+        errno: i32,
+    },
+}
+
+/// The one format there is. Readers accept it and newer ones, whose additions they ignore.
+pub const FORMAT: u32 = 1;
+
+/// Reads a record; `None` when there is none. A record appears whole, so one that cannot be parsed is an error.
+pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>> {
+    match fs::read(dir.join(name)) {
+        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(io::Error::from),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes a record so that it appears whole or not at all.
+pub fn write<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
+    let part = dir.join(format!("{name}.part"));
+    fs::write(&part, serde_json::to_vec(record)?)?;
+    fs::rename(part, dir.join(name))
+}
+
+/// A record for later, whose room on disk is already taken.
+#[derive(Debug)]
+pub struct Reserved {
+    file: Option<File>,
+    part: PathBuf,
+    whole: PathBuf,
+}
+
+impl Reserved {
+    pub fn new(dir: &Path, name: &str) -> Self {
+        let part = dir.join(format!("{name}.part"));
+        let file = File::create(&part).and_then(|mut file| file.write_all(&[b' '; RESERVED_BYTES]).map(|()| file)).ok();
+        Reserved { file, part, whole: dir.join(name) }
+    }
+
+    pub fn write<T: Serialize>(self, record: &T) -> io::Result<()> {
+        let bytes = serde_json::to_vec(record)?;
+        match self.file {
+            Some(file) => {
+                file.write_all_at(&bytes, 0)?;
+                file.set_len(bytes.len() as u64)?;
+            }
+            None => fs::write(&self.part, bytes)?,
+        }
+        fs::rename(self.part, self.whole)
+    }
+}
+
+/// `printed`: two counters and their check word, overwritten in place so that a full disk cannot stop them.
+#[derive(Debug)]
+pub struct Printed(Option<File>);
+
+/// Tells a torn or empty counter file from one that counts zero.
+const CHECK: u64 = 0x6c61_6d70_6c6f_6731;
+
+impl Printed {
+    /// Never fails: a holder that cannot count aloud still holds.
+    pub fn create(dir: &Path) -> Self {
+        let printed = Printed(OpenOptions::new().write(true).create(true).truncate(false).open(dir.join(PRINTED)).ok());
+        printed.set(0, 0);
+        printed
+    }
+
+    pub fn set(&self, printed: u64, dropped: u64) {
+        let mut bytes = [0; 24];
+        bytes[..8].copy_from_slice(&printed.to_le_bytes());
+        bytes[8..16].copy_from_slice(&dropped.to_le_bytes());
+        bytes[16..].copy_from_slice(&(printed ^ dropped.rotate_left(1) ^ CHECK).to_le_bytes());
+        if let Some(file) = &self.0 {
+            // The next update repairs a write that failed.
+            let _ = file.write_all_at(&bytes, 0);
+        }
+    }
+
+    /// The counters in a state folder; `None` when there are none, or none that are whole.
+    pub fn read(dir: &Path) -> Option<(u64, u64)> {
+        let bytes = fs::read(dir.join(PRINTED)).ok()?;
+        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let (printed, dropped) = (word(0)?, word(8)?);
+        (word(16)? == printed ^ dropped.rotate_left(1) ^ CHECK).then_some((printed, dropped))
+    }
+}
+
+/// Opens `running` as the one whose life it tells. Reading and writing at once, so that it neither waits for an agent nor
+/// fails without one.
+pub fn open_running_as_holder(dir: &Path) -> io::Result<OwnedFd> {
+    make_running(dir)?;
+    Ok(File::options().read(true).write(true).open(dir.join(RUNNING))?.into())
+}
+
+/// Opens `running` as the one who waits. Does not wait for a holder.
+pub fn open_running_as_agent(dir: &Path) -> io::Result<OwnedFd> {
+    Ok(File::options().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(dir.join(RUNNING))?.into())
+}
+
+/// Makes the pipe unless it is there.
+pub fn make_running(dir: &Path) -> io::Result<()> {
+    match mkfifoat(CWD, dir.join(RUNNING), Mode::RUSR | Mode::WUSR) {
+        Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// The environment entry by which whatever belongs to a start is found again, even after it lost its parents.
+pub fn mark(dir: &Path) -> (&'static str, String) {
+    ("LAMP_WORKLOAD", fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string())
+}
+
+/// Differs after every boot.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::ExitStatus;
+
+    #[test]
+    fn a_reserved_record_reads_like_any_other() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let reserved = Reserved::new(folder.path(), EXIT);
+        assert_eq!(read::<Exit>(folder.path(), EXIT).expect("readable"), None, "not there before it is written");
+        let record = Exit { format: FORMAT, end: End::Ended(Ended { exit: ExitStatus { code: Some(3), ..Default::default() }, orphans: 2 }) };
+        reserved.write(&record).expect("written");
+        assert_eq!(read(folder.path(), EXIT).expect("readable"), Some(record));
+        assert_eq!(
+            fs::read_to_string(folder.path().join(EXIT)).expect("there"),
+            r#"{"format":1,"end":{"ended":{"exit":{"code":3,"signal":null,"oom":false},"orphans":2}}}"#
+        );
+    }
+
+    #[test]
+    fn torn_counters_are_no_counters() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(Printed::read(folder.path()), None);
+        let printed = Printed::create(folder.path());
+        assert_eq!(Printed::read(folder.path()), Some((0, 0)));
+        printed.set(10, 4);
+        assert_eq!(Printed::read(folder.path()), Some((10, 4)));
+        let mut bytes = fs::read(folder.path().join(PRINTED)).expect("there");
+        bytes[3] ^= 1;
+        fs::write(folder.path().join(PRINTED), &bytes).expect("written");
+        assert_eq!(Printed::read(folder.path()), None);
+    }
+}
