@@ -4,6 +4,7 @@
 //! live here: a decision; an adapter answers what is, and does what it is told.
 
 pub mod child_workload;
+mod counter;
 mod held_workload;
 pub mod holder;
 mod holder_cgroup;
@@ -13,12 +14,25 @@ mod holder_records;
 mod holder_signals;
 mod holder_spawn;
 pub mod holder_start;
+mod host;
+mod host_tree;
+mod host_usage;
 pub mod local_files;
+mod logins;
+mod network;
 pub mod notify;
+mod nvml;
+mod nvml_events;
+mod nvml_gpu;
+mod nvml_util;
 mod object_file;
 mod object_s3;
 pub mod objects;
 pub mod poweroff;
+mod proc_read;
 pub mod proc_tree;
+pub mod sensor_thread;
+pub mod sensors;
 pub mod system_clock;
+mod typing;
 pub mod unit_workload;

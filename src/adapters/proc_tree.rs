@@ -175,6 +175,11 @@ fn parents() -> HashMap<u32, Vec<u32>> {
     table
 }
 
+/// How many processes there are.
+pub fn count() -> u32 {
+    u32::try_from(all_pids().count()).unwrap_or(u32::MAX)
+}
+
 fn all_pids() -> impl Iterator<Item = u32> {
     fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }

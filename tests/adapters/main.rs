@@ -1,3 +1,10 @@
 //! The adapters against the world, or against a false piece of it.
 
+#![allow(clippy::disallowed_methods, reason = "tests set up the world that adapters read")]
+
+#[path = "../fake_nvml/support.rs"]
+mod fake_nvml;
+
+mod host;
+mod nvml;
 mod objects_s3;

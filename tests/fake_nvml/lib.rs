@@ -258,7 +258,7 @@ pub unsafe extern "C" fn nvmlDeviceGetGraphicsRunningProcesses_v3(device: Device
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlEventSetCreate(set: *mut *mut c_void) -> Return {
-    stage::call(|_| unsafe { put(set, 1 as *mut c_void) })
+    stage::call(|_| unsafe { put(set, std::ptr::dangling_mut::<c_void>()) })
 }
 
 #[unsafe(no_mangle)]

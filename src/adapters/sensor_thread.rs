@@ -1,0 +1,151 @@
+//! Sensors on a thread of their own, so that a driver that hangs hangs alone.
+//!
+//! ```text
+//!   agent: sample(scope) --scope--> thread: Sensors::sample --Sample--> agent
+//!            `-- nothing within the patience: None, and None at once until the thread is back
+//! ```
+//! A call into a driver can block for seconds or for ever, and nothing can take it back. The agent goes on without
+//! senses, which is *unknown* and therefore never idle. What must never live here: what is sensed.
+
+use std::sync::mpsc as sync;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::instance::Sample;
+use crate::ports::{Scope, Sensors};
+
+/// The thread's stack. Opening NVIDIA's library runs its initialisers on it, which use some ten KiB; the readings
+/// themselves use less. Too small ends the process; the default of 2 MiB would only reserve addresses.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// How long a sample may take before the agent goes on without it: far longer than a busy machine needs, and short
+/// enough for the agent to keep its other times (notices are polled every second).
+pub const PATIENCE: Duration = Duration::from_millis(800);
+
+/// A thread with the sensors on it.
+pub struct SensorThread {
+    requests: sync::SyncSender<Scope>,
+    replies: mpsc::Receiver<Sample>,
+    patience: Duration,
+    /// A request is under way whose reply nobody waits for any more.
+    overdue: bool,
+}
+
+impl SensorThread {
+    /// # Errors
+    /// When no thread can be made.
+    pub fn start(sensors: Box<dyn Sensors>, patience: Duration) -> std::io::Result<SensorThread> {
+        let (requests, scopes) = sync::sync_channel(1);
+        let (samples, replies) = mpsc::channel(1);
+        std::thread::Builder::new().name("sensors".into()).stack_size(STACK_BYTES).spawn(move || serve(sensors, &scopes, &samples))?;
+        Ok(SensorThread { requests, replies, patience, overdue: false })
+    }
+
+    /// A sample, or `None` when the sensors have not come back in time: then nothing is known.
+    ///
+    /// Cancel-safe: the next call takes no old sample for a new one.
+    pub async fn sample(&mut self, scope: &Scope) -> Option<Sample> {
+        if self.overdue {
+            // What comes late is of the past; it only says that the thread is back.
+            self.replies.try_recv().ok()?;
+            tracing::info!("the sensors are back");
+        }
+        if self.requests.try_send(scope.clone()).is_err() {
+            return None;
+        }
+        self.overdue = true;
+        match timeout(self.patience, self.replies.recv()).await {
+            Ok(sample) => {
+                self.overdue = false;
+                sample
+            }
+            Err(_) => {
+                tracing::warn!("the sensors do not answer: until they do, nothing is known and nothing is stopped for being idle");
+                None
+            }
+        }
+    }
+}
+
+/// Ends when the other side is gone.
+fn serve(mut sensors: Box<dyn Sensors>, scopes: &sync::Receiver<Scope>, samples: &mpsc::Sender<Sample>) {
+    while let Ok(scope) = scopes.recv() {
+        if samples.blocking_send(sensors.sample(&scope)).is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::{Marks, Reading};
+
+    /// Answers when it is told to; counts its samples in `cores`.
+    struct Slow {
+        go: sync::Receiver<()>,
+        count: u32,
+    }
+
+    impl Sensors for Slow {
+        fn sample(&mut self, _: &Scope) -> Sample {
+            let _ = self.go.recv();
+            self.count += 1;
+            Sample {
+                at: jiff::Timestamp::UNIX_EPOCH,
+                mono: Duration::ZERO,
+                gpus: Reading::Absent,
+                tree_cpu: Reading::Absent,
+                machine_cpu: Reading::Absent,
+                cores: self.count,
+                tree_memory_bytes: Reading::Absent,
+                machine_memory_bytes: Reading::Absent,
+                tree_disk: Reading::Absent,
+                network: Reading::Absent,
+                disk_free_bytes: Reading::Absent,
+                tree_processes: Reading::Absent,
+                typing: Reading::Absent,
+                marks: Marks::default(),
+            }
+        }
+    }
+
+    fn slow(patience: Duration) -> (SensorThread, sync::Sender<()>) {
+        let (go, told) = sync::channel();
+        (SensorThread::start(Box::new(Slow { go: told, count: 0 }), patience).expect("a thread can be made"), go)
+    }
+
+    #[tokio::test]
+    async fn a_sample_comes_when_the_sensors_answer() {
+        let (mut thread, go) = slow(Duration::from_secs(60));
+        go.send(()).expect("the thread is there");
+        assert_eq!(thread.sample(&Scope::default()).await.expect("in time").cores, 1);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_hangs_gives_nothing_and_its_late_answer_is_not_taken_for_a_new_one() {
+        let (mut thread, go) = slow(Duration::from_millis(20));
+        let scope = Scope::default();
+        assert!(thread.sample(&scope).await.is_none());
+        assert!(thread.sample(&scope).await.is_none(), "it still hangs");
+        go.send(()).expect("the thread is there");
+        go.send(()).expect("the thread is there");
+        thread.patience = Duration::from_secs(60);
+        let sample = loop {
+            match thread.sample(&scope).await {
+                Some(sample) => break sample,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert_eq!(sample.cores, 2, "the first answer was of the past");
+    }
+
+    #[tokio::test]
+    async fn sensors_that_died_give_nothing() {
+        let (mut thread, _go) = slow(Duration::from_secs(60));
+        (thread.requests, _) = sync::sync_channel(1);
+        assert!(thread.sample(&Scope::default()).await.is_none());
+    }
+}

@@ -1,0 +1,294 @@
+//! The real NVML path against the fake library: each script, and what the sensors make of it.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use lamplighter::adapters::sensors::{SensorOptions, SystemSensors, system_sensors};
+use lamplighter::instance::{GpuSample, Reading, Sample};
+use lamplighter::ports::{Scope, Sensors};
+
+use crate::fake_nvml::{BUSY, FakeNvml, HANG, IDLE, LOST, MISMATCH};
+
+/// A machine with scripted GPUs whose driver problems are looked at again at each sample.
+struct Bench {
+    _dir: tempfile::TempDir,
+    fake: FakeNvml,
+    sensors: SystemSensors,
+}
+
+impl Bench {
+    fn playing(script: &str) -> Bench {
+        let dir = tempfile::tempdir().expect("a folder can be made");
+        let fake = FakeNvml::in_dir(dir.path());
+        fake.play(script);
+        let options = SensorOptions { nvml_library: fake.library().into(), nvml_retry_every: Duration::ZERO };
+        Bench { _dir: dir, fake, sensors: system_sensors(&options) }
+    }
+
+    fn sample(&mut self) -> Sample {
+        self.sensors.sample(&Scope::default())
+    }
+
+    fn gpus(&mut self) -> Vec<GpuSample> {
+        match self.sample().gpus {
+            Reading::Known(gpus) => gpus,
+            other => panic!("no GPUs: {other:?}"),
+        }
+    }
+
+    /// Stops the script's clock at a moment; the rest of the script as given.
+    fn at(&mut self, seconds: f64, script: &str) -> GpuSample {
+        self.fake.play(&format!("time {seconds}\n{script}"));
+        self.gpus().remove(0)
+    }
+}
+
+fn unknown_why<T: std::fmt::Debug>(reading: &Reading<T>) -> &str {
+    match reading {
+        Reading::Unknown(why) => why,
+        other => panic!("should be unknown: {other:?}"),
+    }
+}
+
+#[test]
+fn a_busy_gpu_is_read_in_full() {
+    let mut bench = Bench::playing(&format!("gpus 2\n{BUSY}gpu 1 util 12\ngpu 0 ecc 3\n"));
+    let gpus = bench.gpus();
+    assert_eq!(gpus.len(), 2);
+    let gpu = &gpus[0];
+    assert_eq!((gpu.index, gpu.uuid.as_str(), gpu.name.as_str()), (0, "GPU-fake-0", "Fake GPU"));
+    assert_eq!(gpu.util_percent, Reading::Known(97.0));
+    assert_eq!(gpu.memory_util_percent, Reading::Known(60.0));
+    assert_eq!((&gpu.memory_used_mib, &gpu.memory_total_mib), (&Reading::Known(40_000), &Reading::Known(81_920)));
+    assert_eq!(gpu.power_watts, Reading::Known(350.0));
+    assert_eq!(gpu.temperature_celsius, Reading::Known(68.0));
+    assert_eq!(gpu.ecc_uncorrected, Reading::Known(3));
+    assert_eq!(gpu.used_by_workload, Reading::Known(false));
+    assert_eq!(gpus[1].util_percent, Reading::Known(12.0));
+    assert_eq!(bench.sensors.gpu_problem(), None);
+}
+
+#[test]
+fn an_idle_and_a_hung_gpu_are_told_apart_by_their_power() {
+    let mut bench = Bench::playing(IDLE);
+    assert_eq!(bench.gpus()[0].util_percent, Reading::Known(0.0));
+    bench.fake.play(HANG);
+    bench.gpus();
+    let gpu = bench.gpus().remove(0);
+    assert_eq!((gpu.util_percent, gpu.power_watts), (Reading::Known(100.0), Reading::Known(75.0)));
+}
+
+#[test]
+fn utilisation_is_the_mean_of_the_interval_and_not_of_the_moment() {
+    // Busy for half of each second; every reading falls into a pause.
+    let script = "period 0.1\ngpu 0 util 100 for 0.5, 0 for 0.5\ngpu 0 memory-util 60 for 0.5, 0 for 0.5\n";
+    let mut bench = Bench::playing("");
+    bench.at(9.9, script);
+    for second in 10..20 {
+        let gpu = bench.at(f64::from(second) + 0.9, script);
+        let (util, memory) = (gpu.util_percent.known().copied().unwrap(), gpu.memory_util_percent.known().copied().unwrap());
+        assert!((util - 50.0).abs() <= 10.0, "{util} at {second}");
+        assert!((memory - 30.0).abs() <= 6.0, "{memory} at {second}");
+    }
+}
+
+#[test]
+fn a_driver_that_measures_slower_than_we_ask_is_still_believed() {
+    let script = "period 5\ngpu 0 util 80\n";
+    let mut bench = Bench::playing("");
+    for second in 100..112 {
+        assert_eq!(bench.at(f64::from(second), script).util_percent, Reading::Known(80.0), "at {second}");
+    }
+}
+
+#[test]
+fn without_buffers_the_latest_value_is_taken() {
+    let mut bench = Bench::playing("gpu 0 util 70\ngpu 0 unsupported samples\n");
+    let gpu = bench.gpus().remove(0);
+    assert_eq!((gpu.util_percent, gpu.memory_util_percent), (Reading::Known(70.0), Reading::Known(35.0)));
+}
+
+#[test]
+fn what_a_device_does_not_offer_is_absent() {
+    let mut bench = Bench::playing("gpu 0 unsupported util,memory-util,power,temperature,processes,ecc,events\n");
+    let gpu = bench.gpus().remove(0);
+    assert_eq!((gpu.util_percent, gpu.memory_util_percent), (Reading::Absent, Reading::Absent));
+    assert_eq!((gpu.power_watts, gpu.temperature_celsius), (Reading::Absent, Reading::Absent));
+    assert_eq!(gpu.ecc_uncorrected, Reading::Absent);
+    assert!(gpu.used_by_workload.is_unknown(), "nobody knows who holds it, which is not the same as nobody");
+    assert_eq!(gpu.memory_total_mib, Reading::Known(81_920), "the rest is read");
+}
+
+#[test]
+fn an_old_driver_is_asked_in_the_old_way() {
+    let mut bench = Bench::playing(&format!("legacy\ngpu 0 memory 100/16384\ngpu 0 pids {}\n", std::process::id()));
+    let gpu = bench.gpus().remove(0);
+    assert_eq!((gpu.memory_used_mib, gpu.memory_total_mib), (Reading::Known(100), Reading::Known(16_384)));
+    assert_eq!(gpu.used_by_others, Reading::Known(true));
+}
+
+#[test]
+fn a_machine_without_the_library_has_no_gpus() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let options = SensorOptions { nvml_library: dir.path().join("libnvidia-ml.so.1"), ..SensorOptions::default() };
+    let mut sensors = system_sensors(&options);
+    assert_eq!(sensors.sample(&Scope::default()).gpus, Reading::Absent);
+    assert!(sensors.gpu_problem().expect("there is a reason").contains("libnvidia-ml.so.1"));
+}
+
+#[test]
+fn a_library_that_cannot_be_loaded_is_a_broken_machine() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let library = dir.path().join("libnvidia-ml.so.1");
+    std::fs::write(&library, "not a library").expect("it can be written");
+    let mut sensors = system_sensors(&SensorOptions { nvml_library: library, ..SensorOptions::default() });
+    assert!(sensors.sample(&Scope::default()).gpus.is_unknown());
+}
+
+#[test]
+fn a_driver_that_is_not_loaded_is_absent_until_it_has_been_there() {
+    let mut bench = Bench::playing("init not-loaded\n");
+    assert_eq!(bench.sample().gpus, Reading::Absent);
+    assert_eq!(bench.sensors.gpu_problem().as_deref(), Some("the NVIDIA driver is not loaded"));
+    bench.fake.play(BUSY);
+    assert_eq!(bench.gpus().len(), 1);
+    assert_eq!(bench.sensors.gpu_problem(), None);
+    bench.fake.play("init not-loaded\nbroken not-loaded\n");
+    for _ in 0..3 {
+        assert_eq!(unknown_why(&bench.sample().gpus), "the NVIDIA driver is not loaded", "it had a GPU, so it did not lose the need for one");
+    }
+}
+
+#[test]
+fn a_driver_upgraded_under_us_is_unknown_and_mended_by_itself() {
+    let mut bench = Bench::playing(BUSY);
+    assert_eq!(bench.gpus().len(), 1);
+    bench.fake.play(MISMATCH);
+    for _ in 0..3 {
+        assert!(unknown_why(&bench.sample().gpus).contains("different versions"));
+    }
+    bench.fake.play(BUSY);
+    assert_eq!(bench.gpus()[0].util_percent, Reading::Known(97.0));
+    assert_eq!(bench.sensors.gpu_problem(), None);
+}
+
+#[test]
+fn a_mismatch_from_the_start_is_unknown_too() {
+    let mut bench = Bench::playing(MISMATCH);
+    assert!(bench.sample().gpus.is_unknown());
+    bench.fake.play(IDLE);
+    assert_eq!(bench.gpus().len(), 1);
+}
+
+#[test]
+fn a_broken_driver_is_not_asked_more_often_than_agreed() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let fake = FakeNvml::in_dir(dir.path());
+    fake.play(MISMATCH);
+    let mut sensors = system_sensors(&SensorOptions { nvml_library: fake.library().into(), ..SensorOptions::default() });
+    assert!(sensors.sample(&Scope::default()).gpus.is_unknown());
+    fake.play(BUSY);
+    assert!(sensors.sample(&Scope::default()).gpus.is_unknown(), "the minute is not over");
+}
+
+#[test]
+fn of_two_gpus_one_is_lost() {
+    let mut bench = Bench::playing(&format!("gpus 2\n{BUSY}"));
+    assert_eq!(bench.gpus().len(), 2);
+    bench.fake.play(&format!("gpus 2\n{BUSY}{LOST}gpu 0 xid 79\n"));
+    for _ in 0..3 {
+        let gpus = bench.gpus();
+        assert_eq!(unknown_why(&gpus[0].util_percent), "GPU is lost");
+        assert_eq!(unknown_why(&gpus[0].used_by_workload), "GPU is lost");
+        assert_eq!(gpus[0].uuid, "GPU-fake-0", "which one it was stays known");
+        assert_eq!(gpus[0].xids, [79], "and why");
+        assert_eq!(gpus[1].util_percent, Reading::Known(97.0), "the other goes on");
+    }
+    assert_eq!(bench.sensors.gpu_problem().as_deref(), Some("GPU 0: GPU is lost"));
+    bench.fake.play(&format!("gpus 2\n{BUSY}"));
+    assert_eq!(bench.gpus()[0].util_percent, Reading::Known(97.0), "it came back");
+    assert_eq!(bench.sensors.gpu_problem(), None);
+}
+
+#[test]
+fn a_gpu_that_is_no_longer_counted_is_not_forgotten() {
+    let mut bench = Bench::playing(&format!("gpus 2\n{BUSY}"));
+    assert_eq!(bench.gpus().len(), 2);
+    bench.fake.play("broken uninitialized\n");
+    assert!(bench.sample().gpus.is_unknown());
+    bench.fake.play(&format!("gpus 1\n{BUSY}"));
+    let gpus = bench.gpus();
+    assert_eq!(gpus[0].util_percent, Reading::Known(97.0));
+    assert_eq!(unknown_why(&gpus[1].util_percent), "GPU is no longer there");
+}
+
+#[test]
+fn xids_are_kept_in_their_order() {
+    let mut bench = Bench::playing("gpus 2\ngpu 1 xid 13\n");
+    bench.gpus();
+    bench.fake.play("gpus 2\ngpu 1 xid 13\ngpu 1 xid 48\n");
+    let gpus = bench.gpus();
+    assert_eq!(gpus[0].xids, Vec::<u64>::new());
+    assert_eq!(gpus[1].xids, [13, 48]);
+}
+
+struct Killed(Child);
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Waits for its standard input to end.
+fn child() -> Killed {
+    Killed(Command::new("cat").stdin(Stdio::piped()).spawn().expect("cat exists"))
+}
+
+#[test]
+fn processes_on_a_gpu_are_the_workloads_or_others_or_nobody_knows() {
+    let (ours, theirs) = (child(), child());
+    let nobody = 4_000_000_000_u32;
+    let scope = Scope { root_pid: Some(ours.0.id()), ..Scope::default() };
+    let mut case = |pids: &str| {
+        let mut bench = Bench::playing(pids);
+        let Reading::Known(gpus) = bench.sensors.sample(&scope).gpus else { panic!("no GPUs") };
+        (gpus[0].used_by_workload.clone(), gpus[0].used_by_others.clone())
+    };
+    let (ours, theirs) = (ours.0.id(), theirs.0.id());
+    assert_eq!(case(&format!("gpu 0 pids {ours}")), (Reading::Known(true), Reading::Known(false)));
+    assert_eq!(case(&format!("gpu 0 pids {theirs}")), (Reading::Known(false), Reading::Known(true)));
+    assert_eq!(case(&format!("gpu 0 pids {ours}\ngpu 0 graphics {theirs}")), (Reading::Known(true), Reading::Known(true)));
+    assert_eq!(case(""), (Reading::Known(false), Reading::Known(false)));
+    let (workload, others) = case(&format!("gpu 0 pids {nobody}"));
+    assert!(workload.is_unknown() && others.is_unknown(), "it may live in another namespace");
+    assert_eq!(case(&format!("gpu 0 pids {nobody},{ours}")).0, Reading::Known(true));
+}
+
+#[test]
+fn when_the_whole_machine_is_watched_everybody_is_the_workload() {
+    let theirs = child();
+    let mut bench = Bench::playing(&format!("gpu 0 pids {}\n", theirs.0.id()));
+    let scope = Scope { whole_machine: true, ..Scope::default() };
+    let Reading::Known(gpus) = bench.sensors.sample(&scope).gpus else { panic!("no GPUs") };
+    assert_eq!((&gpus[0].used_by_workload, &gpus[0].used_by_others), (&Reading::Known(true), &Reading::Known(false)));
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_hangs_alone() {
+    use lamplighter::adapters::sensor_thread::SensorThread;
+    let bench = Bench::playing("block 600\n");
+    let mut thread = SensorThread::start(Box::new(bench.sensors), Duration::from_millis(50)).expect("a thread can be made");
+    assert!(thread.sample(&Scope::default()).await.is_none());
+    assert!(thread.sample(&Scope::default()).await.is_none());
+    bench.fake.play(BUSY);
+    let end = std::time::Instant::now() + Duration::from_secs(20);
+    let sample = loop {
+        assert!(std::time::Instant::now() < end, "the sensors never came back");
+        match thread.sample(&Scope::default()).await {
+            Some(sample) => break sample,
+            None => tokio::task::yield_now().await,
+        }
+    };
+    assert!(sample.gpus.known().is_some());
+}
