@@ -253,6 +253,7 @@ fn disk_free(workdir: &Path) -> Reading<u64> {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "lays out the files that are read")]
 mod tests {
     use super::*;
 

@@ -79,8 +79,8 @@ impl Gpus {
     /// Opens the library when it is not open, and anew when a device has given nothing for a while.
     fn open_if_due(&mut self, now: Duration) {
         let first = self.session.is_none() && self.state == State::Open;
-        let troubled = self.session.is_none() || self.said.is_some();
-        if !first && !(troubled && now >= self.retry_at) {
+        let due = self.said.is_some() && now >= self.retry_at;
+        if !first && !due {
             return;
         }
         // The old one goes first: the library counts how often it was opened and would otherwise keep its state.
@@ -130,11 +130,11 @@ impl Gpus {
     }
 }
 
-/// The opened library. The fields before `owner` borrow from it and are dropped before it.
+/// The opened library. The fields before `_owner` borrow from it and are dropped before it.
 struct Session {
     devices: Vec<Result<Device<'static>, String>>,
     events: Option<EventSet<'static>>,
-    owner: Owner,
+    _owner: Owner,
 }
 
 /// Owns the library behind the borrows of a session.
@@ -189,12 +189,11 @@ impl Session {
             }
         }
         let events = nvml_events::listen(nvml, devices.iter().flatten());
-        Ok(Session { devices, events, owner })
+        Ok(Session { devices, events, _owner: owner })
     }
 
     /// The samples, and what is wrong with some of them. An error: the driver is gone.
     fn read(&mut self, known: &mut [Memory], now: Duration, tree: &Tree) -> Result<(Vec<GpuSample>, Option<String>), NvmlError> {
-        debug_assert!(!self.owner.0.is_null(), "a session lives as long as its library");
         if self.events.as_ref().is_some_and(|events| nvml_events::collect(events, &self.devices, known).is_err()) {
             self.events = None;
         }

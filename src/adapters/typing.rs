@@ -134,7 +134,7 @@ mod tests {
     fn the_time_goes_on_between_looks_and_new_input_is_seen() {
         let root = machine(Duration::from_secs(1000));
         let mut typing = Typing::new(root.path());
-        let at = |seconds| Duration::from_secs(5000 + seconds);
+        let at = |seconds: u64| Duration::from_secs(5000 + seconds);
         let first = seconds(&typing.read(at(0)));
         assert_eq!(seconds(&typing.read(at(3))), first + 3.0);
         assert_eq!(seconds(&typing.read(at(60))), first + 60.0);
@@ -146,7 +146,7 @@ mod tests {
     fn a_step_of_the_wall_clock_does_not_age_fresh_input() {
         let root = machine(Duration::from_secs(1000));
         let mut typing = Typing::new(root.path());
-        let at = |seconds| Duration::from_secs(5000 + seconds);
+        let at = |seconds: u64| Duration::from_secs(5000 + seconds);
         typing.read(at(0));
         typed(root.path(), Duration::from_secs(86_400));
         assert!(seconds(&typing.read(at(10))) <= 10.0, "the stamp moved within the last ten seconds");

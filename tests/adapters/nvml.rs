@@ -250,7 +250,7 @@ fn processes_on_a_gpu_are_the_workloads_or_others_or_nobody_knows() {
     let (ours, theirs) = (child(), child());
     let nobody = 4_000_000_000_u32;
     let scope = Scope { root_pid: Some(ours.0.id()), ..Scope::default() };
-    let mut case = |pids: &str| {
+    let case = |pids: &str| {
         let mut bench = Bench::playing(pids);
         let Reading::Known(gpus) = bench.sensors.sample(&scope).gpus else { panic!("no GPUs") };
         (gpus[0].used_by_workload.clone(), gpus[0].used_by_others.clone())
