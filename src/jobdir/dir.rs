@@ -121,8 +121,15 @@ impl JobDir {
         self.read(layout::status(&self.job, no)).await
     }
 
+    /// The only record that is ever overwritten, so the only one that is read before: an agent that was put back to an
+    /// older version must not write over what it does not understand. One small read a minute.
     pub async fn put_status(&self, no: AttemptNo, status: &Status) -> Result<(), JobDirError> {
-        Ok(self.store.put(&layout::status(&self.job, no), Bytes::from(encode(status))).await?)
+        let key = layout::status(&self.job, no);
+        match self.read::<Status>(key.clone()).await {
+            Ok(_) | Err(JobDirError::Record(RecordError::Broken { .. })) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.store.put(&key, Bytes::from(encode(status))).await?)
     }
 
     pub async fn outcome(&self, no: AttemptNo) -> Result<Option<Outcome>, JobDirError> {
