@@ -17,7 +17,13 @@ pub mod holder_start;
 mod host;
 mod host_tree;
 mod host_usage;
+#[cfg(feature = "lamp")]
+pub mod local_cloud;
 pub mod local_files;
+pub mod local_folder;
+pub mod local_machine;
+pub mod local_metadata;
+pub mod local_power;
 mod logins;
 mod network;
 pub mod notify;

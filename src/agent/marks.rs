@@ -43,9 +43,9 @@ struct Inner {
     /// When the step last grew, by the steady clock; `None` until a step was seen as it happened.
     stepped: Option<(Duration, f64)>,
     done: Option<Duration>,
-    /// Explicit checkpoint marks: how many, and the newest one's name.
+    /// Explicit checkpoint marks: how many, and the step at the newest.
     saved: u64,
-    saved_name: Option<String>,
+    saved_step: Option<f64>,
 }
 
 /// A moment, by both clocks.
@@ -98,9 +98,10 @@ impl Board {
         self.inner().marks.checkpoints += 1;
     }
 
-    /// Explicit checkpoint marks so far.
-    pub(super) fn saved(&self) -> u64 {
-        self.inner().saved
+    /// Explicit checkpoint marks so far, and the step at the newest.
+    pub(super) fn saved(&self) -> (u64, Option<f64>) {
+        let inner = self.inner();
+        (inner.saved, inner.saved_step)
     }
 
     /// `timed`: the step was seen as it happened, so that it may count for the pace.
@@ -123,7 +124,7 @@ impl Board {
         }
         if line.checkpoint.is_some() && timed {
             inner.saved += 1;
-            inner.saved_name = line.checkpoint;
+            inner.saved_step = inner.progress.step;
         }
     }
 

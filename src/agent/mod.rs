@@ -10,6 +10,9 @@
 //! The workload is not ours to touch except through a decision: it runs in a group of its own and outlives the agent.
 //! What must never live here: a file, a clock, a driver (those are ports), or an opinion (those are policies).
 
+mod checkpoint_restore;
+mod checkpoint_upload;
+mod checkpoint_watch;
 pub mod checkpoints;
 pub mod cli;
 pub mod environment;

@@ -1,1 +1,30 @@
-//! TODO
+//! The command line: one file per verb, and the shell around them.
+//!
+//! ```text
+//! shell::main ─ parse ─ Context (printer, user config, job root) ─ verb::run ─ ExitCode | Fault ─ printer
+//! ```
+//!
+//! A verb is a file `cli/VERB.rs` with `pub struct Args` (clap) and `pub fn run(args, &Context) -> Result<ExitCode, Fault>`,
+//! or `pub async fn run` where it talks to a store or a cloud; it gets a line in `shell::Verb` and one in
+//! `shell::dispatch`. What must never live here: a decision about a job (`policy`), or the choice of an adapter (`wire`).
+
+mod args;
+mod check;
+mod completions;
+mod context;
+mod exit;
+mod fault;
+mod flags;
+mod printer;
+mod schema;
+mod shell;
+mod table;
+
+pub use args::{ColorChoice, Format, Globals};
+pub use context::Context;
+pub use exit::ExitCode;
+pub use fault::Fault;
+pub use flags::{JobArgs, JobFlags};
+pub use printer::{Printer, Stream, Style};
+pub use shell::{Cli, Verb, main};
+pub use table::render as render_table;

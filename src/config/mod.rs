@@ -1,1 +1,39 @@
-//! TODO
+//! Everything between the user's words and an immutable `job::Spec`.
+//!
+//! ```text
+//! environment ─┐
+//! user config ─┼─ settings, each with its origin ─ findings, all at once ─ job::Spec
+//! job file ────┤
+//! flags ───────┘
+//! ```
+//!
+//! `words` read single values, `fragments` are the files as written, `decode` finds every mistake, `settings` merges,
+//! `world` asks this workstation. What must never live here: a decision about a running job, a store, or a cloud.
+
+mod compound;
+mod decode;
+mod env;
+mod error;
+mod fragments;
+mod job_root;
+mod load;
+mod schema;
+mod settings;
+mod source;
+mod suggest;
+mod user;
+mod words;
+mod world;
+
+pub use compound::{CommandWord, EnvPair, EnvValue, ScriptWord};
+pub use env::Environment;
+pub use error::ConfigError;
+pub use fragments::{CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile, OnFile, RetriesFile, UserFile, WatchFile};
+pub use job_root::{JobRoot, job_root};
+pub use load::{Inputs, JOB_FILE, Loaded, load_job, shown};
+pub use schema::{job_schema, key_paths, user_schema};
+pub use settings::WORKDIR_BYTES_MAX;
+pub use user::{UserConfig, load_user};
+pub use words::{
+    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff, SpanWord, WordError,
+};

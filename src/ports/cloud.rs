@@ -1,6 +1,7 @@
 //! A seller of machines.
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 
 use crate::instance::InstanceView;
 use crate::job::{MachineSpec, Plan};
@@ -52,6 +53,12 @@ pub trait Cloud: Send + Sync {
     /// decision.
     async fn terminate(&self, instance: &str) -> Result<(), CloudError>;
 
-    /// Serves an interruption notice, for rehearsals.
+    /// Serves an interruption notice, for rehearsals. A second one replaces the first.
     async fn interrupt(&self, instance: &str, notice: Span) -> Result<(), CloudError>;
+
+    /// Raises the hard cap on a machine's life, which the user has asked for in words. Never lowers it.
+    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError>;
+
+    /// The attempt is settled: what was kept of the ended machine only to settle it may go.
+    async fn release(&self, instance: &str) -> Result<(), CloudError>;
 }

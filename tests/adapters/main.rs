@@ -6,5 +6,7 @@
 mod fake_nvml;
 
 mod host;
+#[cfg(feature = "lamp")]
+mod local_cloud;
 mod nvml;
 mod objects_s3;

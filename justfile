@@ -1,0 +1,34 @@
+# `just` lists these. `just check` is what the gate runs; do it before each commit.
+
+[private]
+default:
+    @just --list --unsorted
+
+# Everything that the gate does, on this machine as it is.
+check:
+    .ci/run --no-install
+
+# All tests, or those whose name holds the words: `just test idle`.
+test *words:
+    cargo test {{ words }}
+
+# Formatting and lints, in seconds once built.
+lint:
+    cargo fmt
+    cargo clippy --all-targets -- -D warnings
+    cargo clippy --no-default-features --features agent -- -D warnings
+    cargo test --test architecture
+
+# The size of the program that goes to the GPU machine, stripped, and what it is made of.
+agent-size:
+    cargo build --release --no-default-features --features agent --bin lamp-agent
+    @stat --format '%n: %s bytes' target/release/lamp-agent
+    @cargo tree --no-default-features --features agent --edges normal,no-proc-macro --prefix none | sort -u | wc -l | xargs printf '%s crates\n'
+
+# Licences, advisories and sources of the dependencies (needs cargo-deny).
+deny:
+    cargo deny check
+
+# The Python examples' own tests.
+examples:
+    cd examples/digits && sh ./setup.sh && .venv/bin/python -m unittest -v

@@ -1,0 +1,340 @@
+//! The cloud `local`: machines of one price, each a folder and a process on this workstation.
+//!
+//! ```text
+//!   launch ── folder, instance.json (create-if-absent, so idempotent) ── agent machine <dir>, detached
+//!   describe ── every folder of this job root ── a machine whose process is gone is cleaned up and shown terminated
+//! ```
+//! Same shape and same words as EC2, so that a rehearsal here rehearses there. What must never live here: a decision, and
+//! anything that touches a process which is not of a machine of ours.
+
+#![expect(clippy::disallowed_methods, reason = "it is a cloud: it has a clock, a disk and processes")]
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, boot_id};
+use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
+use crate::instance::{InstanceState, InstanceView, Notice, NoticeKind, Tags};
+use crate::job::{MachineSpec, MarketChoice, Plan};
+use crate::market::{self, Market, Offer, Region, Span, Zone};
+use crate::ports::{Cloud, CloudError};
+
+/// A machine that has not booted this long after its launch lost its launcher in between: it is started again.
+/// Shorter races with a slow start on a loaded workstation (harmless, one of the two gives way), longer delays the job.
+const BOOT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long the records and logs of an ended machine are kept for a look.
+const KEEP_ENDED: Duration = Duration::from_secs(7 * 86_400);
+
+/// How long killing what a lost machine left may take before `describe` says *unknown* and tries again later.
+const KILL_ROUNDS: u32 = 200;
+
+pub struct LocalCloud {
+    /// `<state>/local`.
+    machines: PathBuf,
+    job_root: String,
+    /// How the agent's program is called: the path, and words before its own.
+    agent: Vec<String>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Machines that we started, to be collected when they end.
+    children: Vec<Child>,
+    /// What will not change any more; `None`: of another job root.
+    final_views: HashMap<String, Option<InstanceView>>,
+}
+
+impl LocalCloud {
+    /// Machines live below `state`; only those of this job root are seen.
+    pub fn new(state: impl Into<PathBuf>, job_root: impl Into<String>, agent: Vec<String>) -> Self {
+        LocalCloud { machines: state.into().join("local"), job_root: job_root.into(), agent, seen: Mutex::default() }
+    }
+
+    /// The folder of a machine, for those who want to look into it.
+    pub fn folder(&self, instance: &str) -> LocalFolder {
+        LocalFolder::new(self.machines.join(instance))
+    }
+
+    fn start(&self, plan: &Plan) -> io::Result<String> {
+        let instance = instance_id(&plan.client_token);
+        let folder = self.folder(&instance);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.dir())?;
+        let record = InstanceRecord {
+            instance: instance.clone(),
+            tags: plan.tags.clone(),
+            launched: Timestamp::now(),
+            client_token: plan.client_token.clone(),
+            job_root: self.job_root.clone(),
+            boot_id: boot_id(),
+            usd_per_hour: plan.offer.price,
+            agent: self.agent.clone(),
+        };
+        if folder.create("instance.json", &record)? {
+            self.spawn_or_end(&folder, &record)?;
+        }
+        Ok(instance)
+    }
+
+    /// A machine that cannot even be started has ended: nobody is to wait for it.
+    fn spawn_or_end(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
+        self.spawn(folder, record).or_else(|cause| {
+            let state_reason = format!("Client.InternalError: cannot start the machine: {cause}");
+            folder.create("ended.json", &EndedRecord { at: Timestamp::now(), state_reason })?;
+            Err(cause)
+        })
+    }
+
+    /// Starts the machine in a session of its own, so that it outlives us and hears none of our terminal's signals.
+    fn spawn(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
+        let (program, words) = record.agent.split_first().ok_or_else(|| io::Error::other("no program for the agent"))?;
+        let log = log_file(&folder.path("machine.log"))?;
+        let mut command = Command::new(program);
+        command.args(words).arg("machine").arg(folder.dir());
+        command.env(INSTANCE_VARIABLE, &record.instance).current_dir(folder.dir());
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        // SAFETY: setsid(2) is one system call; between fork and exec it touches nothing of ours.
+        unsafe {
+            command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
+        }
+        let child = command.spawn()?;
+        self.seen.lock().expect("nothing panics while it is held").children.push(child);
+        Ok(())
+    }
+
+    fn views(&self) -> io::Result<Vec<InstanceView>> {
+        let mut seen = self.seen.lock().expect("nothing panics while it is held");
+        seen.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        let mut final_views = std::mem::take(&mut seen.final_views);
+        drop(seen);
+        let mut views = Vec::new();
+        for name in self.instances()? {
+            if !final_views.contains_key(&name) {
+                let folder = self.folder(&name);
+                // Between the folder and its record there is a moment; and a stray folder is nobody's machine.
+                let Ok(record) = folder.instance() else { continue };
+                let ours = record.job_root == self.job_root;
+                let view = if ours { self.view(&folder, record)? } else { None };
+                if !ours || view.as_ref().is_some_and(|view| view.state.is_terminated()) {
+                    final_views.insert(name.clone(), view);
+                } else {
+                    views.extend(view);
+                    continue;
+                }
+            }
+            views.extend(final_views[&name].clone());
+        }
+        self.seen.lock().expect("nothing panics while it is held").final_views = final_views;
+        Ok(views)
+    }
+
+    fn instances(&self) -> io::Result<Vec<String>> {
+        let entries = match fs::read_dir(&self.machines) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(error),
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            names.extend(entry?.file_name().into_string().ok().filter(|name| name.starts_with(ID_PREFIX)));
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// One machine; `None` when its tags do not make it ours.
+    fn view(&self, folder: &LocalFolder, record: InstanceRecord) -> io::Result<Option<InstanceView>> {
+        let Ok(mut tags) = Tags::from_map(&record.tags) else { return Ok(None) };
+        tags.kill_at = tags.kill_at.max(folder.kill_at()?.map(|raised| raised.at));
+        let ended = match folder.ended()? {
+            Some(ended) => Some(ended),
+            None => self.lost(folder, &record)?,
+        };
+        let booted = folder.machine()?.is_some();
+        let state = match (&ended, booted) {
+            (Some(_), _) => InstanceState::Terminated,
+            (None, true) => InstanceState::Running,
+            (None, false) => InstanceState::Pending,
+        };
+        Ok(Some(InstanceView {
+            id: record.instance,
+            state,
+            tags,
+            client_token: Some(record.client_token),
+            launched: record.launched,
+            ended: ended.as_ref().map(|ended| ended.at),
+            state_reason: ended.map(|ended| ended.state_reason),
+        }))
+    }
+
+    /// The end of a machine whose process was killed, or which did not survive the workstation; `None`: it lives.
+    fn lost(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<Option<EndedRecord>> {
+        let rebooted = record.boot_id != boot_id();
+        let Some(machine) = folder.machine()? else {
+            let waited = Duration::try_from(Timestamp::now().duration_since(record.launched)).unwrap_or_default();
+            if !rebooted && waited > BOOT_WITHIN {
+                // The failure is on record, which is all that there is to say.
+                let _ = self.spawn_or_end(folder, record);
+            }
+            if !rebooted {
+                return folder.ended();
+            }
+            let state_reason = "Server.HostLost: the workstation was restarted before the machine booted".into();
+            return self.finish(folder, EndedRecord { at: record.launched, state_reason });
+        };
+        if !rebooted && machine.process.alive() {
+            return Ok(None);
+        }
+        // It may have ended in the right way while we looked.
+        if let Some(ended) = folder.ended()? {
+            return Ok(Some(ended));
+        }
+        if !rebooted {
+            kill_left(&record.instance)?;
+        }
+        let last = folder.last_alive().unwrap_or(machine.started);
+        let at = last.saturating_add(ALIVE_EVERY).unwrap_or(last).min(Timestamp::now()).max(last);
+        let state_reason = match (folder.terminate()?, rebooted) {
+            (Some(_), _) => "Client.UserInitiatedShutdown: terminated by its owner",
+            (None, true) => "Server.HostLost: the workstation was restarted",
+            (None, false) => "Server.HostLost: the machine's process was killed",
+        };
+        self.finish(folder, EndedRecord { at, state_reason: state_reason.into() })
+    }
+
+    /// Writes the end unless somebody else has, and gives what is written.
+    fn finish(&self, folder: &LocalFolder, record: EndedRecord) -> io::Result<Option<EndedRecord>> {
+        folder.create("ended.json", &record)?;
+        folder.ended()
+    }
+
+    /// Old ended machines go, so that the folder stays small.
+    fn forget_old(&self) -> io::Result<()> {
+        for name in self.instances()? {
+            let folder = self.folder(&name);
+            let age = fs::metadata(folder.path("ended.json")).and_then(|found| found.modified()).ok();
+            let old = age.and_then(|ended| SystemTime::now().duration_since(ended).ok()).is_some_and(|age| age > KEEP_ENDED);
+            if old {
+                fs::remove_dir_all(folder.dir())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A machine that is there, ours, and has not ended.
+    fn living(&self, instance: &str) -> io::Result<Option<LocalFolder>> {
+        let folder = self.folder(instance);
+        if !instance.starts_with(ID_PREFIX) || instance.contains('/') || !folder.path("instance.json").exists() {
+            return Ok(None);
+        }
+        let ours = folder.instance()?.job_root == self.job_root;
+        Ok((ours && folder.ended()?.is_none()).then_some(folder))
+    }
+}
+
+const ID_PREFIX: &str = "i-local-";
+
+/// The same plan always gives the same machine.
+fn instance_id(client_token: &str) -> String {
+    let hash = Sha256::digest(client_token.as_bytes());
+    hash.iter().take(6).fold(ID_PREFIX.to_owned(), |id, byte| format!("{id}{byte:02x}"))
+}
+
+/// Kills what a machine left behind when its own process was killed. Its number may be somebody else's by now, so only
+/// the environment tells.
+fn kill_left(instance: &str) -> io::Result<()> {
+    for _ in 0..KILL_ROUNDS {
+        if kill_below(None, instance) == 0 {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(io::Error::other(format!("something of {instance} survives SIGKILL")))
+}
+
+/// GPUs that the driver shows, without asking it.
+fn gpu_count() -> u32 {
+    let named = |name: &str| name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
+    u32::try_from(entries.filter(|entry| entry.file_name().to_str().is_some_and(named)).count()).unwrap_or(0)
+}
+
+fn failed(act: &str, cause: io::Error) -> CloudError {
+    match cause.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => CloudError::Denied { act: act.into(), cause: cause.into() },
+        _ => CloudError::Ambiguous { act: act.into(), cause: cause.into() },
+    }
+}
+
+#[async_trait]
+impl Cloud for LocalCloud {
+    async fn offers(&self, machine: &MachineSpec) -> Result<Vec<Offer>, CloudError> {
+        // There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
+        let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
+        Ok(vec![Offer {
+            cloud: market::Cloud::Local,
+            region: Region::new("local"),
+            zone: Zone::new("local"),
+            instance_type: "workstation".into(),
+            gpus: gpu_count(),
+            gpu_model: None,
+            market,
+            price: machine.usd_per_hour,
+        }])
+    }
+
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        // Housekeeping must not stand in the way of a launch.
+        let _ = self.forget_old();
+        self.start(plan).map_err(|cause| match cause.kind() {
+            io::ErrorKind::NotFound => CloudError::Invalid { what: format!("cannot start the machine: {cause}") },
+            _ => failed("launch a machine", cause),
+        })
+    }
+
+    async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError> {
+        let views = self.views().map_err(|cause| failed("describe the machines", cause))?;
+        Ok(views.into_iter().filter(|view| view.tags.owner == owner).collect())
+    }
+
+    async fn terminate(&self, instance: &str) -> Result<(), CloudError> {
+        let asked = self.living(instance).and_then(|folder| match folder {
+            Some(folder) => folder.create("terminate.json", &At { at: Timestamp::now() }).map(drop),
+            None => Ok(()),
+        });
+        asked.map_err(|cause| failed("terminate a machine", cause))
+    }
+
+    async fn interrupt(&self, instance: &str, notice: Span) -> Result<(), CloudError> {
+        let at = Timestamp::now().saturating_add(notice.duration()).map_err(|error| CloudError::Invalid { what: error.to_string() })?;
+        let notice = Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() };
+        let served = self.living(instance).and_then(|folder| folder.map_or(Ok(()), |folder| folder.write("notice.json", &vec![notice])));
+        served.map_err(|cause| failed("serve a notice", cause))
+    }
+
+    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError> {
+        let raised = self.living(instance).and_then(|folder| match folder {
+            Some(folder) if folder.kill_at()?.is_none_or(|old| old.at < kill_at) => folder.write("kill-at.json", &At { at: kill_at }),
+            _ => Ok(()),
+        });
+        raised.map_err(|cause| failed("raise the hard cap", cause))
+    }
+
+    async fn release(&self, instance: &str) -> Result<(), CloudError> {
+        let folder = self.folder(instance);
+        let clear = || if instance.starts_with(ID_PREFIX) && folder.ended()?.is_some() { folder.clear() } else { Ok(()) };
+        clear().map_err(|cause| failed("clear a machine's folder", cause))
+    }
+}

@@ -1,0 +1,199 @@
+//! A machine of the local cloud is a folder: its records and who writes them.
+//!
+//! ```text
+//!   <state>/local/<instance>/
+//!     instance.json   LocalCloud     who it is; created once, which makes a launch idempotent
+//!     machine.json    the machine    its process; created once: a machine boots once
+//!     alive           the machine    touched every few seconds
+//!     kill-at.json    LocalCloud     a later hard cap
+//!     notice.json     LocalCloud     what the metadata serves; at its time the power is cut
+//!     terminate.json  LocalCloud     the owner ends it
+//!     poweroff.json   the agent      it ends itself
+//!     ended.json      the machine, or LocalCloud when the machine was killed; once
+//!     machine.log  agent.log
+//! ```
+//! Anything else in it belongs to the agent and goes when the attempt is settled. What must never live here: a process.
+
+#![expect(clippy::disallowed_methods, reason = "reads and writes the machine's folder, which is what this adapter is for")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::proc_tree::ProcessRef;
+use crate::instance::Notice;
+use crate::market::UsdPerHour;
+
+/// `instance.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct InstanceRecord {
+    pub instance: String,
+    pub tags: BTreeMap<String, String>,
+    pub launched: Timestamp,
+    pub client_token: String,
+    /// The URL of the job directory's root.
+    pub job_root: String,
+    /// Of the boot in which it was launched: the machine does not survive the workstation.
+    pub boot_id: String,
+    pub usd_per_hour: UsdPerHour,
+    /// How the agent's program is called: the path, and words before its own.
+    pub agent: Vec<String>,
+}
+
+/// `machine.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineRecord {
+    pub process: ProcessRef,
+    pub boot_id: String,
+    pub started: Timestamp,
+}
+
+/// `poweroff.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PowerOffRecord {
+    /// `terminate` or `stop`; both end a local machine.
+    pub how: String,
+    pub why: String,
+}
+
+/// `ended.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedRecord {
+    pub at: Timestamp,
+    /// In EC2's words: `Server.SpotInstanceTermination`, and a sentence after a colon.
+    pub state_reason: String,
+}
+
+/// `kill-at.json` and `terminate.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct At {
+    pub at: Timestamp,
+}
+
+/// The folder of one machine.
+#[derive(Clone, Debug)]
+pub struct LocalFolder {
+    dir: PathBuf,
+}
+
+/// What stays when the rest is cleared away.
+const KEPT: [&str; 7] = ["instance.json", "machine.json", "ended.json", "notice.json", "alive", "machine.log", "agent.log"];
+
+impl LocalFolder {
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        LocalFolder { dir: dir.into() }
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// # Errors
+    /// When it is not there, or is not ours.
+    pub fn instance(&self) -> io::Result<InstanceRecord> {
+        self.read("instance.json")?.ok_or_else(|| io::Error::new(ErrorKind::NotFound, format!("no instance.json in {}", self.dir.display())))
+    }
+
+    pub fn machine(&self) -> io::Result<Option<MachineRecord>> {
+        self.read("machine.json")
+    }
+
+    pub fn ended(&self) -> io::Result<Option<EndedRecord>> {
+        self.read("ended.json")
+    }
+
+    pub fn power_off(&self) -> io::Result<Option<PowerOffRecord>> {
+        self.read("poweroff.json")
+    }
+
+    pub fn terminate(&self) -> io::Result<Option<At>> {
+        self.read("terminate.json")
+    }
+
+    pub fn kill_at(&self) -> io::Result<Option<At>> {
+        self.read("kill-at.json")
+    }
+
+    pub fn notices(&self) -> io::Result<Vec<Notice>> {
+        Ok(self.read("notice.json")?.unwrap_or_default())
+    }
+
+    /// When the machine last said that it lives.
+    pub fn last_alive(&self) -> Option<Timestamp> {
+        let found = fs::metadata(self.path("alive")).ok()?;
+        Timestamp::try_from(found.modified().ok()?).ok()
+    }
+
+    pub fn touch_alive(&self) -> io::Result<()> {
+        fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(self.path("alive"))?
+            .set_modified(std::time::SystemTime::now())
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> io::Result<Option<T>> {
+        match fs::read(self.path(name)) {
+            Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes or overwrites; readers see the old or the new.
+    pub fn write<T: Serialize>(&self, name: &str, record: &T) -> io::Result<()> {
+        let staged = self.stage(record)?;
+        fs::rename(&staged, self.path(name))
+    }
+
+    /// Writes only if nothing is there, and says whether it did. On the disk when it returns.
+    pub fn create<T: Serialize>(&self, name: &str, record: &T) -> io::Result<bool> {
+        let staged = self.stage(record)?;
+        let linked = fs::hard_link(&staged, self.path(name));
+        let _ = fs::remove_file(&staged);
+        match linked {
+            Ok(()) => fs::File::open(&self.dir)?.sync_all().map(|()| true),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn stage<T: Serialize>(&self, record: &T) -> io::Result<PathBuf> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let path = self.path(&format!(".tmp-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;
+        file.write_all(&serde_json::to_vec_pretty(record)?)?;
+        file.sync_all()?;
+        Ok(path)
+    }
+
+    /// Removes the agent's work; the records and the logs stay.
+    pub fn clear(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.dir)? {
+            let entry = entry?;
+            if KEPT.iter().any(|kept| entry.file_name() == *kept) {
+                continue;
+            }
+            if entry.file_type()?.is_dir() { fs::remove_dir_all(entry.path())? } else { fs::remove_file(entry.path())? }
+        }
+        Ok(())
+    }
+}
+
+/// The number of this boot of the workstation.
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
+}

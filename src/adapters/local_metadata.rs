@@ -1,0 +1,33 @@
+//! What a machine of the local cloud knows of itself, from its folder.
+
+use async_trait::async_trait;
+
+use super::local_folder::LocalFolder;
+use crate::instance::Notice;
+use crate::ports::{Identity, Metadata, MetadataError};
+
+pub struct LocalMetadata {
+    folder: LocalFolder,
+}
+
+impl LocalMetadata {
+    pub fn new(folder: LocalFolder) -> Self {
+        LocalMetadata { folder }
+    }
+}
+
+#[async_trait]
+impl Metadata for LocalMetadata {
+    async fn identity(&self) -> Result<Identity, MetadataError> {
+        let record = self.folder.instance().map_err(|cause| unavailable("instance", cause))?;
+        Ok(Identity { instance: record.instance, tags: record.tags, launched: record.launched })
+    }
+
+    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        self.folder.notices().map_err(|cause| unavailable("notices", cause))
+    }
+}
+
+fn unavailable(what: &str, cause: std::io::Error) -> MetadataError {
+    MetadataError::Unavailable { what: what.to_owned(), cause: cause.into() }
+}

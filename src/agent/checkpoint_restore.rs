@@ -1,0 +1,221 @@
+//! Brings the newest complete checkpoint into the folder, before the workload starts.
+//!
+//! Every file is checked against its SHA-256 before any is put in place. A damaged checkpoint is passed over with an event
+//! and the next older one is taken. A store that does not answer is not an empty one: then nobody knows, and the attempt
+//! must not begin from nothing.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{StreamExt, TryStreamExt};
+
+use super::checkpoints::{KEPT, Kept};
+use super::journal::Journal;
+use super::outbox::{Outbox, Pace, chain};
+use crate::job::{CheckpointFile, CheckpointNo, Manifest};
+use crate::jobdir::{JobDirError, What, layout};
+use crate::ports::StoreError;
+
+/// Downloads at once; bounded for the same reason as uploads.
+const FILES_IN_FLIGHT: usize = 4;
+
+#[derive(Debug, thiserror::Error)]
+pub enum RestoreError {
+    #[error("the job directory does not say which checkpoints there are")]
+    Unknown(#[source] JobDirError),
+    #[error("the job directory did not answer within {0} s")]
+    TooSlow(u64),
+    #[error("cannot write the checkpoint folder")]
+    Disk(#[source] io::Error),
+}
+
+/// Why one checkpoint cannot be used.
+#[derive(Debug, thiserror::Error)]
+enum Damaged {
+    #[error("it says `{0}`, which leads out of the checkpoint folder")]
+    Path(String),
+    #[error("`{0}` is listed twice")]
+    Twice(String),
+    #[error("`{0}` is missing in the job directory")]
+    Missing(String),
+    #[error("`{0}` is not what was saved")]
+    Content(String),
+    #[error("its manifest cannot be read")]
+    Manifest(#[source] JobDirError),
+}
+
+/// What stopped a try to restore one checkpoint.
+enum Stop {
+    Damaged(Damaged),
+    Store(StoreError),
+    Disk(io::Error),
+}
+
+impl From<Damaged> for Stop {
+    fn from(damaged: Damaged) -> Self {
+        Stop::Damaged(damaged)
+    }
+}
+
+/// Restores the newest complete checkpoint; `None`: there is none yet. Files that are in the folder and not in the
+/// checkpoint are left alone. Records `Resumed`. Tries for as long as `within` when the store does not answer.
+///
+/// # Errors
+/// When nobody knows whether there is a checkpoint, or it cannot be written down.
+pub async fn restore(outbox: &Outbox, journal: &Journal, folder: &Path, within: Duration) -> Result<Option<Manifest>, RestoreError> {
+    let scratch = scratch(folder);
+    let found = outbox.within(within, try_all(outbox, journal, folder, &scratch)).await;
+    if let Err(error) = outbox.files.remove(&scratch) {
+        tracing::warn!("cannot remove {}: {error}", scratch.display());
+    }
+    let Some(manifest) = found.unwrap_or(Err(RestoreError::TooSlow(within.as_secs())))? else { return Ok(None) };
+    remember(outbox, folder, &manifest);
+    journal.record(What::Resumed { checkpoint: manifest.summary() });
+    Ok(Some(manifest))
+}
+
+/// Beside the folder, so that a file can be moved into it in one step.
+fn scratch(folder: &Path) -> PathBuf {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    folder.with_file_name(format!(".{name}.lamp-restore"))
+}
+
+async fn try_all(outbox: &Outbox, journal: &Journal, folder: &Path, scratch: &Path) -> Result<Option<Manifest>, RestoreError> {
+    let pace = Pace::default();
+    let mut failures = 0;
+    let mut damaged: BTreeSet<CheckpointNo> = BTreeSet::new();
+    loop {
+        let problem = match newest(outbox, &damaged).await {
+            Ok(None) => return Ok(None),
+            Ok(Some((number, Err(error)))) => {
+                pass_over(journal, number, &Damaged::Manifest(error));
+                damaged.insert(number);
+                continue;
+            }
+            Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, folder, scratch).await {
+                Ok(()) => return Ok(Some(manifest)),
+                Err(Stop::Damaged(why)) => {
+                    pass_over(journal, number, &why);
+                    damaged.insert(number);
+                    continue;
+                }
+                Err(Stop::Disk(error)) => return Err(RestoreError::Disk(error)),
+                Err(Stop::Store(error)) => JobDirError::Store(error),
+            },
+            Err(error) => error,
+        };
+        if matches!(problem, JobDirError::Store(StoreError::Denied { .. })) {
+            return Err(RestoreError::Unknown(problem));
+        }
+        failures += 1;
+        tracing::warn!("the checkpoint is not restored yet: {}", chain(&problem));
+        pace.wait(&*outbox.clock, failures).await;
+    }
+}
+
+fn pass_over(journal: &Journal, number: CheckpointNo, why: &Damaged) {
+    journal.record(What::Attention { text: format!("checkpoint {number} cannot be used and is passed over: {}", chain(why)) });
+}
+
+/// The newest checkpoint that has a manifest and is not known to be damaged; the inner error is a manifest that is not a
+/// record of ours.
+async fn newest(outbox: &Outbox, damaged: &BTreeSet<CheckpointNo>) -> Result<Option<(CheckpointNo, Result<Manifest, JobDirError>)>, JobDirError> {
+    for number in outbox.dir.checkpoint_numbers().await?.into_iter().rev().filter(|number| !damaged.contains(number)) {
+        match outbox.dir.manifest(number).await {
+            Ok(None) => {}
+            Ok(Some(manifest)) => return Ok(Some((number, Ok(manifest)))),
+            Err(error @ JobDirError::Record(_)) => return Ok(Some((number, Err(error)))),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Downloads everything beside the folder, checks it, and only then moves it in.
+async fn fetch(outbox: &Outbox, manifest: &Manifest, folder: &Path, scratch: &Path) -> Result<(), Stop> {
+    check(manifest)?;
+    outbox.files.remove(scratch).map_err(Stop::Disk)?;
+    outbox.files.create_folder(scratch).map_err(Stop::Disk)?;
+    let download = |(index, file)| download(outbox, file, scratch.join(format!("{index}"))).boxed();
+    let downloads: Vec<BoxFuture<'_, _>> = manifest.files.iter().enumerate().map(download).collect();
+    futures::stream::iter(downloads).buffer_unordered(FILES_IN_FLIGHT).try_collect::<()>().await?;
+    for (index, file) in manifest.files.iter().enumerate() {
+        outbox.files.place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode).map_err(Stop::Disk)?;
+    }
+    Ok(())
+}
+
+/// Nothing that a manifest says may lead out of the folder or out of the job.
+fn check(manifest: &Manifest) -> Result<(), Damaged> {
+    let mut paths = BTreeSet::new();
+    for file in &manifest.files {
+        for path in [&file.path, &file.key] {
+            if path.is_empty() || path.contains(['\\', '\0']) || path.split('/').any(|part| matches!(part, "" | "." | "..")) {
+                return Err(Damaged::Path(path.clone()));
+            }
+        }
+        if !paths.insert(file.path.as_str()) {
+            return Err(Damaged::Twice(file.path.clone()));
+        }
+    }
+    Ok(())
+}
+
+async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf) -> Result<(), Stop> {
+    let key = format!("{}{}", layout::job(outbox.dir.job()), file.key);
+    match outbox.dir.store().get_file(&key, &to).await {
+        Ok(Some((bytes, sha256))) if bytes == file.bytes && sha256 == file.sha256 => Ok(()),
+        Ok(Some(_)) => Err(Damaged::Content(file.path.clone()).into()),
+        Ok(None) => Err(Damaged::Missing(file.path.clone()).into()),
+        Err(error) => Err(Stop::Store(error)),
+    }
+}
+
+/// So that what was restored is neither seen as a change nor uploaded again.
+fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest) {
+    let mut kept = Kept { last: Some(manifest.summary()), ..Kept::default() };
+    for file in &manifest.files {
+        let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
+        kept.contents.add(stamp, file.key.clone(), file.sha256.clone());
+        kept.files.push((file.path.clone(), stamp));
+    }
+    kept.files.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    outbox.keep(KEPT, &kept);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{AttemptNo, RECORD_FORMAT};
+
+    fn manifest(paths: &[(&str, &str)]) -> Manifest {
+        let file =
+            |(path, key): &(&str, &str)| CheckpointFile { path: (*path).into(), bytes: 1, sha256: "00".into(), key: (*key).into(), mode: None };
+        Manifest {
+            format: RECORD_FORMAT,
+            number: CheckpointNo::FIRST,
+            attempt: AttemptNo::FIRST,
+            created: "2026-01-01T00:00:00Z".parse().unwrap(),
+            step: None,
+            files: paths.iter().map(file).collect(),
+            save_secs: 0.0,
+            upload_secs: 0.0,
+            asked_by: None,
+        }
+    }
+
+    #[test]
+    fn a_manifest_cannot_lead_out() {
+        let good = "checkpoints/0001/files/a";
+        assert!(check(&manifest(&[("a", good), ("b/c.pt", good)])).is_ok());
+        for path in ["../a", "a/../../b", "/etc/passwd", "", ".", "a//b", "a\\..\\b", "a\0b"] {
+            assert!(matches!(check(&manifest(&[(path, good)])), Err(Damaged::Path(_))), "path {path}");
+            assert!(matches!(check(&manifest(&[("a", path)])), Err(Damaged::Path(_))), "key {path}");
+        }
+        assert!(matches!(check(&manifest(&[("a", good), ("a", good)])), Err(Damaged::Twice(_))));
+    }
+}

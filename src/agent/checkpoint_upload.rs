@@ -1,0 +1,241 @@
+//! One try to upload a picture of the checkpoint folder: files first, manifest last.
+//!
+//! A file counts only if it looks the same before and after it was read; the folder only if it looks the same before and
+//! after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
+//! is remembered so that the next try need not send it again.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::{StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+
+use super::checkpoint_watch::{Picture, picture};
+use super::outbox::{Outbox, Pace, chain};
+use crate::job::{CheckpointFile, CheckpointNo, Manifest};
+use crate::jobdir::layout;
+use crate::ports::{Created, FileStamp, Files, TreeFile};
+
+/// Files on their way at once. One leaves a fast line idle between two files; each costs a buffer of the store's
+/// (multipart uploads: tens of MB), so eight would show in the memory of a small machine.
+const FILES_IN_FLIGHT: usize = 4;
+
+/// The least time that one file may take, and the slowest line that is still worth waiting for. A try that hangs longer
+/// is begun anew.
+const FILE_SECS_MIN: u64 = 60;
+const BYTES_PER_SEC_MIN: u64 = 1024 * 1024;
+
+/// Files of one checkpoint. Sharded checkpoints of large models have hundreds; a folder with more than this is not one,
+/// and looking at it every second would cost more than the agent may.
+const FILES_MAX: usize = 20_000;
+
+/// The checkpoint folder, and how to look at it without holding up the loop.
+#[derive(Clone)]
+pub(super) struct Folder {
+    pub files: Arc<dyn Files>,
+    pub path: PathBuf,
+}
+
+/// What was seen.
+pub(super) struct Look {
+    pub picture: Picture,
+    /// What of it can never be part of a checkpoint.
+    pub skipped: Vec<String>,
+}
+
+impl Folder {
+    pub(super) async fn look(&self) -> io::Result<Look> {
+        let folder = self.clone();
+        tokio::task::spawn_blocking(move || folder.look_now()).await.map_err(io::Error::other)?
+    }
+
+    pub(super) fn look_now(&self) -> io::Result<Look> {
+        let tree = self.files.walk(&self.path, FILES_MAX)?;
+        if tree.truncated {
+            return Err(io::Error::other(format!("it holds more than {FILES_MAX} files")));
+        }
+        let skipped = tree.skipped.clone();
+        Ok(Look { picture: picture(tree), skipped })
+    }
+}
+
+/// What makes a file the same file with the same content, whatever its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Identity {
+    inode: u64,
+    bytes: u64,
+    modified_nanos: i64,
+}
+
+/// Where the content of a file is kept already.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Stored {
+    key: String,
+    sha256: String,
+}
+
+/// Content of this machine's files that is in the store.
+#[derive(Debug, Default)]
+pub(super) struct Contents(Mutex<HashMap<Identity, Stored>>);
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Torn {
+    #[error("`{0}` changed while it was read")]
+    File(String),
+    #[error("the folder changed while it was uploaded")]
+    Folder,
+    #[error("the checkpoint number was taken by somebody else")]
+    Number,
+}
+
+/// All that one try needs; owned, so that a try can be dropped at any moment.
+pub(super) struct Try {
+    pub outbox: Outbox,
+    pub folder: Folder,
+    pub picture: Picture,
+    pub contents: Arc<Contents>,
+    pub pace: Arc<Pace>,
+    /// Everything of the manifest but its files.
+    pub manifest: Manifest,
+    /// Bytes that have been sent, for the sentence when time runs out.
+    pub sent: Arc<AtomicU64>,
+}
+
+impl Try {
+    /// Sends what is not there yet, then the manifest.
+    pub(super) async fn run(mut self) -> Result<Manifest, Torn> {
+        let begun = self.outbox.clock.mono();
+        self.send_new().await?;
+        if !self.folder.look().await.is_ok_and(|look| look.picture == self.picture) {
+            return Err(Torn::Folder);
+        }
+        self.manifest.files = self.files()?;
+        self.manifest.upload_secs = self.outbox.clock.mono().saturating_sub(begun).as_secs_f64();
+        self.manifest.created = self.outbox.clock.now();
+        let created = Mutex::new(None);
+        let (dir, manifest) = (&self.outbox.dir, &self.manifest);
+        self.outbox
+            .persist("a checkpoint's manifest", &self.pace, || {
+                Box::pin(async {
+                    let done = dir.create_manifest(manifest).await?;
+                    *created.lock().expect("never held over a panic") = Some(done);
+                    Ok::<(), crate::jobdir::JobDirError>(())
+                })
+            })
+            .await;
+        let created = *created.lock().expect("never held over a panic");
+        if created == Some(Created::New) { Ok(self.manifest) } else { Err(Torn::Number) }
+    }
+
+    /// Uploads each content once, however many names it has.
+    async fn send_new(&self) -> Result<(), Torn> {
+        let mut new: HashMap<Identity, &TreeFile> = HashMap::new();
+        for file in self.picture.iter().filter(|file| !self.contents.has(file.stamp)) {
+            new.entry(Identity::of(file.stamp)).or_insert(file);
+        }
+        let sends: Vec<BoxFuture<'_, _>> = new.into_values().map(|file| self.send(file).boxed()).collect();
+        futures::stream::iter(sends).buffer_unordered(FILES_IN_FLIGHT).try_collect().await
+    }
+
+    async fn send(&self, file: &TreeFile) -> Result<(), Torn> {
+        let outbox = &self.outbox;
+        let path = self.folder.path.join(&file.path);
+        let torn = || Torn::File(file.path.clone());
+        let same = || matches!(outbox.files.stamp(&path), Ok(Some(stamp)) if Identity::of(stamp) == Identity::of(file.stamp));
+        let key = layout::checkpoint_file(outbox.dir.job(), self.manifest.number, &file.path);
+        let limit = Duration::from_secs(FILE_SECS_MIN + file.stamp.bytes / BYTES_PER_SEC_MIN);
+        let mut failures = 0;
+        loop {
+            if !same() {
+                return Err(torn());
+            }
+            let sent = outbox.within(limit, outbox.dir.store().put_file(&key, &path)).await;
+            if !same() {
+                return Err(torn());
+            }
+            match sent {
+                Some(Ok((bytes, sha256))) if bytes == file.stamp.bytes => {
+                    let prefix = layout::job(outbox.dir.job());
+                    let key = key.strip_prefix(&prefix).expect("every key of a job begins with its prefix").to_owned();
+                    self.contents.add(file.stamp, key, sha256);
+                    self.sent.fetch_add(bytes, Ordering::Relaxed);
+                    return Ok(());
+                }
+                Some(Ok(_)) => return Err(torn()),
+                Some(Err(error)) => tracing::warn!("`{}` of a checkpoint is not uploaded yet: {}", file.path, chain(&error)),
+                None => tracing::warn!("`{}` of a checkpoint is not uploaded within {} s, trying again", file.path, limit.as_secs()),
+            }
+            failures += 1;
+            self.pace.wait(&*outbox.clock, failures).await;
+        }
+    }
+
+    fn files(&self) -> Result<Vec<CheckpointFile>, Torn> {
+        let stored = self.contents.lock();
+        let entry = |file: &TreeFile| {
+            let Stored { key, sha256 } = stored.get(&Identity::of(file.stamp)).cloned().ok_or(Torn::Folder)?;
+            Ok(CheckpointFile { path: file.path.clone(), bytes: file.stamp.bytes, sha256, key, mode: Some(file.stamp.mode) })
+        };
+        self.picture.iter().map(entry).collect()
+    }
+}
+
+impl Identity {
+    fn of(stamp: FileStamp) -> Self {
+        Identity { inode: stamp.inode, bytes: stamp.bytes, modified_nanos: stamp.modified_nanos }
+    }
+}
+
+impl Contents {
+    pub(super) fn add(&self, stamp: FileStamp, key: String, sha256: String) {
+        self.lock().insert(Identity::of(stamp), Stored { key, sha256 });
+    }
+
+    /// Forgets what is no longer in the folder.
+    pub(super) fn retain(&self, picture: &Picture) {
+        let there: std::collections::HashSet<Identity> = picture.iter().map(|file| Identity::of(file.stamp)).collect();
+        self.lock().retain(|identity, _| there.contains(identity));
+    }
+
+    fn has(&self, stamp: FileStamp) -> bool {
+        self.lock().contains_key(&Identity::of(stamp))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Identity, Stored>> {
+        self.0.lock().expect("nobody panics while holding the contents: they are only inserted and read")
+    }
+}
+
+/// As it is kept in the state folder: a list, since JSON has no other keys than text.
+impl Serialize for Contents {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.lock().iter())
+    }
+}
+
+impl<'de> Deserialize<'de> for Contents {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let entries = Vec::<(Identity, Stored)>::deserialize(deserializer)?;
+        Ok(Contents(Mutex::new(entries.into_iter().collect())))
+    }
+}
+
+/// The first number that nobody has used, complete or torn.
+pub(super) async fn next_number(outbox: &Outbox, pace: &Pace) -> CheckpointNo {
+    let mut failures = 0;
+    loop {
+        match outbox.within(super::outbox::TRY_SECS_MAX, outbox.dir.checkpoint_numbers()).await {
+            Some(Ok(numbers)) => return numbers.last().map_or(CheckpointNo::FIRST, |last| last.next()),
+            Some(Err(error)) => tracing::warn!("cannot list the checkpoints: {}", chain(&error)),
+            None => tracing::warn!("the list of checkpoints does not come"),
+        }
+        failures += 1;
+        pace.wait(&*outbox.clock, failures).await;
+    }
+}

@@ -1,0 +1,64 @@
+//! What every verb gets: how to print, where jobs are, what the user configured.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::args::{Format, Globals};
+use super::{ExitCode, Fault, Printer};
+use crate::config::{self, ConfigError, Environment, UserConfig};
+use crate::wire;
+
+pub struct Context {
+    pub printer: Arc<Printer>,
+    pub format: Format,
+    /// URL of the job root, `file:///...` or `s3://...`.
+    pub job_root: String,
+    /// Where that URL came from: `flag`, `environment`, `user config` or `default`.
+    pub job_root_origin: &'static str,
+    pub user: UserConfig,
+    pub environment: Environment,
+    pub current_dir: PathBuf,
+    pub clock: wire::Clock,
+}
+
+impl Context {
+    /// # Errors
+    /// The user configuration has errors, or the job root is not a place.
+    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>) -> Result<Self, Fault> {
+        let user = config::load_user(&environment)?;
+        let current_dir = environment.current_dir().map_err(ConfigError::from)?;
+        let root = config::job_root(globals.job_root.as_deref(), &environment, &user)?;
+        Ok(Context {
+            printer,
+            format: globals.output,
+            job_root: root.url,
+            job_root_origin: root.origin,
+            user,
+            environment,
+            current_dir,
+            clock: wire::clock(),
+        })
+    }
+
+    /// Whether results go to a machine.
+    pub fn is_machine_output(&self) -> bool {
+        self.format != Format::Text
+    }
+}
+
+impl From<ConfigError> for Fault {
+    fn from(error: ConfigError) -> Self {
+        let hint = error.hint();
+        let code = match &error {
+            ConfigError::NotFound { .. } => ExitCode::NOT_FOUND,
+            ConfigError::Findings { .. } | ConfigError::JobRoot { .. } => ExitCode::FINDINGS,
+            ConfigError::Read { .. } | ConfigError::CurrentDir(_) => ExitCode::UNREACHABLE,
+        };
+        let mut fault = Fault::from_error(code, &error);
+        if let ConfigError::Findings { file, findings } = error {
+            fault = fault.findings(file, findings);
+        }
+        fault.hint = hint;
+        fault
+    }
+}

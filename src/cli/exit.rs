@@ -1,0 +1,120 @@
+//! Exit codes: the workload's own passes through, the tool's are a named block.
+//!
+//! `docs/exit-codes.md` lists them for people and a test compares the two. What must never live here: a number without a
+//! name.
+
+use crate::job::{EndedBecause, ExitStatus};
+
+/// What the process says when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ExitCode(u8);
+
+impl ExitCode {
+    pub const SUCCESS: ExitCode = ExitCode(0);
+    /// The command line was not understood. Every Unix tool says 2.
+    pub const USAGE: ExitCode = ExitCode(2);
+    // The block from 100 is free of the shell's own codes (126 and up) and rare among programs; SkyPilot uses it too.
+    /// The job file or the configuration has errors; nothing was started.
+    pub const FINDINGS: ExitCode = ExitCode(100);
+    /// A job, a file or a record is not there.
+    pub const NOT_FOUND: ExitCode = ExitCode(101);
+    /// The tool declined: not confirmed, not ours, a secret in the workdir, a newer format.
+    pub const REFUSED: ExitCode = ExitCode(102);
+    /// The job root or the cloud does not answer, or denies.
+    pub const UNREACHABLE: ExitCode = ExitCode(103);
+    /// No machine could be had.
+    pub const LAUNCH_FAILED: ExitCode = ExitCode(104);
+    /// The machine is gone and its agent left no outcome, or it was interrupted too often.
+    pub const LOST: ExitCode = ExitCode(105);
+    /// The machine was there, but the job could not be prepared on it: preflight or `setup` failed.
+    pub const PREPARE_FAILED: ExitCode = ExitCode(106);
+    /// Stopped because it was idle or stalled.
+    pub const IDLE_OR_STALLED: ExitCode = ExitCode(107);
+    /// Stopped or cancelled by somebody's request.
+    pub const STOPPED: ExitCode = ExitCode(108);
+    /// A proof failed: a rehearsal did not resume, a replay disagreed with its record.
+    pub const NOT_PROVED: ExitCode = ExitCode(109);
+    /// A fault of the tool itself.
+    pub const INTERNAL: ExitCode = ExitCode(110);
+    /// Stopped by a limit of the job: run time, budget or deadline. As `timeout(1)` says it.
+    pub const LIMIT: ExitCode = ExitCode(124);
+    /// Ended by Ctrl-C; an attached job goes on.
+    pub const CTRL_C: ExitCode = ExitCode(130);
+
+    /// Every named code, with its name as the documentation has it.
+    pub const ALL: [(ExitCode, &'static str); 15] = [
+        (ExitCode::SUCCESS, "success"),
+        (ExitCode::USAGE, "usage"),
+        (ExitCode::FINDINGS, "findings"),
+        (ExitCode::NOT_FOUND, "not-found"),
+        (ExitCode::REFUSED, "refused"),
+        (ExitCode::UNREACHABLE, "unreachable"),
+        (ExitCode::LAUNCH_FAILED, "launch-failed"),
+        (ExitCode::LOST, "lost"),
+        (ExitCode::PREPARE_FAILED, "prepare-failed"),
+        (ExitCode::IDLE_OR_STALLED, "idle-or-stalled"),
+        (ExitCode::STOPPED, "stopped"),
+        (ExitCode::NOT_PROVED, "not-proved"),
+        (ExitCode::INTERNAL, "internal"),
+        (ExitCode::LIMIT, "limit"),
+        (ExitCode::CTRL_C, "ctrl-c"),
+    ];
+
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The workload's own code, as a shell would report it.
+    pub fn of_workload(shell_code: i32) -> Self {
+        // A code outside 0..=255 cannot come from a process; it must not turn into success by truncation.
+        ExitCode(u8::try_from(shell_code).unwrap_or(1))
+    }
+
+    /// The code of a whole job: its workload's own where that says why it ended, else the tool's.
+    pub fn of_end(because: EndedBecause, exit: Option<ExitStatus>) -> Self {
+        match because {
+            EndedBecause::Succeeded => ExitCode::SUCCESS,
+            EndedBecause::Failed | EndedBecause::OutOfMemory => ExitCode::of_workload(exit.map_or(1, |exit| exit.shell_code()).max(1)),
+            EndedBecause::SetupFailed | EndedBecause::PreflightFailed => ExitCode::PREPARE_FAILED,
+            EndedBecause::Interrupted | EndedBecause::Lost => ExitCode::LOST,
+            EndedBecause::Idle | EndedBecause::Stalled => ExitCode::IDLE_OR_STALLED,
+            EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline => ExitCode::LIMIT,
+            EndedBecause::UserStopped | EndedBecause::UserCancelled => ExitCode::STOPPED,
+            EndedBecause::LaunchFailed => ExitCode::LAUNCH_FAILED,
+        }
+    }
+}
+
+impl From<ExitCode> for std::process::ExitCode {
+    fn from(code: ExitCode) -> Self {
+        std::process::ExitCode::from(code.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workloads_own_code_passes_through() {
+        let exit = |code| Some(ExitStatus { code: Some(code), ..ExitStatus::default() });
+        assert_eq!(ExitCode::of_end(EndedBecause::Failed, exit(7)).number(), 7);
+        assert_eq!(ExitCode::of_end(EndedBecause::OutOfMemory, Some(ExitStatus { signal: Some(9), oom: true, code: None })).number(), 137);
+        assert_eq!(ExitCode::of_end(EndedBecause::Succeeded, exit(0)), ExitCode::SUCCESS);
+    }
+
+    #[test]
+    fn a_failed_job_never_looks_like_success() {
+        for code in [0, 256, -1] {
+            let exit = Some(ExitStatus { code: Some(code), ..ExitStatus::default() });
+            assert_ne!(ExitCode::of_end(EndedBecause::Failed, exit), ExitCode::SUCCESS, "{code}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_names_are_unique() {
+        for (at, (code, name)) in ExitCode::ALL.iter().enumerate() {
+            assert!(ExitCode::ALL[..at].iter().all(|(other, word)| other != code && word != name), "{name}");
+        }
+    }
+}

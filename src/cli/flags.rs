@@ -1,0 +1,241 @@
+//! A job on the command line: the flags of `run`, `plan`, `rehearse` and `check`, as one more fragment of the job file.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Context, Fault};
+use crate::config::{
+    self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair, EnvValue, Gpus, Hourly, Inputs, InterruptionsFile,
+    JobFile, LimitsFile, Loaded, MachineFile, MarketWord, Moment, OnFile, Price, ReactionWord, RetriesFile, SpanOrOff, SpanWord, WatchFile,
+};
+use crate::job::{Command, MarketChoice};
+
+/// Which job: a file, flags, or both; a flag comes before the file's key.
+#[derive(Clone, Debug, Default, Args)]
+pub struct JobArgs {
+    /// The job file (TOML, or JSON by its extension) [default: lamp.toml, unless a command follows `--`]
+    pub file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub flags: JobFlags,
+
+    /// What to run; everything after `--` is the program's
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Job options")]
+pub struct JobFlags {
+    /// Name of the job
+    #[arg(short, long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Folder to pack and ship [default: the job file's folder, or this one]
+    #[arg(long, value_name = "FOLDER")]
+    pub workdir: Option<String>,
+    /// Shell script to run before the command, once per attempt
+    #[arg(long, value_name = "SCRIPT")]
+    pub setup: Option<String>,
+    /// Environment variable of the job; may be repeated
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub env: Vec<EnvPair>,
+    /// Path or glob below the workdir to keep at the end; may be repeated
+    #[arg(long, value_name = "PATH")]
+    pub keep: Vec<String>,
+    /// Ship this file though it looks like it holds a secret; may be repeated
+    #[arg(long, value_name = "PATH[:RULE]")]
+    pub allow_secret: Vec<String>,
+    #[command(flatten)]
+    pub machine: MachineFlags,
+    #[command(flatten)]
+    pub ends: EndFlags,
+    #[command(flatten)]
+    pub checkpoint: CheckpointFlags,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Machine options")]
+pub struct MachineFlags {
+    /// `local` (this workstation) or `aws`
+    #[arg(long, value_name = "CLOUD")]
+    pub cloud: Option<CloudWord>,
+    /// GPUs, like `A10G:1` or `at least 24GiB`
+    #[arg(long, value_name = "GPUS")]
+    pub gpus: Option<Gpus>,
+    /// Only this instance type; may be repeated
+    #[arg(long, value_name = "TYPE")]
+    pub instance_type: Vec<String>,
+    /// Only this region; may be repeated
+    #[arg(long, value_name = "REGION")]
+    pub region: Vec<String>,
+    /// Machine image
+    #[arg(long, value_name = "IMAGE")]
+    pub image: Option<String>,
+    /// Disk size, like `100GiB`
+    #[arg(long, value_name = "SIZE")]
+    pub disk: Option<DiskGib>,
+    /// `on-demand`, `spot` or `auto`
+    #[arg(long, value_name = "MARKET", conflicts_with_all = ["spot", "on_demand", "spot_auto"])]
+    pub market: Option<MarketWord>,
+    /// Same as --market spot
+    #[arg(long, alias = "use-spot", conflicts_with_all = ["on_demand", "spot_auto"])]
+    pub spot: bool,
+    /// Same as --market on-demand
+    #[arg(long, conflicts_with = "spot_auto")]
+    pub on_demand: bool,
+    /// Same as --market auto
+    #[arg(long)]
+    pub spot_auto: bool,
+    /// The most a spot machine may cost an hour: 0.65, `80% of on-demand`, `p95 of 14d` or `auto`
+    #[arg(long, value_name = "PRICE")]
+    pub max_price: Option<Price>,
+    /// What an hour of this workstation costs, in dollars
+    #[arg(long, value_name = "USD")]
+    pub usd_per_hour: Option<Hourly>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "When to end")]
+pub struct EndFlags {
+    /// End after this much idleness, like `15m`, or `off`
+    #[arg(short, long, alias = "idle-duration", value_name = "TIME")]
+    pub idle: Option<SpanOrOff>,
+    /// Act after this much time without progress, like `20m`, or `off`
+    #[arg(long, value_name = "TIME")]
+    pub stall: Option<SpanOrOff>,
+    /// The longest one attempt may run, like `12h`
+    #[arg(long, visible_alias = "max-duration", alias = "ttl", value_name = "TIME")]
+    pub max_runtime: Option<SpanWord>,
+    /// The most that all attempts together may cost, in dollars
+    #[arg(long, visible_alias = "cost-limit", value_name = "USD")]
+    pub budget: Option<Dollars>,
+    /// The moment by which the job must have ended
+    #[arg(long, value_name = "MOMENT")]
+    pub deadline: Option<Moment>,
+    /// From SIGTERM to SIGKILL when the workload must end, like `30s`
+    #[arg(long, value_name = "TIME")]
+    pub grace: Option<SpanWord>,
+    /// `terminate`, `stop`, `keep 2h` or `notify`
+    #[arg(long, value_name = "ACTION")]
+    pub on_success: Option<ReactionWord>,
+    /// As --on-success, when the workload failed
+    #[arg(long, value_name = "ACTION")]
+    pub on_failure: Option<ReactionWord>,
+    /// As --on-success, when the workload was idle
+    #[arg(long, value_name = "ACTION")]
+    pub on_idle: Option<ReactionWord>,
+    /// As --on-success, when the workload was stalled
+    #[arg(long, value_name = "ACTION")]
+    pub on_stall: Option<ReactionWord>,
+    /// Restarts of a workload that failed
+    #[arg(long, visible_alias = "retry", value_name = "N")]
+    pub retries: Option<u32>,
+    /// New attempts after interruptions: a number or `unlimited`
+    #[arg(long, value_name = "N")]
+    pub interruptions: Option<CountOrUnlimited>,
+}
+
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Checkpoint options")]
+pub struct CheckpointFlags {
+    /// Folder below the workdir that the script saves to
+    #[arg(long, value_name = "PATH")]
+    pub checkpoint: Option<String>,
+    /// At most one upload in this time, like `10m`
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint_interval: Option<SpanWord>,
+    /// Signal that asks the script to save: SIGUSR1 or SIGTERM
+    #[arg(long, value_name = "SIGNAL")]
+    pub checkpoint_signal: Option<String>,
+    /// How long a save may take, like `90s`
+    #[arg(long, value_name = "TIME")]
+    pub checkpoint_grace: Option<SpanWord>,
+}
+
+impl JobArgs {
+    /// Reads the job; its warnings are in the result, its errors are the fault.
+    ///
+    /// # Errors
+    /// The file is not there, or the job has errors: all of them at once.
+    pub fn load(&self, context: &Context) -> Result<Loaded, Fault> {
+        let flags = self.fragment();
+        let inputs = Inputs { flags: &flags, user: &context.user, environment: &context.environment, current_dir: &context.current_dir };
+        Ok(config::load_job(self.file.as_deref(), &inputs)?)
+    }
+
+    /// The flags as a fragment of a job file.
+    pub fn fragment(&self) -> JobFile {
+        let flags = &self.flags;
+        let env = flags.env.iter().map(|pair| (pair.name.clone(), EnvValue(pair.value.clone()))).collect();
+        JobFile {
+            name: flags.name.clone(),
+            command: list(&self.command).map(|args| CommandWord(Command::Args(args))),
+            workdir: flags.workdir.clone(),
+            setup: flags.setup.clone().map(config::ScriptWord),
+            env: Some(env),
+            outputs: list(&flags.keep),
+            secrets_allowed: list(&flags.allow_secret),
+            machine: Some(flags.machine.fragment()),
+            watch: Some(flags.ends.watch()),
+            limits: Some(flags.ends.limits()),
+            checkpoint: flags.checkpoint.fragment(),
+            on: Some(flags.ends.on()),
+            retries: Some(RetriesFile { max: flags.ends.retries, ..RetriesFile::default() }),
+            interruptions: Some(InterruptionsFile { max: flags.ends.interruptions.clone() }),
+            ..JobFile::default()
+        }
+    }
+}
+
+impl MachineFlags {
+    fn fragment(&self) -> MachineFile {
+        let chosen = match (self.spot, self.on_demand, self.spot_auto) {
+            (true, _, _) => Some(MarketChoice::Spot),
+            (_, true, _) => Some(MarketChoice::OnDemand),
+            (_, _, true) => Some(MarketChoice::Auto),
+            _ => None,
+        };
+        MachineFile {
+            cloud: self.cloud.clone(),
+            gpus: self.gpus.clone(),
+            instance_types: list(&self.instance_type),
+            regions: list(&self.region),
+            image: self.image.clone(),
+            disk: self.disk.clone(),
+            market: self.market.clone().or(chosen.map(MarketWord)),
+            max_price: self.max_price.clone(),
+            usd_per_hour: self.usd_per_hour.clone(),
+        }
+    }
+}
+
+impl EndFlags {
+    fn watch(&self) -> WatchFile {
+        WatchFile { idle: self.idle.clone(), stall: self.stall.clone(), grace: self.grace.clone(), ..WatchFile::default() }
+    }
+
+    fn limits(&self) -> LimitsFile {
+        LimitsFile { max_runtime: self.max_runtime.clone(), budget: self.budget.clone(), deadline: self.deadline.clone() }
+    }
+
+    fn on(&self) -> OnFile {
+        OnFile { success: self.on_success.clone(), failure: self.on_failure.clone(), idle: self.on_idle.clone(), stall: self.on_stall.clone() }
+    }
+}
+
+impl CheckpointFlags {
+    fn fragment(&self) -> Option<CheckpointFile> {
+        let fragment = CheckpointFile {
+            path: self.checkpoint.clone(),
+            interval: self.checkpoint_interval.clone(),
+            signal: self.checkpoint_signal.clone(),
+            grace: self.checkpoint_grace.clone(),
+        };
+        (fragment != CheckpointFile::default()).then_some(fragment)
+    }
+}
+
+fn list(values: &[String]) -> Option<Vec<String>> {
+    (!values.is_empty()).then(|| values.to_vec())
+}

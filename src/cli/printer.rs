@@ -1,0 +1,180 @@
+//! All printing: data to stdout, everything else to stderr.
+//!
+//! A reader that went away (`lamp logs JOB | head`) is not an error: the printer notes it and stays silent, and verbs that
+//! stream ask [`Printer::reader_is_gone`]. What must never live here: a decision what to say.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde::Serialize;
+
+use super::Fault;
+use super::args::{ColorChoice, Format};
+use crate::job::{Finding, Severity};
+
+#[derive(Debug)]
+pub struct Printer {
+    format: Format,
+    quiet: bool,
+    color_out: bool,
+    color_err: bool,
+    gone: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    Out,
+    Err,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Style {
+    Bold,
+    Dim,
+    Good,
+    Warning,
+    Bad,
+    Hint,
+}
+
+impl Printer {
+    /// `no_color`: the user set `NO_COLOR`, see <https://no-color.org>.
+    pub fn new(format: Format, quiet: bool, color: ColorChoice, no_color: bool) -> Self {
+        let allowed = |terminal: bool| match color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => terminal && !no_color,
+        };
+        Printer {
+            format,
+            quiet,
+            color_out: allowed(std::io::stdout().is_terminal()),
+            color_err: allowed(std::io::stderr().is_terminal()),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Whether stdout's reader went away; a verb that streams ends then, with success.
+    pub fn reader_is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// One line of data.
+    pub fn line(&self, text: impl Display) {
+        self.bytes(format!("{text}\n").as_bytes());
+    }
+
+    /// Data as it is: the workload's own log.
+    pub fn bytes(&self, bytes: &[u8]) {
+        if self.reader_is_gone() {
+            return;
+        }
+        let mut stdout = std::io::stdout().lock();
+        if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
+            self.gone.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// One document: pretty for `-o json`, one line for `-o jsonl`.
+    pub fn json(&self, document: &impl Serialize) {
+        let text = if self.format == Format::Jsonl { serde_json::to_string(document) } else { serde_json::to_string_pretty(document) };
+        self.line(text.expect("our documents have string keys and no failing serializers"));
+    }
+
+    /// A sentence for people about what goes on; silent with `-q` and where machines read.
+    pub fn note(&self, text: impl Display) {
+        if !self.quiet && self.format == Format::Text {
+            self.err_line(&text.to_string());
+        }
+    }
+
+    pub fn warn(&self, text: impl Display) {
+        if self.format == Format::Text {
+            self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Warning, "warning:")));
+        }
+    }
+
+    pub fn hint(&self, text: impl Display) {
+        if !self.quiet && self.format == Format::Text {
+            self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Hint, "hint:")));
+        }
+    }
+
+    /// A question or a live line: stderr, no newline.
+    pub fn raw_err(&self, text: &str) {
+        // Nobody is left to tell when stderr is gone.
+        let mut stderr = std::io::stderr().lock();
+        let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
+    }
+
+    pub fn fault(&self, fault: &Fault) {
+        if self.format != Format::Text {
+            let json = serde_json::json!({ "error": fault });
+            return self.err_line(&json.to_string());
+        }
+        self.findings(fault.file.as_deref(), &fault.findings);
+        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Bad, "error:"), fault.what));
+        for cause in &fault.causes {
+            self.err_line(&format!("  because: {cause}"));
+        }
+        if let Some(meaning) = &fault.meaning {
+            self.err_line(meaning);
+        }
+        if let Some(hint) = &fault.hint {
+            self.err_line(&format!("{} {hint}", self.paint(Stream::Err, Style::Hint, "hint:")));
+        }
+    }
+
+    /// Findings as compilers print them, so that editors can jump to them: `job.toml:4: error: ...`. To stderr.
+    pub fn findings(&self, file: Option<&str>, findings: &[Finding]) {
+        for finding in findings {
+            self.err_line(&self.finding_text(Stream::Err, file, finding));
+        }
+    }
+
+    pub fn finding_text(&self, stream: Stream, file: Option<&str>, finding: &Finding) -> String {
+        let (style, word) = match finding.severity {
+            Severity::Error => (Style::Bad, "error:"),
+            Severity::Warning => (Style::Warning, "warning:"),
+        };
+        let place = match (file, finding.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}: "),
+            (Some(file), None) => format!("{file}: "),
+            (None, _) => String::new(),
+        };
+        let mut text = format!("{place}{} {finding}", self.paint(stream, style, word));
+        if let Some(hint) = &finding.hint {
+            text.push_str(&format!("\n  {} {hint}", self.paint(stream, Style::Hint, "hint:")));
+        }
+        text
+    }
+
+    /// The text in its style where the stream shows colour. Meaning never rests on it.
+    pub fn paint(&self, stream: Stream, style: Style, text: &str) -> String {
+        let on = match stream {
+            Stream::Out => self.color_out,
+            Stream::Err => self.color_err,
+        };
+        if !on {
+            return text.to_owned();
+        }
+        let code = match style {
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Warning => "1;33",
+            Style::Bad => "1;31",
+            Style::Hint => "36",
+        };
+        format!("\u{1b}[{code}m{text}\u{1b}[0m")
+    }
+
+    fn err_line(&self, line: &str) {
+        self.raw_err(&format!("{line}\n"));
+    }
+}

@@ -1,0 +1,97 @@
+//! From the words of the command line to the verb, and from the verb's end to the process's.
+//!
+//! No runtime is started for a verb that needs none: `lamp --help` answers in a few milliseconds. What must never live here:
+//! the work of a verb.
+
+use std::ffi::OsString;
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+
+use super::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, schema};
+use crate::config::Environment;
+
+/// Lights cloud GPU machines when there is work and puts them out when there is none
+#[derive(Clone, Debug, Parser)]
+#[command(name = "lamp", version, disable_help_subcommand = true, max_term_width = 100)]
+pub struct Cli {
+    #[command(flatten)]
+    pub globals: Globals,
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Verb {
+    Check(Box<check::Args>),
+    Completions(completions::Args),
+    #[command(hide = true)]
+    Schema(schema::Args),
+}
+
+/// Parses the command line, runs the verb, and turns its end into the process's.
+pub fn main() -> std::process::ExitCode {
+    let words: Vec<OsString> = std::env::args_os().collect();
+    let environment = Environment::read();
+    let cli = match Cli::try_parse_from(&words) {
+        Ok(cli) => cli,
+        Err(error) => return end_of_parsing(&error, &words, &environment).into(),
+    };
+    let globals = &cli.globals;
+    let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
+    say_what_happens(globals.verbose);
+    let end = Context::new(globals, environment, Arc::clone(&printer)).and_then(|context| dispatch(&cli.verb, &context));
+    end.unwrap_or_else(|fault| {
+        printer.fault(&fault);
+        fault.code
+    })
+    .into()
+}
+
+fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
+    match verb {
+        Verb::Check(args) => check::run(args, context),
+        Verb::Completions(args) => completions::run(args, context),
+        Verb::Schema(args) => schema::run(args, context),
+    }
+}
+
+/// Runs an async verb to its end on this thread.
+#[expect(dead_code, reason = "the verbs that talk to a store use it; they land one by one")]
+fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error))?.block_on(verb)
+}
+
+/// Help and version are data; anything else is a mistake on the command line, in the voice and format of all faults.
+fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environment) -> ExitCode {
+    let format = format_of(words);
+    if !error.use_stderr() || format == Format::Text {
+        // Nobody is left to tell when the reader is gone.
+        let _ = error.print();
+        return if error.use_stderr() { ExitCode::USAGE } else { ExitCode::SUCCESS };
+    }
+    let text = error.to_string();
+    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
+    printer.fault(&Fault::new(ExitCode::USAGE, what).hint("`lamp --help` lists the verbs, `lamp VERB --help` its flags"));
+    ExitCode::USAGE
+}
+
+/// The format that was asked for, read without clap because clap has just failed.
+fn format_of(words: &[OsString]) -> Format {
+    let words: Vec<_> = words.iter().map_while(|word| word.to_str()).take_while(|word| *word != "--").collect();
+    let json = words.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json" | "jsonl"]))
+        || words.iter().any(|word| matches!(*word, "-ojson" | "-ojsonl" | "-o=json" | "-o=jsonl" | "--output=json" | "--output=jsonl"));
+    if json { Format::Json } else { Format::Text }
+}
+
+/// Traces go to stderr, warnings always.
+fn say_what_happens(verbose: u8) {
+    let level = match verbose {
+        0 => tracing::Level::WARN,
+        1 => tracing::Level::INFO,
+        _ => tracing::Level::DEBUG,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+}

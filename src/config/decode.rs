@@ -1,0 +1,125 @@
+//! From a tree of values to a typed fragment, with every mistake found at once.
+//!
+//! Serde stops at the first mistake. So: deserialize, note the mistake with its path and line, take the offending value out
+//! of the tree, and try again until nothing offends. Each round removes one value, so it ends.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use serde_path_to_error::Segment;
+
+use super::schema::key_paths;
+use super::source::Source;
+use super::suggest;
+use crate::job::Finding;
+
+/// What could be read, and what was wrong with the rest. `T::default()` when the whole is not a table.
+pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T, Vec<Finding>) {
+    let mut value = source.value.clone();
+    let mut found = Vec::new();
+    loop {
+        let error = match serde_path_to_error::deserialize::<_, T>(&value) {
+            Ok(fragment) => {
+                found.sort_by_key(|finding: &Finding| finding.line);
+                return (fragment, found);
+            }
+            Err(error) => error,
+        };
+        let mut path = keys(error.path());
+        let message = error.inner().to_string();
+        let unknown = unknown_field(&message);
+        if let Some(name) = unknown
+            && path.last().is_none_or(|last| last != name)
+        {
+            path.push(name.to_owned());
+        }
+        let finding = match unknown {
+            Some(name) => unknown_key::<T>(&path, name),
+            None => Finding::error(&path.join("."), plain(&message)),
+        };
+        let line = source.line(&finding.path);
+        found.push(finding.at_line(line));
+        if !remove(&mut value, &path) {
+            return (T::default(), found);
+        }
+    }
+}
+
+/// Names of tables and keys. An element of a list is reported and removed with its list.
+fn keys(path: &serde_path_to_error::Path) -> Vec<String> {
+    path.iter()
+        .map_while(|segment| match segment {
+            Segment::Map { key } => Some(key.clone()),
+            Segment::Seq { .. } | Segment::Enum { .. } | Segment::Unknown => None,
+        })
+        .collect()
+}
+
+fn unknown_field(message: &str) -> Option<&str> {
+    message.strip_prefix("unknown field `")?.split('`').next()
+}
+
+fn unknown_key<T: JsonSchema>(path: &[String], name: &str) -> Finding {
+    let table = path[..path.len().saturating_sub(1)].join(".");
+    let place = if table.is_empty() { "is not a key of this file".to_owned() } else { format!("is not a key of `[{table}]`") };
+    let mut finding = Finding::error(&path.join("."), place);
+    finding.hint = suggest::for_key(&table, name, &key_paths::<T>());
+    finding
+}
+
+/// Serde's sentence without its machinery: `invalid type: integer `15`, expected X` becomes `is 15, expected X`.
+fn plain(message: &str) -> String {
+    let Some(rest) = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) else {
+        return message.to_owned();
+    };
+    format!("is {}", rest.replacen("map, expected", "a table, expected", 1).replacen("sequence, expected", "a list, expected", 1))
+}
+
+/// Whether something was there to take out.
+fn remove(value: &mut Value, path: &[String]) -> bool {
+    let Some((last, above)) = path.split_last() else { return false };
+    let table = above.iter().try_fold(value, |value, key| value.get_mut(key));
+    table.and_then(Value::as_object_mut).is_some_and(|table| table.remove(last).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::fragments::JobFile;
+
+    fn read(text: &str) -> (JobFile, Vec<String>) {
+        let source = Source::parse(Path::new("job.toml"), text).unwrap();
+        let (file, found) = decode(&source);
+        let lines = found.iter().map(|f| format!("{}: {f} / {}", f.line.unwrap_or(0), f.hint.as_deref().unwrap_or("-"))).collect();
+        (file, lines)
+    }
+
+    #[test]
+    fn all_mistakes_are_found_at_once_and_the_rest_is_read() {
+        let (file, found) = read(
+            "name = 'x'\ncomand = 'a'\nbudget = 5\n[machine]\ngpus = 'A10G:x'\nusd_per_hour = [1]\n[watch]\nidle = 15\nstall = '1h'\nidel = 1\n",
+        );
+        assert_eq!(
+            found,
+            [
+                "2: `comand`: is not a key of this file / did you mean `command`?",
+                "3: `budget`: is not a key of this file / did you mean `budget` in `[limits]`?",
+                "5: `machine.gpus`: `A10G:x` is not a GPU requirement, write \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\" / -",
+                "6: `machine.usd_per_hour`: is a list, expected dollars per hour, like 0.25 or \"$0.25\" / -",
+                "8: `watch.idle`: `15` has no unit, write `15s` for seconds or `15m` for minutes / -",
+                "10: `watch.idel`: is not a key of `[watch]` / did you mean `idle`?",
+            ]
+        );
+        assert_eq!(file.name.as_deref(), Some("x"));
+        assert!(file.watch.unwrap().stall.is_some());
+    }
+
+    #[test]
+    fn a_table_where_a_value_belongs_and_a_value_where_a_table_belongs() {
+        let (_, found) = read("machine = 'aws'\noutputs = ['a', 3]\n[name]\nx = 1\n");
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[0].contains("`machine`: is string \"aws\", expected struct MachineFile"), "{found:?}");
+    }
+}

@@ -1,0 +1,98 @@
+//! The environment, read once at the start and handed on as a value. Nothing else in the workstation's program reads it.
+//!
+//! | Variable | Meaning |
+//! |---|---|
+//! | `LAMP_JOB_ROOT` | where jobs are kept |
+//! | `LAMP_CONFIG` | the user configuration instead of `~/.config/lamplighter/config.toml` |
+//! | `LAMP_OWNER` | whose machines these are |
+//! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `HOME` | where those are by default |
+//! | `NO_COLOR` | no colour |
+
+#![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// What was found at the start. Empty variables count as unset.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment {
+    pub job_root: Option<String>,
+    pub config: Option<PathBuf>,
+    pub owner: Option<String>,
+    pub config_home: Option<PathBuf>,
+    pub state_home: Option<PathBuf>,
+    pub home: Option<PathBuf>,
+    pub user: Option<String>,
+    pub no_color: bool,
+    pub path: Option<OsString>,
+}
+
+impl Environment {
+    pub fn read() -> Self {
+        let raw = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let text = |name: &str| raw(name).and_then(|value| value.into_string().ok());
+        // The XDG specification: a relative path is invalid and must be ignored.
+        let folder = |name: &str| raw(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        Environment {
+            job_root: text("LAMP_JOB_ROOT"),
+            config: raw("LAMP_CONFIG").map(PathBuf::from),
+            owner: text("LAMP_OWNER"),
+            config_home: folder("XDG_CONFIG_HOME"),
+            state_home: folder("XDG_STATE_HOME"),
+            home: folder("HOME"),
+            user: text("USER").or_else(|| text("LOGNAME")),
+            no_color: raw("NO_COLOR").is_some(),
+            path: raw("PATH"),
+        }
+    }
+
+    /// # Errors
+    /// The current folder was removed or may not be read.
+    pub fn current_dir(&self) -> std::io::Result<PathBuf> {
+        std::env::current_dir()
+    }
+
+    pub fn user_config_path(&self) -> Option<PathBuf> {
+        let below = |home: &Path| home.join("lamplighter").join("config.toml");
+        self.config.clone().or_else(|| self.config_home.as_deref().map(below)).or_else(|| self.home.as_ref().map(|home| below(&home.join(".config"))))
+    }
+
+    /// `~/.local/state/lamplighter`, or where XDG says.
+    pub fn state_dir(&self) -> Option<PathBuf> {
+        let home = || self.home.as_ref().map(|home| home.join(".local").join("state"));
+        self.state_home.clone().or_else(home).map(|state| state.join("lamplighter"))
+    }
+
+    /// Where a program of this name would be found, as `execvp` looks.
+    pub fn finds_program(&self, name: &str) -> bool {
+        use std::os::unix::fs::PermissionsExt;
+        let runs = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+        let path = self.path.clone().unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        std::env::split_paths(&path).any(|folder| runs(&folder.join(name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn xdg_homes_come_before_the_home_folder() {
+        let mut environment = Environment { home: Some("/home/a".into()), ..Environment::default() };
+        assert_eq!(environment.user_config_path(), Some("/home/a/.config/lamplighter/config.toml".into()));
+        assert_eq!(environment.state_dir(), Some("/home/a/.local/state/lamplighter".into()));
+        environment.config_home = Some("/c".into());
+        environment.state_home = Some("/s".into());
+        assert_eq!(environment.user_config_path(), Some("/c/lamplighter/config.toml".into()));
+        assert_eq!(environment.state_dir(), Some("/s/lamplighter".into()));
+        environment.config = Some("/x.toml".into());
+        assert_eq!(environment.user_config_path(), Some("/x.toml".into()));
+    }
+
+    #[test]
+    fn programs_are_looked_up_as_execvp_does() {
+        let environment = Environment { path: Some("/usr/bin:/bin".into()), ..Environment::default() };
+        assert!(environment.finds_program("sh"));
+        assert!(!environment.finds_program("no-such-program-anywhere"));
+    }
+}

@@ -1,0 +1,247 @@
+//! The job file as it is written: every key optional, nothing filled in.
+//!
+//! The doc comments are the documentation of each key: they become the JSON schema and `docs/job-file.md`. `default` and
+//! `examples` in the schema are tested against what the program does. Flags become the same fragment, so that a file and a
+//! command line are merged key by key. What must never live here: a default that is not also in `job::Spec`.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::compound::{CommandWord, EnvValue, GpusWatched, ScriptWord};
+use super::words::{
+    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff, SpanWord,
+};
+
+/// A job: what to run, on which machine, how it is watched, and when it must end.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Lamplighter job file")]
+pub struct JobFile {
+    /// The schema of this file, for editors. Ignored.
+    #[serde(rename = "$schema")]
+    pub schema: Option<String>,
+    /// The job's name; its id is this and six random letters. Without it, the name of the file.
+    #[schemars(extend("examples" = ["digits"]))]
+    pub name: Option<String>,
+    /// What is run in the workdir: a list is executed as it is, a string by `/bin/sh -c`. What stands after `--` on the
+    /// command line replaces it.
+    #[schemars(extend("examples" = [["python", "train.py", "--epochs", "10"], "python train.py | tee train.txt"]))]
+    pub command: Option<CommandWord>,
+    /// The folder that is packed and shipped, relative to this file. `.gitignore` and `.lampignore` are honoured and `.git`
+    /// never ships.
+    #[schemars(extend("default" = ".", "examples" = ["../trainer"]))]
+    pub workdir: Option<String>,
+    /// A shell script (or a list of lines, each of which must succeed) that runs once per attempt in the workdir before the
+    /// command.
+    #[schemars(extend("examples" = ["pip install -r requirements.txt"]))]
+    pub setup: Option<ScriptWord>,
+    /// Environment variables of `setup` and the command. Names with `LAMP_` are the agent's.
+    #[schemars(extend("examples" = [{"SEED": 1, "WANDB_MODE": "offline"}]))]
+    pub env: Option<BTreeMap<String, EnvValue>>,
+    /// Paths or globs below the workdir that are kept at the end of every attempt.
+    #[schemars(extend("default" = [], "examples" = [["model.pt", "metrics/*.json"]]))]
+    pub outputs: Option<Vec<String>>,
+    /// Files of the workdir that may hold what looks like a secret. They are shipped and not scanned.
+    #[schemars(extend("default" = [], "examples" = [["tests/fixtures/key.pem"]]))]
+    pub secrets_allowed: Option<Vec<String>>,
+    /// The most that the workdir may hold after ignoring, before compression.
+    #[schemars(extend("default" = "2GiB", "examples" = ["500MiB"]))]
+    pub workdir_max: Option<Bytes>,
+    pub machine: Option<MachineFile>,
+    pub watch: Option<WatchFile>,
+    pub limits: Option<LimitsFile>,
+    pub checkpoint: Option<CheckpointFile>,
+    pub on: Option<OnFile>,
+    pub retries: Option<RetriesFile>,
+    pub interruptions: Option<InterruptionsFile>,
+}
+
+/// Which machine, and how it is bought.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MachineFile {
+    /// `local` is this workstation; no account is needed.
+    #[schemars(extend("default" = "local", "examples" = ["aws"]))]
+    pub cloud: Option<CloudWord>,
+    /// The GPUs that the job needs: a model and a number, or the least memory of each.
+    #[schemars(extend("default" = "none", "examples" = ["A10G:1", "H100:8", "at least 24GiB", "2 x 24GiB"]))]
+    pub gpus: Option<Gpus>,
+    /// Only these instance types.
+    #[schemars(extend("default" = [], "examples" = [["g5.xlarge", "g6.xlarge"]]))]
+    pub instance_types: Option<Vec<String>>,
+    /// Only these regions.
+    #[schemars(extend("default" = [], "examples" = [["us-east-2", "eu-north-1"]]))]
+    pub regions: Option<Vec<String>>,
+    /// The machine image: `dlami` (the cloud's deep learning image), an image id, or the name of a parameter that holds one.
+    #[schemars(extend("default" = "dlami", "examples" = ["ami-0123456789abcdef0"]))]
+    pub image: Option<String>,
+    /// The size of the disk; a fraction of a GiB is rounded up.
+    #[schemars(extend("default" = "100GiB", "examples" = ["1TiB"]))]
+    pub disk: Option<DiskGib>,
+    /// `on-demand` is the full price and is never taken back; `spot` costs less and can be interrupted; `auto` is whichever
+    /// finishes before the deadline for less.
+    #[schemars(extend("default" = "on-demand", "examples" = ["spot", "auto"]))]
+    pub market: Option<MarketWord>,
+    /// The most a spot machine may cost an hour, in dollars: a number, a share of the on-demand price, a quantile of its
+    /// history, or `auto`.
+    #[schemars(extend("default" = "auto", "examples" = [0.65, "80% of on-demand", "p95 of 14d"]))]
+    pub max_price: Option<Price>,
+    /// What an hour of this workstation costs, in dollars, for `cloud = "local"`: electricity, a share of its price.
+    #[schemars(extend("default" = 0, "examples" = [0.25]))]
+    pub usd_per_hour: Option<Hourly>,
+}
+
+/// When the machine is no longer useful.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WatchFile {
+    /// Idle when every known signal was quiet for this long; `off` never judges. A lost sensor is never idle.
+    #[schemars(extend("default" = "15m", "examples" = ["30m", "off"]))]
+    pub idle: Option<SpanOrOff>,
+    /// GPU utilisation and memory traffic at or below this are quiet, in percent of one GPU.
+    #[schemars(extend("default" = 1, "examples" = [5]))]
+    pub idle_gpu_percent: Option<f64>,
+    /// CPU of the workload's processes at or below this is quiet, in percent of one core.
+    #[schemars(extend("default" = 5, "examples" = [10]))]
+    pub idle_cpu_percent: Option<f64>,
+    /// Disk and network traffic of the workload at or below this is quiet: a rate, or a number of bytes per second.
+    #[schemars(extend("default" = "100kB/s", "examples" = ["1MB/s"]))]
+    pub idle_io: Option<Rate>,
+    /// No idle verdict before the workload has run this long, unless it used a GPU or made progress earlier. Without it: 15m,
+    /// or the idle window where that is shorter.
+    #[schemars(extend("default" = "15m", "examples" = ["1h"]))]
+    pub idle_grace: Option<SpanWord>,
+    /// Stalled when alive without a step, a log line or a checkpoint for this long, and for `stall_steps` median steps;
+    /// `off` never judges.
+    #[schemars(extend("default" = "20m", "examples" = ["1h", "off"]))]
+    pub stall: Option<SpanOrOff>,
+    /// How many median steps without progress are a stall.
+    #[schemars(extend("default" = 10, "examples" = [20]))]
+    pub stall_steps: Option<f64>,
+    /// Restarts of a stalled workload before `on.stall` is done.
+    #[schemars(extend("default" = 2, "examples" = [0]))]
+    pub stall_restarts: Option<u32>,
+    /// Which GPUs count: those that the workload uses (`workload`), `all`, or a list of indices.
+    #[schemars(extend("default" = "workload", "examples" = ["all", [0, 1]]))]
+    pub gpus: Option<GpusWatched>,
+    /// A regular expression on a log line: a match is progress, and its first capture group is the step.
+    #[schemars(extend("examples" = ["^step (\\d+)"]))]
+    pub log_pattern: Option<String>,
+    /// A file below the workdir, or a line of the log, that says that the work is done even if the process is not.
+    #[schemars(extend("examples" = ["DONE"]))]
+    pub done_marker: Option<String>,
+    /// From SIGTERM to SIGKILL when the workload is told to end.
+    #[schemars(extend("default" = "30s", "examples" = ["2m"]))]
+    pub grace: Option<SpanWord>,
+}
+
+/// When the job must end, whatever it does.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitsFile {
+    /// The longest one attempt may run, from launch to the end of billing.
+    #[schemars(extend("examples" = ["12h"]))]
+    pub max_runtime: Option<SpanWord>,
+    /// The most that all attempts together may cost, in dollars.
+    #[schemars(extend("examples" = [5, "$5"]))]
+    pub budget: Option<Dollars>,
+    /// The moment by which the job must have ended: with a zone or an offset, or in this workstation's local time.
+    #[schemars(extend("examples" = ["2026-11-21T18:00:00Z", "2026-11-21 18:00", "2026-11-21T18:00[Europe/Berlin]"]))]
+    pub deadline: Option<Moment>,
+}
+
+/// Where the script saves, so that an interruption costs at most one interval.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckpointFile {
+    /// The folder below the workdir that the script saves to. Required in this table. The script also finds it in
+    /// `LAMP_CHECKPOINT_DIR`.
+    #[schemars(extend("examples" = ["checkpoints"]))]
+    pub path: Option<String>,
+    /// At most one upload in this time, when the folder has changed.
+    #[schemars(extend("default" = "10m", "examples" = ["30s"]))]
+    pub interval: Option<SpanWord>,
+    /// The signal that asks the script to save: `SIGUSR1` for one that saves and goes on, `SIGTERM` for one that saves and
+    /// exits. Without it the script is never asked; what it saves by itself counts.
+    #[schemars(extend("examples" = ["SIGUSR1", "SIGTERM"]))]
+    pub signal: Option<String>,
+    /// How long a save may take.
+    #[schemars(extend("default" = "90s", "examples" = ["30s"]))]
+    pub grace: Option<SpanWord>,
+}
+
+/// What to do with the machine at the end of an attempt: `terminate`, `stop`, `keep 2h` or `notify`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct OnFile {
+    /// The workload ended with exit code 0.
+    #[schemars(extend("default" = "terminate", "examples" = ["stop"]))]
+    pub success: Option<ReactionWord>,
+    /// The workload failed, and no retry is left.
+    #[schemars(extend("default" = "terminate", "examples" = ["keep 2h"]))]
+    pub failure: Option<ReactionWord>,
+    /// The workload was idle for the whole window.
+    #[schemars(extend("default" = "terminate", "examples" = ["notify"]))]
+    pub idle: Option<ReactionWord>,
+    /// The workload was stalled, and no restart is left.
+    #[schemars(extend("default" = "terminate", "examples" = ["keep 1h"]))]
+    pub stall: Option<ReactionWord>,
+}
+
+/// Restarts of a workload that failed, on the same machine.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetriesFile {
+    /// How often it is restarted.
+    #[schemars(extend("default" = 0, "examples" = [3]))]
+    pub max: Option<u32>,
+    /// Only after these exit codes; empty means after any failure.
+    #[schemars(extend("default" = [], "examples" = [[75, 137]]))]
+    pub exit_codes: Option<Vec<i32>>,
+    /// Wait before a restart.
+    #[schemars(extend("default" = "0s", "examples" = ["30s"]))]
+    pub delay: Option<SpanWord>,
+}
+
+/// New attempts after the machine was taken away or lost.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct InterruptionsFile {
+    /// How often the job is continued on another machine.
+    #[schemars(extend("default" = 100, "examples" = [3, "unlimited"]))]
+    pub max: Option<CountOrUnlimited>,
+}
+
+/// What holds for every job of a user: `~/.config/lamplighter/config.toml`. A job file and flags come before it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(title = "Lamplighter user configuration")]
+pub struct UserFile {
+    /// The schema of this file, for editors. Ignored.
+    #[serde(rename = "$schema")]
+    pub schema: Option<String>,
+    /// Where jobs are kept: a folder, `file:///...` or `s3://bucket/prefix`. `LAMP_JOB_ROOT` and `--job-root` come before it.
+    #[schemars(extend("examples" = ["s3://my-bucket/lamp", "~/lamp-jobs"]))]
+    pub job_root: Option<String>,
+    /// Whose machines these are: the owner tag of everything that is launched. Without it, the login name.
+    #[schemars(extend("examples" = ["alice"]))]
+    pub owner: Option<String>,
+    pub notify: Option<NotifyFile>,
+    /// Defaults for every job's `[machine]`.
+    pub machine: Option<MachineFile>,
+    /// Defaults for every job's `[watch]`.
+    pub watch: Option<WatchFile>,
+    /// Defaults for every job's `[limits]`.
+    pub limits: Option<LimitsFile>,
+}
+
+/// How somebody is told.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct NotifyFile {
+    /// A program with its arguments; it gets the event as one line of JSON on its standard input.
+    #[schemars(extend("examples" = [["notify-send", "lamp"]]))]
+    pub command: Option<Vec<String>>,
+}

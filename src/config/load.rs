@@ -1,0 +1,144 @@
+//! From the user's words to a spec: read, decode, merge, judge; all findings at once.
+//!
+//! ```text
+//! file ─ Source ─ decode ─┐
+//! flags ──────────────────┼─ Layers ─ Spec ─ job::check ─ world checks ─ Loaded | findings
+//! user configuration ─────┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::fragments::JobFile;
+use super::settings::Layers;
+use super::{ConfigError, Environment, UserConfig, decode::decode, source::Source, world};
+use crate::job::{self, Command, Finding, Severity, Spec};
+
+/// A job that can be submitted.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub spec: Spec,
+    /// The folder to pack, absolute.
+    pub workdir: PathBuf,
+    /// Where the job came from; `None` when the command line said it all.
+    pub file: Option<PathBuf>,
+    /// Where each setting came from, by its dotted path: `flag`, `file`, `user config`, `default`.
+    pub origins: BTreeMap<String, String>,
+    /// Warnings only: errors end in [`ConfigError::Findings`].
+    pub findings: Vec<Finding>,
+    /// Files of the workdir that are not scanned for secrets, as `path` or `path:rule`.
+    pub secrets_allowed: Vec<String>,
+    /// The most that the workdir may hold.
+    pub workdir_bytes_max: u64,
+}
+
+/// The job file in the current folder that a bare `lamp run` takes.
+pub const JOB_FILE: &str = "lamp.toml";
+
+/// What a job is read with.
+#[derive(Clone, Copy, Debug)]
+pub struct Inputs<'a> {
+    pub flags: &'a JobFile,
+    pub user: &'a UserConfig,
+    pub environment: &'a Environment,
+    pub current_dir: &'a Path,
+}
+
+/// Reads a job from a file, or from flags alone.
+///
+/// # Errors
+/// The file is not there or cannot be read, or the job has errors: all of them, with the warnings.
+pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, ConfigError> {
+    let file = file.map(|path| inputs.current_dir.join(path)).or_else(|| default_file(inputs));
+    let shown = file.as_deref().map_or_else(|| "the command line".to_owned(), |path| shown(path, inputs.current_dir));
+    let refuse = |findings| ConfigError::Findings { file: shown.clone(), findings };
+    let (source, fragment, mut found) = match &file {
+        Some(path) => {
+            let text = read_file("job file", path)?;
+            let source = Source::parse(path, &text).map_err(|finding| refuse(vec![finding]))?;
+            let (fragment, found) = decode::<JobFile>(&source);
+            (source, fragment, found)
+        }
+        None => (Source::default(), JobFile::default(), Vec::new()),
+    };
+    let mut layers = Layers::new(vec![("flag", inputs.flags), ("file", &fragment), ("user config", &inputs.user.defaults)]);
+    let workdir = workdir(&mut layers, file.as_deref(), inputs.current_dir);
+    let workdir_bytes_max = layers.workdir_bytes_max();
+    let secrets_allowed = layers.secrets_allowed();
+    let said_name = layers.name();
+    let (mut spec, merged) = layers.spec(String::new());
+    spec.name = said_name.unwrap_or_else(|| name_of(file.as_deref(), &spec.command, &workdir));
+
+    let judged = merged.into_iter().chain(job::check(&spec)).chain(world::check(&spec, &workdir, inputs.environment));
+    for mut finding in judged {
+        if finding.path == "command" && !layers.says_command() {
+            finding.message = "is missing".to_owned();
+        }
+        // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
+        let meant = format!("did you mean `{}`?", finding.path);
+        if !found.iter().any(|known| known.path == finding.path || known.hint.as_ref() == Some(&meant)) {
+            let line = source.line(&finding.path);
+            found.push(finding.at_line(line));
+        }
+    }
+    if found.iter().any(|finding| finding.severity == Severity::Error) {
+        return Err(refuse(found));
+    }
+    Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max })
+}
+
+/// `lamp.toml` of the current folder, when nothing else says what to run.
+fn default_file(inputs: &Inputs<'_>) -> Option<PathBuf> {
+    if inputs.flags.command.is_some() {
+        return None;
+    }
+    Some(inputs.current_dir.join(JOB_FILE))
+}
+
+/// Relative to the file that says it; a flag is relative to where it was typed.
+fn workdir(layers: &mut Layers<'_>, file: Option<&Path>, current_dir: &Path) -> PathBuf {
+    let beside_file = file.and_then(Path::parent).unwrap_or(current_dir);
+    let folder = match layers.workdir() {
+        Some((said, true)) => current_dir.join(said),
+        Some((said, false)) => beside_file.join(said),
+        None => beside_file.to_owned(),
+    };
+    folder.canonicalize().unwrap_or(folder)
+}
+
+/// The file's name; the folder's for a `lamp.toml`; the script's for a bare command line.
+fn name_of(file: Option<&Path>, command: &Command, workdir: &Path) -> String {
+    let stem = |path: &Path| path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+    let folder = || workdir.file_name().map(|name| name.to_string_lossy().into_owned());
+    let named_file = file.filter(|path| path.file_name().is_none_or(|name| name != JOB_FILE));
+    let name = match (named_file, file) {
+        (Some(path), _) => stem(path),
+        (None, Some(_)) => folder(),
+        (None, None) => script_of(command).and_then(|script| stem(Path::new(&script))).or_else(folder),
+    };
+    name.unwrap_or_else(|| "job".to_owned())
+}
+
+/// The first word that looks like a script, else the program.
+fn script_of(command: &Command) -> Option<String> {
+    let words: Vec<String> = match command {
+        Command::Args(args) => args.clone(),
+        Command::Shell(script) => script.split_whitespace().map(str::to_owned).collect(),
+    };
+    let is_script = |word: &&String| [".py", ".sh"].iter().any(|extension| word.ends_with(extension));
+    words.iter().find(is_script).or(words.first()).cloned()
+}
+
+/// The path as the user would type it from here.
+pub fn shown(path: &Path, current_dir: &Path) -> String {
+    path.strip_prefix(current_dir).unwrap_or(path).display().to_string()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a file that the user named is read here and nowhere else in config")]
+pub(super) fn read_file(what: &'static str, path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => ConfigError::NotFound { what, path: path.to_owned() },
+        _ => ConfigError::Read { path: path.to_owned(), source },
+    })
+}

@@ -1,0 +1,126 @@
+//! A file that a user wrote, as a tree of values and the line of every key.
+//!
+//! TOML and JSON become the same tree, so that everything after this asks only once. What must never live here: the
+//! meaning of a key.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::{Map, Value};
+
+use crate::job::Finding;
+
+/// The values, and where they stand. Lines count from 1.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    pub value: Value,
+    lines: BTreeMap<String, usize>,
+}
+
+impl Source {
+    /// # Errors
+    /// The text is not TOML (or JSON, by the file's extension): one finding with its line.
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Finding> {
+        let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        if is_json { Self::parse_json(text) } else { Self::parse_toml(text) }
+    }
+
+    fn parse_json(text: &str) -> Result<Self, Finding> {
+        let value = serde_json::from_str(text).map_err(|error| {
+            let line = error.line();
+            let message = error.to_string();
+            let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+            Finding::error("", format!("not valid JSON: {message}")).at_line(Some(line))
+        })?;
+        Ok(Source { value, lines: BTreeMap::new() })
+    }
+
+    fn parse_toml(text: &str) -> Result<Self, Finding> {
+        let document = toml_edit::Document::parse(text).map_err(|error| {
+            let line = error.span().map(|span| line_of(text, span.start));
+            let message = error.message().lines().collect::<Vec<_>>().join(", ");
+            Finding::error("", format!("not valid TOML: {message}")).at_line(line)
+        })?;
+        let mut lines = BTreeMap::new();
+        let value = table_value(document.as_table(), "", text, &mut lines);
+        Ok(Source { value, lines })
+    }
+
+    /// The line of this key, or of the closest key around it.
+    pub fn line(&self, path: &str) -> Option<usize> {
+        let mut path = path;
+        loop {
+            if let Some(line) = self.lines.get(path) {
+                return Some(*line);
+            }
+            path = path.rsplit_once('.')?.0;
+        }
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+fn table_value(table: &dyn toml_edit::TableLike, prefix: &str, text: &str, lines: &mut BTreeMap<String, usize>) -> Value {
+    let mut map = Map::new();
+    for (name, item) in table.iter() {
+        let path = if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+        if let Some(span) = table.key(name).and_then(toml_edit::Key::span).or_else(|| item.span()) {
+            lines.insert(path.clone(), line_of(text, span.start));
+        }
+        map.insert(name.to_owned(), item_value(item, &path, text, lines));
+    }
+    Value::Object(map)
+}
+
+fn item_value(item: &toml_edit::Item, path: &str, text: &str, lines: &mut BTreeMap<String, usize>) -> Value {
+    if let Some(table) = item.as_table_like() {
+        return table_value(table, path, text, lines);
+    }
+    if let Some(tables) = item.as_array_of_tables() {
+        return tables.iter().map(|table| table_value(table, path, text, lines)).collect();
+    }
+    item.as_value().map_or(Value::Null, |value| plain_value(value, path, text, lines))
+}
+
+fn plain_value(value: &toml_edit::Value, path: &str, text: &str, lines: &mut BTreeMap<String, usize>) -> Value {
+    match value {
+        toml_edit::Value::String(string) => Value::String(string.value().clone()),
+        toml_edit::Value::Integer(number) => Value::from(*number.value()),
+        // TOML has `nan` and `inf`; JSON has not. As text they fail with the sentence of the key that they stand at.
+        toml_edit::Value::Float(number) => {
+            serde_json::Number::from_f64(*number.value()).map_or_else(|| Value::String(number.value().to_string()), Value::Number)
+        }
+        toml_edit::Value::Boolean(truth) => Value::Bool(*truth.value()),
+        toml_edit::Value::Datetime(moment) => Value::String(moment.value().to_string()),
+        toml_edit::Value::Array(array) => array.iter().map(|element| plain_value(element, path, text, lines)).collect(),
+        toml_edit::Value::InlineTable(table) => table_value(table, path, text, lines),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_knows_its_line() {
+        let text = "name = 'x'\n\n[machine]\ngpus = 'A10G:1'\nextra = { a = 1,\n b = 2 }\n";
+        let source = Source::parse(Path::new("job.toml"), text).unwrap();
+        assert_eq!(source.line("name"), Some(1));
+        assert_eq!(source.line("machine"), Some(3));
+        assert_eq!(source.line("machine.gpus"), Some(4));
+        assert_eq!(source.line("machine.extra.b"), Some(6));
+        assert_eq!(source.line("machine.gpus.0"), Some(4));
+        assert_eq!(source.line("watch.idle"), None);
+        assert_eq!(source.value["machine"]["extra"]["b"], 2);
+    }
+
+    #[test]
+    fn broken_syntax_is_one_finding_with_its_line() {
+        let finding = Source::parse(Path::new("job.toml"), "name = 'x'\ncommand = [\n").unwrap_err();
+        assert!(finding.line.is_some_and(|line| line >= 2), "{finding:?}");
+        let finding = Source::parse(Path::new("job.json"), "{\n\"name\": }").unwrap_err();
+        assert_eq!(finding.line, Some(2));
+    }
+}

@@ -1,0 +1,81 @@
+//! "Did you mean": the closest known word, when one is close enough.
+
+/// At this Jaro-Winkler similarity a word is worth suggesting. At 0.7 `env` is offered for `idle`; at 0.9 `comand` finds
+/// nothing but `command`, and so does little else.
+const SIMILAR_ENOUGH: f64 = 0.8;
+
+/// Words that other launchers use, and ours for the same thing.
+const FOREIGN: [(&str, &str); 30] = [
+    ("run", "command"),
+    ("commands", "command"),
+    ("cmd", "command"),
+    ("args", "command"),
+    ("envs", "env"),
+    ("secrets", "env"),
+    ("file_mounts", "workdir"),
+    ("resources", "machine"),
+    ("accelerators", "machine.gpus"),
+    ("gpu", "machine.gpus"),
+    ("infra", "machine.cloud"),
+    ("cpus", "machine.instance_types"),
+    ("instance_type", "machine.instance_types"),
+    ("region", "machine.regions"),
+    ("image_id", "machine.image"),
+    ("disk_size", "machine.disk"),
+    ("use_spot", "machine.market"),
+    ("spot", "machine.market"),
+    ("spot_policy", "machine.market"),
+    ("bid", "machine.max_price"),
+    ("autostop", "watch.idle"),
+    ("idle_duration", "watch.idle"),
+    ("idle_minutes", "watch.idle"),
+    ("max_duration", "limits.max_runtime"),
+    ("timeout", "limits.max_runtime"),
+    ("ttl", "limits.max_runtime"),
+    ("cost_limit", "limits.budget"),
+    ("job_recovery", "interruptions"),
+    ("retry", "retries"),
+    ("stop_duration", "watch.grace"),
+];
+
+pub fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| text.to_lowercase().replace('-', "_");
+    known
+        .map(|candidate| (strsim::jaro_winkler(&plain(word), &plain(candidate)), candidate))
+        .filter(|(likeness, _)| *likeness >= SIMILAR_ENOUGH)
+        .max_by(|(left, _), (right, _)| left.total_cmp(right))
+        .map(|(_, candidate)| candidate)
+}
+
+/// The hint for a key that nobody knows at `table` (empty at the top): a neighbour, a key of another table, or what another
+/// launcher calls it. `paths` are all dotted keys that exist.
+pub fn for_key(table: &str, key: &str, paths: &[String]) -> Option<String> {
+    let below = if table.is_empty() { String::new() } else { format!("{table}.") };
+    let neighbours = paths.iter().filter_map(|path| path.strip_prefix(&below)).filter(|name| !name.contains('.'));
+    if let Some(name) = closest(key, neighbours) {
+        return Some(format!("did you mean `{name}`?"));
+    }
+    let plain = key.replace('-', "_");
+    let elsewhere = paths.iter().find(|path| path.rsplit('.').next() == Some(plain.as_str()) && path.contains('.'));
+    let foreign = || FOREIGN.iter().find(|(foreign, _)| *foreign == plain).map(|(_, ours)| *ours);
+    let path = elsewhere.map(String::as_str).or_else(foreign)?;
+    Some(match path.rsplit_once('.') {
+        Some((section, name)) => format!("did you mean `{name}` in `[{section}]`?"),
+        None => format!("did you mean `{path}`?"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_comes_first_then_another_table_then_another_launcher() {
+        let paths: Vec<String> = ["command", "machine", "machine.gpus", "machine.max_price", "limits", "limits.budget"].map(String::from).into();
+        assert_eq!(for_key("", "comand", &paths).unwrap(), "did you mean `command`?");
+        assert_eq!(for_key("machine", "gpu", &paths).unwrap(), "did you mean `gpus`?");
+        assert_eq!(for_key("", "budget", &paths).unwrap(), "did you mean `budget` in `[limits]`?");
+        assert_eq!(for_key("", "accelerators", &paths).unwrap(), "did you mean `gpus` in `[machine]`?");
+        assert_eq!(for_key("", "zzz", &paths), None);
+    }
+}

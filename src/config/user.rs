@@ -1,0 +1,88 @@
+//! What holds for every job of this user, from `~/.config/lamplighter/config.toml`.
+
+use std::path::PathBuf;
+
+use super::fragments::{JobFile, UserFile};
+use super::{ConfigError, Environment, decode::decode, load::read_file, source::Source};
+use crate::job::NotifySpec;
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UserConfig {
+    /// The file it came from, when there is one.
+    pub path: Option<PathBuf>,
+    pub job_root: Option<String>,
+    /// Whose machines these are.
+    pub owner: String,
+    pub notify: NotifySpec,
+    /// Defaults for jobs: the weakest layer.
+    pub defaults: JobFile,
+}
+
+/// The owner where neither the configuration, nor the environment, nor the login says one: never empty, because everything
+/// that is stopped must carry it.
+const OWNER_UNKNOWN: &str = "unknown";
+
+/// Reads the user configuration; none is fine, unless `LAMP_CONFIG` names one.
+///
+/// # Errors
+/// The file cannot be read, or has errors.
+pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
+    let named = environment.config.is_some();
+    let path = environment.user_config_path();
+    let (path, text) = match path.map(|path| read_file("configuration", &path).map(|text| (path, text))) {
+        Some(Ok((path, text))) => (Some(path), text),
+        Some(Err(ConfigError::NotFound { .. })) if !named => (None, String::new()),
+        Some(Err(error)) => return Err(error),
+        None => (None, String::new()),
+    };
+    let file = path.as_ref().map_or_else(|| "config.toml".to_owned(), |path| path.display().to_string());
+    let source = Source::parse(file.as_ref(), &text).map_err(|finding| ConfigError::Findings { file: file.clone(), findings: vec![finding] })?;
+    let (fragment, findings) = decode::<UserFile>(&source);
+    if !findings.is_empty() {
+        return Err(ConfigError::Findings { file, findings });
+    }
+    let owner = environment.owner.clone().or(fragment.owner).or_else(|| environment.user.clone());
+    Ok(UserConfig {
+        path,
+        job_root: fragment.job_root,
+        owner: owner.unwrap_or_else(|| OWNER_UNKNOWN.to_owned()),
+        notify: NotifySpec { command: fragment.notify.and_then(|notify| notify.command).unwrap_or_default() },
+        defaults: JobFile { machine: fragment.machine, watch: fragment.watch, limits: fragment.limits, ..JobFile::default() },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn load(text: &str) -> Result<UserConfig, ConfigError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config.toml");
+        #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
+        std::fs::write(&path, text).unwrap();
+        load_user(&Environment { config: Some(path), user: Some("alice".into()), ..Environment::default() })
+    }
+
+    #[test]
+    fn defaults_of_the_user_become_a_layer() {
+        let user = load("owner = 'team'\njob_root = 's3://b'\n[limits]\nbudget = '$5'\n[notify]\ncommand = ['mail', 'me']").unwrap();
+        assert_eq!(user.owner, "team");
+        assert_eq!(user.notify.command, ["mail", "me"]);
+        assert!(user.defaults.limits.unwrap().budget.is_some());
+        assert_eq!(load("").unwrap().owner, "alice");
+    }
+
+    #[test]
+    fn a_key_of_a_job_does_not_belong_here() {
+        let Err(ConfigError::Findings { findings, .. }) = load("command = 'x'\nowner = 1") else { panic!("must be refused") };
+        assert_eq!(findings.len(), 2, "{findings:?}");
+    }
+
+    #[test]
+    fn a_named_file_must_be_there_and_the_default_one_need_not() {
+        let named = Environment { config: Some("/nowhere/c.toml".into()), ..Environment::default() };
+        assert!(matches!(load_user(&named), Err(ConfigError::NotFound { .. })));
+        let default = Environment { home: Some("/nowhere".into()), ..Environment::default() };
+        assert_eq!(load_user(&default).unwrap().owner, "unknown");
+    }
+}

@@ -1,0 +1,88 @@
+//! Checks of a spec against this workstation: is the folder there, is the program installed.
+//!
+//! Only what the machine that runs the job shares with this one is asked: with `cloud = "local"` that is everything, else the
+//! workdir alone.
+
+use std::path::Path;
+
+use super::Environment;
+use crate::job::{Command, Finding, Spec};
+use crate::market::Cloud;
+
+/// Findings of the world; `workdir` is absolute.
+pub fn check(spec: &Spec, workdir: &Path, environment: &Environment) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if !workdir.is_dir() {
+        let problem = if workdir.exists() { "is not a folder" } else { "is not there" };
+        found.push(Finding::error("workdir", format!("`{}` {problem}", workdir.display())));
+        return found;
+    }
+    check_program(spec, workdir, environment, &mut found);
+    check_script(spec, workdir, &mut found);
+    if let Some(pattern) = &spec.watch.log_pattern
+        && let Err(error) = regex_lite::Regex::new(pattern)
+    {
+        found.push(Finding::error("watch.log_pattern", format!("is not a regular expression: {error}")));
+    }
+    if let Some(checkpoint) = &spec.checkpoint
+        && workdir.join(&checkpoint.path).is_file()
+    {
+        let finding = Finding::error("checkpoint.path", format!("`{}` is a file", checkpoint.path));
+        found.push(finding.hint("it must be the folder that the script saves to"));
+    }
+    found
+}
+
+/// Whether the command's program can be found; a machine in the cloud has other programs than this one.
+fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: &mut Vec<Finding>) {
+    let Command::Args(args) = &spec.command else { return };
+    let Some(program) = args.first().filter(|program| !program.trim().is_empty()) else { return };
+    if program.contains(char::is_whitespace) && args.len() == 1 {
+        let finding = Finding::error("command", format!("`{program}` is one word with blanks in it"));
+        found.push(finding.hint("a list is executed as it is: one word per element, or write the whole as a string"));
+        return;
+    }
+    let is_path = program.contains('/');
+    let is_absolute = program.starts_with('/');
+    let is_there = if is_path { workdir.join(program).is_file() } else { environment.finds_program(program) };
+    let is_known = spec.machine.cloud == Cloud::Local || (is_path && !is_absolute);
+    if is_there || !is_known {
+        return;
+    }
+    if spec.setup.is_some() && is_path && !is_absolute && is_made_by_setup(program) {
+        return;
+    }
+    let place = if is_path && !is_absolute { "in the workdir" } else { "on this machine" };
+    let message = format!("`{program}` is not {place}");
+    found.push(if spec.setup.is_some() {
+        Finding::warning("command", format!("{message}; `setup` has to bring it"))
+    } else {
+        Finding::error("command", message).hint("is it spelled right? A program that must be installed first needs `setup`")
+    });
+}
+
+/// A virtual environment is never shipped, `setup` makes it: a finding about it in every job would teach people to skip findings.
+fn is_made_by_setup(program: &str) -> bool {
+    let folder = program.trim_start_matches("./").split('/').next().unwrap_or_default();
+    folder.starts_with('.') || ["venv", "env"].contains(&folder)
+}
+
+/// A script that Python or a shell is asked to run must be in the workdir.
+fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
+    let Command::Args(args) = &spec.command else { return };
+    let Some(program) = args.first() else { return };
+    let interpreter = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    if !(interpreter.starts_with("python") || ["sh", "bash", "zsh"].contains(&interpreter)) {
+        return;
+    }
+    let Some(script) = args.get(1).filter(|arg| !arg.starts_with('-')) else { return };
+    if script.starts_with('/') || workdir.join(script).exists() {
+        return;
+    }
+    let message = format!("`{script}` is not in the workdir `{}`", workdir.display());
+    found.push(if spec.setup.is_some() {
+        Finding::warning("command", format!("{message}; `setup` has to bring it"))
+    } else {
+        Finding::error("command", message).hint("is `workdir` right? It is relative to the job file")
+    });
+}

@@ -1,0 +1,223 @@
+//! Machines of the local cloud, with a shell script for an agent.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use lamplighter::adapters::local_cloud::LocalCloud;
+use lamplighter::adapters::local_folder::LocalFolder;
+use lamplighter::adapters::local_machine::{self, INSTANCE_VARIABLE};
+use lamplighter::adapters::local_metadata::LocalMetadata;
+use lamplighter::adapters::proc_tree::with_environment;
+use lamplighter::instance::{InstanceState, InstanceView, Tags};
+use lamplighter::job::{AttemptNo, MachineSpec, Plan, RECORD_FORMAT};
+use lamplighter::market::Span;
+use lamplighter::ports::{Cloud, Metadata};
+
+/// Not a test of its own: the machine's process, when a test below starts this binary as one.
+#[test]
+fn plays_the_machine() {
+    if let Some(dir) = std::env::var_os("LAMP_TEST_MACHINE") {
+        local_machine::main(Path::new(&dir));
+        std::process::exit(0);
+    }
+}
+
+struct World {
+    folder: tempfile::TempDir,
+    cloud: LocalCloud,
+}
+
+impl World {
+    /// `agent` is what the agent does, in shell; `$1` is the machine's folder.
+    fn new(agent: &str) -> World {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("agent.sh");
+        let test = std::env::current_exe().unwrap();
+        let machine = format!("exec env LAMP_TEST_MACHINE=\"$2\" {} --exact local_cloud::plays_the_machine --nocapture", test.display());
+        fs::write(&script, format!("case \"$1\" in\nmachine) {machine};;\nboot) shift 2\n{agent}\n;;\nesac\n")).unwrap();
+        let cloud = World::cloud_of(folder.path(), "file:///root");
+        World { folder, cloud }
+    }
+
+    fn cloud_of(folder: &Path, root: &str) -> LocalCloud {
+        LocalCloud::new(folder, root, vec!["/bin/sh".into(), folder.join("agent.sh").display().to_string()])
+    }
+
+    async fn launch(&self, token: &str, kill_at: Option<Timestamp>) -> (String, LocalFolder) {
+        let instance = self.cloud.launch(&plan(token, kill_at, &self.cloud).await).await.unwrap();
+        let folder = self.cloud.folder(&instance);
+        (instance, folder)
+    }
+
+    async fn view(&self) -> InstanceView {
+        self.cloud.describe("me").await.unwrap().remove(0)
+    }
+
+    async fn ended(&self, instance: &str) -> InstanceView {
+        until("the machine has ended", async || self.view().await.state == InstanceState::Terminated).await;
+        // The machine's own process exits last, after it has written the end.
+        until("nothing of it is left", async || with_environment(INSTANCE_VARIABLE, instance).is_empty()).await;
+        let view = self.view().await;
+        assert!(view.ended.unwrap() >= view.launched);
+        view
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for entry in fs::read_dir(self.folder.path().join("local")).into_iter().flatten().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            for process in with_environment(INSTANCE_VARIABLE, &name) {
+                let _ = Command::new("kill").args(["-9", &process.pid.to_string()]).status();
+            }
+        }
+    }
+}
+
+async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Plan {
+    let job = "digits-222222".parse().unwrap();
+    let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at };
+    Plan {
+        format: RECORD_FORMAT,
+        job: tags.job.clone(),
+        attempt: tags.attempt,
+        created: Timestamp::now(),
+        controller: "test".into(),
+        offer: cloud.offers(&MachineSpec::default()).await.unwrap().remove(0),
+        reasons: vec![],
+        rejected: vec![],
+        most_usd: None,
+        client_token: token.into(),
+        kill_at,
+        lease: tags.lease,
+        resume_from: None,
+        tags: tags.to_map(),
+    }
+}
+
+async fn until(what: &str, mut true_at_last: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !true_at_last().await {
+        assert!(Instant::now() < end, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Leaves a child that has a session of its own, lost its parent, and ignores what can be ignored.
+const DAEMON: &str = "(setsid sh -c 'trap \"\" TERM HUP; sleep 1000' &) ; touch \"$1/started\"; exec sleep 1000";
+
+#[tokio::test]
+async fn a_plan_is_one_machine_however_often_it_is_launched() {
+    let world = World::new("touch \"$1/started\"; exec sleep 1000");
+    let (instance, folder) = world.launch("t1", None).await;
+    let other = World::cloud_of(world.folder.path(), "file:///root");
+    assert_eq!(other.launch(&plan("t1", None, &other).await).await.unwrap(), instance);
+    until("it runs", async || world.view().await.state == InstanceState::Running).await;
+    until("the agent runs", async || folder.path("started").exists()).await;
+    assert_eq!(world.cloud.describe("me").await.unwrap().len(), 1);
+    assert_eq!(fs::read_to_string(folder.path("machine.log")).unwrap().matches("boots").count(), 1);
+    // Neither another owner nor another job root sees it, or can end it.
+    assert_eq!(world.cloud.describe("you").await.unwrap(), []);
+    let elsewhere = World::cloud_of(world.folder.path(), "file:///elsewhere");
+    assert_eq!(elsewhere.describe("me").await.unwrap(), []);
+    elsewhere.terminate(&instance).await.unwrap();
+    assert!(!folder.path("terminate.json").exists());
+
+    world.cloud.terminate(&instance).await.unwrap();
+    world.cloud.terminate(&instance).await.unwrap();
+    assert_eq!(world.ended(&instance).await.state_reason.unwrap(), "Client.UserInitiatedShutdown: terminated by its owner");
+    // Its one life is over: the same plan gives the same ended machine.
+    assert_eq!(world.cloud.launch(&plan("t1", None, &world.cloud).await).await.unwrap(), instance);
+    assert_eq!(world.view().await.state, InstanceState::Terminated);
+    world.cloud.release(&instance).await.unwrap();
+    assert!(!folder.path("started").exists() && folder.path("agent.log").exists());
+}
+
+#[tokio::test]
+async fn the_agent_ends_its_machine_and_nothing_is_left() {
+    let world = World::new(&format!("echo '{{\"how\": \"terminate\", \"why\": \"succeeded\"}}' > \"$1/poweroff.json\"; {DAEMON}"));
+    let (instance, _) = world.launch("t2", None).await;
+    assert_eq!(world.ended(&instance).await.state_reason.unwrap(), "Client.InstanceInitiatedShutdown: succeeded");
+}
+
+#[tokio::test]
+async fn a_crashed_agent_is_started_again() {
+    let world = World::new("echo x >> \"$1/starts\"; kill -9 $$");
+    let (instance, folder) = world.launch("t3", None).await;
+    let starts = || fs::read_to_string(folder.path("starts")).unwrap_or_default().len();
+    until("it was started three times", async || starts() >= 6).await;
+    world.cloud.terminate(&instance).await.unwrap();
+    world.ended(&instance).await;
+}
+
+#[tokio::test]
+async fn a_notice_is_served_and_at_its_time_the_power_is_cut() {
+    let world = World::new(DAEMON);
+    let (instance, folder) = world.launch("t4", None).await;
+    until("the agent runs", async || folder.path("started").exists()).await;
+    let metadata = LocalMetadata::new(folder);
+    assert_eq!(metadata.identity().await.unwrap().instance, instance);
+    assert_eq!(metadata.notices().await.unwrap(), []);
+    world.cloud.interrupt(&instance, Span::from_secs(3600)).await.unwrap();
+    assert_eq!(metadata.notices().await.unwrap().len(), 1);
+    assert_eq!(world.view().await.state, InstanceState::Running);
+    world.cloud.interrupt(&instance, Span::ZERO).await.unwrap();
+    assert!(world.ended(&instance).await.state_reason.unwrap().starts_with("Server.SpotInstanceTermination"));
+}
+
+#[tokio::test]
+async fn a_killed_machine_is_seen_to_be_lost_and_cleaned_up() {
+    let world = World::new(DAEMON);
+    let (instance, folder) = world.launch("t5", None).await;
+    until("the agent runs", async || folder.path("started").exists()).await;
+    let machine = folder.machine().unwrap().unwrap().process;
+    Command::new("kill").args(["-9", &machine.pid.to_string()]).status().unwrap();
+    assert_eq!(world.ended(&instance).await.state_reason.unwrap(), "Server.HostLost: the machine's process was killed");
+}
+
+#[tokio::test]
+async fn the_hard_cap_ends_it_unless_it_is_raised() {
+    let world = World::new(DAEMON);
+    let past = Timestamp::now();
+    let (instance, _) = world.launch("t6", Some(past)).await;
+    assert!(world.ended(&instance).await.state_reason.unwrap().contains("kill-at"));
+
+    let world = World::new(DAEMON);
+    let soon = Timestamp::now() + Duration::from_secs(3600);
+    let (instance, folder) = world.launch("t7", Some(soon)).await;
+    until("the agent runs", async || folder.path("started").exists()).await;
+    let later = soon + Duration::from_secs(3600);
+    world.cloud.raise_kill_at(&instance, later).await.unwrap();
+    world.cloud.raise_kill_at(&instance, soon).await.unwrap();
+    assert_eq!(world.view().await.tags.kill_at, Some(later));
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_start_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let cloud = LocalCloud::new(folder.path(), "file:///root", vec!["/nowhere/lamp".into()]);
+    assert!(cloud.launch(&plan("t8", None, &cloud).await).await.is_err());
+    let view = cloud.describe("me").await.unwrap().remove(0);
+    assert!(view.state == InstanceState::Terminated && view.state_reason.unwrap().starts_with("Client.InternalError"));
+}
+
+#[tokio::test]
+async fn a_reboot_of_the_workstation_ends_every_machine() {
+    let world = World::new(DAEMON);
+    let (instance, folder) = world.launch("t9", None).await;
+    until("the agent runs", async || folder.path("started").exists()).await;
+    let mut record = folder.instance().unwrap();
+    record.boot_id = "an earlier boot".into();
+    folder.write("instance.json", &record).unwrap();
+    let view = World::cloud_of(world.folder.path(), "file:///root").describe("me").await.unwrap().remove(0);
+    assert_eq!(view.state_reason.as_deref(), Some("Server.HostLost: the workstation was restarted"));
+    assert_eq!(view.id, instance);
+    assert!(world.file("local").exists());
+}
