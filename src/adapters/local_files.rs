@@ -7,6 +7,8 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use async_trait::async_trait;
+
 use crate::ports::{FileStamp, Files, Tree, TreeFile};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,6 +22,7 @@ const FOLDER_MODE: u32 = 0o700;
 /// or mistakes; real checkpoints have three levels.
 const DEPTH_MAX: usize = 32;
 
+#[async_trait]
 impl Files for LocalFiles {
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         found(fs::read(path))
@@ -89,6 +92,11 @@ impl Files for LocalFiles {
         walk.tree.files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
         walk.tree.skipped.sort_unstable();
         Ok(walk.tree)
+    }
+
+    async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        let folder = folder.to_owned();
+        tokio::task::spawn_blocking(move || LocalFiles.walk(&folder, files_max)).await.map_err(io::Error::other)?
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -20,7 +20,7 @@ use super::checkpoint_watch::{Picture, picture};
 use super::outbox::{Outbox, Pace, chain};
 use crate::job::{CheckpointFile, CheckpointNo, Manifest};
 use crate::jobdir::layout;
-use crate::ports::{Created, FileStamp, Files, TreeFile};
+use crate::ports::{Created, FileStamp, Files, Tree, TreeFile};
 
 /// Files on their way at once. One leaves a fast line idle between two files; each costs a buffer of the store's
 /// (multipart uploads: tens of MB), so eight would show in the memory of a small machine.
@@ -51,18 +51,21 @@ pub(super) struct Look {
 
 impl Folder {
     pub(super) async fn look(&self) -> io::Result<Look> {
-        let folder = self.clone();
-        tokio::task::spawn_blocking(move || folder.look_now()).await.map_err(io::Error::other)?
+        looked(self.files.walk_aside(&self.path, FILES_MAX).await?)
     }
 
+    /// For small folders, or when nobody waits.
     pub(super) fn look_now(&self) -> io::Result<Look> {
-        let tree = self.files.walk(&self.path, FILES_MAX)?;
-        if tree.truncated {
-            return Err(io::Error::other(format!("it holds more than {FILES_MAX} files")));
-        }
-        let skipped = tree.skipped.clone();
-        Ok(Look { picture: picture(tree), skipped })
+        looked(self.files.walk(&self.path, FILES_MAX)?)
     }
+}
+
+fn looked(tree: Tree) -> io::Result<Look> {
+    if tree.truncated {
+        return Err(io::Error::other(format!("it holds more than {FILES_MAX} files")));
+    }
+    let skipped = tree.skipped.clone();
+    Ok(Look { picture: picture(tree), skipped })
 }
 
 /// What makes a file the same file with the same content, whatever its name.

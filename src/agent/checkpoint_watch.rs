@@ -50,12 +50,11 @@ pub(super) struct FolderWatch {
 impl FolderWatch {
     /// `kept`: what is known to be in the job directory already.
     pub(super) fn new(kept: Picture) -> Self {
-        FolderWatch { kept, ..FolderWatch::default() }
+        FolderWatch { seen: Some(Arc::clone(&kept)), kept, ..FolderWatch::default() }
     }
 
     /// Takes in what the folder looks like now; says whether it changed since the last look.
     pub(super) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
-        let first = self.seen.is_none();
         let changed = self.seen.as_ref() != Some(&picture);
         if changed {
             self.changed = now;
@@ -69,7 +68,7 @@ impl FolderWatch {
         }
         self.ended = signs.ended;
         self.seen = Some(picture);
-        changed && !first
+        changed
     }
 
     /// The manifest of this picture is written.

@@ -48,9 +48,8 @@ pub struct Journal {
 struct Inner {
     outbox: Outbox,
     book: Mutex<Book>,
-    /// Something was recorded; something important was recorded.
+    /// Something was recorded, or somebody waits.
     wake: Notify,
-    urgent: Notify,
     pace: Pace,
     acked: watch::Sender<u64>,
 }
@@ -77,7 +76,7 @@ impl Journal {
     pub fn start(outbox: Outbox) -> Self {
         let book = Book::open(&outbox);
         let (acked, _) = watch::channel(book.borders.acked);
-        let inner = Arc::new(Inner { outbox, book: Mutex::new(book), wake: Notify::new(), urgent: Notify::new(), pace: Pace::default(), acked });
+        let inner = Arc::new(Inner { outbox, book: Mutex::new(book), wake: Notify::new(), pace: Pace::default(), acked });
         let task = Task::spawn(run(Arc::clone(&inner)));
         Journal { inner, _task: Arc::new(task) }
     }
@@ -88,9 +87,6 @@ impl Journal {
         let important = important(&what);
         let seq = self.inner.book().add(&self.inner.outbox, what, important);
         self.inner.wake.notify_one();
-        if important {
-            self.inner.urgent.notify_one();
-        }
         seq
     }
 
@@ -99,7 +95,7 @@ impl Journal {
         let target = self.inner.book().next - 1;
         let mut acked = self.inner.acked.subscribe();
         self.inner.pace.hurry();
-        self.inner.urgent.notify_one();
+        self.inner.wake.notify_one();
         let done = self.inner.outbox.within(within, acked.wait_for(|acked| *acked >= target)).await;
         self.inner.pace.relax();
         matches!(done, Some(Ok(_)))
@@ -123,13 +119,7 @@ async fn run(inner: Arc<Inner>) {
                 break batch;
             }
             inner.wake.notified().await;
-            let all_ordinary = !inner.book().unsent.iter().any(|event| important(&event.what));
-            if all_ordinary && !inner.pace.hurried() {
-                tokio::select! {
-                    () = inner.outbox.clock.sleep(GATHER) => {}
-                    () = inner.urgent.notified() => {}
-                }
-            }
+            inner.gather().await;
             inner.book().close_batch(&inner.outbox);
         };
         let outbox = &inner.outbox;
@@ -140,6 +130,22 @@ async fn run(inner: Arc<Inner>) {
 }
 
 impl Inner {
+    /// Waits for company, until something important comes, somebody waits, or it has been long enough.
+    async fn gather(&self) {
+        let clock = &self.outbox.clock;
+        let end = clock.mono() + GATHER;
+        while !self.pace.hurried() && !self.book().unsent.iter().any(|event| important(&event.what)) {
+            let left = end.saturating_sub(clock.mono());
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                () = clock.sleep(left) => {}
+                () = self.wake.notified() => {}
+            }
+        }
+    }
+
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.lock().expect("nobody panics while holding the book: it does no more than move events and call Files")
     }

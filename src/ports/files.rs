@@ -1,11 +1,12 @@
 //! The files under the agent's care: its own state, the workload's log, checkpoints, outputs and progress.
 //!
-//! Small blocking calls on local disks. Whoever calls [`Files::walk`] on a folder of unknown size does so from a thread
-//! of its own; everything else is a few hundred microseconds. "Not there" is `Ok(None)` or empty, never an error.
+//! Small blocking calls on local disks, a few hundred microseconds each; only a walk over a folder of unknown size goes
+//! to a thread of its own. "Not there" is `Ok(None)` or empty, never an error.
 
 use std::io;
 use std::path::Path;
 
+use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 /// What tells two versions of a file apart without reading it.
@@ -38,6 +39,7 @@ pub struct Tree {
     pub truncated: bool,
 }
 
+#[async_trait]
 pub trait Files: Send + Sync {
     /// A whole small file.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
@@ -59,6 +61,9 @@ pub trait Files: Send + Sync {
 
     /// The regular files at any depth, at most `files_max` of them.
     fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree>;
+
+    /// The same from a thread of its own, so that nobody waits for a large folder.
+    async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree>;
 
     /// Removes a file, or a folder with all that is in it.
     fn remove(&self, path: &Path) -> io::Result<()>;

@@ -1,0 +1,369 @@
+//! Only complete checkpoints count, whatever the workload, the store and the clock do.
+
+use std::path::PathBuf;
+
+use lamplighter::agent::checkpoints::{Checkpoints, RestoreError, Saved, restore};
+use lamplighter::agent::journal::Journal;
+use lamplighter::agent::marks::{Board, ProgressTail};
+use lamplighter::job::{AttemptNo, CheckpointNo, CheckpointSpec, ExitStatus, Manifest};
+use lamplighter::jobdir::What;
+use lamplighter::market::Span;
+use lamplighter::ports::{Clock, Store};
+
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::{simulate, until};
+use super::{Rig, secs};
+
+const EXIT: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
+const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };
+
+struct Watched {
+    rig: Rig,
+    journal: Journal,
+    board: Board,
+    checkpoints: Checkpoints,
+}
+
+impl Watched {
+    fn new(rig: Rig) -> Self {
+        Watched::of(rig, AttemptNo::FIRST)
+    }
+
+    fn of(rig: Rig, attempt: AttemptNo) -> Self {
+        let (journal, board) = (Journal::start(rig.outbox_of(attempt)), Board::default());
+        let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: Some("SIGUSR1".into()), grace: Span::from_secs(30) };
+        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal.clone(), board.clone(), &spec, rig.path("ckpt"));
+        Watched { rig, journal, board, checkpoints }
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        write(&self.rig, "ckpt", name, content);
+    }
+
+    /// Waits until a checkpoint with this number is complete.
+    async fn complete(&self, number: u32) -> Manifest {
+        let number = CheckpointNo::new(number);
+        until(&self.rig.clock, &format!("checkpoint {number}"), secs(1300), || self.checkpoints.last().is_some_and(|last| last.number == number))
+            .await;
+        self.rig.dir().manifest(number).await.unwrap().expect("the manifest of a complete checkpoint")
+    }
+
+    fn read(&self, manifest: &Manifest, path: &str) -> String {
+        let file = manifest.files.iter().find(|file| file.path == path).expect("a file of the checkpoint");
+        let body = self.rig.store.object(&format!("jobs/digits-222222/{}", file.key)).expect("its object");
+        String::from_utf8(body.to_vec()).unwrap()
+    }
+}
+
+fn write(rig: &Rig, folder: &str, name: &str, content: &str) {
+    let path = rig.path(folder).join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+fn read(rig: &Rig, folder: &str, name: &str) -> Option<String> {
+    std::fs::read_to_string(rig.path(folder).join(name)).ok()
+}
+
+#[test]
+fn a_quiet_folder_is_uploaded_once_an_interval_and_unchanged_files_are_not_sent_again() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("base.bin", "base");
+        watched.write("step.txt", "100");
+        watched.write("model.tmp", "half");
+        let first = watched.complete(1).await;
+        assert_eq!(first.files.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["base.bin", "step.txt"]);
+        let begun = clock.mono();
+        std::fs::remove_file(watched.rig.path("ckpt/step.txt")).unwrap();
+        watched.write("step-200.txt", "200");
+        let second = watched.complete(2).await;
+        assert!(clock.mono() - begun > secs(590), "not before the interval");
+        assert_eq!(watched.read(&second, "step-200.txt"), "200");
+        assert_eq!(second.files[0].key, first.files[0].key);
+        assert_eq!(watched.rig.store.writes("base.bin").len(), 1);
+        assert_eq!((watched.checkpoints.count(), watched.board.marks().checkpoints), (2, 2));
+        assert!(watched.checkpoints.secs_p95().unwrap() >= 2.0);
+    });
+}
+
+#[test]
+fn a_mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        let rig = &watched.rig;
+        let progress = rig.path("progress.jsonl");
+        let mut tail = ProgressTail::new(rig.files.clone(), clock.clone(), watched.board.clone(), watched.journal.clone(), progress.clone(), None);
+        tail.poll();
+        watched.write("step-3.pt", "three");
+        std::os::unix::fs::symlink("step-3.pt", rig.path("ckpt/latest")).unwrap();
+        std::os::unix::fs::symlink("/etc/hostname", rig.path("ckpt/outside")).unwrap();
+        std::fs::write(&progress, "{\"step\": 3}\n{\"checkpoint\": \"step-3\"}\n{\"step\": 4}\n").unwrap();
+        tail.poll();
+        until(&clock, "complete at once", secs(2), || watched.checkpoints.last().is_some()).await;
+        let manifest = watched.complete(1).await;
+        assert_eq!(manifest.step, Some(3.0));
+        assert_eq!(watched.read(&manifest, "latest"), "three");
+        assert_eq!(rig.store.keys("/files/").len(), 1, "one content, one object");
+        watched.journal.flush(secs(5)).await;
+        assert!(rig.attention().await.iter().any(|text| text.contains("outside: a link that leads outside")));
+    });
+}
+
+#[test]
+fn a_save_waits_for_what_is_written_after_the_asking() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("a.pt", "before");
+        watched.complete(1).await;
+        let ask = watched.checkpoints.ask().await;
+        let save = watched.checkpoints.save(ask, "interruption notice", secs(90));
+        let workload = async {
+            clock.sleep(secs(5)).await;
+            watched.write("a.pt", "after!!");
+            clock.sleep(secs(1)).await;
+            watched.write("b.pt", "more");
+        };
+        let (saved, ()) = tokio::join!(save, workload);
+        let Saved::Complete(summary) = saved else { panic!("{saved:?}") };
+        assert_eq!(summary.number, CheckpointNo::new(2));
+        let manifest = watched.complete(2).await;
+        assert_eq!((watched.read(&manifest, "a.pt").as_str(), watched.read(&manifest, "b.pt").as_str()), ("after!!", "more"));
+        assert_eq!(manifest.asked_by.as_deref(), Some("interruption notice"));
+        assert!((5.0..8.0).contains(&manifest.save_secs), "{}", manifest.save_secs);
+        watched.journal.flush(secs(5)).await;
+        let asked = |what: &What| matches!(what, What::Checkpoint { asked_by: Some(by), .. } if by == "interruption notice");
+        assert!(watched.rig.events().await.iter().any(|event| asked(&event.what)));
+    });
+}
+
+#[test]
+fn a_workload_that_ignores_the_asking_still_keeps_what_it_wrote_before() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("a.pt", "1");
+        watched.complete(1).await;
+        watched.write("a.pt", "two");
+        clock.sleep(secs(5)).await;
+        let ask = watched.checkpoints.ask().await;
+        let begun = clock.mono();
+        let saved = watched.checkpoints.save(ask, "notice", secs(60)).await;
+        let Saved::NoChange(Some(last)) = saved else { panic!("{saved:?}") };
+        assert_eq!((last.number, clock.mono() - begun), (CheckpointNo::new(2), secs(60)));
+        let ask = watched.checkpoints.ask().await;
+        let ended = async {
+            clock.sleep(secs(3)).await;
+            watched.checkpoints.workload_ended(EXIT);
+        };
+        let begun = clock.mono();
+        let (saved, ()) = tokio::join!(watched.checkpoints.save(ask, "notice", secs(60)), ended);
+        assert!(matches!(saved, Saved::NoChange(Some(_))), "{saved:?}");
+        assert!(clock.mono() - begun < secs(5), "an end is not waited out");
+    });
+}
+
+#[test]
+fn an_exit_completes_what_was_written_and_a_killing_does_not() {
+    for (exit, complete) in [(EXIT, true), (KILLED, false)] {
+        simulate(async |clock| {
+            let watched = Watched::new(Rig::new(clock.clone()));
+            watched.write("a.pt", "1");
+            watched.complete(1).await;
+            let ask = watched.checkpoints.ask().await;
+            watched.write("a.pt", "at the end");
+            watched.checkpoints.workload_ended(exit);
+            let saved = watched.checkpoints.save(ask, "notice", secs(60)).await;
+            match saved {
+                Saved::Complete(summary) => assert!(complete && summary.number == CheckpointNo::new(2)),
+                Saved::Failed(why) => {
+                    assert!(!complete);
+                    assert_eq!(why, "the workload was killed while it wrote a checkpoint");
+                    assert!(watched.rig.store.keys("checkpoints/0002/manifest").is_empty());
+                }
+                other => panic!("{other:?}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn as_is_keeps_what_is_there_or_says_that_nothing_changed() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        write(&rig, "ckpt", "pretrained.pt", "not ours");
+        let watched = Watched::new(rig);
+        watched.checkpoints.workload_ended(EXIT);
+        assert_eq!(watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await, Saved::NoChange(None));
+        watched.write("final.pt", "done");
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(60)).await;
+        assert!(matches!(saved, Saved::Complete(_)), "{saved:?}");
+        assert_eq!(watched.complete(1).await.files.len(), 2);
+    });
+}
+
+#[test]
+fn a_folder_that_changes_during_the_upload_is_torn_and_its_number_is_never_used_again() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("/files/", Fault::Slow(secs(20)), None);
+        watched.write("big.pt", "one");
+        until(&clock, "the upload began", secs(10), || watched.rig.store.calls() > 1).await;
+        watched.write("big.pt", "changed");
+        let manifest = watched.complete(2).await;
+        assert_eq!(watched.read(&manifest, "big.pt"), "changed");
+        assert!(watched.rig.store.keys("checkpoints/0001/manifest").is_empty());
+    });
+}
+
+#[test]
+fn a_lost_reply_sends_the_file_again_in_the_same_try() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("a.pt", "one");
+        watched.write("keep.pt", "kept");
+        // The reply is lost once: it is sent again under the same key, in the same try.
+        watched.rig.store.fault("a.pt", Fault::LostReply, 1);
+        watched.rig.store.fault("manifest.json", Fault::LostReply, 1);
+        let manifest = watched.complete(1).await;
+        assert_eq!(manifest.files.len(), 2);
+        assert_eq!(watched.rig.store.writes("a.pt").len(), 2);
+    });
+}
+
+#[test]
+fn time_that_runs_out_is_said_with_numbers_and_leaves_no_manifest() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("b.pt", Fault::Hang, None);
+        watched.write("a.pt", &"x".repeat(1_000_000));
+        watched.write("b.pt", &"y".repeat(2_000_000));
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "notice", secs(30)).await;
+        assert_eq!(saved, Saved::Failed("1.0 of 3.0 MB were uploaded when the time was up".into()));
+        assert!(watched.rig.store.keys("manifest.json").is_empty());
+        // The store answers again: what was sent is not sent again.
+        watched.rig.store.mend();
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "notice", secs(30)).await;
+        assert!(matches!(saved, Saved::Complete(_)), "{saved:?}");
+        assert_eq!(watched.rig.store.writes("a.pt").len(), 1);
+    });
+}
+
+#[test]
+fn a_store_that_is_down_for_twenty_minutes_costs_no_checkpoint() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("", Fault::Down, None);
+        watched.write("a.pt", "one");
+        clock.sleep(secs(1200)).await;
+        assert_eq!(watched.checkpoints.last(), None);
+        watched.rig.store.mend();
+        let manifest = watched.complete(1).await;
+        assert_eq!(watched.read(&manifest, "a.pt"), "one");
+    });
+}
+
+#[test]
+fn an_agent_that_was_restarted_uploads_what_its_predecessor_did_not() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("a.pt", "one");
+        watched.complete(1).await;
+        let Watched { rig, checkpoints, .. } = watched;
+        drop(checkpoints);
+        write(&rig, "ckpt", "b.pt", "two");
+        let watched = Watched::new(rig);
+        assert_eq!(watched.checkpoints.count(), 1);
+        let manifest = watched.complete(2).await;
+        assert_eq!(manifest.files.len(), 2);
+        assert_eq!(watched.rig.store.writes("a.pt").len(), 1, "sent by the predecessor");
+    });
+}
+
+/// A finished first attempt with two checkpoints; then another machine.
+async fn two_checkpoints(rig: Rig) -> Rig {
+    let watched = Watched::new(rig);
+    watched.write("a.pt", "one");
+    watched.write("sub/b.pt", "same");
+    watched.complete(1).await;
+    watched.write("a.pt", "two!");
+    watched.complete(2).await;
+    watched.rig
+}
+
+async fn restored(rig: &Rig) -> (Result<Option<Manifest>, RestoreError>, PathBuf) {
+    let folder = rig.path("second/ckpt");
+    let outbox = rig.outbox_of(AttemptNo::new(2));
+    let journal = Journal::start(outbox.clone());
+    let manifest = restore(&outbox, &journal, &folder, secs(300)).await;
+    journal.flush(secs(5)).await;
+    (manifest, folder)
+}
+
+#[test]
+fn the_newest_complete_checkpoint_comes_back_and_numbers_go_on() {
+    simulate(async |clock| {
+        let rig = two_checkpoints(Rig::new(clock.clone())).await;
+        // A third was begun and never finished.
+        rig.store.put("jobs/digits-222222/checkpoints/0007/files/a.pt", "torn".into()).await.unwrap();
+        let (manifest, folder) = restored(&rig).await;
+        assert_eq!(manifest.unwrap().unwrap().number, CheckpointNo::new(2));
+        assert_eq!(read(&rig, "second/ckpt", "a.pt").as_deref(), Some("two!"));
+        assert_eq!(read(&rig, "second/ckpt", "sub/b.pt").as_deref(), Some("same"));
+        assert_eq!(std::fs::read_dir(folder.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
+
+        let attempt = AttemptNo::new(2);
+        let (journal, board) = (Journal::start(rig.outbox_of(attempt)), Board::default());
+        let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(30) };
+        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal, board, &spec, folder);
+        assert_eq!(checkpoints.last().unwrap().number, CheckpointNo::new(2));
+        assert_eq!(checkpoints.count(), 0);
+        write(&rig, "second/ckpt", "a.pt", "three");
+        until(&clock, "the next number", secs(10), || checkpoints.last().unwrap().number == CheckpointNo::new(8)).await;
+        let manifest = rig.dir().manifest(CheckpointNo::new(8)).await.unwrap().unwrap();
+        assert_eq!(rig.store.writes("sub/b.pt").len(), 1, "what was restored is not sent again");
+        assert_eq!(manifest.attempt, attempt);
+    });
+}
+
+#[test]
+fn damage_falls_back_to_the_older_one_and_says_so() {
+    let key = "jobs/digits-222222/checkpoints/0002/files/a.pt";
+    let manifest_key = "jobs/digits-222222/checkpoints/0002/manifest.json";
+    let traversal: &[u8] = br#"{"format": 1, "number": 2, "attempt": 1, "created": "2026-01-01T00:00:00Z", "save_secs": 0, "upload_secs": 0,
+        "files": [{"path": "../../evil", "bytes": 1, "sha256": "00", "key": "checkpoints/0002/files/a.pt"}]}"#;
+    let cases: [(&str, Option<&'static [u8]>, &str); 5] = [
+        (key, Some(b"twx!"), "`a.pt` is not what was saved"),
+        (key, None, "`a.pt` is missing in the job directory"),
+        (manifest_key, Some(b"{\"format\": 1, \"fil"), "its manifest cannot be read"),
+        (manifest_key, Some(b"{\"format\": 99}"), "has format 99"),
+        (manifest_key, Some(traversal), "leads out of the checkpoint folder"),
+    ];
+    for (key, body, said) in cases {
+        simulate(async |clock| {
+            let rig = two_checkpoints(Rig::new(clock)).await;
+            rig.store.set(key, body);
+            let (manifest, _) = restored(&rig).await;
+            assert_eq!(manifest.unwrap().unwrap().number, CheckpointNo::FIRST, "{said}");
+            assert_eq!(read(&rig, "second/ckpt", "a.pt").as_deref(), Some("one"));
+            assert!(!rig.path("evil").exists());
+            let events = rig.dir().events(AttemptNo::new(2)).await.unwrap();
+            assert!(events.iter().any(|event| matches!(&event.what, What::Attention { text } if text.contains(said))), "{events:?}");
+        });
+    }
+}
+
+#[test]
+fn a_store_that_does_not_answer_is_not_an_empty_one() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        assert!(matches!(restored(&rig).await.0, Ok(None)));
+        let rig = two_checkpoints(rig).await;
+        rig.store.fault("checkpoints", Fault::Down, None);
+        assert!(matches!(restored(&rig).await.0, Err(RestoreError::TooSlow(300))));
+        rig.store.mend();
+        rig.store.fault("checkpoints", Fault::Down, 3);
+        assert_eq!(restored(&rig).await.0.unwrap().unwrap().number, CheckpointNo::new(2));
+        rig.store.fault("checkpoints", Fault::Denied, None);
+        assert!(matches!(restored(&rig).await.0, Err(RestoreError::Unknown(_))));
+    });
+}

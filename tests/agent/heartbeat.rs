@@ -1,0 +1,110 @@
+//! One a minute while the loop lives, at once when something changes, and never a queue.
+
+use lamplighter::agent::heartbeat::Heartbeat;
+use lamplighter::instance::Status;
+use lamplighter::job::{AttemptNo, AttemptPhase, RECORD_FORMAT};
+use lamplighter::market::Span;
+use lamplighter::ports::Clock;
+
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+use super::{Rig, secs};
+
+fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
+    Status {
+        format: RECORD_FORMAT,
+        instance: "i-1".into(),
+        sequence: 0,
+        at: clock.now(),
+        phase,
+        started: clock.now(),
+        verdict: verdict.into(),
+        reason: None,
+        progress: None,
+        gpus: Vec::new(),
+        cpu_percent: None,
+        memory_bytes: None,
+        useful: Span::ZERO,
+        idle: Span::ZERO,
+        last_checkpoint: None,
+        checkpoints: 0,
+        notice: None,
+        starts: 1,
+        held_until: None,
+        attention: Vec::new(),
+        exit: None,
+    }
+}
+
+#[test]
+fn it_beats_once_a_minute_and_stops_with_the_loop() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let heartbeat = Heartbeat::start(rig.outbox());
+        for _ in 0..600 {
+            heartbeat.update(status(AttemptPhase::Running, "busy", &*clock));
+            clock.sleep(secs(1)).await;
+        }
+        let beats = rig.store.writes("status.json").len();
+        assert!((10..=11).contains(&beats), "{beats} in ten minutes");
+        // The loop hangs: no more news, no more beats.
+        clock.sleep(secs(600)).await;
+        assert!(rig.store.writes("status.json").len() <= beats + 1);
+        let last = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
+        assert_eq!(last.sequence, rig.store.writes("status.json").len() as u64);
+    });
+}
+
+#[test]
+fn a_change_is_written_at_once_but_not_more_often_than_each_second() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let heartbeat = Heartbeat::start(rig.outbox());
+        for number in 0..100 {
+            heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
+            clock.sleep(std::time::Duration::from_millis(100)).await;
+        }
+        let beats = rig.store.writes("status.json").len();
+        assert!((9..=11).contains(&beats), "{beats} in ten seconds of flapping");
+    });
+}
+
+#[test]
+fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let heartbeat = Heartbeat::start(rig.outbox());
+        rig.store.fault("status.json", Fault::Down, None);
+        for number in 0..1200 {
+            heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
+            clock.sleep(secs(1)).await;
+        }
+        assert_eq!(heartbeat.written_at(), None);
+        rig.store.mend();
+        heartbeat.update(status(AttemptPhase::Draining, "busy", &*clock));
+        assert!(heartbeat.flush(secs(5)).await);
+        let writes = rig.store.writes("status.json");
+        assert_eq!(writes.len(), 1, "nothing was queued");
+        let first = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
+        assert_eq!(first.phase, AttemptPhase::Draining);
+        drop(heartbeat);
+        let heartbeat = Heartbeat::start(rig.outbox());
+        heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
+        assert!(heartbeat.flush(secs(5)).await);
+        let second = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
+        assert!(second.sequence > first.sequence);
+    });
+}
+
+#[test]
+fn a_flush_ends_at_its_deadline() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let heartbeat = Heartbeat::start(rig.outbox());
+        rig.store.fault("status.json", Fault::Hang, None);
+        heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
+        let before = clock.mono();
+        assert!(!heartbeat.flush(secs(3)).await);
+        assert_eq!(clock.mono() - before, secs(3));
+    });
+}

@@ -1,0 +1,72 @@
+//! What the agent sends away and what warns it, with real files, a store that fails, and virtual time.
+
+#![expect(clippy::disallowed_methods, reason = "tests play the workload: they write the files that the agent reads")]
+
+mod checkpoints;
+mod heartbeat;
+mod journal;
+mod marks;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::agent::outbox::Outbox;
+use lamplighter::job::AttemptNo;
+use lamplighter::jobdir::{Event, JobDir, What};
+use support::faulty_store::FaultyStore;
+use support::inline_files::InlineFiles;
+use support::virtual_clock::VirtualClock;
+use tempfile::TempDir;
+
+/// One attempt's surroundings.
+struct Rig {
+    clock: Arc<VirtualClock>,
+    store: Arc<FaultyStore>,
+    files: Arc<InlineFiles>,
+    folder: TempDir,
+}
+
+impl Rig {
+    fn new(clock: Arc<VirtualClock>) -> Self {
+        let store = FaultyStore::new(clock.clone());
+        Rig { clock, store, files: Arc::default(), folder: TempDir::new().expect("a temporary folder") }
+    }
+
+    fn dir(&self) -> JobDir {
+        JobDir::new(self.store.clone(), "digits-222222".parse().expect("a job id"))
+    }
+
+    fn outbox(&self) -> Outbox {
+        self.outbox_of(AttemptNo::FIRST)
+    }
+
+    /// Of another attempt, on another machine: with a state folder of its own.
+    fn outbox_of(&self, attempt: AttemptNo) -> Outbox {
+        let state = self.folder.path().join(format!("state-{attempt}"));
+        Outbox { dir: self.dir(), attempt, clock: self.clock.clone(), files: self.files.clone(), state }
+    }
+
+    fn path(&self, name: &str) -> std::path::PathBuf {
+        self.folder.path().join(name)
+    }
+
+    async fn events(&self) -> Vec<Event> {
+        self.store.mend();
+        self.dir().events(AttemptNo::FIRST).await.expect("events that can be read")
+    }
+
+    /// The sentences that a person was told.
+    async fn attention(&self) -> Vec<String> {
+        let text = |event: Event| match event.what {
+            What::Attention { text } | What::Loss { text } => Some(text),
+            _ => None,
+        };
+        self.events().await.into_iter().filter_map(text).collect()
+    }
+}
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}

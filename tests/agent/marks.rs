@@ -1,0 +1,91 @@
+//! The progress file as workloads really write it.
+
+use std::io::Write;
+
+use lamplighter::agent::journal::Journal;
+use lamplighter::agent::marks::{Board, ProgressTail};
+use lamplighter::ports::Clock;
+
+use super::support::virtual_clock::simulate;
+use super::{Rig, secs};
+
+fn append(rig: &Rig, text: impl AsRef<[u8]>) {
+    let mut file = std::fs::OpenOptions::new().append(true).create(true).open(rig.path("progress.jsonl")).unwrap();
+    file.write_all(text.as_ref()).unwrap();
+}
+
+fn tail(rig: &Rig, board: &Board, journal: &Journal) -> ProgressTail {
+    let (path, done) = (rig.path("progress.jsonl"), rig.path("done"));
+    ProgressTail::new(rig.files.clone(), rig.clock.clone(), board.clone(), journal.clone(), path, Some(done))
+}
+
+#[test]
+fn steps_give_a_pace_and_the_median_outvotes_a_pause() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
+        let mut tail = tail(&rig, &board, &journal);
+        tail.poll();
+        for step in 1..=20 {
+            append(&rig, format!("{{\"step\": {step}, \"total\": 100, \"loss\": 0.5}}\n"));
+            tail.poll();
+            clock.sleep(secs(if step == 10 { 600 } else { 3 })).await;
+        }
+        let progress = board.progress();
+        assert_eq!((progress.step, progress.total, progress.secs_per_step), (Some(20.0), Some(100.0), Some(3.0)));
+        assert_eq!(board.marks().progress, 20);
+    });
+}
+
+#[test]
+fn broken_lines_are_signs_of_life_and_said_once() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
+        let mut tail = tail(&rig, &board, &journal);
+        tail.poll();
+        append(&rig, b"step 3\n\n{\"step\": \"x\"}\n\xff\xfe\n{\"step\": 4");
+        tail.poll();
+        assert_eq!((board.marks().progress, board.progress().step), (3, None), "half a line waits for its end");
+        append(&rig, "}\n");
+        append(&rig, vec![b'x'; 10 << 20]);
+        for _ in 0..12 {
+            tail.poll();
+        }
+        append(&rig, "\n{\"step\": 5, \"checkpoint\": \"a\", \"done\": true}\n");
+        tail.poll();
+        assert_eq!(board.progress().step, Some(5.0));
+        assert_eq!(board.done(), Some(clock.mono()));
+        assert!(journal.flush(secs(5)).await);
+        let said = rig.attention().await;
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("`step 3`"), "{said:?}");
+    });
+}
+
+#[test]
+fn a_file_that_begins_anew_and_a_step_that_goes_back() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
+        append(&rig, "{\"step\": 100, \"checkpoint\": \"old\"}\n");
+        let mut tail = tail(&rig, &board, &journal);
+        tail.poll();
+        assert_eq!(board.progress().step, Some(100.0), "what was there before counts");
+        std::fs::write(rig.path("progress.jsonl"), "{\"step\": 7}\n").unwrap();
+        clock.sleep(secs(2)).await;
+        tail.poll();
+        append(&rig, "{\"step\": 8}\n");
+        clock.sleep(secs(2)).await;
+        tail.poll();
+        let progress = board.progress();
+        assert_eq!((progress.step, progress.secs_per_step), (Some(8.0), Some(2.0)));
+        assert_eq!(board.done(), None);
+        std::fs::write(rig.path("done"), "").unwrap();
+        tail.poll();
+        let done = board.done();
+        clock.sleep(secs(60)).await;
+        tail.poll();
+        assert_eq!(board.done(), done, "the first moment stands");
+    });
+}

@@ -1,0 +1,202 @@
+//! A store in memory that fails as a real one does: down, hanging, denying, full, slow, and losing replies.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use lamplighter::ports::{Clock, Created, ObjectMeta, Store, StoreError};
+use sha2::{Digest, Sha256};
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// Nothing is done, and the caller is told.
+    Down,
+    /// It is done, and the caller is told that it failed.
+    LostReply,
+    /// It never answers.
+    Hang,
+    Denied,
+    Full,
+    /// It works, after this time.
+    Slow(Duration),
+}
+
+struct Rule {
+    /// Part of the key.
+    part: String,
+    fault: Fault,
+    left: Option<u32>,
+}
+
+#[derive(Default)]
+struct Inner {
+    objects: BTreeMap<String, Bytes>,
+    rules: Vec<Rule>,
+    /// Every write that took effect, in order.
+    writes: Vec<(String, Bytes)>,
+    calls: u32,
+}
+
+pub struct FaultyStore {
+    inner: Mutex<Inner>,
+    clock: Arc<dyn Clock>,
+}
+
+impl FaultyStore {
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(FaultyStore { inner: Mutex::default(), clock })
+    }
+
+    /// The next `times` calls (all, without a number) whose key contains `part` meet this fault.
+    pub fn fault(&self, part: &str, fault: Fault, times: impl Into<Option<u32>>) {
+        self.inner.lock().unwrap().rules.push(Rule { part: part.into(), fault, left: times.into() });
+    }
+
+    pub fn mend(&self) {
+        self.inner.lock().unwrap().rules.clear();
+    }
+
+    pub fn calls(&self) -> u32 {
+        self.inner.lock().unwrap().calls
+    }
+
+    pub fn keys(&self, part: &str) -> Vec<String> {
+        self.inner.lock().unwrap().objects.keys().filter(|key| key.contains(part)).cloned().collect()
+    }
+
+    pub fn object(&self, key: &str) -> Option<Bytes> {
+        self.inner.lock().unwrap().objects.get(key).cloned()
+    }
+
+    /// Damages an object behind everybody's back.
+    pub fn set(&self, key: &str, body: Option<&'static [u8]>) {
+        let mut inner = self.inner.lock().unwrap();
+        match body {
+            Some(body) => inner.objects.insert(key.into(), Bytes::from_static(body)),
+            None => inner.objects.remove(key),
+        };
+    }
+
+    /// The bodies that were ever written to keys containing `part`, in order.
+    pub fn writes(&self, part: &str) -> Vec<(String, Bytes)> {
+        self.inner.lock().unwrap().writes.iter().filter(|(key, _)| key.contains(part)).cloned().collect()
+    }
+
+    /// Meets the faults; `Ok(true)`: do it and lose the reply.
+    async fn meet(&self, act: &'static str, key: &str) -> Result<bool, StoreError> {
+        let fault = {
+            let mut inner = self.inner.lock().unwrap();
+            inner.calls += 1;
+            let rule = inner.rules.iter_mut().find(|rule| key.contains(&rule.part) && rule.left != Some(0));
+            rule.map(|rule| {
+                rule.left = rule.left.map(|left| left - 1);
+                rule.fault
+            })
+        };
+        let (key, cause) = (key.to_owned(), "injected");
+        match fault {
+            None => Ok(false),
+            Some(Fault::Down) => Err(StoreError::Unavailable { act, key, cause: cause.into() }),
+            Some(Fault::Denied) => Err(StoreError::Denied { act, key, cause: cause.into() }),
+            Some(Fault::Full) => Err(StoreError::Full { act, key, cause: cause.into() }),
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::LostReply) => Ok(true),
+            Some(Fault::Slow(time)) => {
+                self.clock.sleep(time).await;
+                Ok(false)
+            }
+        }
+    }
+
+    fn reply<T>(lost: bool, act: &'static str, key: &str, value: T) -> Result<T, StoreError> {
+        if lost { Err(StoreError::Unavailable { act, key: key.into(), cause: "the reply was lost".into() }) } else { Ok(value) }
+    }
+
+    fn write(&self, key: &str, body: Bytes) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.objects.insert(key.into(), body.clone());
+        inner.writes.push((key.into(), body));
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    fn url(&self) -> String {
+        "memory:///".into()
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        let lost = self.meet("read", key).await?;
+        Self::reply(lost, "read", key, self.object(key))
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.meet("look at", key).await?;
+        let meta = |body: Bytes| ObjectMeta { key: key.into(), bytes: body.len() as u64, modified: Timestamp::UNIX_EPOCH };
+        Ok(self.object(key).map(meta))
+    }
+
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        let lost = self.meet("write", key).await?;
+        self.write(key, body);
+        Self::reply(lost, "write", key, ())
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
+        let lost = self.meet("create", key).await?;
+        let created = if self.object(key).is_some() {
+            Created::Exists
+        } else {
+            self.write(key, body);
+            Created::New
+        };
+        Self::reply(lost, "create", key, created)
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.meet("list", prefix).await?;
+        let modified = Timestamp::UNIX_EPOCH;
+        let inner = self.inner.lock().unwrap();
+        let under = inner.objects.iter().filter(|(key, _)| key.starts_with(prefix));
+        Ok(under.map(|(key, body)| ObjectMeta { key: key.clone(), bytes: body.len() as u64, modified }).collect())
+    }
+
+    async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.meet("list", prefix).await?;
+        let inner = self.inner.lock().unwrap();
+        let mut names: Vec<String> = inner.objects.keys().filter_map(|key| Some(key.strip_prefix(prefix)?.split('/').next()?.to_owned())).collect();
+        names.dedup();
+        Ok(names)
+    }
+
+    async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        let unavailable = |cause: std::io::Error| StoreError::Unavailable { act: "upload", key: key.into(), cause: cause.into() };
+        let lost = self.meet("upload", key).await?;
+        let body = std::fs::read(path).map_err(unavailable)?;
+        let told = (body.len() as u64, sha256(&body));
+        self.write(key, Bytes::from(body));
+        Self::reply(lost, "upload", key, told)
+    }
+
+    async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
+        let lost = self.meet("download", key).await?;
+        let Some(body) = self.object(key) else { return Ok(None) };
+        std::fs::write(path, &body).map_err(|cause| StoreError::Unavailable { act: "download", key: key.into(), cause: cause.into() })?;
+        Self::reply(lost, "download", key, Some((body.len() as u64, sha256(&body))))
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.meet("delete", key).await?;
+        self.inner.lock().unwrap().objects.remove(key);
+        Ok(())
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,59 @@
+//! Local files without threads, for tests in virtual time; and a disk that can be full.
+
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use lamplighter::adapters::local_files::LocalFiles;
+use lamplighter::ports::{FileStamp, Files, Tree};
+
+#[derive(Default)]
+pub struct InlineFiles {
+    pub full: AtomicBool,
+}
+
+impl InlineFiles {
+    fn room(&self) -> io::Result<()> {
+        if self.full.load(Ordering::Relaxed) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl Files for InlineFiles {
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        LocalFiles.read(path)
+    }
+    fn read_from(&self, path: &Path, offset: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        LocalFiles.read_from(path, offset, bytes_max)
+    }
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.room()?;
+        LocalFiles.append(path, bytes)
+    }
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.room()?;
+        LocalFiles.replace(path, bytes)
+    }
+    fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>> {
+        LocalFiles.stamp(path)
+    }
+    fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>> {
+        LocalFiles.list(folder)
+    }
+    fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        LocalFiles.walk(folder, files_max)
+    }
+    async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        LocalFiles.walk(folder, files_max)
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        LocalFiles.remove(path)
+    }
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        LocalFiles.create_folder(path)
+    }
+    fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()> {
+        LocalFiles.place(from, to, mode)
+    }
+}

@@ -1,0 +1,5 @@
+//! What several test binaries share.
+
+pub mod faulty_store;
+pub mod inline_files;
+pub mod virtual_clock;
