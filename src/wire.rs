@@ -7,6 +7,13 @@ use std::sync::Arc;
 use crate::adapters::system_clock::SystemClock;
 use crate::ports;
 
+// What ships and what must not: plain functions of one workdir, so that they need no port.
+pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code};
+#[cfg(feature = "lamp")]
+pub use crate::adapters::secret_scan::{Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets};
+#[cfg(feature = "lamp")]
+pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
+
 /// The time, for whoever may not name a port.
 pub type Clock = Arc<dyn ports::Clock>;
 

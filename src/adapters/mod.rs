@@ -3,6 +3,7 @@
 //! The only folder that asks the operating system for time, environment, files, processes or randomness. What must never
 //! live here: a decision; an adapter answers what is, and does what it is told.
 
+pub mod archive;
 pub mod child_workload;
 mod counter;
 mod held_workload;
@@ -37,8 +38,12 @@ pub mod objects;
 pub mod poweroff;
 mod proc_read;
 pub mod proc_tree;
+#[cfg(feature = "lamp")]
+pub mod secret_scan;
 pub mod sensor_thread;
 pub mod sensors;
 pub mod system_clock;
 mod typing;
 pub mod unit_workload;
+#[cfg(feature = "lamp")]
+pub mod workdir_pack;

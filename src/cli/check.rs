@@ -1,13 +1,14 @@
-//! `lamp check`: all that is wrong with a job, before anything is started.
+//! `lamp check`: all that is wrong with a job and with what it would ship, before anything is started.
 
 use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::flags::JobArgs;
 use super::printer::Stream;
+use super::workdir::{Examined, shown_file};
 use super::{Context, ExitCode, Fault, Format};
-use crate::config::{self, Loaded};
 use crate::job::{Finding, Severity};
+use crate::wire;
 
 /// Find everything that is wrong with a job
 #[derive(Clone, Debug, ClapArgs)]
@@ -19,44 +20,52 @@ pub struct Args {
 /// # Errors
 /// The job file is not there or cannot be read. Findings are the result, not an error.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    match args.job.load(context) {
-        Ok(loaded) => report_good(&loaded, context),
-        Err(fault) if fault.code == ExitCode::FINDINGS && fault.file.is_some() => {
-            report(context, fault.file.as_deref().unwrap_or_default(), &fault.findings, None);
-            Ok(ExitCode::FINDINGS)
+    match args.job.examine(context) {
+        Ok(examined) => {
+            let file = shown_file(&examined.loaded, context);
+            report(context, &file, &examined.findings, Some(&examined))
         }
-        Err(fault) => Err(fault),
+        Err(fault) => match &fault.file {
+            Some(file) => report(context, file, &fault.findings, None),
+            None => Err(fault),
+        },
     }
 }
 
-fn report_good(loaded: &Loaded, context: &Context) -> Result<ExitCode, Fault> {
-    let file = loaded.file.as_deref().map_or_else(|| "the command line".to_owned(), |path| config::shown(path, &context.current_dir));
-    report(context, &file, &loaded.findings, Some(loaded));
-    Ok(ExitCode::SUCCESS)
-}
-
-fn report(context: &Context, file: &str, findings: &[Finding], loaded: Option<&Loaded>) {
-    let printer = &context.printer;
+fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<&Examined>) -> Result<ExitCode, Fault> {
     let count = |severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let (errors, warnings) = (count(Severity::Error), count(Severity::Warning));
-    if context.format != Format::Text {
+    if context.format == Format::Text {
+        for finding in findings {
+            context.printer.line(context.printer.finding_text(Stream::Out, Some(file), finding));
+        }
+        context.printer.line(format!("{file}: {}", summary(errors, warnings)));
+        if let Some(Examined { survey, .. }) = examined {
+            let files = plural(survey.files, "file");
+            context.printer.line(format!("ships {files}, {}, from {}", wire::show_bytes(survey.bytes), survey.root.display()));
+        }
+    } else {
         let mut document = json!({"file": file, "ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings});
-        if let Some(loaded) = loaded {
-            document["workdir"] = json!(loaded.workdir);
+        if let Some(Examined { loaded, survey, .. }) = examined {
+            document["workdir"] = json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes});
             document["spec"] = json!(loaded.spec);
             document["origins"] = json!(loaded.origins);
         }
-        printer.json(&document);
-        return;
+        context.printer.json(&document);
     }
-    for finding in findings {
-        printer.line(printer.finding_text(Stream::Out, Some(file), finding));
-    }
-    let plural = |n: usize, word: &str| if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") };
+    Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FINDINGS })
+}
+
+fn summary(errors: usize, warnings: usize) -> String {
+    let plural = |n: usize, word| plural(n as u64, word);
     match (errors, warnings) {
-        (0, 0) => printer.line(format!("{file}: no findings")),
-        (0, _) => printer.line(format!("{file}: {}", plural(warnings, "warning"))),
-        (_, 0) => printer.line(format!("{file}: {}", plural(errors, "error"))),
-        (..) => printer.line(format!("{file}: {}, {}", plural(errors, "error"), plural(warnings, "warning"))),
+        (0, 0) => "no findings".to_owned(),
+        (0, _) => plural(warnings, "warning"),
+        (_, 0) => plural(errors, "error"),
+        _ => format!("{}, {}", plural(errors, "error"), plural(warnings, "warning")),
     }
+}
+
+fn plural(n: u64, word: &str) -> String {
+    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }

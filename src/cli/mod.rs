@@ -19,6 +19,7 @@ mod printer;
 mod schema;
 mod shell;
 mod table;
+mod workdir;
 
 pub use args::{ColorChoice, Format, Globals};
 pub use context::Context;
@@ -28,3 +29,4 @@ pub use flags::{JobArgs, JobFlags};
 pub use printer::{Printer, Stream, Style};
 pub use shell::{Cli, Verb, main};
 pub use table::render as render_table;
+pub use workdir::{Examined, Prepared};

@@ -142,7 +142,7 @@ impl Printer {
             Severity::Error => (Style::Bad, "error:"),
             Severity::Warning => (Style::Warning, "warning:"),
         };
-        let place = match (file, finding.line) {
+        let place = match (finding.file.as_deref().or(file), finding.line) {
             (Some(file), Some(line)) => format!("{file}:{line}: "),
             (Some(file), None) => format!("{file}: "),
             (None, _) => String::new(),

@@ -1,7 +1,7 @@
 //! Why a job or a configuration could not be read.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::job::{Finding, Severity};
 
@@ -25,6 +25,17 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
+    /// With the path as the user would type it from this folder.
+    #[must_use]
+    pub fn shown_from(self, current_dir: &Path) -> Self {
+        let short = |path: PathBuf| path.strip_prefix(current_dir).map_or(path.clone(), Path::to_owned);
+        match self {
+            ConfigError::NotFound { what, path } => ConfigError::NotFound { what, path: short(path) },
+            ConfigError::Read { path, source } => ConfigError::Read { path: short(path), source },
+            other => other,
+        }
+    }
+
     /// What to type next.
     pub fn hint(&self) -> Option<String> {
         match self {

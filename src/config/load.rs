@@ -55,8 +55,8 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let refuse = |findings| ConfigError::Findings { file: shown.clone(), findings };
     let (source, fragment, mut found) = match &file {
         Some(path) => {
-            let text = read_file("job file", path)?;
-            let source = Source::parse(path, &text).map_err(|finding| refuse(vec![finding]))?;
+            let text = read_file("job file", path).map_err(|error| error.shown_from(inputs.current_dir))?;
+            let source = Source::parse(path, &text).map_err(refuse)?;
             let (fragment, found) = decode::<JobFile>(&source);
             (source, fragment, found)
         }

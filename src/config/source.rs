@@ -20,26 +20,26 @@ pub struct Source {
 impl Source {
     /// # Errors
     /// The text is not TOML (or JSON, by the file's extension): one finding with its line.
-    pub fn parse(path: &Path, text: &str) -> Result<Self, Finding> {
+    pub fn parse(path: &Path, text: &str) -> Result<Self, Vec<Finding>> {
         let is_json = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
         if is_json { Self::parse_json(text) } else { Self::parse_toml(text) }
     }
 
-    fn parse_json(text: &str) -> Result<Self, Finding> {
+    fn parse_json(text: &str) -> Result<Self, Vec<Finding>> {
         let value = serde_json::from_str(text).map_err(|error| {
             let line = error.line();
             let message = error.to_string();
             let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
-            Finding::error("", format!("not valid JSON: {message}")).at_line(Some(line))
+            vec![Finding::error("", format!("not valid JSON: {message}")).at_line(Some(line))]
         })?;
         Ok(Source { value, lines: BTreeMap::new() })
     }
 
-    fn parse_toml(text: &str) -> Result<Self, Finding> {
+    fn parse_toml(text: &str) -> Result<Self, Vec<Finding>> {
         let document = toml_edit::Document::parse(text).map_err(|error| {
             let line = error.span().map(|span| line_of(text, span.start));
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            Finding::error("", format!("not valid TOML: {message}")).at_line(line)
+            vec![Finding::error("", format!("not valid TOML: {message}")).at_line(line)]
         })?;
         let mut lines = BTreeMap::new();
         let value = table_value(document.as_table(), "", text, &mut lines);
@@ -118,9 +118,9 @@ mod tests {
 
     #[test]
     fn broken_syntax_is_one_finding_with_its_line() {
-        let finding = Source::parse(Path::new("job.toml"), "name = 'x'\ncommand = [\n").unwrap_err();
+        let [finding] = &Source::parse(Path::new("job.toml"), "name = 'x'\ncommand = [\n").unwrap_err()[..] else { panic!("one finding") };
         assert!(finding.line.is_some_and(|line| line >= 2), "{finding:?}");
-        let finding = Source::parse(Path::new("job.json"), "{\n\"name\": }").unwrap_err();
-        assert_eq!(finding.line, Some(2));
+        let found = Source::parse(Path::new("job.json"), "{\n\"name\": }").unwrap_err();
+        assert_eq!(found[0].line, Some(2));
     }
 }

@@ -36,7 +36,7 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
         None => (None, String::new()),
     };
     let file = path.as_ref().map_or_else(|| "config.toml".to_owned(), |path| path.display().to_string());
-    let source = Source::parse(file.as_ref(), &text).map_err(|finding| ConfigError::Findings { file: file.clone(), findings: vec![finding] })?;
+    let source = Source::parse(file.as_ref(), &text).map_err(|findings| ConfigError::Findings { file: file.clone(), findings })?;
     let (fragment, findings) = decode::<UserFile>(&source);
     if !findings.is_empty() {
         return Err(ConfigError::Findings { file, findings });

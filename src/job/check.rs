@@ -16,8 +16,14 @@ pub struct Finding {
     pub severity: Severity,
     /// The dotted path of the key, `machine.gpus`; empty when it concerns the whole.
     pub path: String,
+    /// The file it stands in, when that is not the job file: a secret in the workdir.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// The line of the file, from 1, when it came from one.
     pub line: Option<usize>,
+    /// The rule that found it, when somebody may want to allow it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rule: Option<&'static str>,
     pub message: String,
     pub hint: Option<String>,
 }
@@ -33,7 +39,7 @@ pub enum Severity {
 
 impl Finding {
     pub fn error(path: &str, message: impl Into<String>) -> Self {
-        Finding { severity: Severity::Error, path: path.into(), line: None, message: message.into(), hint: None }
+        Finding { severity: Severity::Error, path: path.into(), file: None, line: None, rule: None, message: message.into(), hint: None }
     }
 
     pub fn warning(path: &str, message: impl Into<String>) -> Self {
@@ -43,6 +49,14 @@ impl Finding {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// In another file than the job's, by a rule with a name.
+    #[must_use]
+    pub fn in_file(mut self, file: impl Into<String>, rule: &'static str) -> Self {
+        self.file = Some(file.into());
+        self.rule = Some(rule);
         self
     }
 

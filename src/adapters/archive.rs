@@ -1,0 +1,210 @@
+//! `code.tar.zst` on the machine that trains: unpacking what somebody else packed, trusting none of it.
+//!
+//! An archive comes from a bucket that others may write to. So: no absolute path, no `..`, no link that leaves the folder, no
+//! device, no hard link, no more bytes and entries than the spec says. Links are made last, so that nothing is written
+//! through one. What must never live here: packing (that is `workdir_pack`, which the agent does not carry).
+
+#![expect(clippy::disallowed_methods, reason = "this is the adapter that reads archives and writes their files")]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use tar::{Archive, EntryType};
+
+/// How much an archive may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArchiveLimits {
+    pub bytes_max: u64,
+    pub entries_max: u64,
+}
+
+impl ArchiveLimits {
+    /// As much as the packer said that it packed, and nothing more.
+    pub fn of(code: &crate::job::CodeArchive) -> Self {
+        // Folders and links are entries too and are not counted as files. A packed tree has fewer folders than this.
+        const ENTRIES_SPARE: u64 = 1_000_000;
+        ArchiveLimits { bytes_max: code.bytes, entries_max: code.files.saturating_add(ENTRIES_SPARE) }
+    }
+}
+
+/// What was unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Unpacked {
+    pub files: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    #[error("cannot read the archive")]
+    Read(#[source] io::Error),
+    #[error("cannot write `{}`", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the archive was refused: `{}` {problem}", path.display())]
+    Refused { path: PathBuf, problem: &'static str },
+    #[error("the archive was refused: it holds more than {what}")]
+    TooMuch { what: String },
+}
+
+/// Unpacks into a folder, which should be empty: an entry that is already there is an error.
+///
+/// # Errors
+/// The archive cannot be read, breaks a rule above, or a file cannot be written. What was written so far stays: the caller
+/// removes the folder.
+pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits) -> Result<Unpacked, ArchiveError> {
+    let file = File::open(archive).map_err(ArchiveError::Read)?;
+    let plain = zstd::stream::read::Decoder::new(file).map_err(ArchiveError::Read)?;
+    fs::create_dir_all(into).map_err(|source| ArchiveError::Write { path: into.to_owned(), source })?;
+    let mut unpacker = Unpacker { into, limits, entries: 0, done: Unpacked::default(), links: Vec::new(), folder_modes: Vec::new() };
+    let mut archive = Archive::new(plain);
+    for entry in archive.entries().map_err(ArchiveError::Read)? {
+        unpacker.entry(entry.map_err(ArchiveError::Read)?)?;
+    }
+    unpacker.finish()
+}
+
+struct Unpacker<'a> {
+    into: &'a Path,
+    limits: ArchiveLimits,
+    entries: u64,
+    done: Unpacked,
+    /// Relative path and target, made at the end.
+    links: Vec<(PathBuf, PathBuf)>,
+    /// Set at the end: a folder without write permission must first be filled.
+    folder_modes: Vec<(PathBuf, u32)>,
+}
+
+impl Unpacker<'_> {
+    fn entry<R: Read>(&mut self, entry: tar::Entry<'_, R>) -> Result<(), ArchiveError> {
+        let path = entry.path().map_err(ArchiveError::Read)?.into_owned();
+        let refuse = |problem| Err(ArchiveError::Refused { path: path.clone(), problem });
+        self.entries += 1;
+        if self.entries > self.limits.entries_max {
+            return Err(ArchiveError::TooMuch { what: format!("{} entries", self.limits.entries_max) });
+        }
+        let Some(inside) = inside(&path) else { return refuse("leaves the folder") };
+        let mode = entry.header().mode().map_err(ArchiveError::Read)? & 0o777;
+        match entry.header().entry_type() {
+            EntryType::Directory => {
+                self.folder(&inside)?;
+                self.folder_modes.push((inside, mode));
+                Ok(())
+            }
+            EntryType::Regular | EntryType::Continuous => self.file(entry, &inside, mode),
+            EntryType::Symlink => {
+                let target = entry.link_name().map_err(ArchiveError::Read)?;
+                let target = target.map(|target| target.into_owned()).unwrap_or_default();
+                if !link_stays_inside(&inside, &target) {
+                    return refuse("is a link that leaves the folder");
+                }
+                self.links.push((inside, target));
+                Ok(())
+            }
+            EntryType::Link => refuse("is a hard link"),
+            _ => refuse("is neither a file, a folder nor a link"),
+        }
+    }
+
+    fn folder(&self, path: &Path) -> Result<(), ArchiveError> {
+        let folder = self.into.join(path);
+        fs::create_dir_all(&folder).map_err(|source| ArchiveError::Write { path: folder, source })
+    }
+
+    fn file<R: Read>(&mut self, mut entry: tar::Entry<'_, R>, path: &Path, mode: u32) -> Result<(), ArchiveError> {
+        let size = entry.size();
+        self.done.bytes = self.done.bytes.saturating_add(size);
+        if self.done.bytes > self.limits.bytes_max {
+            return Err(ArchiveError::TooMuch { what: format!("{} bytes", self.limits.bytes_max) });
+        }
+        if let Some(parent) = path.parent() {
+            self.folder(parent)?;
+        }
+        let target = self.into.join(path);
+        let failed = |source| ArchiveError::Write { path: target.clone(), source };
+        // The owner may always read and write: a job that cannot change its own files helps nobody.
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(mode | 0o600).open(&target).map_err(failed)?;
+        let copied = io::copy(&mut entry, &mut file).map_err(failed)?;
+        if copied != size {
+            return Err(ArchiveError::Read(io::ErrorKind::UnexpectedEof.into()));
+        }
+        if let Ok(secs) = entry.header().mtime() {
+            let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(secs.min(u64::from(u32::MAX)));
+            file.set_modified(modified).map_err(failed)?;
+        }
+        self.done.files += 1;
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Unpacked, ArchiveError> {
+        for (path, target) in &self.links {
+            if let Some(parent) = path.parent() {
+                self.folder(parent)?;
+            }
+            let link = self.into.join(path);
+            std::os::unix::fs::symlink(target, &link).map_err(|source| ArchiveError::Write { path: link, source })?;
+        }
+        for (path, mode) in self.folder_modes {
+            let folder = self.into.join(path);
+            let permissions = fs::Permissions::from_mode(mode | 0o700);
+            fs::set_permissions(&folder, permissions).map_err(|source| ArchiveError::Write { path: folder, source })?;
+        }
+        Ok(self.done)
+    }
+}
+
+/// The path without `.` parts, when it is relative and has no `..`.
+fn inside(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => plain.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(plain)
+}
+
+/// Whether a link at `link` (relative to the root) that points to `target` can only ever lead inside the root.
+///
+/// Only leading `..` are allowed, at most as many as the link is deep. A `..` after a name is refused even where it looks
+/// harmless: the name may be a link, and then it climbs from somewhere else.
+pub fn link_stays_inside(link: &Path, target: &Path) -> bool {
+    let depth = link.components().count().saturating_sub(1);
+    let mut climbs = 0;
+    let mut descends = false;
+    for part in target.components() {
+        match part {
+            Component::ParentDir if descends => return false,
+            Component::ParentDir => climbs += 1,
+            Component::Normal(_) => descends = true,
+            Component::CurDir => {}
+            Component::RootDir | Component::Prefix(_) => return false,
+        }
+    }
+    climbs <= depth && (descends || climbs > 0 || target == Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_may_only_lead_inside() {
+        let stays = |link: &str, target: &str| link_stays_inside(Path::new(link), Path::new(target));
+        assert!(stays("a", "b"));
+        assert!(stays("a/b", "../c"));
+        assert!(stays("a/b/c", "../../d/e"));
+        assert!(stays("a", "./b"));
+        for (link, target) in [("a", "/etc/passwd"), ("a", "../b"), ("a/b", "../../c"), ("a", "b/../c"), ("a", ""), ("a/b", "x/../../../y")] {
+            assert!(!stays(link, target), "{link} -> {target}");
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Secrets in what is about to ship: keys and tokens that would end up in a bucket and on a rented machine.
+//!
+//! A cheap literal prefilter runs over the bytes; only a file that holds one of the literals is read line by line with the
+//! exact rules. A rule asks for the shape *and* the length of a real secret, and words that say "example" do not count: a
+//! scanner that cries wolf is switched off. What must never live here: the secret itself in a finding, or a decision
+//! whether to ship.
+
+#![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the files about to ship")]
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use regex::bytes::{Regex, RegexSet};
+
+use super::workdir_pack::{PackEntry, PackError, PackKind, Survey};
+
+/// Something that looks like a secret. It never holds the secret.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Secret {
+    /// Relative to the workdir.
+    pub path: String,
+    /// From 1; 0 for a file that is a secret as a whole.
+    pub line: usize,
+    /// The rule's name, as `--allow-secret PATH:RULE` takes it.
+    pub rule: &'static str,
+    /// What the rule found, for people.
+    pub what: &'static str,
+}
+
+struct Rule {
+    name: &'static str,
+    what: &'static str,
+    /// Matched against a line.
+    pattern: &'static str,
+}
+
+/// Files above this are data, not source: weights, images, logs. Keys are pasted into source and settings, and reading
+/// gigabytes would make every `run` wait. Ten MB holds any notebook with its pictures.
+const FILE_BYTES_MAX: u64 = 10 << 20;
+
+/// Bytes at the start that must hold no NUL for a file to count as text; what git looks at, too.
+const BINARY_PROBE_BYTES: usize = 8000;
+
+/// At most this many findings per file: a file with more is a list of keys, and the first ones say so.
+const FINDINGS_PER_FILE_MAX: usize = 10;
+
+/// A line longer than this is cut for the rules: minified data; the regular expressions need no more context than a line.
+const LINE_BYTES_MAX: usize = 64 * 1024;
+
+const PRIVATE_KEY: &str = "private-key";
+
+const RULES: &[Rule] = &[
+    Rule { name: "aws-access-key", what: "an AWS access key id", pattern: r"(?-u:\b)(?:AKIA|ASIA)[A-Z2-7]{16}(?-u:\b)" },
+    Rule {
+        name: "aws-secret-key",
+        what: "an AWS secret access key",
+        pattern: r#"(?i)aws_?(?:secret|session)_?(?:access_?)?(?:key|token)["']?\s*[:=]\s*["']?[A-Za-z0-9/+=]{40,}"#,
+    },
+    Rule { name: PRIVATE_KEY, what: "a private key", pattern: r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----" },
+    Rule { name: "huggingface-token", what: "a Hugging Face token", pattern: r"(?-u:\b)hf_[A-Za-z0-9]{30,}(?-u:\b)" },
+    Rule { name: "github-token", what: "a GitHub token", pattern: r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})" },
+    Rule { name: "gitlab-token", what: "a GitLab token", pattern: r"(?-u:\b)glpat-[A-Za-z0-9_-]{20,}" },
+    Rule {
+        name: "openai-key",
+        what: "an API key of OpenAI or Anthropic",
+        pattern: r"(?-u:\b)sk-(?:[A-Za-z0-9]{40,}|(?:proj|svcacct|admin|ant)-[A-Za-z0-9_-]{20,})",
+    },
+    Rule { name: "slack-token", what: "a Slack token", pattern: r"(?-u:\b)xox[abeoprs]-[0-9]+-[A-Za-z0-9-]{10,}" },
+    Rule { name: "slack-webhook", what: "a Slack webhook", pattern: r"hooks\.slack\.com/services/T[A-Z0-9]{6,}/B[A-Z0-9]{6,}/[A-Za-z0-9]{16,}" },
+    Rule { name: "google-api-key", what: "a Google API key", pattern: r"(?-u:\b)AIza[A-Za-z0-9_-]{35}" },
+    Rule { name: "gcp-service-account", what: "the key of a Google service account", pattern: r#""private_key_id"\s*:\s*"[0-9a-f]{40}""# },
+    Rule { name: "stripe-key", what: "a Stripe live key", pattern: r"(?-u:\b)[rs]k_live_[A-Za-z0-9]{20,}" },
+    Rule { name: "pypi-token", what: "a PyPI token", pattern: r"(?-u:\b)pypi-AgE[A-Za-z0-9_-]{50,}" },
+    Rule { name: "npm-token", what: "an npm token", pattern: r"(?-u:\b)npm_[A-Za-z0-9]{36}(?-u:\b)|_authToken\s*=\s*[A-Za-z0-9-]{20,}" },
+    Rule { name: "wandb-key", what: "a Weights & Biases key", pattern: r#"(?i)wandb_?(?:api_?)?key["']?\s*[:=]\s*["']?[0-9a-f]{40}(?-u:\b)"# },
+    Rule { name: "azure-storage-key", what: "an Azure storage key", pattern: r"AccountKey=[A-Za-z0-9+/]{86}==" },
+    Rule {
+        name: "url-password",
+        what: "a password in a URL",
+        pattern: r"(?-u:\b)(?:https?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|redis|amqps?)://[A-Za-z0-9._-]+:[A-Za-z0-9!#$%&*+._~-]{6,}@[A-Za-z0-9.-]+",
+    },
+];
+
+/// One of these stands in every match of the rules; found first, at the speed of memory.
+const LITERALS: &[&str] = &[
+    "AKIA",
+    "ASIA",
+    "PRIVATE KEY",
+    "hf_",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "sk-",
+    "xox",
+    "hooks.slack.com",
+    "AIza",
+    "private_key_id",
+    "k_live_",
+    "pypi-AgE",
+    "npm_",
+    "_authToken",
+    "AccountKey=",
+    "://",
+];
+
+/// Literals in any case.
+const LITERALS_ANY_CASE: &[&str] = &["aws_?(?:secret|session)", "wandb_?(?:api_?)?key"];
+
+/// What nobody uses as a secret; looked for in the matched text alone.
+static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r"(?i)example|placeholder|changeme|your[_-]|dummy|xxxxx|\*\*\*|<[a-z_ -]+>|:password@|:pass@|user:|username:|\$\{|\{\{")
+        .expect("a constant pattern, tested")
+});
+static PREFILTER: LazyLock<Regex> = LazyLock::new(|| {
+    let literals = LITERALS.iter().map(|literal| regex::escape(literal));
+    let any_case = LITERALS_ANY_CASE.iter().map(|pattern| format!("(?i:{pattern})"));
+    Regex::new(&literals.chain(any_case).collect::<Vec<_>>().join("|")).expect("constant patterns, tested")
+});
+static SET: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(RULES.iter().map(|rule| rule.pattern)).expect("constant patterns, tested"));
+static EACH: LazyLock<Vec<Regex>> = LazyLock::new(|| RULES.iter().map(|rule| Regex::new(rule.pattern).expect("constant patterns, tested")).collect());
+
+/// What follows the header of a private key: base64, or the headers of an encrypted one.
+static KEY_BODY: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/=]{32,}|Proc-Type:|Version:").expect("a constant pattern, tested"));
+
+/// A line of a `.env` file that gives a value to a name that sounds secret.
+static ENV_SECRET: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"(?i)^\s*(?:export\s+)?[A-Z0-9_]*(?:key|token|secret|password|passwd|pwd|credential|auth|dsn)[A-Z0-9_]*\s*=\s*["']?[^\s"'#]{6,}"#)
+        .expect("a constant pattern, tested")
+});
+
+/// Looks through every file that ships, with as many threads as the machine has cores.
+///
+/// # Errors
+/// A file cannot be read.
+pub fn scan(survey: &Survey) -> Result<Vec<Secret>, PackError> {
+    let files: Vec<&PackEntry> = survey.entries.iter().filter(|entry| matches!(entry.kind, PackKind::File { .. })).collect();
+    let next = AtomicUsize::new(0);
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let results: Vec<Result<Vec<Secret>, PackError>> = std::thread::scope(|scope| {
+        let work = || {
+            let mut found = Vec::new();
+            while let Some(entry) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+                scan_file(&survey.root, entry, &mut found)?;
+            }
+            Ok(found)
+        };
+        let running: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        running.into_iter().map(|worker| worker.join().expect("the scan indexes nothing and unwraps nothing")).collect()
+    });
+    let mut found = Vec::new();
+    for result in results {
+        found.extend(result?);
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn scan_file(root: &Path, entry: &PackEntry, found: &mut Vec<Secret>) -> Result<(), PackError> {
+    let PackKind::File { bytes } = entry.kind else { return Ok(()) };
+    let path = entry.path.to_string_lossy().into_owned();
+    let unreadable = |source| PackError::Read { path: entry.path.clone(), source };
+    if let Some((rule, what)) = secret_by_name(&entry.path)
+        && bytes > 0
+    {
+        found.push(Secret { path, line: 0, rule, what });
+        return Ok(());
+    }
+    if bytes > FILE_BYTES_MAX {
+        return Ok(());
+    }
+    let Some(text) = read_text(&root.join(&entry.path)).map_err(unreadable)? else { return Ok(()) };
+    let name = entry.path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let is_env = is_env_file(name);
+    if is_env || PREFILTER.is_match(&text) {
+        scan_text(&path, &text, is_env, found);
+    }
+    Ok(())
+}
+
+/// A file that is a secret whatever stands in it.
+fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
+    let name = path.file_name()?.to_str()?;
+    let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
+    match (parent, name) {
+        (_, "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519") => Some(("ssh-key-file", "an SSH private key")),
+        (".aws", "credentials") => Some(("aws-credentials-file", "AWS credentials")),
+        (_, ".netrc" | ".pgpass" | ".git-credentials") => Some(("credentials-file", "a file of passwords")),
+        (".kube", "config") => Some(("credentials-file", "the credentials of a cluster")),
+        (".docker", "config.json") => Some(("credentials-file", "the credentials of a registry")),
+        ("huggingface" | ".huggingface", "token") => Some(("huggingface-token", "a Hugging Face token")),
+        _ if name.ends_with(".p12") || name.ends_with(".pfx") => Some((PRIVATE_KEY, "a private key")),
+        _ => None,
+    }
+}
+
+/// `.env`, `.env.local`, `prod.env`; not the templates that projects commit on purpose.
+fn is_env_file(name: &str) -> bool {
+    let is_template = ["example", "sample", "template", "dist"].iter().any(|word| name.contains(word));
+    !is_template && (name == ".env" || name.starts_with(".env.") || name.ends_with(".env"))
+}
+
+/// The file's bytes, unless it looks binary.
+fn read_text(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let mut file = File::open(path)?;
+    let mut text = Vec::with_capacity(usize::try_from(file.metadata()?.len().min(FILE_BYTES_MAX)).unwrap_or(0) + 1);
+    Read::by_ref(&mut file).take(BINARY_PROBE_BYTES as u64).read_to_end(&mut text)?;
+    if text.contains(&0) {
+        return Ok(None);
+    }
+    file.take(FILE_BYTES_MAX).read_to_end(&mut text)?;
+    Ok(Some(text))
+}
+
+fn scan_text(path: &str, text: &[u8], is_env: bool, found: &mut Vec<Secret>) {
+    let first = found.len();
+    let mut lines = text.split(|byte| *byte == b'\n').enumerate().peekable();
+    while let Some((at, line)) = lines.next() {
+        let next = lines.peek().map_or(&[][..], |(_, next)| *next);
+        for (rule, what) in secrets_in(cut(line), cut(next), is_env) {
+            found.push(Secret { path: path.to_owned(), line: at + 1, rule, what });
+        }
+        if found.len() - first >= FINDINGS_PER_FILE_MAX {
+            return;
+        }
+    }
+}
+
+fn cut(line: &[u8]) -> &[u8] {
+    &line[..line.len().min(LINE_BYTES_MAX)]
+}
+
+fn secrets_in(line: &[u8], next: &[u8], is_env: bool) -> Vec<(&'static str, &'static str)> {
+    let is_secret = |index: &usize| match RULES[*index].name {
+        // The header alone stands in every program that reads keys; the key follows on its line or the next.
+        PRIVATE_KEY => EACH[*index].find_iter(line).any(|hit| KEY_BODY.is_match(&line[hit.end()..])) || KEY_BODY.is_match(next),
+        _ => EACH[*index].find_iter(line).any(|hit| is_real(hit.as_bytes())),
+    };
+    let hits = SET.matches(line).into_iter().filter(is_secret);
+    let mut found: Vec<_> = hits.map(|index| (RULES[index].name, RULES[index].what)).collect();
+    if found.is_empty() && is_env && ENV_SECRET.is_match(line) && !PLACEHOLDER.is_match(line) {
+        found.push(("env-file", "a secret in an environment file"));
+    }
+    found
+}
+
+/// Whether a match can be a secret: no placeholder, and not one character over and over.
+fn is_real(hit: &[u8]) -> bool {
+    const TAIL: usize = 16;
+    const DIFFERENT_MIN: usize = 5;
+    let mut seen = [false; 256];
+    hit.iter().rev().take(TAIL).for_each(|byte| seen[usize::from(*byte)] = true);
+    seen.iter().filter(|seen| **seen).count() >= DIFFERENT_MIN && !PLACEHOLDER.is_match(hit)
+}
+
+/// Whether the user acknowledged this one: `path`, `path:rule`, or a folder with a `/` at its end.
+pub fn is_allowed(secret: &Secret, allowed: &[String]) -> bool {
+    allowed.iter().any(|entry| {
+        let entry = entry.strip_prefix("./").unwrap_or(entry);
+        let (path, rule) = match entry.rsplit_once(':') {
+            Some((path, rule)) => (path, Some(rule)),
+            None => (entry, None),
+        };
+        let is_path = path == secret.path || (path.ends_with('/') && secret.path.starts_with(path));
+        is_path && rule.is_none_or(|rule| rule == secret.rule)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pieces that are joined here, so that this file itself holds nothing that looks like a secret.
+    fn samples() -> Vec<(&'static str, String)> {
+        let body = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8".repeat(4);
+        let some = |n: usize| body[..n].to_owned();
+        let hex = "0123456789abcdef".repeat(3)[..40].to_owned();
+        vec![
+            ("aws-access-key", ["key = 'AK", "IA2E0A8F3B244C9986"].concat().replace(['0', '8', '9'], "Q")),
+            ("aws-secret-key", ["aws_secret", "_access_key = "].concat() + &some(40)),
+            ("private-key", ["-----BEGIN RSA PRIV", "ATE KEY-----"].concat() + &some(40)),
+            ("huggingface-token", ["h", "f_"].concat() + &some(34)),
+            ("github-token", ["gh", "p_"].concat() + &some(36)),
+            ("gitlab-token", ["glp", "at-"].concat() + &some(20)),
+            ("openai-key", ["s", "k-proj-"].concat() + &some(40)),
+            ("slack-token", ["xo", "xb-1234-"].concat() + &some(24)),
+            ("slack-webhook", ["https://hooks.sl", "ack.com/services/T0AB12CD3/B0AB12CD3/"].concat() + &some(24)),
+            ("google-api-key", ["AI", "za"].concat() + &some(35)),
+            ("gcp-service-account", ["\"private_", "key_id\": \""].concat() + &hex + "\""),
+            ("stripe-key", ["sk_l", "ive_"].concat() + &some(24)),
+            ("pypi-token", ["pypi-A", "gE"].concat() + &some(60)),
+            ("npm-token", ["np", "m_"].concat() + &some(36)),
+            ("wandb-key", ["WANDB_API", "_KEY="].concat() + &hex),
+            ("azure-storage-key", ["Account", "Key="].concat() + &some(86) + "=="),
+            ("url-password", ["postgres://trainer:", "hunter2hunter@db.internal/x"].concat()),
+        ]
+    }
+
+    #[test]
+    fn every_rule_finds_its_sample_and_the_prefilter_lets_it_through() {
+        for (rule, text) in samples() {
+            assert!(PREFILTER.is_match(text.as_bytes()), "the prefilter stops {rule}");
+            let found: Vec<_> = secrets_in(text.as_bytes(), b"", false).into_iter().map(|(rule, _)| rule).collect();
+            assert!(found.contains(&rule), "{rule} is not found, but {found:?}");
+        }
+        let tested: Vec<_> = samples().into_iter().map(|(rule, _)| rule).collect();
+        for rule in RULES {
+            assert!(tested.contains(&rule.name), "{} has no sample", rule.name);
+        }
+    }
+
+    #[test]
+    fn what_only_resembles_a_secret_is_left_alone() {
+        for text in [
+            ["AK", "IAIOSFODNN7EXAMPLE"].concat(),
+            ["AK", "IAAAAAAAAAAAAAAAAAA"].concat(),
+            "task-learning-rate-sk-learn-pipeline-of-many-words".into(),
+            "hf_model = AutoModel.from_pretrained(name)".into(),
+            "https://user:password@localhost/db and https://github.com/a/b@v1".into(),
+            "if '-----BEGIN PRIVATE KEY-----' in text: raise".into(),
+            "aws_secret_access_key = os.environ['KEY']".into(),
+            "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
+            "x = 'xoxo-love-and-kisses'".into(),
+            "risk-assessment-of-models-with-a-long-name-0123456789".into(),
+        ] {
+            assert_eq!(secrets_in(text.as_bytes(), b"import os", false), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn acknowledged_is_a_path_a_rule_or_a_folder() {
+        let secret = Secret { path: "conf/key.py".into(), line: 3, rule: "github-token", what: "" };
+        let allowed = |entry: &str| is_allowed(&secret, &[entry.to_owned()]);
+        assert!(allowed("conf/key.py") && allowed("./conf/key.py") && allowed("conf/key.py:github-token") && allowed("conf/"));
+        assert!(!allowed("conf/key.py:aws-access-key") && !allowed("conf") && !allowed("key.py") && !allowed("con/"));
+    }
+}
