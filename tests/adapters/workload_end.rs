@@ -1,0 +1,106 @@
+//! How a workload begins and ends, and that each end is told apart.
+
+use std::fs;
+
+use lamplighter::job::ExitStatus;
+use lamplighter::ports::{Signal, WorkloadError, Workloads};
+
+use crate::workload::{Bench, soon};
+
+fn code(code: i32) -> ExitStatus {
+    ExitStatus { code: Some(code), ..ExitStatus::default() }
+}
+
+#[tokio::test]
+async fn the_exit_code_is_the_workloads_own() {
+    for wanted in [0, 3, 255] {
+        let bench = Bench::of_script(&format!("exit {wanted}"));
+        let workload = bench.start().await;
+        let ended = soon("it ends", workload.ended()).await;
+        assert_eq!((ended.exit, ended.orphans), (code(wanted), 0));
+        assert_eq!(soon("again", workload.ended()).await, ended, "asking twice is fine");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_is_no_exit_code() {
+    let bench = Bench::of_script("kill -SEGV $$");
+    let ended = soon("it ends", bench.start().await.ended()).await;
+    assert_eq!(ended.exit, ExitStatus { code: None, signal: Some(11), oom: false });
+}
+
+#[tokio::test]
+async fn a_command_that_is_not_there_is_told_apart() {
+    let bench = Bench::of(&["no-such-program", "x"]);
+    let refused = bench.workloads().start(&bench.launch).await.err().expect("nothing to execute");
+    assert!(
+        matches!(&refused, WorkloadError::CannotExecute { program, cause } if program == "no-such-program" && cause.kind() == std::io::ErrorKind::NotFound),
+        "{refused:?}"
+    );
+    let attached = bench.workloads().attach(bench.dir()).await.err().expect("an agent that restarts hears the same");
+    assert!(matches!(attached, WorkloadError::CannotExecute { .. }), "{attached:?}");
+
+    let bench = Bench::of(&["/etc/passwd"]);
+    let refused = bench.workloads().start(&bench.launch).await.err().expect("not executable");
+    assert!(matches!(&refused, WorkloadError::CannotExecute { cause, .. } if cause.kind() == std::io::ErrorKind::PermissionDenied), "{refused:?}");
+
+    let bench = Bench::of(&[]);
+    let refused = bench.workloads().start(&bench.launch).await.err().expect("nothing at all");
+    assert!(matches!(refused, WorkloadError::CannotExecute { .. }), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_missing_working_directory_is_not_a_missing_command() {
+    let mut bench = Bench::of_script("true");
+    bench.launch.cwd = bench.folder.path().join("nowhere");
+    let refused = bench.workloads().start(&bench.launch).await.err().expect("no such folder");
+    let WorkloadError::Failed { act: "start", cause } = refused else { panic!("{refused:?}") };
+    assert!(cause.to_string().contains("nowhere"), "{cause}");
+}
+
+#[tokio::test]
+async fn the_environment_is_what_was_asked_for_and_a_mark() {
+    let mut bench = Bench::of(&["env"]);
+    bench.launch.env.insert("GREETING".into(), "hello world".into());
+    soon("it ends", bench.start().await.ended()).await;
+    let output = String::from_utf8(bench.output()).expect("text");
+    let names: Vec<&str> = output.lines().filter_map(|line| line.split_once('=').map(|(name, _)| name)).collect();
+    assert_eq!(names, ["GREETING", "LAMP_WORKLOAD", "PATH"], "{output}");
+    assert!(output.contains("GREETING=hello world\n"));
+}
+
+#[tokio::test]
+async fn it_gets_a_signal_in_its_own_group_and_session() {
+    let bench = Bench::of_script("trap 'echo saved > saved; exit 9' USR1; touch ready; while :; do sleep 0.01; done");
+    let workload = bench.start().await;
+    bench.until_file("ready").await;
+    workload.signal(Signal::Usr1).expect("it may");
+    assert_eq!(soon("it ends", workload.ended()).await.exit, code(9));
+    assert_eq!(fs::read_to_string(bench.file("saved")).expect("written"), "saved\n");
+    workload.signal(Signal::Term).expect("a workload that is gone is success");
+}
+
+#[tokio::test]
+async fn one_that_ignores_sigterm_dies_of_sigkill_and_not_for_want_of_memory() {
+    let bench = Bench::of_script("trap '' TERM; touch ready; while :; do sleep 0.01; done");
+    let workload = bench.start().await;
+    bench.until_file("ready").await;
+    workload.signal(Signal::Term).expect("it may");
+    workload.signal(Signal::Kill).expect("it may");
+    let ended = soon("it ends", workload.ended()).await;
+    assert_eq!(ended.exit, ExitStatus { code: None, signal: Some(9), oom: false });
+}
+
+#[tokio::test]
+async fn nothing_was_started_where_nothing_was_asked_for() {
+    let bench = Bench::of_script("true");
+    assert!(bench.workloads().attach(bench.dir()).await.expect("readable").is_none());
+}
+
+#[tokio::test]
+async fn a_state_folder_has_one_start() {
+    let bench = Bench::of_script("echo once");
+    soon("it ends", bench.start().await.ended()).await;
+    assert!(bench.workloads().start(&bench.launch).await.is_err());
+    assert_eq!(bench.output(), b"once\n");
+}
