@@ -23,6 +23,9 @@ pub struct Rates {
     pub gpu_power_watts: Reading<f64>,
     /// The workload's tree, percent of **one** core (400 = four cores busy).
     pub cpu_percent: Reading<f64>,
+    /// At least so much of one core was used: the main process alone, or a share of all cores where their number was
+    /// not recorded. Only recordings by others have it; it can show work, never the lack of it.
+    pub cpu_percent_min: Reading<f64>,
     /// The whole machine, percent of **all** cores.
     pub machine_cpu_percent: Reading<f64>,
     /// Of the tree, read and written together.
@@ -52,6 +55,7 @@ impl Default for Rates {
             gpu_memory_used_mib: Reading::Absent,
             gpu_power_watts: Reading::Absent,
             cpu_percent: Reading::Absent,
+            cpu_percent_min: Reading::Absent,
             machine_cpu_percent: Reading::Absent,
             disk_bytes_per_sec: Reading::Absent,
             net_bytes_per_sec: Reading::Absent,
@@ -83,6 +87,7 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
         gpu_memory_used_mib: total(&gpus, |gpu| gpu.memory_used_mib.clone().map(|mib| mib as f64)),
         gpu_power_watts: total(&gpus, |gpu| gpu.power_watts.clone()),
         cpu_percent: per_sec(cpu, interval).map(|cores| cores * 100.0),
+        cpu_percent_min: Reading::Absent,
         machine_cpu_percent: per_sec(machine, interval).map(|cores| cores * 100.0 / f64::from(now.cores.max(1))),
         disk_bytes_per_sec: per_sec(difference(&previous.tree_disk, &now.tree_disk, io), interval),
         net_bytes_per_sec: per_sec(difference(&previous.network, &now.network, io), interval),

@@ -125,11 +125,11 @@ pub enum GpuSelection {
     Indices(Vec<u32>),
 }
 
-/// When is it idle: every known signal quiet for the whole window.
+/// When is it idle: every known signal quiet for the whole window, and longer where less is known (`policy::idle`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IdleSpec {
-    /// `None`: never judged idle.
+    /// The least quiet time: enough for a job that is seen whole and has shown its rhythm. `None`: never judged idle.
     pub window: Option<Span>,
     /// At or below these a signal is quiet. GPU utilisation and memory traffic in percent of one GPU.
     pub gpu_percent: f64,
@@ -277,11 +277,12 @@ impl Default for WatchSpec {
 }
 
 impl Default for IdleSpec {
-    /// Fifteen minutes: at 1 %/5 % the longest silent phases of recorded jobs (data loading, evaluation, compilation)
-    /// rarely pass ten. Shorter stops work by mistake; longer wastes money. The cost of both is in docs/policies.md.
+    /// Five minutes of nothing at all, for a job that has worked a quarter of an hour without such a pause; the rule
+    /// itself asks for up to twelve times more while it knows less, and for three times the job's own longest pause.
+    /// Of 223 recorded jobs none was stopped by mistake at this setting; docs/policies.md has the figures of others.
     fn default() -> Self {
         IdleSpec {
-            window: Some(Span::from_secs(15 * 60)),
+            window: Some(Span::from_secs(5 * 60)),
             gpu_percent: 1.0,
             cpu_percent: 5.0,
             io_bytes_per_sec: 100_000.0,
