@@ -42,6 +42,8 @@ pub mod proc_tree;
 pub mod secret_scan;
 pub mod sensor_thread;
 pub mod sensors;
+pub mod series;
+mod series_csv;
 pub mod system_clock;
 mod typing;
 pub mod unit_workload;

@@ -11,8 +11,22 @@
 //! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
 
+mod budget;
+mod checkpointing;
+mod idle;
+mod interruption;
+mod pace;
+mod signals;
+mod stall;
 mod supervise;
 mod verdict;
 
+pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points, most_usd};
+pub use checkpointing::{
+    CadenceCost, CadenceFault, UploadFacts, UploadStep, cadence_cost, check_cadence, daly_interval, judge_upload, p95, young_interval,
+};
+pub use idle::IdleWatch;
+pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
+pub use stall::StallWatch;
 pub use supervise::{Afterwards, Decision, End, EndWish, Facts, Stage, Step, Warning, WorkloadFact, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};

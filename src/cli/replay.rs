@@ -1,0 +1,212 @@
+//! `lamp replay idle FILE`: the idle and stall rules over a recorded series, each change of verdict with its numbers.
+//!
+//! The rules are the shipped ones; only the clock is the recording's. What must never live here: a rule.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use crate::instance::{Rates, Reading};
+use crate::job::{IdleSpec, RECORD_FORMAT, StallSpec};
+use crate::market::Span;
+use crate::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
+use crate::wire::{SeriesError, read_series};
+
+/// Replay the idle and stall rules over a recorded series.
+#[derive(Clone, Debug, Args)]
+pub struct ReplayIdleArgs {
+    /// A CSV with the columns `t_seconds` and `gpu_util_pct` (also gpu_index, gpu_mem_used_mib, cpu_util_pct), or recorded
+    /// samples as JSON lines, also `.zst`; several are read one after the other
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// A second CSV for the same time: proc_cpu_pct, disk_*_mb_cum, net_*_mb_cum, gpu_power_w_total
+    #[arg(long, value_name = "CSV")]
+    pub host: Option<PathBuf>,
+    /// The GPUs that count [default: all]
+    #[arg(long, value_delimiter = ',', value_name = "INDICES")]
+    pub gpus: Vec<u32>,
+    /// The least quiet time that counts as idle [default: 5m]
+    #[arg(long, value_name = "SPAN")]
+    pub window: Option<Span>,
+    /// No verdict before this time unless the work was seen to begin [default: 15m]
+    #[arg(long, value_name = "SPAN")]
+    pub grace: Option<Span>,
+    /// GPU utilisation up to this is quiet, percent [default: 1]
+    #[arg(long, value_name = "PERCENT")]
+    pub gpu_percent: Option<f64>,
+    /// CPU of the workload up to this is quiet, percent of one core [default: 5]
+    #[arg(long, value_name = "PERCENT")]
+    pub cpu_percent: Option<f64>,
+    /// The least time without progress that counts as stalled [default: 20m]
+    #[arg(long, value_name = "SPAN")]
+    pub stall_window: Option<Span>,
+}
+
+/// How the changes are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayForm {
+    Text,
+    Json,
+    Jsonl,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    #[error("the recording could not be replayed")]
+    Series(#[from] SeriesError),
+    #[error("the verdicts could not be written")]
+    Write(#[from] std::io::Error),
+}
+
+/// One change of verdict.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    pub t_secs: f64,
+    /// `idle` or `stall`.
+    pub rule: &'static str,
+    pub verdict: WatchVerdict,
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    pub samples: usize,
+    /// From the first to the last sample.
+    pub secs: f64,
+    /// Whether there was anything for the stall rule to judge.
+    pub stall_judged: bool,
+    pub changes: Vec<Change>,
+    /// How it stood at the end.
+    pub last: WatchVerdict,
+}
+
+/// Replays and writes.
+///
+/// # Errors
+/// When the recording is broken or `out` takes no more.
+pub fn run(args: &ReplayIdleArgs, form: ReplayForm, out: &mut impl Write) -> Result<(), ReplayError> {
+    let gpus = (!args.gpus.is_empty()).then_some(args.gpus.as_slice());
+    let series = read_series(&args.files, args.host.as_deref(), gpus)?;
+    let replayed = replay_idle(&series, &args.idle_spec(), &args.stall_spec());
+    match form {
+        ReplayForm::Text => replayed.write_text(out)?,
+        ReplayForm::Json => writeln!(out, "{:#}", replayed.to_json())?,
+        ReplayForm::Jsonl => replayed.changes.iter().try_for_each(|change| writeln!(out, "{}", change.to_json()))?,
+    }
+    Ok(())
+}
+
+/// Runs both rules over a series. A restart that the stall rule asks for does not happen in a recording, so its ladder
+/// stays on that rung until there is progress.
+pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Replayed {
+    let (mut idle_watch, mut stall_watch) = (IdleWatch::new(idle), StallWatch::new(stall));
+    let stall_judged = series.iter().any(has_marks);
+    let mut changes: Vec<Change> = Vec::new();
+    let mut last = WatchVerdict::new(Standing::Starting, WatchAction::None, "no samples");
+    for rates in series {
+        let of_idle = idle_watch.step(rates);
+        let of_stall = stall_judged.then(|| stall_watch.step(rates, 0)).filter(|verdict| verdict.standing == Standing::Stalled);
+        let (rule, verdict) = match of_stall {
+            Some(verdict) => ("stall", verdict),
+            None => ("idle", of_idle),
+        };
+        let known = |change: &Change| (change.rule, change.verdict.standing, change.verdict.action) == (rule, verdict.standing, verdict.action);
+        if !changes.last().is_some_and(known) {
+            changes.push(Change { t_secs: rates.t_secs, rule, verdict: verdict.clone() });
+        }
+        last = verdict;
+    }
+    let secs = series.first().zip(series.last()).map_or(0.0, |(first, last)| last.t_secs - first.t_secs);
+    Replayed { samples: series.len(), secs, stall_judged, changes, last }
+}
+
+fn has_marks(rates: &Rates) -> bool {
+    rates.step.is_some() || [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks].iter().any(|reading| **reading != Reading::Absent)
+}
+
+impl ReplayIdleArgs {
+    fn idle_spec(&self) -> IdleSpec {
+        let default = IdleSpec::default();
+        IdleSpec {
+            window: self.window.or(default.window),
+            gpu_percent: self.gpu_percent.unwrap_or(default.gpu_percent),
+            cpu_percent: self.cpu_percent.unwrap_or(default.cpu_percent),
+            io_bytes_per_sec: default.io_bytes_per_sec,
+            grace: self.grace.unwrap_or(default.grace),
+        }
+    }
+
+    fn stall_spec(&self) -> StallSpec {
+        let default = StallSpec::default();
+        StallSpec { window: self.stall_window.or(default.window), ..default }
+    }
+}
+
+impl Change {
+    /// The stable form: one flat object, numbers beside the words.
+    pub fn to_json(&self) -> Value {
+        let mut object = Map::from_iter([
+            ("t_seconds".to_owned(), json!(self.t_secs)),
+            ("verdict".to_owned(), word(self.verdict.standing)),
+            ("action".to_owned(), word(self.verdict.action)),
+            ("rule".to_owned(), json!(self.rule)),
+            ("reason".to_owned(), json!(self.verdict.text)),
+        ]);
+        object.extend(self.verdict.numbers.iter().map(|(name, number)| (name.clone(), json!(number))));
+        Value::Object(object)
+    }
+}
+
+impl Replayed {
+    /// The first moment at which a rule would have ended the job.
+    pub fn first_stop(&self) -> Option<&Change> {
+        self.changes.iter().find(|change| change.verdict.action == WatchAction::Stop)
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "format": RECORD_FORMAT,
+            "samples": self.samples,
+            "seconds": self.secs,
+            "stall_judged": self.stall_judged,
+            "first_stop": self.first_stop().map(Change::to_json),
+            "changes": self.changes.iter().map(Change::to_json).collect::<Vec<_>>(),
+            "last": { "verdict": word(self.last.standing), "action": word(self.last.action), "reason": self.last.text },
+        })
+    }
+
+    fn write_text(&self, out: &mut impl Write) -> std::io::Result<()> {
+        for change in &self.changes {
+            let action = if change.verdict.action == WatchAction::None { String::new() } else { text(change.verdict.action) };
+            writeln!(out, "{:>9}  {:<9} {action:<8} {}", clock(change.t_secs), change.verdict.standing.word(), change.verdict.text)?;
+        }
+        let stop = match self.first_stop() {
+            Some(change) => format!("the {} rule would have ended it at {}", change.rule, clock(change.t_secs)),
+            None => "no rule would have ended it".to_owned(),
+        };
+        let stall = if self.stall_judged { "" } else { " (no marks of progress recorded: stalls were not judged)" };
+        writeln!(out, "{} samples over {}: {stop}{stall}", self.samples, span(self.secs))?;
+        writeln!(out, "at the end {}: {}", self.last.standing, self.last.text)
+    }
+}
+
+fn word(value: impl Serialize) -> Value {
+    serde_json::to_value(value).expect("a plain enum has a word")
+}
+
+fn text(action: WatchAction) -> String {
+    word(action).as_str().unwrap_or_default().to_owned()
+}
+
+fn span(secs: f64) -> Span {
+    Span::from_secs(secs.max(0.0).round() as u64)
+}
+
+/// Hours, minutes and seconds since the series began.
+fn clock(secs: f64) -> String {
+    let secs = secs.max(0.0).round() as u64;
+    format!("{}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
+}

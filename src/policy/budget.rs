@@ -1,0 +1,166 @@
+//! When does a limit end the attempt? Time, money, a deadline, the machine's own end.
+//!
+//! ```text
+//!   spec + extensions, price, what was spent ─> points (one per limit, earliest first) ─> judge(now) ─> level
+//!
+//!   began ───────────────── warn 80 % ──── warn 95 % ── drain ══════ ends
+//!                                                        └ the allowance: saving and uploading fit before the limit
+//! ```
+//! Every limit is a moment, known in advance, so that a plan can show it and a test can name it.
+//! What must never live here: what the machine costs (the caller knows), and whether it is worth it.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::job::{EndedBecause, LimitsSpec, Reason};
+use crate::market::{Span, Usd, UsdPerHour};
+
+/// What the limits are judged by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Account {
+    /// When billing of this attempt began.
+    pub began: Timestamp,
+    pub price: UsdPerHour,
+    /// What earlier attempts cost.
+    pub spent_before: Usd,
+    pub limits: LimitsSpec,
+    pub extended: Extension,
+    /// The hard cap on the machine's life, set at launch; no extension moves it.
+    pub kill_at: Option<Timestamp>,
+    /// How long saving, uploading and powering off may take.
+    pub drain: Span,
+}
+
+/// All extensions that were granted, added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Extension {
+    /// Added to the run time and to the deadline.
+    pub time: Span,
+    pub budget: Usd,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitKind {
+    MaxRuntime,
+    Budget,
+    Deadline,
+    KillAt,
+}
+
+/// Where a limit falls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitPoint {
+    pub kind: LimitKind,
+    /// Billing must have ended by then.
+    pub at: Timestamp,
+    /// The drain must begin by then; never before the attempt began.
+    pub drain_at: Timestamp,
+}
+
+/// How near the next limit is. The warnings are levels, not edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LimitLevel {
+    Far,
+    Warn80,
+    Warn95,
+    /// Drain now.
+    Reached,
+}
+
+/// What `judge` says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LimitVerdict {
+    pub level: LimitLevel,
+    /// `None`: nothing limits this attempt.
+    pub next: Option<LimitPoint>,
+    pub reason: Option<Reason>,
+}
+
+/// Four fifths is early enough to extend by hand, nineteen twentieths is the last call.
+const WARN_SHARES: [(f64, LimitLevel); 2] = [(0.95, LimitLevel::Warn95), (0.80, LimitLevel::Warn80)];
+
+/// All limits of an attempt, the one whose drain begins first at the front.
+pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
+    let Account { began, limits, extended, .. } = account;
+    let runtime = limits.max_runtime.map(|most| after(after(*began, most.duration()), extended.time.duration()));
+    let money = limits.budget.and_then(|budget| {
+        let left = budget + extended.budget - account.spent_before;
+        account.price.time_for(left).map(|time| after(*began, time))
+    });
+    let deadline = limits.deadline.map(|deadline| after(deadline, extended.time.duration()));
+    let mut points: Vec<LimitPoint> =
+        [(LimitKind::MaxRuntime, runtime), (LimitKind::Budget, money), (LimitKind::Deadline, deadline), (LimitKind::KillAt, account.kill_at)]
+            .into_iter()
+            .filter_map(|(kind, at)| at.map(|at| LimitPoint { kind, at, drain_at: before(at, account.drain.duration()).max(*began) }))
+            .collect();
+    points.sort_by_key(|point| point.drain_at);
+    points
+}
+
+/// How the attempt stands to its next limit.
+pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
+    let Some(next) = limit_points(account).into_iter().next() else {
+        return LimitVerdict { level: LimitLevel::Far, next: None, reason: None };
+    };
+    let used = now.duration_since(account.began).as_secs_f64().max(0.0);
+    let whole = next.drain_at.duration_since(account.began).as_secs_f64();
+    let share = if whole > 0.0 { used / whole } else { 1.0 };
+    let level = if now >= next.drain_at {
+        LimitLevel::Reached
+    } else {
+        WARN_SHARES.iter().find(|(warn, _)| share >= *warn).map_or(LimitLevel::Far, |(_, level)| *level)
+    };
+    let left = next.drain_at.duration_since(now).as_secs_f64();
+    let spent = account.spent_before + account.price.cost_of(Duration::from_secs_f64(used));
+    let text = match level {
+        LimitLevel::Reached => format!("{} is reached at {}: saving and ending now", next.kind.words(), next.at),
+        _ => format!("{} falls at {}, saving begins in {}", next.kind.words(), next.at, Span::from_secs(left.max(0.0) as u64)),
+    };
+    let verdict = if level == LimitLevel::Reached { "stop" } else { "go_on" };
+    let reason = Reason::new(now, "budget", verdict, text)
+        .with("used_share", share)
+        .with("left_secs", left)
+        .with("drain_secs", account.drain.secs_f64())
+        .with("spent_usd", spent.dollars());
+    LimitVerdict { level, next: Some(next), reason: Some(reason) }
+}
+
+/// The most that this attempt and the ones before it can cost; `None` when it has a price and no limit.
+pub fn most_usd(account: &Account) -> Option<Usd> {
+    if account.price == UsdPerHour::ZERO {
+        return Some(account.spent_before);
+    }
+    let end = limit_points(account).into_iter().map(|point| point.at).min()?;
+    let time = end.duration_since(account.began).max(SignedDuration::ZERO).unsigned_abs();
+    Some(account.spent_before + account.price.cost_of(time))
+}
+
+impl LimitKind {
+    /// What the outcome says when this limit ended the attempt. The machine's hard cap is a limit on its run time.
+    pub fn ended_because(self) -> EndedBecause {
+        match self {
+            LimitKind::MaxRuntime | LimitKind::KillAt => EndedBecause::MaxRuntime,
+            LimitKind::Budget => EndedBecause::Budget,
+            LimitKind::Deadline => EndedBecause::Deadline,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            LimitKind::MaxRuntime => "the longest run time",
+            LimitKind::Budget => "the budget",
+            LimitKind::Deadline => "the deadline",
+            LimitKind::KillAt => "the machine's hard end",
+        }
+    }
+}
+
+/// A time later; the end of time when there is none that late.
+fn after(at: Timestamp, time: Duration) -> Timestamp {
+    SignedDuration::try_from(time).ok().and_then(|time| at.checked_add(time).ok()).unwrap_or(Timestamp::MAX)
+}
+
+fn before(at: Timestamp, time: Duration) -> Timestamp {
+    SignedDuration::try_from(time).ok().and_then(|time| at.checked_sub(time).ok()).unwrap_or(Timestamp::MIN)
+}

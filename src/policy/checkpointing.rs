@@ -1,0 +1,136 @@
+//! When to upload a checkpoint, and how often it pays.
+//!
+//! The folder is uploaded when it changed and the interval has passed. How long the interval should be follows from what
+//! a save costs and how often the machine is taken away: J. W. Young, "A first order approximation to the optimum
+//! checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
+//! restart dumps", Future Generation Computer Systems 22(3), 2006. What must never live here: how a checkpoint is made.
+
+use serde::{Deserialize, Serialize};
+
+use crate::market::Span;
+
+/// What is known when an upload is considered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct UploadFacts {
+    pub interval: Span,
+    /// Since the last upload began, or since the attempt began.
+    pub since_last: Span,
+    /// Whether the folder changed since the last complete checkpoint.
+    pub dirty: bool,
+    /// How long the folder has been quiet; `None`: the workload said that it is complete.
+    pub quiet: Option<Span>,
+    /// An upload is still going on.
+    pub uploading: bool,
+    /// Somebody asked: a notice, a request, the end of the attempt.
+    pub asked: bool,
+}
+
+/// Whether to upload now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UploadStep {
+    Upload,
+    /// Look again after this long.
+    Wait(Span),
+    /// Nothing has changed.
+    Nothing,
+}
+
+/// Two seconds without a change: most writers finish a file in one go; a folder that changes all the time is uploaded
+/// when somebody asks, whole files only.
+const SETTLE: Span = Span::from_secs(2);
+
+/// One upload at a time, at most one in an interval, and only of a folder at rest.
+pub fn judge_upload(facts: &UploadFacts) -> UploadStep {
+    if !facts.dirty {
+        return UploadStep::Nothing;
+    }
+    if facts.uploading {
+        return UploadStep::Wait(SETTLE);
+    }
+    if !facts.asked && facts.since_last < facts.interval {
+        return UploadStep::Wait(Span::from_duration(facts.interval.duration() - facts.since_last.duration()));
+    }
+    match facts.quiet {
+        Some(quiet) if quiet < SETTLE => UploadStep::Wait(Span::from_duration(SETTLE.duration() - quiet.duration())),
+        _ => UploadStep::Upload,
+    }
+}
+
+/// What a cadence costs, as shares of the time that is paid for.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CadenceCost {
+    /// Spent on saving.
+    pub saving_share: f64,
+    /// Expected to be lost to interruptions: half an interval and a restart each.
+    pub lost_share: f64,
+}
+
+/// Young's interval between saves, √(2 · save · mean time between interruptions).
+pub fn young_interval(save: Span, between_interruptions: Span) -> Span {
+    secs((2.0 * save.secs_f64() * between_interruptions.secs_f64()).sqrt())
+}
+
+/// Daly's higher-order interval: √(2δM)·[1 + ⅓·√(δ/2M) + (δ/2M)/9] − δ where δ < 2M, else M.
+///
+/// `save` is the part of a save in which training stands still; an upload beside the training is not in it.
+pub fn daly_interval(save: Span, between_interruptions: Span) -> Span {
+    let (save, between) = (save.secs_f64(), between_interruptions.secs_f64());
+    if between <= 0.0 {
+        return Span::ZERO;
+    }
+    let ratio = save / (2.0 * between);
+    if ratio >= 1.0 {
+        return secs(between);
+    }
+    secs((2.0 * save * between).sqrt() * (1.0 + ratio.sqrt() / 3.0 + ratio / 9.0) - save)
+}
+
+/// What `interval` costs: the first-order terms of the same model.
+pub fn cadence_cost(interval: Span, save: Span, restart: Span, between_interruptions: Span) -> CadenceCost {
+    let (interval, save) = (interval.secs_f64(), save.secs_f64());
+    let period = interval + save;
+    let share = |part: f64, whole: f64| if whole > 0.0 { (part / whole).min(1.0) } else { 1.0 };
+    CadenceCost { saving_share: share(save, period), lost_share: share(period / 2.0 + restart.secs_f64(), between_interruptions.secs_f64()) }
+}
+
+/// Why a cadence cannot work. Found before the launch where the save time is known, flagged while it runs otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CadenceFault {
+    #[error("saving and uploading takes {save}, longer than the interval of {interval}: the next one would always be late")]
+    LongerThanInterval { save: Span, interval: Span },
+    #[error(
+        "saving and uploading takes {save}, longer than the {notice} of notice: no final checkpoint fits, an interruption costs up to {interval}"
+    )]
+    LongerThanNotice { save: Span, notice: Span, interval: Span },
+}
+
+/// Whether a final save fits into the notice (less the manifest's margin) and saves fit between each other.
+///
+/// # Errors
+/// The first reason why it cannot.
+pub fn check_cadence(interval: Span, save_p95: Span, notice: Option<Span>) -> Result<(), CadenceFault> {
+    if save_p95 >= interval {
+        return Err(CadenceFault::LongerThanInterval { save: save_p95, interval });
+    }
+    match notice {
+        Some(notice) if save_p95.duration() + NOTICE_MARGIN.duration() > notice.duration() => {
+            Err(CadenceFault::LongerThanNotice { save: save_p95, notice, interval })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The manifest's margin before the end, as in `interruption`.
+const NOTICE_MARGIN: Span = Span::from_secs(15);
+
+/// The 95th percentile (nearest rank) of measured times; `None` of nothing. Of fewer than twenty it is the longest.
+pub fn p95(times: &[Span]) -> Option<Span> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let rank = (sorted.len() * 95).div_ceil(100);
+    sorted.get(rank.checked_sub(1)?).copied()
+}
+
+fn secs(secs: f64) -> Span {
+    Span::from_duration(std::time::Duration::from_millis((secs.max(0.0) * 1000.0).min(1e15).round() as u64))
+}

@@ -1,0 +1,251 @@
+//! Is it idle? Every known signal quiet for the whole window; the window is longer where less is known.
+//!
+//! ```text
+//!   Rates ─> signals ─┬─ one says work ────────────> the clock starts again; the pause that ended is remembered
+//!                     ├─ one should be there, is not > the clock stands still: unknown is never idle
+//!                     └─ all quiet ────────────────> the clock goes on ─> idle when quiet ≥ window
+//!
+//!   window = the largest of   spec window × how little is seen       (1, 3 or 12; GPU alone: never)
+//!                             4 × spec window − time worked          (a young job has not shown its rhythm)
+//!                             3 × the job's own longest pause        (that ended in work again)
+//! ```
+//! A pure fold over [`Rates`]: the agent feeds it live, `lamp replay` from a recording. Each factor's reason stands at
+//! its constant; measured figures beside the published rules are in docs/policies.md.
+//! What must never live here: a clock, and constants that only fit one recording.
+
+use super::pace::{Pace, span};
+use super::signals::{Seen, Sight, seen};
+use super::verdict::{Standing, WatchAction, WatchVerdict};
+use crate::instance::Rates;
+use crate::job::IdleSpec;
+use crate::market::Span;
+
+/// Three windows where only the main process's CPU is known: its children (data loaders, kernels) may be at work
+/// unseen, and long phases of that kind rarely pass ten minutes in recorded jobs.
+const TIMES_MAIN_PROCESS: f64 = 3.0;
+
+/// Twelve windows, an hour by default, where neither disk nor network is known: a job that waits for a transfer looks
+/// exactly like one that has ended. One recorded job did nothing for 45 minutes and then finished well; an hour is the
+/// published rule that is safe there.
+const TIMES_NO_TRANSFERS: f64 = 12.0;
+
+/// A pause after work is a surprise only if there was work without such pauses: work and pause together must fill four
+/// windows. Without it the first evaluation or download after a short warm-up looks like the end.
+const TIMES_YOUNG: f64 = 4.0;
+
+/// Three times the longest pause so far. Pauses have heavy tails, the next record is often twice the last; on recorded
+/// jobs two stops one by mistake, four misses a forgotten machine.
+const TIMES_PAUSE: f64 = 3.0;
+
+/// Half of the quiet time: the network is the whole machine's. A burst (an update, a log upload) is somebody else's
+/// business, traffic for most of the time is likely a download that the job waits for.
+const NETWORK_SHARE: f64 = 0.5;
+
+/// Three windows after the last key stroke, a quarter of an hour by default: people read and think between commands; a
+/// forgotten terminal must not keep a machine.
+const TIMES_TYPING: f64 = 3.0;
+
+/// Work begins when a GPU was used for a fifth of a window, one minute at most in all: a probe of the driver at start-up
+/// (`nvidia-smi`, `torch.cuda.is_available()`) is shorter.
+const SUSTAINED_SHARE: f64 = 0.2;
+const SUSTAINED_SECS_MAX: f64 = 60.0;
+
+/// Somebody allocated or freed device memory: 64 MiB is more than an allocator's fragment and less than a CUDA context.
+const MEMORY_STEP_MIB: f64 = 64.0;
+
+/// Watches one workload from its start.
+#[derive(Clone, Debug)]
+pub struct IdleWatch {
+    spec: IdleSpec,
+    pace: Pace,
+    began_secs: Option<f64>,
+    /// Time in which a GPU was used, until the work has begun.
+    sustained_secs: f64,
+    begun: bool,
+    /// Time worked since the work has begun; pauses and unknown time are not in it.
+    worked_secs: f64,
+    /// Measured quiet time since the last sign of life.
+    quiet_secs: f64,
+    network_busy_secs: f64,
+    /// The least that was seen in this quiet time.
+    sight: Sight,
+    /// The pause going on (a change of device memory does not end it) and the longest that ended in work.
+    pause_secs: f64,
+    pause_secs_max: f64,
+    memory_mib: Option<f64>,
+}
+
+impl IdleWatch {
+    pub fn new(spec: &IdleSpec) -> Self {
+        IdleWatch {
+            spec: spec.clone(),
+            pace: Pace::default(),
+            began_secs: None,
+            sustained_secs: 0.0,
+            begun: false,
+            worked_secs: 0.0,
+            quiet_secs: 0.0,
+            network_busy_secs: 0.0,
+            sight: Sight::Tree,
+            pause_secs: 0.0,
+            pause_secs_max: 0.0,
+            memory_mib: None,
+        }
+    }
+
+    /// Takes in one interval and judges.
+    pub fn step(&mut self, rates: &Rates) -> WatchVerdict {
+        let Some(window) = self.spec.window.map(Span::secs_f64) else {
+            return self.with_numbers(rates, None, WatchVerdict::new(Standing::Busy, WatchAction::None, "idle is off: not judged"));
+        };
+        let began = *self.began_secs.get_or_insert(rates.t_secs);
+        let memory_changed = self.memory_changed(rates);
+        let seen = seen(rates, &self.spec);
+        if rates.interval_secs <= 0.0 {
+            let verdict = WatchVerdict::new(Standing::Starting, WatchAction::None, "the first sample: nothing to compare it with");
+            return self.with_numbers(rates, None, verdict);
+        }
+        if !seen.busy.is_empty() {
+            let counted = self.pace.counted(rates.interval_secs, window);
+            self.worked(counted, window, &seen);
+        } else if !seen.unknown.is_empty() {
+            let text = format!("unknown: {}; the idle clock stands at {}", seen.unknown.join(", "), span(self.quiet_secs));
+            return self.with_numbers(rates, None, WatchVerdict::new(Standing::Unknown, WatchAction::None, text));
+        } else {
+            let counted = self.pace.counted(rates.interval_secs, window);
+            self.was_quiet(counted, memory_changed, &seen);
+        }
+        let needed = self.needed(window, self.sight, rates.t_secs - began);
+        let verdict = self.judge(rates, &seen, needed, memory_changed, window);
+        self.with_numbers(rates, needed, verdict)
+    }
+
+    fn worked(&mut self, counted: f64, window: f64, seen: &Seen) {
+        if seen.computing {
+            self.sustained_secs += counted;
+        }
+        let sustained = (window * SUSTAINED_SHARE).min(SUSTAINED_SECS_MAX);
+        self.begun |= seen.progressed || self.sustained_secs >= sustained;
+        if self.begun {
+            self.pause_secs_max = self.pause_secs_max.max(self.pause_secs);
+            self.worked_secs += counted;
+        }
+        self.pause_secs = 0.0;
+        self.start_again();
+    }
+
+    fn was_quiet(&mut self, counted: f64, memory_changed: bool, seen: &Seen) {
+        self.pause_secs += counted;
+        if memory_changed {
+            self.start_again();
+            return;
+        }
+        self.sight = self.sight.max(seen.sight);
+        self.quiet_secs += counted;
+        if seen.network_busy == Some(true) {
+            self.network_busy_secs += counted;
+        }
+    }
+
+    fn start_again(&mut self) {
+        (self.quiet_secs, self.network_busy_secs, self.sight) = (0.0, 0.0, Sight::Tree);
+    }
+
+    /// The window for what is known now; `None`: cannot be judged.
+    fn needed(&self, window: f64, sight: Sight, elapsed: f64) -> Option<f64> {
+        let young = TIMES_YOUNG * window - self.worked_secs;
+        if !self.begun {
+            // Nothing was ever seen to work. Then only the workload's own silence counts, and the machine's only after
+            // an hour: a slow start of something unseen is as likely as a start that hangs.
+            let grace = self.spec.grace.secs_f64();
+            return match sight {
+                Sight::Tree if elapsed >= grace => Some(young),
+                Sight::Machine if elapsed >= grace => Some(young.max(TIMES_NO_TRANSFERS * window)),
+                _ => None,
+            };
+        }
+        let times = match sight {
+            Sight::Tree | Sight::Machine => 1.0,
+            Sight::MainProcess => TIMES_MAIN_PROCESS,
+            Sight::NoTransfers => TIMES_NO_TRANSFERS,
+            Sight::GpuOnly => return None,
+        };
+        Some((times * window).max(young).max(TIMES_PAUSE * self.pause_secs_max))
+    }
+
+    fn judge(&self, rates: &Rates, seen: &Seen, needed: Option<f64>, memory_changed: bool, window: f64) -> WatchVerdict {
+        let early = if self.begun { Standing::Busy } else { Standing::Starting };
+        let say = |standing, text: String| WatchVerdict::new(standing, WatchAction::None, text);
+        if !seen.busy.is_empty() {
+            return say(early, format!("working: {}", seen.busy.join(", ")));
+        }
+        if memory_changed {
+            return say(early, "working: device memory was allocated or freed".into());
+        }
+        let (quiet, levels) = (span(self.quiet_secs), levels(rates));
+        let Some(needed) = needed else {
+            let why = if self.sight == Sight::GpuOnly { "nothing is known of the processor" } else { "no GPU was used and nothing progressed yet" };
+            return say(early, format!("quiet for {quiet}, not judged: {why} ({levels})"));
+        };
+        if self.quiet_secs < needed {
+            return say(early, format!("quiet for {quiet} of {}: {levels}", span(needed)));
+        }
+        if seen.typing_secs.is_some_and(|secs| secs < window * TIMES_TYPING) {
+            return say(early, format!("quiet for {quiet}, but somebody typed {} ago", span(seen.typing_secs.unwrap_or(0.0))));
+        }
+        if self.network_busy_secs > NETWORK_SHARE * self.quiet_secs {
+            return say(early, format!("quiet for {quiet}, but the network was busy for {} of it", span(self.network_busy_secs)));
+        }
+        let text = format!("idle: nothing for {quiet}, {} was enough: {levels}", span(needed));
+        WatchVerdict::new(Standing::Idle, WatchAction::Stop, text)
+    }
+
+    /// Whether device memory was allocated or freed since the last reading.
+    fn memory_changed(&mut self, rates: &Rates) -> bool {
+        let Some(now) = rates.gpu_memory_used_mib.known().copied() else { return false };
+        self.memory_mib.replace(now).is_some_and(|before| (now - before).abs() >= MEMORY_STEP_MIB)
+    }
+
+    fn with_numbers(&self, rates: &Rates, needed: Option<f64>, verdict: WatchVerdict) -> WatchVerdict {
+        let mut verdict = verdict
+            .with("quiet_secs", self.quiet_secs)
+            .with("window_secs", needed.unwrap_or(f64::NAN))
+            .with("worked_secs", self.worked_secs)
+            .with("longest_pause_secs", self.pause_secs_max);
+        for (name, reading) in [
+            ("gpu_percent", &rates.gpu_percent),
+            ("gpu_memory_percent", &rates.gpu_memory_percent),
+            ("gpu_memory_used_mib", &rates.gpu_memory_used_mib),
+            ("gpu_power_watts", &rates.gpu_power_watts),
+            ("cpu_percent", &rates.cpu_percent),
+            ("cpu_percent_min", &rates.cpu_percent_min),
+            ("machine_cpu_percent", &rates.machine_cpu_percent),
+            ("disk_bytes_per_sec", &rates.disk_bytes_per_sec),
+            ("net_bytes_per_sec", &rates.net_bytes_per_sec),
+            ("typing_secs", &rates.typing_secs),
+        ] {
+            if let Some(value) = reading.known() {
+                verdict = verdict.with(name, *value);
+            }
+        }
+        verdict
+    }
+}
+
+/// The levels that people ask for first.
+fn levels(rates: &Rates) -> String {
+    let all = [
+        ("GPU", &rates.gpu_percent, "%"),
+        ("CPU", &rates.cpu_percent, "% of a core"),
+        ("machine CPU", &rates.machine_cpu_percent, "%"),
+        ("network", &rates.net_bytes_per_sec, "B/s"),
+    ];
+    let known: Vec<String> =
+        all.iter().filter_map(|(name, reading, unit)| reading.known().map(|value| format!("{name} {} {unit}", rounded(*value)))).collect();
+    known.join(", ")
+}
+
+/// Whole numbers, but a tenth where a whole number would say nothing.
+fn rounded(value: f64) -> String {
+    if value < 9.95 && (value - value.round()).abs() >= 0.05 { format!("{value:.1}") } else { format!("{value:.0}") }
+}

@@ -1,0 +1,143 @@
+//! What the cloud's notice asks for: save now, go on, end, or nothing at all.
+//!
+//! ```text
+//!   first seen ─ save at once (if the workload goes on after saving) ─ train on ─ final save ─ manifest ─ gone
+//!                                                                       at − (p95 + 30 s)     at − 15 s     at
+//! ```
+//! The time between notice and end is paid for, so it is used; but the last checkpoint must be whole before the end.
+//! A notice that lies far in the past was not carried out: it is void, and training goes on. What must never live here:
+//! how a notice is found out, and how a checkpoint is made.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::supervise::Warning;
+use crate::instance::{Notice, NoticeKind};
+use crate::job::Reason;
+use crate::market::Span;
+
+/// Thirty seconds beside the measured p95: one checkpoint in twenty takes longer, and a machine about to be taken away
+/// shares its disk and network with others that leave.
+const SAVE_MARGIN_SECS: i64 = 30;
+
+/// The manifest is written fifteen seconds before the end: the cloud's clock and ours differ, and power may go early.
+const MANIFEST_MARGIN_SECS: i64 = 15;
+
+/// Three minutes after its time a notice that did nothing is void: EC2 leaves it in place when it did not reclaim.
+const VOID_AFTER_SECS: i64 = 180;
+
+/// Ten minutes before a scheduled reboot or retirement the final save begins at the latest: such events are known long
+/// before and begin up to minutes early.
+const MAINTENANCE_LEAD_SECS: i64 = 600;
+
+/// What is known when a notice is judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoticeFacts {
+    pub notice: Notice,
+    pub first_seen: Timestamp,
+    pub now: Timestamp,
+    /// The measured 95th percentile of saving and uploading; `None`: never measured.
+    pub save_p95: Option<Span>,
+    /// Whether the save signal also ends the workload (SIGTERM): then saving early ends the training early.
+    pub saving_ends: bool,
+    /// Whether a complete checkpoint was made since the notice was first seen, and whether work was done since then.
+    pub saved_since: bool,
+    pub dirty_since: bool,
+}
+
+/// What to do about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoticeStep {
+    /// Go on; look again at `until`.
+    Wait { until: Timestamp },
+    /// Ask for a checkpoint and go on.
+    SaveNow,
+    /// The final save: the manifest is written `by`, the machine is gone `at`.
+    Final { by: Timestamp, at: Timestamp },
+    /// Nothing to do, now or later.
+    Void,
+}
+
+/// Judges one notice.
+pub fn judge_notice(facts: &NoticeFacts) -> NoticeStep {
+    match facts.notice.kind {
+        // Nothing is stopped for a rebalance recommendation; one early checkpoint makes the notice that may follow cheap.
+        NoticeKind::Rebalance if facts.saved_since || facts.saving_ends => NoticeStep::Void,
+        NoticeKind::Rebalance => NoticeStep::SaveNow,
+        NoticeKind::Interruption => taken_away(facts, 0),
+        NoticeKind::Maintenance => taken_away(facts, MAINTENANCE_LEAD_SECS),
+    }
+}
+
+fn taken_away(facts: &NoticeFacts, lead_secs: i64) -> NoticeStep {
+    let (at, now) = (facts.notice.at, facts.now);
+    if now > later(at, VOID_AFTER_SECS) {
+        return NoticeStep::Void;
+    }
+    let by = manifest_by(facts);
+    let final_save = NoticeStep::Final { by: by.max(now.min(at)), at };
+    let begin = final_begins(facts, lead_secs);
+    if now >= by || (now >= begin && !nothing_to_save(facts)) {
+        return final_save;
+    }
+    if facts.saving_ends {
+        // One save is all there is, and how long it takes is known or it is not.
+        return if facts.save_p95.is_some() { NoticeStep::Wait { until: begin.max(now) } } else { final_save };
+    }
+    if !facts.saved_since {
+        return NoticeStep::SaveNow;
+    }
+    NoticeStep::Wait { until: if now < begin { begin } else { by } }
+}
+
+/// Whether the last checkpoint holds all the work there is.
+fn nothing_to_save(facts: &NoticeFacts) -> bool {
+    facts.saved_since && !facts.dirty_since
+}
+
+/// When the manifest must be there: `MANIFEST_MARGIN_SECS` before the end, of a short notice a quarter of it.
+fn manifest_by(facts: &NoticeFacts) -> Timestamp {
+    later(facts.notice.at, -MANIFEST_MARGIN_SECS.min(length_secs(facts) / 4))
+}
+
+/// When the final save must begin. An unmeasured save is taken to need half of the notice.
+fn final_begins(facts: &NoticeFacts, lead_secs: i64) -> Timestamp {
+    let save_secs = facts.save_p95.map_or(length_secs(facts) / 2, |span| span.secs_f64().ceil() as i64);
+    later(facts.notice.at, -(save_secs.saturating_add(SAVE_MARGIN_SECS).max(lead_secs)))
+}
+
+/// From the first sight of the notice to its time.
+fn length_secs(facts: &NoticeFacts) -> i64 {
+    facts.notice.at.duration_since(facts.first_seen).as_secs().max(0)
+}
+
+impl NoticeStep {
+    /// For `supervise`.
+    pub fn warning(self) -> Warning {
+        match self {
+            NoticeStep::Wait { .. } | NoticeStep::Void => Warning::None,
+            NoticeStep::SaveNow => Warning::Save,
+            NoticeStep::Final { by, at } => Warning::Final { by, at },
+        }
+    }
+
+    pub fn reason(self, facts: &NoticeFacts) -> Reason {
+        let kind = match facts.notice.kind {
+            NoticeKind::Interruption => "interruption",
+            NoticeKind::Rebalance => "rebalance recommendation",
+            NoticeKind::Maintenance => "maintenance event",
+        };
+        let (word, text) = match self {
+            NoticeStep::Wait { until } => ("wait", format!("{kind} at {}: training goes on until {until}", facts.notice.at)),
+            NoticeStep::SaveNow => ("save", format!("{kind}: saving a checkpoint now, training goes on")),
+            NoticeStep::Final { by, at } => ("interrupted", format!("{kind} at {at}: final save now, complete by {by}")),
+            NoticeStep::Void => ("void", format!("{kind} of {}: nothing to do, training goes on", facts.notice.at)),
+        };
+        Reason::new(facts.now, "interruption", word, text)
+            .with("left_secs", facts.notice.at.duration_since(facts.now).as_secs_f64())
+            .with("save_p95_secs", facts.save_p95.map_or(f64::NAN, Span::secs_f64))
+    }
+}
+
+fn later(at: Timestamp, secs: i64) -> Timestamp {
+    at.checked_add(SignedDuration::from_secs(secs)).unwrap_or(if secs < 0 { Timestamp::MIN } else { Timestamp::MAX })
+}

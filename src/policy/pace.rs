@@ -1,0 +1,79 @@
+//! How much of an interval was really watched.
+//!
+//! A laptop sleeps, an agent is stopped, a recorder hangs: then two samples lie far apart, and what happened between
+//! them nobody saw. The watching policies count only the part of an interval that a sample can stand for. What must
+//! never live here: what the time is counted for.
+
+use std::collections::VecDeque;
+
+use crate::market::Span;
+
+/// Fifteen intervals: the median of them shrugs off seven outliers, and follows a new sampling rate within fifteen.
+const RECENT_MAX: usize = 15;
+
+/// Twice the usual interval: one missed sample is still covered by its neighbours, an hour is not.
+const USUAL_TIMES: f64 = 2.0;
+
+/// A third of the window: no verdict stands on fewer than three samples, however slowly they come.
+const WINDOW_SHARE: f64 = 1.0 / 3.0;
+
+/// The usual sampling interval, learned from the series itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pace {
+    recent: VecDeque<f64>,
+}
+
+impl Pace {
+    /// The seconds of an interval that count, and learns from it.
+    pub(super) fn counted(&mut self, interval_secs: f64, window_secs: f64) -> f64 {
+        if !interval_secs.is_finite() || interval_secs <= 0.0 {
+            return 0.0;
+        }
+        let most = self.usual_secs().map_or(f64::INFINITY, |usual| usual * USUAL_TIMES).min(window_secs * WINDOW_SHARE);
+        if self.recent.len() == RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self.recent.push_back(interval_secs);
+        interval_secs.min(most)
+    }
+
+    fn usual_secs(&self) -> Option<f64> {
+        median(self.recent.iter().copied())
+    }
+}
+
+/// The middle value; of an even number the lower of the two in the middle. `None` of nothing.
+pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+/// Whole seconds, as people read them.
+pub(super) fn span(secs: f64) -> Span {
+    Span::from_secs(secs.max(0.0).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gap_counts_as_two_usual_intervals_and_never_more_than_a_third_of_the_window() {
+        let mut pace = Pace::default();
+        for _ in 0..20 {
+            assert_eq!(pace.counted(10.0, 300.0), 10.0);
+        }
+        assert_eq!(pace.counted(8.0 * 3600.0, 300.0), 20.0);
+        assert_eq!(pace.counted(10.0, 300.0), 10.0);
+        assert_eq!(Pace::default().counted(600.0, 300.0), 100.0);
+        assert_eq!(Pace::default().counted(0.0, 300.0), 0.0);
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_is_the_lower_middle() {
+        assert_eq!(median([].into_iter()), None);
+        assert_eq!(median([4.0, 1.0].into_iter()), Some(1.0));
+        assert_eq!(median([4.0, 1.0, 9.0].into_iter()), Some(4.0));
+    }
+}

@@ -1,0 +1,92 @@
+//! Which signals of an interval say "work", which say nothing, and how much of the machine they show.
+//!
+//! Three kinds. Some are the workload's own, and one of them above its limit is work. Some belong to the whole machine
+//! (its network, the people at it) and only hold a verdict back while they last. A third kind shows work but not the
+//! lack of it. What must never live here: time; that is `idle`'s.
+
+use crate::instance::{Rates, Reading};
+use crate::job::IdleSpec;
+
+/// Five percent of **all** cores, used only where the workload's own tree is not known: an idle machine with a desktop
+/// or a monitor uses up to two percent of sixteen cores, and published rules use the same five.
+const MACHINE_CPU_QUIET_PERCENT: f64 = 5.0;
+
+/// What one interval showed.
+pub(super) struct Seen {
+    /// The signals above their limits, in words: `GPU 97 %`.
+    pub(super) busy: Vec<String>,
+    /// The signals that should be there and are not, with the reason.
+    pub(super) unknown: Vec<String>,
+    /// A GPU, or without any GPU the processor, was above its limit.
+    pub(super) computing: bool,
+    /// A step, a checkpoint or the like.
+    pub(super) progressed: bool,
+    pub(super) sight: Sight,
+    /// The network was busy.
+    pub(super) network_busy: Option<bool>,
+    pub(super) typing_secs: Option<f64>,
+}
+
+/// How much of the work the known signals would show, the most first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sight {
+    /// The tree's processor time, and disk or network.
+    Tree,
+    /// The machine's processor time, and disk or network.
+    Machine,
+    /// Only a lower bound of the processor time; disk or network.
+    MainProcess,
+    /// Processor time, but neither disk nor network: a wait for a transfer looks like the end of the work.
+    NoTransfers,
+    /// Nothing about the processor: preparing data looks like the end of the work.
+    GpuOnly,
+}
+
+pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
+    let tree_known = !matches!(rates.cpu_percent, Reading::Absent);
+    let machine_limit = if tree_known { f64::INFINITY } else { MACHINE_CPU_QUIET_PERCENT };
+    let above = |reading: &Reading<f64>, limit: f64| reading.known().is_some_and(|value| *value > limit);
+    let mut busy = Vec::new();
+    let mut unknown = Vec::new();
+    let mut judge = |reading: &Reading<f64>, limit: f64, name: &str, unit: &str| match reading {
+        Reading::Known(value) if *value > limit => busy.push(if unit.is_empty() { name.to_owned() } else { format!("{name} {value:.0} {unit}") }),
+        Reading::Unknown(why) => unknown.push(format!("{name} ({why})")),
+        _ => {}
+    };
+    judge(&rates.gpu_percent, spec.gpu_percent, "GPU", "%");
+    judge(&rates.gpu_memory_percent, spec.gpu_percent, "GPU memory traffic", "%");
+    judge(&rates.cpu_percent, spec.cpu_percent, "CPU", "% of a core");
+    judge(&rates.cpu_percent_min, spec.cpu_percent, "CPU at least", "% of a core");
+    if !tree_known {
+        judge(&rates.machine_cpu_percent, machine_limit, "machine CPU", "%");
+    }
+    judge(&rates.disk_bytes_per_sec, spec.io_bytes_per_sec, "disk", "B/s");
+    judge(&rates.log_bytes, 0.0, "log output", "");
+    judge(&rates.progress_marks, 0.0, "progress", "");
+    judge(&rates.checkpoint_marks, 0.0, "a checkpoint", "");
+    for (reading, name) in [(&rates.net_bytes_per_sec, "network"), (&rates.typing_secs, "typing")] {
+        judge(reading, f64::INFINITY, name, "");
+    }
+    let processor_busy = above(&rates.cpu_percent, spec.cpu_percent) || above(&rates.machine_cpu_percent, machine_limit);
+    Seen {
+        busy,
+        unknown,
+        computing: above(&rates.gpu_percent, spec.gpu_percent) || (matches!(rates.gpu_percent, Reading::Absent) && processor_busy),
+        progressed: above(&rates.progress_marks, 0.0) || above(&rates.checkpoint_marks, 0.0),
+        sight: sight(rates),
+        network_busy: rates.net_bytes_per_sec.known().map(|rate| *rate > spec.io_bytes_per_sec),
+        typing_secs: rates.typing_secs.known().copied(),
+    }
+}
+
+fn sight(rates: &Rates) -> Sight {
+    let known = |reading: &Reading<f64>| reading.known().is_some();
+    let transfers = known(&rates.disk_bytes_per_sec) || known(&rates.net_bytes_per_sec);
+    match (known(&rates.cpu_percent), known(&rates.machine_cpu_percent), known(&rates.cpu_percent_min)) {
+        (true, _, _) if transfers => Sight::Tree,
+        (_, true, _) if transfers => Sight::Machine,
+        (true, _, _) | (_, true, _) => Sight::NoTransfers,
+        (_, _, true) if transfers && known(&rates.gpu_percent) => Sight::MainProcess,
+        _ => Sight::GpuOnly,
+    }
+}

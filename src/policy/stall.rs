@@ -1,0 +1,216 @@
+//! Is it stalled? Alive, perhaps with all GPUs at 100 %, but without a step, a log line or a checkpoint for too long.
+//!
+//! ```text
+//!   silent ≥ window          notify        somebody is told
+//!   + a twentieth of it      stacks        what the processes wait for is recorded while they still wait
+//!   + another twentieth      restart       SIGTERM, grace, SIGKILL, start from the last checkpoint
+//!   the same, when the restarts are used up   stop
+//! ```
+//! `window` is the largest of the spec's window, `steps` median steps, and twice the longest silence that ended in
+//! progress (an evaluation, a compilation). The action is a level, not an edge: it is repeated until the next rung, and
+//! whoever acts on it acts on its change. A workload that never left any mark may simply not report: after three windows
+//! somebody is told, and that is all. What must never live here: idleness; a stalled job may be as busy as can be.
+
+use std::collections::VecDeque;
+
+use super::pace::{Pace, median, span};
+use super::verdict::{Standing, WatchAction, WatchVerdict};
+use crate::instance::{Rates, Reading};
+use crate::job::StallSpec;
+use crate::market::Span;
+
+/// A twentieth of the window a rung, one minute by default: long enough for a stack dump, short enough that the restart
+/// comes two minutes after the verdict.
+const RUNG_SHARE: f64 = 1.0 / 20.0;
+
+/// Three windows for a workload that never left a mark: a big model may load and compile for an hour.
+const TIMES_MARKLESS: f64 = 3.0;
+
+/// Twice the longest silence that ended in progress: it comes again at the next epoch, and data grow.
+const TIMES_SILENCE: f64 = 2.0;
+
+/// The last 32 steps: enough for a median, few enough to follow a change of pace.
+const STEPS_KEPT: usize = 32;
+
+/// Below 60 % of its usual power a GPU at full utilisation is likely spinning in a collective: a kernel that waits
+/// counts as busy and draws little.
+const POWER_SHARE_LOW: f64 = 0.6;
+
+/// Watches one workload over its restarts.
+#[derive(Clone, Debug)]
+pub struct StallWatch {
+    spec: StallSpec,
+    pace: Pace,
+    restarts: u32,
+    /// Measured time since the last mark, or since the start.
+    silent_secs: f64,
+    silent_secs_max: f64,
+    /// Whether any mark was ever seen, and whether one was since the last restart.
+    marked_ever: bool,
+    marked: bool,
+    /// Since the last step, and the lengths of the last steps.
+    step_secs: f64,
+    steps: VecDeque<f64>,
+    step: Option<f64>,
+    /// GPU power while there was progress.
+    power_watts: VecDeque<f64>,
+}
+
+impl StallWatch {
+    pub fn new(spec: &StallSpec) -> Self {
+        StallWatch {
+            spec: spec.clone(),
+            pace: Pace::default(),
+            restarts: 0,
+            silent_secs: 0.0,
+            silent_secs_max: 0.0,
+            marked_ever: false,
+            marked: false,
+            step_secs: 0.0,
+            steps: VecDeque::new(),
+            step: None,
+            power_watts: VecDeque::new(),
+        }
+    }
+
+    /// Takes in one interval and judges. `restarts` counts the ladder's restarts so far.
+    pub fn step(&mut self, rates: &Rates, restarts: u32) -> WatchVerdict {
+        let Some(window) = self.spec.window.map(Span::secs_f64) else {
+            return WatchVerdict::new(Standing::Busy, WatchAction::None, "stall is off: not judged");
+        };
+        if restarts != self.restarts {
+            (self.restarts, self.silent_secs, self.step_secs, self.marked) = (restarts, 0.0, 0.0, false);
+        }
+        let marks = Marks::of(rates, &mut self.step);
+        if marks.any() {
+            let counted = self.pace.counted(rates.interval_secs, window);
+            self.progressed(counted, &marks, rates);
+        } else if let Some(why) = &marks.unknown {
+            let text = format!("unknown: {why}; the stall clock stands at {}", span(self.silent_secs));
+            return self.with_numbers(rates, window, WatchVerdict::new(Standing::Unknown, WatchAction::None, text));
+        } else if marks.absent {
+            let text = "not judged: neither steps nor log nor checkpoints are watched";
+            return WatchVerdict::new(Standing::Busy, WatchAction::None, text);
+        } else {
+            let counted = self.pace.counted(rates.interval_secs, window);
+            self.silent_secs += counted;
+            self.step_secs += counted;
+        }
+        let needed = self.needed(window);
+        let verdict = self.judge(rates, needed);
+        self.with_numbers(rates, needed, verdict)
+    }
+
+    fn progressed(&mut self, counted: f64, marks: &Marks, rates: &Rates) {
+        self.silent_secs_max = self.silent_secs_max.max(self.silent_secs);
+        self.silent_secs = 0.0;
+        self.step_secs += counted;
+        if marks.steps > 0.0 {
+            if self.marked {
+                keep(&mut self.steps, self.step_secs / marks.steps);
+            }
+            self.step_secs = 0.0;
+        }
+        (self.marked, self.marked_ever) = (true, true);
+        if let Some(watts) = rates.gpu_power_watts.known() {
+            keep(&mut self.power_watts, *watts);
+        }
+    }
+
+    fn needed(&self, window: f64) -> f64 {
+        if !self.marked_ever {
+            return TIMES_MARKLESS * window;
+        }
+        let steps = median(self.steps.iter().copied()).unwrap_or(0.0) * self.spec.steps;
+        window.max(steps).max(TIMES_SILENCE * self.silent_secs_max)
+    }
+
+    fn judge(&self, rates: &Rates, needed: f64) -> WatchVerdict {
+        let silent = span(self.silent_secs);
+        if self.silent_secs < needed {
+            let standing = if self.marked { Standing::Busy } else { Standing::Starting };
+            return WatchVerdict::new(standing, WatchAction::None, format!("the last sign of progress {silent} ago, stalled at {}", span(needed)));
+        }
+        if !self.marked_ever {
+            let text = format!("no step, log line or checkpoint in {silent}: does it report at all? Only told, never ended");
+            return WatchVerdict::new(Standing::Stalled, WatchAction::Notify, text);
+        }
+        let rung = needed * RUNG_SHARE;
+        let (action, next) = match self.silent_secs - needed {
+            over if over < rung => (WatchAction::Notify, "told"),
+            over if over < 2.0 * rung => (WatchAction::Stacks, "stacks recorded"),
+            _ if self.restarts < self.spec.restarts_max => (WatchAction::Restart, "restart"),
+            _ => (WatchAction::Stop, "restarts used up: stop"),
+        };
+        let text = format!("stalled: no step, log line or checkpoint for {silent}, {} was enough: {next}{}", span(needed), self.power_hint(rates));
+        WatchVerdict::new(Standing::Stalled, action, text)
+    }
+
+    /// Busy and yet cool: what a hung collective looks like.
+    fn power_hint(&self, rates: &Rates) -> String {
+        let (Some(gpu), Some(now), Some(usual)) = (rates.gpu_percent.known(), rates.gpu_power_watts.known(), self.usual_watts()) else {
+            return String::new();
+        };
+        if *gpu < 90.0 || *now >= POWER_SHARE_LOW * usual {
+            return String::new();
+        }
+        format!("; GPU {gpu:.0} % at {now:.0} of its usual {usual:.0} W, as in a hung collective")
+    }
+
+    fn usual_watts(&self) -> Option<f64> {
+        median(self.power_watts.iter().copied())
+    }
+
+    fn with_numbers(&self, rates: &Rates, needed: f64, verdict: WatchVerdict) -> WatchVerdict {
+        let or_nan = |number: Option<f64>| number.unwrap_or(f64::NAN);
+        verdict
+            .with("silent_secs", self.silent_secs)
+            .with("window_secs", needed)
+            .with("median_step_secs", or_nan(median(self.steps.iter().copied())))
+            .with("longest_silence_secs", self.silent_secs_max)
+            .with("restarts", f64::from(self.restarts))
+            .with("gpu_percent", or_nan(rates.gpu_percent.known().copied()))
+            .with("gpu_power_watts", or_nan(rates.gpu_power_watts.known().copied()))
+            .with("usual_power_watts", or_nan(self.usual_watts()))
+    }
+}
+
+/// The marks of one interval.
+struct Marks {
+    steps: f64,
+    other: f64,
+    unknown: Option<String>,
+    absent: bool,
+}
+
+impl Marks {
+    fn of(rates: &Rates, last_step: &mut Option<f64>) -> Marks {
+        let readings = [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks];
+        let known = |reading: &Reading<f64>| reading.known().copied().unwrap_or(0.0).max(0.0);
+        // A recording may have the step alone: its change is a mark.
+        let stepped = rates.step.is_some() && *last_step != rates.step;
+        if rates.step.is_some() {
+            *last_step = rates.step;
+        }
+        Marks {
+            steps: known(&rates.progress_marks).max(if stepped { 1.0 } else { 0.0 }),
+            other: known(&rates.log_bytes) + known(&rates.checkpoint_marks),
+            unknown: readings.iter().find_map(|reading| match reading {
+                Reading::Unknown(why) => Some(why.clone()),
+                _ => None,
+            }),
+            absent: rates.step.is_none() && readings.iter().all(|reading| matches!(reading, Reading::Absent)),
+        }
+    }
+
+    fn any(&self) -> bool {
+        self.steps > 0.0 || self.other > 0.0
+    }
+}
+
+fn keep(values: &mut VecDeque<f64>, value: f64) {
+    if values.len() == STEPS_KEPT {
+        values.pop_front();
+    }
+    values.push_back(value);
+}
