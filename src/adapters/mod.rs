@@ -42,7 +42,9 @@ pub mod proc_tree;
 pub mod secret_scan;
 pub mod sensor_thread;
 pub mod sensors;
+#[cfg(feature = "lamp")]
 pub mod series;
+#[cfg(feature = "lamp")]
 mod series_csv;
 pub mod system_clock;
 mod typing;

@@ -2,22 +2,34 @@
 //!
 //! The rules are the shipped ones; only the clock is the recording's. What must never live here: a rule.
 
-use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args as ClapArgs, Subcommand};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::{Context, ExitCode, Fault, Format};
 use crate::instance::{Rates, Reading};
 use crate::job::{IdleSpec, RECORD_FORMAT, StallSpec};
 use crate::market::Span;
 use crate::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
 use crate::wire::{SeriesError, read_series};
 
-/// Replay the idle and stall rules over a recorded series.
-#[derive(Clone, Debug, Args)]
-pub struct ReplayIdleArgs {
+/// Run a rule over a recording
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    pub rule: Rule,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum Rule {
+    Idle(IdleArgs),
+}
+
+/// The idle and stall rules over recorded samples: each change of verdict with its numbers
+#[derive(Clone, Debug, ClapArgs)]
+pub struct IdleArgs {
     /// A CSV with the columns `t_seconds` and `gpu_util_pct` (also gpu_index, gpu_mem_used_mib, cpu_util_pct), or recorded
     /// samples as JSON lines, also `.zst`; several are read one after the other
     #[arg(required = true, value_name = "FILE")]
@@ -45,22 +57,6 @@ pub struct ReplayIdleArgs {
     pub stall_window: Option<Span>,
 }
 
-/// How the changes are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReplayForm {
-    Text,
-    Json,
-    Jsonl,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
-    #[error("the recording could not be replayed")]
-    Series(#[from] SeriesError),
-    #[error("the verdicts could not be written")]
-    Write(#[from] std::io::Error),
-}
-
 /// One change of verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
@@ -83,20 +79,31 @@ pub struct Replayed {
     pub last: WatchVerdict,
 }
 
-/// Replays and writes.
-///
 /// # Errors
-/// When the recording is broken or `out` takes no more.
-pub fn run(args: &ReplayIdleArgs, form: ReplayForm, out: &mut impl Write) -> Result<(), ReplayError> {
+/// A recording cannot be read, or a line of it is broken.
+pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let Rule::Idle(args) = &args.rule;
     let gpus = (!args.gpus.is_empty()).then_some(args.gpus.as_slice());
     let series = read_series(&args.files, args.host.as_deref(), gpus)?;
     let replayed = replay_idle(&series, &args.idle_spec(), &args.stall_spec());
-    match form {
-        ReplayForm::Text => replayed.write_text(out)?,
-        ReplayForm::Json => writeln!(out, "{:#}", replayed.to_json())?,
-        ReplayForm::Jsonl => replayed.changes.iter().try_for_each(|change| writeln!(out, "{}", change.to_json()))?,
+    match context.format {
+        Format::Text => replayed.lines().iter().for_each(|line| context.printer.line(line)),
+        Format::Json => context.printer.json(&replayed.to_json()),
+        Format::Jsonl => replayed.changes.iter().for_each(|change| context.printer.json(&change.to_json())),
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+impl From<SeriesError> for Fault {
+    fn from(error: SeriesError) -> Self {
+        match &error {
+            SeriesError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound => Fault::from_error(ExitCode::NOT_FOUND, &error),
+            SeriesError::File { .. } => Fault::from_error(ExitCode::UNREACHABLE, &error),
+            SeriesError::Line { .. } | SeriesError::Empty { .. } => {
+                Fault::from_error(ExitCode::FINDINGS, &error).hint("`lamp replay idle --help` says what a recording looks like")
+            }
+        }
+    }
 }
 
 /// Runs both rules over a series. A restart that the stall rule asks for does not happen in a recording, so its ladder
@@ -127,7 +134,7 @@ fn has_marks(rates: &Rates) -> bool {
     rates.step.is_some() || [&rates.progress_marks, &rates.log_bytes, &rates.checkpoint_marks].iter().any(|reading| **reading != Reading::Absent)
 }
 
-impl ReplayIdleArgs {
+impl IdleArgs {
     fn idle_spec(&self) -> IdleSpec {
         let default = IdleSpec::default();
         IdleSpec {
@@ -158,6 +165,12 @@ impl Change {
         object.extend(self.verdict.numbers.iter().map(|(name, number)| (name.clone(), json!(number))));
         Value::Object(object)
     }
+
+    fn line(&self) -> String {
+        let WatchVerdict { standing, action, text, .. } = &self.verdict;
+        let action = if *action == WatchAction::None { String::new() } else { word(action).as_str().unwrap_or_default().to_owned() };
+        format!("{:>9}  {:<9} {action:<8} {text}", clock(self.t_secs), standing.word())
+    }
 }
 
 impl Replayed {
@@ -178,31 +191,22 @@ impl Replayed {
         })
     }
 
-    fn write_text(&self, out: &mut impl Write) -> std::io::Result<()> {
-        for change in &self.changes {
-            let action = if change.verdict.action == WatchAction::None { String::new() } else { text(change.verdict.action) };
-            writeln!(out, "{:>9}  {:<9} {action:<8} {}", clock(change.t_secs), change.verdict.standing.word(), change.verdict.text)?;
-        }
+    /// What people see: a line for each change, then the sum of it.
+    fn lines(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.changes.iter().map(Change::line).collect();
         let stop = match self.first_stop() {
             Some(change) => format!("the {} rule would have ended it at {}", change.rule, clock(change.t_secs)),
             None => "no rule would have ended it".to_owned(),
         };
         let stall = if self.stall_judged { "" } else { " (no marks of progress recorded: stalls were not judged)" };
-        writeln!(out, "{} samples over {}: {stop}{stall}", self.samples, span(self.secs))?;
-        writeln!(out, "at the end {}: {}", self.last.standing, self.last.text)
+        lines.push(format!("{} samples over {}: {stop}{stall}", self.samples, clock(self.secs)));
+        lines.push(format!("at the end {}: {}", self.last.standing, self.last.text));
+        lines
     }
 }
 
 fn word(value: impl Serialize) -> Value {
     serde_json::to_value(value).expect("a plain enum has a word")
-}
-
-fn text(action: WatchAction) -> String {
-    word(action).as_str().unwrap_or_default().to_owned()
-}
-
-fn span(secs: f64) -> Span {
-    Span::from_secs(secs.max(0.0).round() as u64)
 }
 
 /// Hours, minutes and seconds since the series began.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
-use super::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, schema};
+use super::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, replay, schema};
 use crate::config::Environment;
 
 /// Lights cloud GPU machines when there is work and puts them out when there is none
@@ -25,6 +25,7 @@ pub struct Cli {
 pub enum Verb {
     Check(Box<check::Args>),
     Completions(completions::Args),
+    Replay(replay::Args),
     #[command(hide = true)]
     Schema(schema::Args),
 }
@@ -52,6 +53,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
     match verb {
         Verb::Check(args) => check::run(args, context),
         Verb::Completions(args) => completions::run(args, context),
+        Verb::Replay(args) => replay::run(args, context),
         Verb::Schema(args) => schema::run(args, context),
     }
 }
