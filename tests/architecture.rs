@@ -126,6 +126,19 @@ fn the_arrows_between_the_layers_point_one_way() {
     judge(places(&sources(), wrong_arrows));
 }
 
+/// CONTRIBUTING.md shows people the same table.
+#[test]
+fn the_table_in_contributing_is_this_one() {
+    let page = std::fs::read_to_string(package().join("CONTRIBUTING.md")).expect("the package has a CONTRIBUTING.md");
+    let row = |(layer, may_use): &(&str, &[&str])| {
+        let used: Vec<String> = may_use.iter().map(|used| format!("`{used}`")).collect();
+        format!("| `{layer}` | {}", used.join(", "))
+    };
+    let shown = |row: &String| page.lines().any(|line| line.rsplit_once(" | ").is_some_and(|(start, _)| start.trim_end() == row.trim_end()));
+    let missing = LAYERS.iter().filter(|(layer, _)| *layer != "lib").map(row).filter(|row| !shown(row));
+    judge(missing.map(|row| format!("CONTRIBUTING.md does not show `{row} | ...`\n  do: keep its table and LAYERS equal")).collect());
+}
+
 #[test]
 fn every_exception_is_argued_and_still_needed() {
     let mut broken = Vec::new();

@@ -1,1 +1,186 @@
-//! x
+//! The pages in `docs/` say what the program does: names, fields, messages and tests that stand there exist.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use lamplighter::agent::environment::{Place, environment};
+use lamplighter::job::{AttemptNo, CheckpointNo};
+use lamplighter::jobdir::layout;
+use serde_json::Value;
+
+use super::text;
+
+/// What stands between backticks.
+fn quoted(text: &str) -> BTreeSet<String> {
+    text.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The first cells of all rows of all tables, without heads and rules.
+fn first_cells(page: &str) -> Vec<&str> {
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    rows.map(str::trim).filter(|cell| cell.starts_with('`')).collect()
+}
+
+#[test]
+fn the_environment_page_lists_exactly_what_the_workload_gets() {
+    let (job, path) = ("digits-222222".parse().unwrap(), Path::new("/w"));
+    let place = Place {
+        job: &job,
+        name: "digits",
+        attempt: AttemptNo::FIRST,
+        instance: "i-1",
+        workdir: path,
+        checkpoint_dir: path,
+        output_dir: path,
+        cache_dir: path,
+        progress: path,
+        done: path,
+        notice: path,
+        resumed: true,
+        resume_step: Some(1.0),
+        gpus: Some(1),
+    };
+    let set: BTreeSet<String> = environment(&place, &BTreeMap::new()).into_keys().collect();
+    let page = text("docs/environment.md");
+    let variable = |name: &&str| name.chars().all(|letter| letter.is_ascii_uppercase() || letter.is_ascii_digit() || letter == '_');
+    let listed: Vec<&str> = first_cells(&page).into_iter().map(|cell| cell.trim_matches('`')).filter(variable).collect();
+    let signals = ["SIGTERM", "SIGKILL"];
+    let listed: BTreeSet<String> = listed.into_iter().filter(|name| !signals.contains(name)).map(str::to_owned).collect();
+    assert_eq!(listed, set, "left: docs/environment.md, right: agent::environment");
+}
+
+/// Every section `### `name`` of a page.
+fn sections(page: &str) -> BTreeMap<&str, &str> {
+    let parts = page.split("\n### `").skip(1);
+    parts.filter_map(|part| part.split_once('`')).map(|(name, body)| (name, body.split("\n## ").next().unwrap_or(body))).collect()
+}
+
+#[test]
+fn the_job_directory_page_names_every_field_of_every_record() {
+    let page = text("docs/job-directory.md");
+    let sections = sections(&page);
+    let mut missing = Vec::new();
+    for name in ["spec", "plan", "request", "lease", "status", "outcome", "settled", "manifest", "receipt"] {
+        let file = format!("{name}.json");
+        let record: Value = serde_json::from_str(&text(&format!("tests/data/v1/{file}"))).unwrap();
+        let section = sections.get(file.as_str()).unwrap_or_else(|| panic!("docs/job-directory.md has no section on {file}"));
+        let named = quoted(section);
+        missing.extend(record.as_object().unwrap().keys().filter(|key| !named.contains(*key)).map(|key| format!("{file}: {key}")));
+    }
+    for file in ["events.jsonl", "samples.jsonl"] {
+        let named = quoted(sections[file]);
+        let lines = text(&format!("tests/data/v1/{file}"));
+        let records = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let words = records.flat_map(|record| {
+            let kind = record.get("kind").and_then(Value::as_str).map(str::to_owned);
+            record.as_object().unwrap().keys().cloned().chain(kind).collect::<Vec<_>>()
+        });
+        missing.extend(words.collect::<BTreeSet<_>>().into_iter().filter(|word| !named.contains(word)).map(|word| format!("{file}: {word}")));
+    }
+    assert!(missing.is_empty(), "docs/job-directory.md does not name:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_job_directory_page_lists_every_key() {
+    let job = "j".parse().unwrap();
+    let (attempt, checkpoint) = (AttemptNo::FIRST, CheckpointNo::FIRST);
+    let keys = [
+        layout::spec(&job),
+        layout::code(&job),
+        layout::request(&job, 1),
+        layout::plan(&job, attempt),
+        layout::lease(&job, attempt),
+        layout::status(&job, attempt),
+        layout::event_batch(&job, attempt, 1),
+        layout::sample_batch(&job, attempt, 1),
+        layout::log_piece(&job, attempt, 1),
+        layout::stacks(&job, attempt, 1),
+        layout::outcome(&job, attempt),
+        layout::settled(&job, attempt),
+        layout::checkpoint_file(&job, checkpoint, "..."),
+        layout::manifest(&job, checkpoint),
+        format!("{}...", layout::outputs(&job)),
+        layout::receipt(&job),
+    ];
+    let page = text("docs/job-directory.md");
+    let listed: BTreeSet<String> = first_cells(&page).into_iter().map(|cell| cell.trim_matches('`').to_owned()).collect();
+    let as_listed = |key: &str| {
+        let key = key.strip_prefix("jobs/j/").unwrap_or(key).replace("00000001", "0001");
+        ["<n>", "<seq>", "<k>"]
+            .map(|name| key.replacen("0001", "<n>", key.matches("0001").count() - usize::from(key.contains("0001"))).replacen("0001", name, 1))
+    };
+    let missing: Vec<&String> = keys.iter().filter(|key| !as_listed(key).iter().any(|key| listed.contains(key))).collect();
+    assert!(missing.is_empty(), "docs/job-directory.md does not list {missing:?}");
+}
+
+fn rust_sources() -> String {
+    fn collect(folder: &Path, into: &mut String) {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            if entry.is_dir() {
+                collect(&entry, into);
+            } else if entry.extension().is_some_and(|extension| ["rs", "sh", "py"].iter().any(|known| extension == *known)) {
+                into.push_str(&std::fs::read_to_string(&entry).unwrap());
+            }
+        }
+    }
+    let mut sources = String::new();
+    for folder in ["src", "examples/digits"] {
+        collect(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(folder), &mut sources);
+    }
+    sources
+}
+
+/// A message in a heading is quoted as the user sees it, with `…` for what differs each time.
+#[test]
+fn every_message_on_the_troubleshooting_page_is_one_of_ours() {
+    let page = text("docs/troubleshooting.md");
+    let messages: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("## ")).collect();
+    assert!(messages.len() > 5, "the page was not understood");
+    let sources = rust_sources().replace("\\\"", "\"");
+    let unknown = |message: &&str| {
+        // The printer's own words.
+        let message = message.trim_start_matches("error: ").trim_start_matches("no ");
+        let parts =
+            message.split(['…', '`']).map(|part| part.trim_matches([' ', ':', ';', ',', '.'])).filter(|part| part.len() >= 8).collect::<Vec<_>>();
+        parts.is_empty() || parts.iter().any(|part| !sources.contains(part))
+    };
+    let unknown: Vec<&str> = messages.into_iter().filter(|message| unknown(&message)).collect();
+    assert!(unknown.is_empty(), "nothing in the program says:\n{}", unknown.join("\n"));
+}
+
+/// `tests/area/file.rs::name` or `src/folder/file.rs::name`.
+#[test]
+fn every_test_that_a_promise_names_exists() {
+    let page = text("docs/promises.md");
+    let named = quoted(&page);
+    let tests: Vec<&String> = named.iter().filter(|text| text.contains(".rs::")).collect();
+    assert!(tests.len() > 5, "the page was not understood");
+    let gone = tests.iter().filter(|test| {
+        let (file, name) = test.split_once("::").unwrap();
+        let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
+        !std::fs::read_to_string(path).is_ok_and(|source| source.contains(&format!("fn {name}(")))
+    });
+    let gone: Vec<_> = gone.collect();
+    assert!(gone.is_empty(), "docs/promises.md names tests that do not exist: {gone:#?}");
+}
+
+#[test]
+fn links_between_the_pages_lead_somewhere() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let mut pages = vec![PathBuf::from("README.md"), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    for folder in ["docs", "docs/decisions"] {
+        let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| Path::new(folder).join(entry.unwrap().file_name()));
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    }
+    let mut broken = Vec::new();
+    for page in pages.iter().filter(|page| root.join(page).is_file()) {
+        let text = text(page.to_str().unwrap());
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = target.split('#').next().unwrap_or_default();
+            if !target.contains("://") && !file.is_empty() && !root.join(page).parent().unwrap().join(file).exists() {
+                broken.push(format!("{}: {target}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
+}
