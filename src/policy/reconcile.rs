@@ -1,0 +1,258 @@
+//! The controller's one decision: from the records of a job and the cloud's answer to what is to be done now.
+//!
+//! ```text
+//!   no attempt, or the last is settled ── relaunch::next ──> create the plan of the next, or write the receipt
+//!   plan, no machine ────────────────────────────────────> launch (again), or settle what never was
+//!   machine runs ────────────────────────────────────────> wait; end it when it may not run any longer
+//!   machine is gone ─────────────────────────────────────> settle
+//! ```
+//! Level-triggered: the same facts give the same acts, so a controller may die after any of them and another goes on.
+//! An unknown cloud leads to nothing but waiting. What must never live here: a clock, a call.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::relaunch::{self, Next, Wishes};
+use super::settlement::settle;
+use crate::instance::{InstanceState, InstanceView, Status};
+use crate::job::{
+    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, EndedBecause, JobState, Lease, Outcome, Plan, Receipt, Request,
+    ResolvedSpec, Settled,
+};
+use crate::market::Cloud;
+
+/// All that is known of a job at one moment.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    pub spec: &'a ResolvedSpec,
+    /// In order of their numbers.
+    pub attempts: &'a [AttemptFacts],
+    pub requests: &'a [Request],
+    pub cloud: &'a CloudAnswer,
+    pub newest_checkpoint: Option<CheckpointNo>,
+    /// Ourselves: what carries another owner's tag is never touched.
+    pub owner: &'a str,
+    pub now: Timestamp,
+}
+
+/// What the cloud says of all our machines.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CloudAnswer {
+    Known(Vec<InstanceView>),
+    /// Nobody knows; never the same as "there is none".
+    Unknown(String),
+}
+
+/// The records of one attempt, and what this controller has watched of it.
+#[derive(Clone, Debug)]
+pub struct AttemptFacts {
+    pub plan: Plan,
+    pub lease: Option<Lease>,
+    pub status: Option<Status>,
+    pub outcome: Option<Outcome>,
+    pub settled: Option<Settled>,
+    /// The checkpoint that it began from, when its events say so.
+    pub resumed_from: Option<CheckpointSummary>,
+    pub watched: Watched,
+}
+
+/// What one controller has seen with its own eyes, measured on its steady clock. Gone when the controller goes, and then
+/// seen anew: lengths only ever start too short.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Watched {
+    /// The launch call has answered with this machine.
+    pub launched: Option<String>,
+    /// The launch call was refused for good, or found no capacity.
+    pub refused: Option<String>,
+    /// From the first to the last of successive answers of the cloud in which the machine was missing.
+    pub missing_for: Duration,
+    /// How long the heartbeat has not changed.
+    pub silent_for: Duration,
+    /// How long the outcome has been there.
+    pub outcome_for: Duration,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Act {
+    CreatePlan {
+        attempt: AttemptNo,
+        resume_from: Option<CheckpointNo>,
+        reason: String,
+    },
+    Launch {
+        attempt: AttemptNo,
+    },
+    /// The user has asked for more time.
+    RaiseKillAt {
+        instance: String,
+        kill_at: Timestamp,
+    },
+    Terminate {
+        instance: String,
+        why: String,
+    },
+    Settle(Box<Settled>),
+    WriteReceipt(Box<Receipt>),
+    Wait {
+        until: Option<Timestamp>,
+        why: String,
+    },
+}
+
+/// An agent that has written its outcome powers off within two minutes (the ladder of `Power`). A third for clocks and
+/// listings; longer only bills.
+const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
+
+/// What a cancelled workload gets to end by itself before its machine is ended: SIGTERM's grace and the ladder.
+const CANCEL_TO_DARK: Duration = Duration::from_secs(3 * 60);
+
+/// EC2 keeps a client token for at least a day after the machine's end (FAULTS §3). A plan that was never launched for
+/// almost as long is not launched any more: the same token might then buy a second machine.
+const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
+
+/// How long a machine may be invisible after its launch, and how long it must then be missing to be gone.
+fn visibility(cloud: Cloud) -> (Duration, Duration) {
+    match cloud {
+        // A folder is there or not. The moment is for another controller between its plan and its launch.
+        Cloud::Local => (Duration::from_secs(10), Duration::ZERO),
+        Cloud::Aws => (Duration::from_secs(5 * 60), Duration::from_secs(60)),
+    }
+}
+
+/// What is to be done now, in this order.
+pub fn reconcile(facts: &Facts<'_>) -> Vec<Act> {
+    let mut acts = orphans(facts);
+    acts.extend(match facts.attempts.iter().find(|attempt| attempt.settled.is_none()) {
+        None => between(facts),
+        Some(attempt) => during(facts, attempt),
+    });
+    acts
+}
+
+/// The state of a job in one word, from its records alone.
+pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobState {
+    if let Some(receipt) = receipt {
+        return receipt.outcome.into();
+    }
+    let Some(last) = last else { return JobState::Submitted };
+    match (&last.settled, &last.outcome, &last.status) {
+        (Some(settled), ..) if settled.because.is_interruption() => JobState::Interrupted,
+        (Some(_), ..) => JobState::Terminating,
+        (None, _, Some(status)) if status.phase == AttemptPhase::Held => JobState::Held,
+        (None, Some(_), _) => JobState::Terminating,
+        (None, None, Some(status)) => status.phase.into(),
+        (None, None, None) => JobState::Provisioning,
+    }
+}
+
+/// Settled attempts as the receipt and `relaunch` want them.
+pub fn history(attempts: &[AttemptFacts]) -> Vec<AttemptRecord> {
+    let settled = |attempt: &AttemptFacts| Some(AttemptRecord { plan: attempt.plan.clone(), settled: attempt.settled.clone()? });
+    attempts.iter().filter_map(settled).collect()
+}
+
+/// Machines of attempts that are over: a launch that came through after all.
+fn orphans(facts: &Facts<'_>) -> Vec<Act> {
+    let CloudAnswer::Known(views) = facts.cloud else { return Vec::new() };
+    let over = |view: &&InstanceView| facts.attempts.iter().any(|attempt| attempt.plan.attempt == view.tags.attempt && attempt.settled.is_some());
+    let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
+    let why = |view: &InstanceView| format!("attempt {} is settled, and its machine runs", view.tags.attempt.number());
+    ours.filter(over).map(|view| Act::Terminate { instance: view.id.clone(), why: why(view) }).collect()
+}
+
+fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
+    view.tags.owner == facts.owner && view.tags.job == facts.spec.job
+}
+
+/// No machine is under way.
+fn between(facts: &Facts<'_>) -> Vec<Act> {
+    let history = history(facts.attempts);
+    match relaunch::next(&facts.spec.spec, &history, &Wishes::of(facts.requests), facts.now) {
+        Next::Attempt { not_before, reason, .. } if not_before > facts.now => vec![Act::Wait { until: Some(not_before), why: reason.text }],
+        Next::Attempt { number, reason, .. } => {
+            vec![Act::CreatePlan { attempt: number, resume_from: facts.newest_checkpoint, reason: reason.text }]
+        }
+        Next::End { outcome, reason } => {
+            let ended = history.iter().filter_map(|record| record.settled.billed_to).max().unwrap_or(facts.now);
+            let spec = facts.spec;
+            let end = (outcome, reason.text);
+            vec![Act::WriteReceipt(Box::new(Receipt::build(spec.job.clone(), spec.spec.name.clone(), spec.created, ended, end, &history)))]
+        }
+    }
+}
+
+/// An attempt is planned and not settled.
+fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
+    let views = match facts.cloud {
+        CloudAnswer::Known(views) => views,
+        CloudAnswer::Unknown(why) => return wait(format!("the cloud does not say how it is: {why}")),
+    };
+    let token = Some(attempt.plan.client_token.as_str());
+    let view = views.iter().find(|view| is_ours(facts, view) && view.client_token.as_deref() == token);
+    match view {
+        None => missing(facts, attempt),
+        Some(view) => match view.state {
+            InstanceState::Terminated => vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))],
+            InstanceState::Stopped if attempt.outcome.is_some() => vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))],
+            InstanceState::Pending | InstanceState::Running => alive(facts, attempt, view),
+            InstanceState::Stopping | InstanceState::ShuttingDown | InstanceState::Stopped => wait(format!("{} is {}", view.id, view.state)),
+        },
+    }
+}
+
+/// The cloud knows no machine of this plan.
+fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
+    let nothing = || vec![Act::Settle(Box::new(settle(facts, attempt, None)))];
+    if attempt.watched.refused.is_some() {
+        return nothing();
+    }
+    let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
+    let age = Duration::try_from(facts.now.duration_since(attempt.plan.created)).unwrap_or_default();
+    let gone = age > visible_within && attempt.watched.missing_for >= missing_at_least;
+    let existed = attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some() || attempt.watched.launched.is_some();
+    let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES;
+    match (existed || unwanted, gone) {
+        (true, true) => nothing(),
+        (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
+        (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
+    }
+}
+
+/// The machine is there and bills.
+fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
+    let wishes = Wishes::of(facts.requests);
+    let watched = &attempt.watched;
+    let terminate = |why: String| vec![Act::Terminate { instance: view.id.clone(), why }];
+    let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
+    if attempt.outcome.is_some() && !held && watched.outcome_for > OUTCOME_TO_DARK {
+        return terminate(format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs()));
+    }
+    if watched.silent_for > attempt.plan.lease.duration() {
+        return terminate(format!("no heartbeat for {} s, and the lease is {}", watched.silent_for.as_secs(), attempt.plan.lease));
+    }
+    if let Some((EndedBecause::UserCancelled, by, at)) = &wishes.end
+        && facts.now.duration_since(*at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")
+    {
+        return terminate(format!("cancelled by {by}, and it still runs"));
+    }
+    if let (Some(kill_at), Some(set)) = (extended_kill_at(&attempt.plan, facts.requests), view.tags.kill_at)
+        && kill_at > set
+    {
+        return vec![Act::RaiseKillAt { instance: view.id.clone(), kill_at }];
+    }
+    wait(format!("{} is {}", view.id, view.state))
+}
+
+/// The hard cap with what the users have added since the plan was made; what they added before is in the plan.
+fn extended_kill_at(plan: &Plan, requests: &[Request]) -> Option<Timestamp> {
+    let since: Vec<Request> = requests.iter().filter(|request| request.at > plan.created).cloned().collect();
+    let added = Wishes::of(&since);
+    let bought = plan.offer.price.time_for(added.more_budget).unwrap_or_default();
+    plan.kill_at?.saturating_add(added.more_time.duration().saturating_add(bought)).ok()
+}
+
+fn wait(why: String) -> Vec<Act> {
+    vec![Act::Wait { until: None, why }]
+}

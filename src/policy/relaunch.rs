@@ -1,0 +1,187 @@
+//! After an attempt has ended: is there another one, and when; or how has the job ended.
+//!
+//! ```text
+//!   wish to end ─────────────> end
+//!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often
+//!   no capacity ─────────────> next attempt, later
+//!   anything else ───────────> end, with the attempt's own word
+//! ```
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::{AttemptNo, AttemptRecord, EndedBecause, JobOutcome, Reason, Request, Spec, Wish};
+use crate::market::{Span, Usd};
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Next {
+    /// Another attempt, not before a moment.
+    Attempt {
+        number: AttemptNo,
+        not_before: Timestamp,
+        reason: Reason,
+    },
+    End {
+        outcome: JobOutcome,
+        reason: Reason,
+    },
+}
+
+/// The settled reason of an attempt that found no machine begins with this word.
+pub const NO_CAPACITY: &str = "no capacity";
+
+/// An attempt that brought less than this, and no checkpoint, died young. A minute is longer than any import of a
+/// framework and shorter than the first step of most trainings.
+const YOUNG_USEFUL: Duration = Duration::from_secs(60);
+
+/// So many young deaths within [`YOUNG_WITHIN`] open the breaker. Two happen on a bad day; at three something is wrong.
+const YOUNG_MAX: usize = 3;
+const YOUNG_WITHIN: Duration = Duration::from_secs(3600);
+
+/// How long the breaker holds. Long enough for a host or a zone to recover; each hold costs nothing but time.
+const HOLD: Duration = Duration::from_secs(10 * 60);
+
+/// Young deaths in a row after which the job has failed: three, and two holds that did not help.
+const YOUNG_GIVE_UP: usize = 5;
+
+/// Between two looks for capacity.
+const CAPACITY_PAUSE: Duration = Duration::from_secs(60);
+
+/// What the users wished, in one place.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wishes {
+    /// The first wish to end the job: `Stop` or `Cancel`; a later `Cancel` outranks a `Stop`.
+    pub end: Option<(EndedBecause, String, Timestamp)>,
+    pub more_time: Span,
+    pub more_budget: Usd,
+}
+
+impl Wishes {
+    pub fn of(requests: &[Request]) -> Self {
+        let mut wishes = Wishes::default();
+        for request in requests {
+            let end = |because| Some((because, request.by.clone(), request.at));
+            match request.wish {
+                Wish::Stop if wishes.end.is_none() => wishes.end = end(EndedBecause::UserStopped),
+                Wish::Cancel if wishes.end.as_ref().is_none_or(|(because, ..)| *because == EndedBecause::UserStopped) => {
+                    wishes.end = end(EndedBecause::UserCancelled);
+                }
+                Wish::Extend { time, budget } => {
+                    let time = time.unwrap_or_default().duration();
+                    wishes.more_time = Span::from_duration(wishes.more_time.duration().saturating_add(time));
+                    wishes.more_budget += budget.unwrap_or_default();
+                }
+                Wish::Stop | Wish::Cancel | Wish::Checkpoint | Wish::Interrupt { .. } => {}
+            }
+        }
+        wishes
+    }
+}
+
+/// What follows the last of the `history`; with an empty history the first attempt is asked for.
+pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Next {
+    let Some(last) = history.last() else { return first(spec, wishes, now) };
+    let because = last.settled.because;
+    let text = own_words(last);
+    if !because.is_interruption() && !found_no_machine(last) {
+        return end(now, because, text);
+    }
+    if let Some((because, by, _)) = &wishes.end {
+        return end(now, *because, format!("{} by {by}", asked(*because)));
+    }
+    if let Some(stop) = over_a_limit(spec, history, wishes, now) {
+        return stop;
+    }
+    let number = last.plan.attempt.next();
+    if found_no_machine(last) {
+        let reason = Reason::new(now, "relaunch", "wait", format!("attempt {} found no machine: {text}", last.plan.attempt.number()));
+        return Next::Attempt { number, not_before: ended_at(last, now).saturating_add(CAPACITY_PAUSE).unwrap_or(now), reason };
+    }
+    again(spec, history, number, &text, now)
+}
+
+/// What a plan of one more attempt may still spend; `None`: no budget was set.
+pub fn budget_left(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes) -> Option<Usd> {
+    let spent: Usd = history.iter().map(|record| record.settled.usd).sum();
+    spec.limits.budget.map(|budget| budget + wishes.more_budget - spent)
+}
+
+fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
+    if let Some((because, by, _)) = &wishes.end {
+        return end(now, *because, format!("{} by {by} before any machine was launched", asked(*because)));
+    }
+    over_a_limit(spec, &[], wishes, now).unwrap_or_else(|| Next::Attempt {
+        number: AttemptNo::FIRST,
+        not_before: now,
+        reason: Reason::new(now, "relaunch", "launch", "the job was submitted"),
+    })
+}
+
+fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<Next> {
+    if let Some(deadline) = spec.limits.deadline
+        && deadline.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX) <= now
+    {
+        return Some(end(now, EndedBecause::Deadline, format!("the deadline {deadline} has passed")));
+    }
+    let left = budget_left(spec, history, wishes)?;
+    let priced = history.iter().any(|record| record.plan.offer.price.per_hour() > Usd::ZERO);
+    (left <= Usd::ZERO && (priced || history.is_empty())).then(|| end(now, EndedBecause::Budget, "the budget is spent".into()))
+}
+
+/// Another attempt after an interruption or a loss, if it is worth it.
+fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, now: Timestamp) -> Next {
+    let taken = history.iter().filter(|record| record.settled.because.is_interruption()).count();
+    let max = spec.interruptions.max;
+    if taken > max as usize {
+        let because = history.last().map_or(EndedBecause::Lost, |last| last.settled.because);
+        return end(now, because, format!("{text}; interrupted {taken} times, and `interruptions.max` is {max}"));
+    }
+    let young_in_a_row = history.iter().rev().take_while(|record| died_young(record)).count();
+    if young_in_a_row >= YOUNG_GIVE_UP {
+        return end(now, EndedBecause::Lost, format!("{young_in_a_row} machines in a row ended before any work was done; the last: {text}"));
+    }
+    let last_end = history.last().map_or(now, |last| ended_at(last, now));
+    let within = last_end.saturating_sub(YOUNG_WITHIN).unwrap_or(Timestamp::MIN);
+    let young = history.iter().filter(|record| died_young(record) && ended_at(record, now) > within).count();
+    let hold = young >= YOUNG_MAX && young_in_a_row > 0;
+    let not_before = if hold { last_end.saturating_add(HOLD).unwrap_or(now) } else { now };
+    let (verdict, also) =
+        if hold { ("hold", format!("; {young} machines ended young within an hour, so the next waits")) } else { ("launch", String::new()) };
+    let reason = Reason::new(now, "relaunch", verdict, format!("{text}{also}"))
+        .with("interruptions", taken as f64)
+        .with("interruptions_max", f64::from(max))
+        .with("young_deaths", young as f64);
+    Next::Attempt { number, not_before, reason }
+}
+
+fn died_young(record: &AttemptRecord) -> bool {
+    let worked = record.settled.outcome.as_ref().is_some_and(|outcome| outcome.useful.duration() >= YOUNG_USEFUL || outcome.checkpoints > 0);
+    record.settled.because.is_interruption() && !worked
+}
+
+fn found_no_machine(record: &AttemptRecord) -> bool {
+    let reason = record.settled.cloud_reason.as_deref();
+    record.settled.because == EndedBecause::LaunchFailed && reason.is_some_and(|reason| reason.starts_with(NO_CAPACITY))
+}
+
+fn ended_at(record: &AttemptRecord, now: Timestamp) -> Timestamp {
+    record.settled.billed_to.unwrap_or(record.plan.created).min(now)
+}
+
+fn end(now: Timestamp, because: EndedBecause, text: String) -> Next {
+    Next::End { outcome: because.job_outcome(), reason: Reason::new(now, "relaunch", because.word(), text) }
+}
+
+fn asked(because: EndedBecause) -> &'static str {
+    if because == EndedBecause::UserStopped { "stopped" } else { "cancelled" }
+}
+
+/// Why the attempt ended, in the words of whoever knows best.
+fn own_words(record: &AttemptRecord) -> String {
+    let settled = &record.settled;
+    let said = settled.outcome.as_ref().and_then(|outcome| outcome.reasons.last()).map(|reason| reason.text.clone());
+    let exit = settled.outcome.as_ref().and_then(|outcome| outcome.exit).map(|exit| format!("the workload ended: {exit}"));
+    said.or(exit).or_else(|| settled.cloud_reason.clone()).unwrap_or_else(|| settled.because.word().replace('_', " "))
+}

@@ -1,0 +1,126 @@
+//! What an attempt was and cost, once its machine is gone.
+//!
+//! The agent's outcome has the last word on why. When it left none, the cloud's reason, the users' wishes and the last
+//! heartbeat say what can be said. What must never live here: a guess that reads like a fact.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::reconcile::{AttemptFacts, Facts};
+use super::relaunch::Wishes;
+use crate::instance::{InstanceView, NoticeKind};
+use crate::job::{EndedBecause, Outcome, RECORD_FORMAT, Reason, Settled};
+use crate::market::{Span, Usd};
+
+/// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
+pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
+    let last_seen = attempt.status.as_ref().map(|status| status.at);
+    let known = attempt.lease.as_ref().map(|lease| lease.instance.clone()).or_else(|| attempt.watched.launched.clone());
+    let instance = view.map(|view| view.id.clone()).or(known);
+    // Of a machine that the cloud no longer shows, only its own records tell from when to when.
+    let from = view.map(|view| view.launched).or_else(|| instance.is_some().then_some(attempt.plan.created));
+    let to = view.and_then(|view| view.ended).or(last_seen).or_else(|| view.map(|_| facts.now)).or(from);
+    let billed = match (from, to) {
+        (Some(from), Some(to)) => Duration::try_from(to.duration_since(from)).unwrap_or_default(),
+        _ => Duration::ZERO,
+    };
+    // Whole milliseconds, as records keep them; the price is for exactly what the record says.
+    let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
+    let because = because(facts, attempt, view, instance.is_some());
+    let cloud_reason = attempt.watched.refused.clone().or_else(|| view.and_then(|view| view.state_reason.clone()));
+    let cloud_reason = cloud_reason.or_else(|| view.is_none().then(|| "the cloud knows no machine of this plan".to_owned()));
+    let outcome = attempt.outcome.clone().or_else(|| last_words(facts, attempt, because, instance.clone()?, to?, cloud_reason.as_deref()));
+    Settled {
+        format: RECORD_FORMAT,
+        attempt: attempt.plan.attempt,
+        instance: instance.clone(),
+        because,
+        billed_from: from,
+        billed_to: to,
+        billed,
+        usd: if instance.is_some() { attempt.plan.offer.price.cost_of(billed.duration()) } else { Usd::ZERO },
+        cloud_reason,
+        outcome,
+    }
+}
+
+fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>, existed: bool) -> EndedBecause {
+    if let Some(outcome) = &attempt.outcome {
+        return outcome.because;
+    }
+    if attempt.watched.refused.is_some() {
+        return EndedBecause::LaunchFailed;
+    }
+    let reason = view.and_then(|view| view.state_reason.as_deref()).unwrap_or_default();
+    let ended = view.and_then(|view| view.ended);
+    let taken = attempt
+        .status
+        .as_ref()
+        .and_then(|status| status.notice.as_ref())
+        .is_some_and(|notice| notice.kind == NoticeKind::Interruption && ended.is_none_or(|ended| ended >= notice.at));
+    if reason.starts_with("Server.Spot") || (taken && !reason.starts_with("Client.")) {
+        return EndedBecause::Interrupted;
+    }
+    if let Some((wish, ..)) = Wishes::of(facts.requests).end
+        && (!existed || view.is_some())
+    {
+        return wish;
+    }
+    let kill_at = view.and_then(|view| view.tags.kill_at);
+    if ended.is_some() && kill_at.is_some_and(|kill_at| ended >= Some(kill_at)) {
+        return EndedBecause::MaxRuntime;
+    }
+    if reason.starts_with("Client.InternalError") || reason.starts_with("Client.VolumeLimitExceeded") {
+        return EndedBecause::LaunchFailed;
+    }
+    if reason.starts_with("Client.UserInitiatedShutdown") && !was_silent(attempt, view) {
+        return EndedBecause::UserStopped;
+    }
+    EndedBecause::Lost
+}
+
+/// Whether the machine had lost its lease when it ended: then it was ended by us (or could have been), not by hand.
+fn was_silent(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
+    let heard = attempt.status.as_ref().map(|status| status.at).or_else(|| view.map(|view| view.launched));
+    let (Some(heard), Some(ended)) = (heard, view.and_then(|view| view.ended)) else { return false };
+    Duration::try_from(ended.duration_since(heard)).unwrap_or_default() >= attempt.plan.lease.duration()
+}
+
+/// What the last heartbeat says of an attempt whose agent left no outcome.
+fn last_words(
+    facts: &Facts<'_>,
+    attempt: &AttemptFacts,
+    because: EndedBecause,
+    instance: String,
+    ended: Timestamp,
+    cloud_reason: Option<&str>,
+) -> Option<Outcome> {
+    let status = attempt.status.as_ref()?;
+    let text = match because {
+        EndedBecause::Interrupted => format!("the cloud took the machine away ({})", cloud_reason.unwrap_or("its notice said so")),
+        EndedBecause::Lost => format!("the machine is gone and its agent left no outcome ({})", cloud_reason.unwrap_or("no reason given")),
+        _ => format!("the machine ended before its agent could say why ({})", cloud_reason.unwrap_or("no reason given")),
+    };
+    let mut reasons: Vec<Reason> = status.reason.clone().into_iter().collect();
+    reasons.push(Reason::new(facts.now, "settle", because.word(), text));
+    Some(Outcome {
+        format: RECORD_FORMAT,
+        job: facts.spec.job.clone(),
+        attempt: attempt.plan.attempt,
+        instance,
+        started: status.started,
+        ended,
+        because,
+        exit: status.exit,
+        reasons,
+        useful: status.useful,
+        idle: status.idle,
+        unknown: Span::ZERO,
+        last_checkpoint: status.last_checkpoint.clone(),
+        checkpoints: status.checkpoints,
+        resumed_from: attempt.resumed_from.clone(),
+        progress: status.progress.clone(),
+        losses: Vec::new(),
+    })
+}
