@@ -1,1 +1,21 @@
-//! TODO
+//! The controller: on the workstation, from a submitted job to its receipt.
+//!
+//! ```text
+//!   submit ──> spec.json                                   the job exists
+//!   drive  ──> observe (records, the cloud's answer) ──> policy::reconcile ──> act ──> again, until the receipt
+//!   drive_all ─ the same for every job of the root         the daemon
+//! ```
+//! Everything that matters is in the job directory and in the machines' tags: a controller may be killed at any moment and
+//! another one goes on, and two at once do no harm, because the plan is created only once and a launch is idempotent. What
+//! one controller keeps in memory is what it watched with its own eyes, and a cache of records that never change. What must
+//! never live here: an adapter, a decision.
+
+mod act;
+mod drive;
+mod memory;
+mod observe;
+mod submit;
+
+pub use act::ActError;
+pub use drive::{Controller, DriveError, Ticked};
+pub use submit::{SubmitError, submit};

@@ -18,9 +18,9 @@ use super::settlement::settle;
 use crate::instance::{InstanceState, InstanceView, Status};
 use crate::job::{
     AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, EndedBecause, JobState, Lease, Outcome, Plan, Receipt, Request,
-    ResolvedSpec, Settled,
+    ResolvedSpec, Settled, Wish,
 };
-use crate::market::Cloud;
+use crate::market::{Cloud, Span};
 
 /// All that is known of a job at one moment.
 #[derive(Clone, Debug)]
@@ -71,6 +71,8 @@ pub struct Watched {
     pub silent_for: Duration,
     /// How long the outcome has been there.
     pub outcome_for: Duration,
+    /// The number of the last rehearsed interruption that was served.
+    pub interrupt_served: u32,
 }
 
 /// What is to be done.
@@ -92,6 +94,13 @@ pub enum Act {
     Terminate {
         instance: String,
         why: String,
+    },
+    /// A rehearsal was asked for.
+    Interrupt {
+        attempt: AttemptNo,
+        instance: String,
+        notice: Span,
+        request: u32,
     },
     Settle(Box<Settled>),
     WriteReceipt(Box<Receipt>),
@@ -242,7 +251,22 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     {
         return vec![Act::RaiseKillAt { instance: view.id.clone(), kill_at }];
     }
+    if let Some((request, notice)) = rehearsal(facts, attempt) {
+        return vec![Act::Interrupt { attempt: attempt.plan.attempt, instance: view.id.clone(), notice, request }];
+    }
     wait(format!("{} is {}", view.id, view.state))
+}
+
+/// The last interruption that was wished of this attempt and not served yet.
+fn rehearsal(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<(u32, Span)> {
+    let newer = |request: &&Request| request.at > attempt.plan.created && request.number > attempt.watched.interrupt_served;
+    let wished = facts.requests.iter().rev().filter(newer).find_map(|request| match request.wish {
+        Wish::Interrupt { notice } => Some((request.number, notice)),
+        _ => None,
+    })?;
+    // A notice that stands already was served by a controller before us.
+    let status = attempt.status.as_ref()?;
+    (status.phase == AttemptPhase::Running && status.notice.is_none()).then_some(wished)
 }
 
 /// The hard cap with what the users have added since the plan was made; what they added before is in the plan.

@@ -1,0 +1,174 @@
+//! Does what `policy::reconcile` says, one act at a time. Each act may be lost or repeated without harm.
+
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+use tracing::{info, warn};
+
+use super::drive::Controller;
+use super::memory::JobMemory;
+use crate::instance::Tags;
+use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, ResolvedSpec};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::market::Span;
+use crate::policy::placement::{self, NoOffer};
+use crate::policy::reconcile::{Act, history};
+use crate::policy::relaunch::{self, NO_CAPACITY, Wishes};
+use crate::ports::CloudError;
+
+use super::observe::Observed;
+
+/// Why an act was not done. The next tick tries again.
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    #[error(transparent)]
+    Record(#[from] JobDirError),
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+    #[error(transparent)]
+    NoOffer(#[from] NoOffer),
+}
+
+/// The right to run an attempt lasts this long without a heartbeat. Thirty missed ones: shorter ends a healthy machine
+/// behind a broken line, longer lets a dead one bill (FAULTS §1).
+pub const LEASE: Span = Span::from_secs(30 * 60);
+
+/// What one act did.
+pub enum Done {
+    /// Something changed: look again at once.
+    Changed,
+    /// Nothing more to do until the next tick.
+    Waiting,
+    /// The receipt is written.
+    Final,
+}
+
+impl Controller {
+    pub(super) async fn act(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        observed: &Observed,
+        act: &Act,
+    ) -> Result<Done, ActError> {
+        let job = dir.job();
+        match act {
+            Act::CreatePlan { attempt, resume_from, reason } => {
+                let plan = self.plan(spec, observed, *attempt, *resume_from, reason).await?;
+                // Somebody else's plan is as good: the next look finds it.
+                let created = dir.create_plan(&plan).await?;
+                info!(%job, attempt = attempt.number(), ?created, "{reason}");
+            }
+            Act::Launch { attempt } => self.launch(job, memory, *attempt).await?,
+            Act::RaiseKillAt { instance, kill_at } => {
+                info!(%job, instance, %kill_at, "raising the hard cap");
+                self.cloud.raise_kill_at(instance, *kill_at).await?;
+            }
+            Act::Terminate { instance, why } => {
+                warn!(%job, instance, "terminating: {why}");
+                self.cloud.terminate(instance).await?;
+                return Ok(Done::Waiting);
+            }
+            Act::Interrupt { attempt, instance, notice, request } => {
+                self.cloud.interrupt(instance, *notice).await?;
+                memory.attempts.entry(*attempt).or_default().watched.interrupt_served = *request;
+            }
+            Act::Settle(settled) => {
+                let created = dir.create_settled(settled).await?;
+                info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");
+                if let Some(instance) = &settled.instance
+                    && let Err(error) = self.cloud.release(instance).await
+                {
+                    warn!(%job, instance, "cannot clear what is left of the machine: {error}");
+                }
+            }
+            Act::WriteReceipt(receipt) => {
+                let created = dir.create_receipt(receipt).await?;
+                info!(%job, outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
+                return Ok(Done::Final);
+            }
+            Act::Wait { .. } => return Ok(Done::Waiting),
+        }
+        Ok(Done::Changed)
+    }
+
+    /// Records nothing: a launch whose answer is lost is repeated with the same plan, and the machine is the same.
+    async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
+        let memory = memory.attempts.entry(attempt).or_default();
+        let Some(plan) = &memory.plan else { return Ok(()) };
+        match self.cloud.launch(plan).await {
+            Ok(instance) => {
+                info!(%job, attempt = attempt.number(), instance, "launched");
+                memory.watched.launched = Some(instance);
+                Ok(())
+            }
+            Err(CloudError::NoCapacity { what }) => {
+                memory.watched.refused = Some(format!("{NO_CAPACITY} for {what}"));
+                Ok(())
+            }
+            Err(error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. })) => {
+                warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
+                memory.watched.refused = Some(chain(&error));
+                Ok(())
+            }
+            Err(error @ (CloudError::Throttled | CloudError::Ambiguous { .. })) => Err(error.into()),
+        }
+    }
+
+    /// The whole of what the launch call needs, so that it can be repeated byte for byte.
+    async fn plan(
+        &self,
+        spec: &ResolvedSpec,
+        observed: &Observed,
+        attempt: AttemptNo,
+        resume_from: Option<CheckpointNo>,
+        reason: &str,
+    ) -> Result<Plan, ActError> {
+        let offers = self.cloud.offers(&spec.spec.machine).await?;
+        let wishes = Wishes::of(&observed.requests);
+        let budget_left = relaunch::budget_left(&spec.spec, &history(&observed.attempts), &wishes);
+        let now = self.clock.now();
+        let placed = placement::place(&spec.spec, &offers, budget_left, wishes.more_time, now)?;
+        let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: LEASE, kill_at: placed.kill_at };
+        let mut reasons = vec![reason.to_owned()];
+        reasons.extend(placed.reasons);
+        Ok(Plan {
+            format: RECORD_FORMAT,
+            job: spec.job.clone(),
+            attempt,
+            created: now,
+            controller: self.name.clone(),
+            offer: placed.offer,
+            reasons,
+            rejected: placed.rejected,
+            most_usd: placed.most_usd,
+            client_token: self.client_token(spec, attempt),
+            kill_at: placed.kill_at,
+            lease: LEASE,
+            resume_from,
+            tags: tags.to_map(),
+        })
+    }
+
+    /// The same for every controller of this job root, and for nothing else: even two plans would be one machine.
+    fn client_token(&self, spec: &ResolvedSpec, attempt: AttemptNo) -> String {
+        let text = format!("{}\n{}\n{}\n{}\n{attempt}", self.owner, self.store.url(), spec.job, spec.created);
+        Sha256::digest(text.as_bytes()).iter().take(16).fold("lamp-".to_owned(), |token, byte| format!("{token}{byte:02x}"))
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// After a refused plan or a silent cloud: the wait grows from a second to a minute.
+pub(super) fn backoff(failures: u32) -> Duration {
+    Duration::from_secs(1 << failures.min(6)).min(Duration::from_secs(60))
+}

@@ -1,0 +1,222 @@
+//! The loops: one job until its receipt, or all jobs for ever.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{info, warn};
+
+use super::act::{ActError, Done, backoff};
+use super::memory::JobMemory;
+use super::observe::observe;
+use crate::job::{JobId, Receipt};
+use crate::jobdir::{self, JobDir, JobDirError, RecordError};
+use crate::policy::reconcile::{Act, CloudAnswer, Facts, reconcile};
+use crate::ports::{Clock, Cloud, Store, StoreError};
+
+/// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
+pub struct Controller {
+    pub(super) store: Arc<dyn Store>,
+    pub(super) cloud: Arc<dyn Cloud>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) owner: String,
+    /// For people: who wrote a plan.
+    pub(super) name: String,
+}
+
+/// Why a job is driven no further by this controller.
+#[derive(Debug, thiserror::Error)]
+pub enum DriveError {
+    #[error("job `{job}` is not in this job root")]
+    NoJob { job: JobId },
+    /// Written by a newer version: neither read nor touched.
+    #[error("job `{job}` cannot be driven by this version")]
+    Newer {
+        job: JobId,
+        #[source]
+        cause: RecordError,
+    },
+}
+
+/// What a tick came to.
+#[derive(Debug)]
+pub enum Ticked {
+    /// The receipt is there; nothing is left to do.
+    Final(Box<Receipt>),
+    /// Look again after the usual time, or at this moment of the steady clock if that is sooner.
+    Active,
+    /// The store or the cloud did not answer: nothing is known and nothing was done.
+    Unknown(ActError),
+}
+
+/// Between two looks at a job that somebody waits for. Shorter only reads the same records more often; longer is felt at
+/// the end of every attempt.
+const TICK_ATTACHED: Duration = Duration::from_millis(500);
+
+/// Between two looks of the daemon while a job is under way: a relaunch may wait for two seconds.
+const TICK_BUSY: Duration = Duration::from_secs(2);
+
+/// Between two looks of the daemon at rest (DESIGN: reconcile every 15 s). It reads one listing.
+const TICK_REST: Duration = Duration::from_secs(15);
+
+/// Acts in one tick before the facts of another job have a turn. A whole life without waiting is eight.
+const ACTS_MAX: u32 = 8;
+
+impl Controller {
+    pub fn new(store: Arc<dyn Store>, cloud: Arc<dyn Cloud>, clock: Arc<dyn Clock>, owner: String, name: String) -> Self {
+        Controller { store, cloud, clock, owner, name }
+    }
+
+    /// Drives one job until its receipt is written, through every failure of the store and the cloud.
+    ///
+    /// # Errors
+    /// When there is no such job, or a newer version wrote it.
+    pub async fn drive(&self, job: &JobId) -> Result<Receipt, DriveError> {
+        let mut memory = JobMemory::default();
+        let mut failures = 0;
+        loop {
+            let answer = self.describe().await;
+            match self.tick(job, &mut memory, answer).await? {
+                Ticked::Final(receipt) => return Ok(*receipt),
+                Ticked::Active => {
+                    failures = 0;
+                    self.clock.sleep(TICK_ATTACHED).await;
+                }
+                Ticked::Unknown(error) => {
+                    warn!(%job, "trying again in {} s: {error}", backoff(failures).as_secs());
+                    self.clock.sleep(backoff(failures)).await;
+                    failures += 1;
+                }
+            }
+        }
+    }
+
+    /// Drives every job of the job root; returns only when `jobs` is not empty and all of them are done.
+    ///
+    /// `alive` is called once a tick with the number of jobs under way.
+    pub async fn drive_all(&self, jobs: &[JobId], mut alive: impl FnMut(usize)) {
+        let mut memories: BTreeMap<JobId, JobMemory> = BTreeMap::new();
+        // Remembered, so that a thousand finished jobs cost nothing but their names in a listing.
+        let mut finished: BTreeSet<JobId> = BTreeSet::new();
+        let mut failures = 0;
+        loop {
+            let pause = match self.round(jobs, &mut memories, &mut finished).await {
+                Ok(0) if !jobs.is_empty() => return,
+                Ok(active) => {
+                    failures = 0;
+                    alive(active);
+                    if active > 0 { TICK_BUSY } else { TICK_REST }
+                }
+                Err(error) => {
+                    warn!("cannot list the jobs, trying again in {} s: {error}", backoff(failures).as_secs());
+                    failures += 1;
+                    backoff(failures - 1)
+                }
+            };
+            self.clock.sleep(pause).await;
+        }
+    }
+
+    /// One tick for every job that is not finished; gives how many are left.
+    async fn round(&self, only: &[JobId], memories: &mut BTreeMap<JobId, JobMemory>, finished: &mut BTreeSet<JobId>) -> Result<usize, StoreError> {
+        let all = if only.is_empty() { jobdir::jobs(self.store.as_ref()).await? } else { only.to_vec() };
+        let open: Vec<JobId> = all.into_iter().filter(|job| !finished.contains(job)).collect();
+        memories.retain(|job, _| open.contains(job));
+        if open.is_empty() {
+            return Ok(0);
+        }
+        let answer = self.describe().await;
+        let mut active = 0;
+        for job in open {
+            let memory = memories.entry(job.clone()).or_default();
+            match self.tick(&job, memory, answer.clone()).await {
+                Ok(Ticked::Active) => active += 1,
+                Ok(Ticked::Final(_)) => drop(finished.insert(job)),
+                Ok(Ticked::Unknown(error)) => {
+                    warn!(%job, "trying again: {error}");
+                    active += 1;
+                }
+                Err(DriveError::NoJob { .. }) => {
+                    // A folder without a spec: being submitted, or never was.
+                }
+                Err(error) => {
+                    warn!(%job, "left alone: {error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+                    finished.insert(job);
+                }
+            }
+        }
+        Ok(active)
+    }
+
+    /// The cloud's answer about all our machines.
+    pub async fn describe(&self) -> CloudAnswer {
+        match self.cloud.describe(&self.owner).await {
+            Ok(views) => CloudAnswer::Known(views),
+            Err(error) => CloudAnswer::Unknown(error.to_string()),
+        }
+    }
+
+    /// Observes, decides and acts until there is nothing to do but wait.
+    ///
+    /// # Errors
+    /// When there is no such job, or a newer version wrote it.
+    pub async fn tick(&self, job: &JobId, memory: &mut JobMemory, mut answer: CloudAnswer) -> Result<Ticked, DriveError> {
+        for _ in 0..ACTS_MAX {
+            match self.step(job, memory, &answer).await {
+                Ok(Some(Step::Final(receipt))) => return Ok(Ticked::Final(receipt)),
+                Ok(Some(Step::Waiting)) => return Ok(Ticked::Active),
+                Ok(Some(Step::Changed)) => answer = self.describe().await,
+                Ok(None) => return Err(DriveError::NoJob { job: job.clone() }),
+                Err(ActError::Record(JobDirError::Record(cause @ RecordError::Newer { .. }))) => {
+                    return Err(DriveError::Newer { job: job.clone(), cause });
+                }
+                Err(error) => return Ok(Ticked::Unknown(error)),
+            }
+        }
+        Ok(Ticked::Active)
+    }
+
+    /// One look and its acts; `None`: there is no such job.
+    async fn step(&self, job: &JobId, memory: &mut JobMemory, answer: &CloudAnswer) -> Result<Option<Step>, ActError> {
+        let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+        if let Some(receipt) = dir.receipt().await? {
+            return Ok(Some(Step::Final(Box::new(receipt))));
+        }
+        if memory.spec.is_none() {
+            memory.spec = dir.spec().await?;
+        }
+        let Some(spec) = memory.spec.clone() else { return Ok(None) };
+        let observed = observe(&dir, memory, answer, self.clock.mono()).await?;
+        let facts = Facts {
+            spec: &spec,
+            attempts: &observed.attempts,
+            requests: &observed.requests,
+            cloud: answer,
+            newest_checkpoint: observed.newest_checkpoint,
+            owner: &self.owner,
+            now: self.clock.now(),
+        };
+        let mut step = Step::Waiting;
+        for act in reconcile(&facts) {
+            if let Act::Wait { why, .. } = &act {
+                tracing::debug!(%job, "waiting: {why}");
+            }
+            match self.act(&dir, &spec, memory, &observed, &act).await? {
+                Done::Changed => step = Step::Changed,
+                Done::Waiting => {}
+                // The record that counts is the one that is there, whoever wrote it.
+                Done::Final => step = Step::Changed,
+            }
+        }
+        if matches!(step, Step::Changed) {
+            info!(%job, "looking again");
+        }
+        Ok(Some(step))
+    }
+}
+
+enum Step {
+    Changed,
+    Waiting,
+    Final(Box<Receipt>),
+}

@@ -1,0 +1,92 @@
+//! What one controller remembers of a job: what it watched, and records that never change.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::{AttemptNo, Lease, Outcome, Plan, Request, ResolvedSpec, Settled};
+use crate::policy::reconcile::Watched;
+
+/// Of one job.
+#[derive(Clone, Debug, Default)]
+pub struct JobMemory {
+    pub spec: Option<ResolvedSpec>,
+    pub attempts: BTreeMap<AttemptNo, AttemptMemory>,
+    pub requests: BTreeMap<u32, Request>,
+}
+
+/// Of one attempt. Records are written once, so what was read is never read again.
+#[derive(Clone, Debug, Default)]
+pub struct AttemptMemory {
+    pub plan: Option<Plan>,
+    pub lease: Option<Lease>,
+    pub outcome: Option<Outcome>,
+    pub settled: Option<Settled>,
+    pub watched: Watched,
+    /// The heartbeat when it last changed, by the store's clock.
+    beat: Option<Timestamp>,
+    looked_at: Option<Duration>,
+    outcome_since: Option<Duration>,
+    missing_since: Option<Duration>,
+}
+
+/// The longest that one pause between two looks may add to a silence. A laptop that slept for a night has not listened for
+/// a night; longer, and it would end healthy machines on waking. Shorter than a tick would never add anything up.
+const GAP_MAX: Duration = Duration::from_secs(60);
+
+impl AttemptMemory {
+    /// Takes note of a look at the heartbeat.
+    pub fn heard(&mut self, beat: Option<Timestamp>, now: Duration) {
+        let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
+        self.looked_at = Some(now);
+        if beat == self.beat {
+            self.watched.silent_for += gap;
+        } else {
+            self.beat = beat;
+            self.watched.silent_for = Duration::ZERO;
+        }
+        if self.outcome.is_some() {
+            let since = *self.outcome_since.get_or_insert(now);
+            self.watched.outcome_for = now.saturating_sub(since);
+        }
+    }
+
+    /// Takes note of an answer of the cloud.
+    pub fn shown(&mut self, there: bool, now: Duration) {
+        self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
+        self.watched.missing_for = self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_night_asleep_is_not_a_night_of_silence() {
+        let mut memory = AttemptMemory::default();
+        let beat = Some(Timestamp::UNIX_EPOCH);
+        let mut now = Duration::from_secs(1000);
+        for _ in 0..=10 {
+            memory.heard(beat, now);
+            now += Duration::from_secs(15);
+        }
+        assert_eq!(memory.watched.silent_for, Duration::from_secs(150));
+        memory.heard(beat, now + Duration::from_secs(12 * 3600));
+        assert_eq!(memory.watched.silent_for, Duration::from_secs(210));
+        memory.heard(Some(Timestamp::UNIX_EPOCH + Duration::from_secs(1)), now);
+        assert_eq!(memory.watched.silent_for, Duration::ZERO);
+    }
+
+    #[test]
+    fn missing_is_counted_from_the_first_answer_without_it() {
+        let mut memory = AttemptMemory::default();
+        memory.shown(false, Duration::from_secs(10));
+        assert_eq!(memory.watched.missing_for, Duration::ZERO);
+        memory.shown(false, Duration::from_secs(75));
+        assert_eq!(memory.watched.missing_for, Duration::from_secs(65));
+        memory.shown(true, Duration::from_secs(80));
+        assert_eq!(memory.watched.missing_for, Duration::ZERO);
+    }
+}

@@ -1,0 +1,94 @@
+//! Reads the facts of one job.
+
+use std::time::Duration;
+
+use super::memory::{AttemptMemory, JobMemory};
+use crate::instance::Status;
+use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, Request};
+use crate::jobdir::{JobDir, JobDirError, What, layout};
+use crate::policy::reconcile::{AttemptFacts, CloudAnswer};
+
+/// What was read, without the cloud.
+pub struct Observed {
+    pub attempts: Vec<AttemptFacts>,
+    pub requests: Vec<Request>,
+    pub newest_checkpoint: Option<CheckpointNo>,
+}
+
+/// Reads what may have changed since the last look; `now` is on the steady clock.
+///
+/// # Errors
+/// When the store does not answer, or a record is not understood: then nothing is known, and nothing is done.
+pub async fn observe(dir: &JobDir, memory: &mut JobMemory, cloud: &CloudAnswer, now: Duration) -> Result<Observed, JobDirError> {
+    let mut attempts = Vec::new();
+    for number in dir.attempts().await? {
+        attempts.extend(observe_attempt(dir, number, memory.attempts.entry(number).or_default(), cloud, now).await?);
+    }
+    let between = attempts.iter().all(|attempt| attempt.settled.is_some());
+    // Only a new plan asks for it.
+    let newest_checkpoint = if between { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
+    Ok(Observed { attempts, requests: requests(dir, memory).await?, newest_checkpoint })
+}
+
+/// One attempt; `None` while its plan is being written.
+async fn observe_attempt(
+    dir: &JobDir,
+    number: AttemptNo,
+    memory: &mut AttemptMemory,
+    cloud: &CloudAnswer,
+    now: Duration,
+) -> Result<Option<AttemptFacts>, JobDirError> {
+    if memory.plan.is_none() {
+        memory.plan = dir.plan(number).await?;
+    }
+    let Some(plan) = memory.plan.clone() else { return Ok(None) };
+    if memory.settled.is_none() {
+        memory.settled = dir.settled(number).await?;
+    }
+    let mut status: Option<Status> = None;
+    let mut resumed_from = None;
+    if memory.settled.is_none() {
+        if memory.lease.is_none() {
+            memory.lease = dir.lease(number).await?;
+        }
+        if memory.outcome.is_none() {
+            memory.outcome = dir.outcome(number).await?;
+        }
+        status = dir.status(number).await?;
+        memory.heard(dir.store().head(&layout::status(dir.job(), number)).await?.map(|meta| meta.modified), now);
+        if let CloudAnswer::Known(views) = cloud {
+            let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
+            memory.shown(view.is_some(), now);
+            if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && status.is_some() {
+                resumed_from = resumed(dir, number).await?;
+            }
+        }
+    }
+    Ok(Some(AttemptFacts {
+        plan,
+        lease: memory.lease.clone(),
+        status,
+        outcome: memory.outcome.clone(),
+        settled: memory.settled.clone(),
+        resumed_from,
+        watched: memory.watched.clone(),
+    }))
+}
+
+/// The checkpoint that an attempt began from, by its journal.
+async fn resumed(dir: &JobDir, number: AttemptNo) -> Result<Option<CheckpointSummary>, JobDirError> {
+    Ok(dir.events(number).await?.into_iter().rev().find_map(|event| match event.what {
+        What::Resumed { checkpoint } => Some(checkpoint),
+        _ => None,
+    }))
+}
+
+/// All wishes; each is read once.
+async fn requests(dir: &JobDir, memory: &mut JobMemory) -> Result<Vec<Request>, JobDirError> {
+    let names = dir.store().children(&layout::requests(dir.job())).await?;
+    let known = names.iter().filter(|name| name.ends_with(".json")).count();
+    if known != memory.requests.len() {
+        memory.requests = dir.requests().await?.into_iter().map(|request| (request.number, request)).collect();
+    }
+    Ok(memory.requests.values().cloned().collect())
+}

@@ -1,0 +1,40 @@
+//! Makes a job: the code first, the spec last. A job exists when its spec does, and then it is complete.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::job::ResolvedSpec;
+use crate::jobdir::{JobDir, JobDirError, layout};
+use crate::ports::{Created, Store, StoreError};
+
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Record(#[from] JobDirError),
+    /// Two jobs drew the same name, or somebody submits the same twice.
+    #[error("job `{0}` exists already")]
+    Exists(crate::job::JobId),
+    /// The archive changed between packing and uploading.
+    #[error("the packed workdir changed while it was uploaded")]
+    Changed,
+}
+
+/// Writes a job; `archive` is the packed workdir that `spec.code` describes.
+///
+/// # Errors
+/// When the store refuses, or the job is there already; then no job was made.
+pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option<&Path>) -> Result<JobDir, SubmitError> {
+    let dir = JobDir::new(Arc::clone(store), spec.job.clone());
+    if let (Some(path), Some(code)) = (archive, &spec.code) {
+        let (_, sha256) = store.put_file(&layout::code(&spec.job), path).await?;
+        if sha256 != code.sha256 {
+            return Err(SubmitError::Changed);
+        }
+    }
+    match dir.create_spec(spec).await? {
+        Created::New => Ok(dir),
+        Created::Exists => Err(SubmitError::Exists(spec.job.clone())),
+    }
+}
