@@ -12,9 +12,9 @@ pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack
 #[cfg(feature = "lamp")]
 pub use crate::adapters::secret_scan::{Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
-#[cfg(feature = "lamp")]
 pub use crate::adapters::series::{SeriesError, read_series};
+#[cfg(feature = "lamp")]
+pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
 
 /// The time, for whoever may not name a port.
 pub type Clock = Arc<dyn ports::Clock>;
