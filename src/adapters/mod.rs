@@ -37,6 +37,7 @@ mod object_s3;
 pub mod objects;
 pub mod poweroff;
 mod proc_read;
+pub mod proc_stacks;
 pub mod proc_tree;
 #[cfg(feature = "lamp")]
 pub mod secret_scan;

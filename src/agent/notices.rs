@@ -1,11 +1,22 @@
-//! SIGNATURES, being filled in.
+//! Asks the machine's metadata once a second whether the cloud is about to take it.
+//!
+//! An answer that does not come is not "no notice": the last good answer stands, with the time at which it came. One poll
+//! is in flight at a time, so that a service that hangs costs nothing but its own slot.
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::outbox::{Task, chain, within};
 use crate::instance::Notice;
 use crate::ports::{Clock, Metadata};
+
+/// EC2 documents five seconds; a second costs a local request and gives the save four seconds more of its 120.
+const POLL: Duration = Duration::from_secs(1);
+
+/// An adapter has shorter limits of its own; this one is for an adapter that hangs.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct NoticeFacts {
@@ -17,14 +28,51 @@ pub struct NoticeFacts {
     pub failures: u32,
 }
 
-/// Polls once a second; dropping it ends that. A change wakes the receivers.
-pub struct NoticeWatch {}
+/// Polls once a second; dropping it ends that.
+pub struct NoticeWatch {
+    facts: watch::Receiver<NoticeFacts>,
+    _task: Task,
+}
 
 impl NoticeWatch {
-    pub fn start(_metadata: Arc<dyn Metadata>, _clock: Arc<dyn Clock>) -> Self {
-        todo!()
+    pub fn start(metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) -> Self {
+        let (sender, facts) = watch::channel(NoticeFacts::default());
+        let _task = Task::spawn(async move {
+            loop {
+                let begun = clock.mono();
+                let answer = within(&*clock, ANSWER_MAX, metadata.notices()).await;
+                take(&sender, answer.map(|answer| answer.map_err(|error| chain(&error))), clock.mono());
+                let left = POLL.saturating_sub(clock.mono().saturating_sub(begun));
+                clock.sleep(left).await;
+            }
+        });
+        NoticeWatch { facts, _task }
     }
+
+    /// `changed` resolves when the notices do, or when answers begin to fail; the facts are always the newest.
     pub fn subscribe(&self) -> watch::Receiver<NoticeFacts> {
-        todo!()
+        self.facts.clone()
     }
+}
+
+/// Wakes the receivers only for news: a loop should not wake each second to learn that nothing happened.
+fn take(sender: &watch::Sender<NoticeFacts>, answer: Option<Result<Vec<Notice>, String>>, now: Duration) {
+    sender.send_if_modified(|facts| match answer {
+        Some(Ok(notices)) => {
+            if facts.failures > 0 {
+                tracing::info!("the metadata service answers again, after {} failures", facts.failures);
+            }
+            let news = facts.notices != notices || facts.failures > 0;
+            *facts = NoticeFacts { notices, answered: Some(now), failures: 0 };
+            news
+        }
+        failed => {
+            facts.failures = facts.failures.saturating_add(1);
+            if facts.failures == 1 {
+                let why = failed.and_then(Result::err).unwrap_or_else(|| "no answer".into());
+                tracing::warn!("nobody knows whether the cloud gave notice: {why}");
+            }
+            facts.failures == 1
+        }
+    });
 }

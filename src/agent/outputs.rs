@@ -1,8 +1,30 @@
-//! SIGNATURES, being filled in.
+//! Keeps what the user named as outputs, at the end of an attempt.
+//!
+//! A pattern is a path below the workdir, a folder (then all that is in it), or a glob: `*` and `?` within a part, `**`
+//! for any number of parts. What was not there or did not arrive is said in the outcome, never passed over.
+
+use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::Duration;
 
-use super::outbox::Outbox;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use futures::stream::StreamExt;
+
+use super::outbox::{Outbox, Pace, chain};
+use crate::jobdir::layout;
+use crate::ports::{StoreError, Tree, TreeFile};
+
+/// Uploads at once, as for checkpoints.
+const FILES_IN_FLIGHT: usize = 4;
+
+/// Files that are looked at for one pattern, below its part without wildcards. A virtual environment with PyTorch has
+/// thirty thousand; more than this is a data set, and its owner should name a narrower path. Each costs about 150 bytes.
+const FILES_MAX: usize = 60_000;
+
+/// Sentences about single files; the rest is a number.
+const LOSSES_MAX: usize = 10;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Kept {
@@ -12,7 +34,191 @@ pub struct Kept {
     pub losses: Vec<String>,
 }
 
-/// Uploads what the globs name below the workdir to `outputs/`.
-pub async fn upload(_outbox: &Outbox, _workdir: &Path, _globs: &[String], _within: Duration) -> Kept {
-    todo!()
+/// Uploads what the globs name below the workdir to `outputs/`. Never longer than `within`.
+pub async fn upload(outbox: &Outbox, workdir: &Path, globs: &[String], within: Duration) -> Kept {
+    let kept = Mutex::new(Kept::default());
+    if globs.is_empty() {
+        return Kept::default();
+    }
+    let found = find(outbox, workdir, globs).await;
+    let pace = Pace::default();
+    // The machine is about to go: tries follow each other closely.
+    pace.hurry();
+    let arrived = Mutex::new(vec![false; found.files.len()]);
+    let sends: Vec<BoxFuture<'_, ()>> = found
+        .files
+        .iter()
+        .enumerate()
+        .map(|(index, file)| {
+            let (kept, arrived, pace) = (&kept, &arrived, &pace);
+            async move {
+                match send(outbox, workdir, file, pace).await {
+                    Ok(bytes) => {
+                        let mut kept = kept.lock().expect("never held over a panic");
+                        kept.files += 1;
+                        kept.bytes += bytes;
+                        arrived.lock().expect("never held over a panic")[index] = true;
+                    }
+                    Err(error) => tracing::warn!("output `{}` is not kept: {}", file.path, chain(&error)),
+                }
+            }
+            .boxed()
+        })
+        .collect();
+    let all = futures::stream::iter(sends).buffer_unordered(FILES_IN_FLIGHT).collect::<()>();
+    let in_time = outbox.within(within, all).await.is_some();
+    let arrived = arrived.into_inner().expect("never held over a panic");
+    let missing: Vec<&str> = found.files.iter().zip(&arrived).filter(|(_, arrived)| !**arrived).map(|(file, _)| file.path.as_str()).collect();
+    let mut kept = kept.into_inner().expect("never held over a panic");
+    kept.losses = found.losses;
+    kept.losses.extend(missing.iter().take(LOSSES_MAX).map(|path| format!("output `{path}` was not kept")));
+    if missing.len() > LOSSES_MAX {
+        kept.losses.push(format!("{} more outputs were not kept", missing.len() - LOSSES_MAX));
+    }
+    if !in_time {
+        kept.losses.push(format!("the upload of the outputs was cut after {} s", within.as_secs()));
+    }
+    kept
+}
+
+/// Until it arrives, or can never arrive.
+async fn send(outbox: &Outbox, workdir: &Path, file: &TreeFile, pace: &Pace) -> Result<u64, StoreError> {
+    let key = format!("{}{}", layout::outputs(outbox.dir.job()), file.path);
+    let path = workdir.join(&file.path);
+    let mut failures = 0;
+    loop {
+        match outbox.dir.store().put_file(&key, &path).await {
+            Ok((bytes, _)) => return Ok(bytes),
+            Err(error @ (StoreError::Denied { .. } | StoreError::Full { .. })) => return Err(error),
+            Err(error) if matches!(outbox.files.stamp(&path), Ok(None)) => return Err(error),
+            Err(_) => {}
+        }
+        failures += 1;
+        pace.wait(&*outbox.clock, failures).await;
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    files: Vec<TreeFile>,
+    losses: Vec<String>,
+}
+
+async fn find(outbox: &Outbox, workdir: &Path, globs: &[String]) -> Found {
+    let mut found = Found::default();
+    let mut files = BTreeMap::new();
+    for glob in globs {
+        let base = base(glob);
+        let (tree, prefix) = match look(outbox, workdir, &base).await {
+            Ok(seen) => seen,
+            Err(error) => {
+                found.losses.push(format!("output `{glob}` was not kept: {error}"));
+                continue;
+            }
+        };
+        let full = |path: &str| format!("{prefix}{path}");
+        let before = files.len();
+        let wanted = tree.files.iter().filter(|file| matches(glob, &full(&file.path)));
+        let mut any = false;
+        for file in wanted {
+            any = true;
+            files.insert(full(&file.path), file.stamp);
+        }
+        if !any && files.len() == before {
+            found.losses.push(format!("output `{glob}` was not there"));
+        }
+        if tree.truncated {
+            found.losses.push(format!("some of `{glob}` may be missing: there are more than {FILES_MAX} files"));
+        }
+        let skipped = tree.skipped.iter().map(|text| full(text)).filter(|text| text.split_once(": ").is_some_and(|(path, _)| matches(glob, path)));
+        found.losses.extend(skipped.take(LOSSES_MAX).map(|text| format!("output {text}")));
+    }
+    found.files = files.into_iter().map(|(path, stamp)| TreeFile { path, stamp }).collect();
+    found
+}
+
+/// What is at the part of a pattern without wildcards, and what its paths begin with.
+async fn look(outbox: &Outbox, workdir: &Path, base: &str) -> std::io::Result<(Tree, String)> {
+    let path = workdir.join(base);
+    if let Some(stamp) = outbox.files.stamp(&path)? {
+        let files = vec![TreeFile { path: base.to_owned(), stamp }];
+        return Ok((Tree { files, ..Tree::default() }, String::new()));
+    }
+    let tree = outbox.files.walk_aside(&path, FILES_MAX).await?;
+    Ok((tree, if base.is_empty() { String::new() } else { format!("{base}/") }))
+}
+
+fn base(glob: &str) -> String {
+    let literal = |part: &&str| !part.contains(['*', '?']);
+    let parts: Vec<&str> = glob.split('/').filter(|part| !part.is_empty() && *part != ".").take_while(literal).collect();
+    parts.join("/")
+}
+
+/// Whether a path is what the pattern names, or lies below it.
+fn matches(glob: &str, path: &str) -> bool {
+    let parts = |text: &str| text.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect::<Vec<_>>();
+    let (glob, path) = (parts(glob), parts(path));
+    !glob.is_empty() && parts_match(&glob, &path)
+}
+
+/// A pattern that is used up names a folder: all below it belongs to it.
+fn parts_match(glob: &[String], path: &[String]) -> bool {
+    let Some((first, rest)) = glob.split_first() else { return true };
+    if first == "**" {
+        return rest.is_empty() || (0..path.len()).any(|skipped| parts_match(rest, &path[skipped..]));
+    }
+    path.split_first().is_some_and(|(name, below)| part_matches(first.as_bytes(), name.as_bytes()) && parts_match(rest, below))
+}
+
+/// `*` and `?` within one part, in linear time: the newest star alone is ever widened.
+fn part_matches(glob: &[u8], name: &[u8]) -> bool {
+    let (mut g, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match glob.get(g) {
+            Some(b'*') => {
+                star = Some((g, n));
+                g += 1;
+            }
+            Some(byte) if *byte == b'?' || *byte == name[n] => {
+                g += 1;
+                n += 1;
+            }
+            _ => {
+                let Some((at, from)) = star else { return false };
+                star = Some((at, from + 1));
+                g = at + 1;
+                n = from + 1;
+            }
+        }
+    }
+    glob[g..].iter().all(|byte| *byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_paths_folders_and_globs() {
+        for (glob, path, expected) in [
+            ("model.pt", "model.pt", true),
+            ("model.pt", "sub/model.pt", false),
+            ("./out/", "out/a/b.txt", true),
+            ("out", "out.txt", false),
+            ("*.json", "a.json", true),
+            ("*.json", "sub/a.json", false),
+            ("**/*.json", "a.json", true),
+            ("**/*.json", "x/y/a.json", true),
+            ("runs/*/metrics.csv", "runs/7/metrics.csv", true),
+            ("runs/*", "runs/7/metrics.csv", true),
+            ("a?c*e", "abcdee", true),
+            ("a?c*e", "ac", false),
+            ("**", "anything/at/all", true),
+            ("", "a", false),
+            ("*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+        ] {
+            assert_eq!(matches(glob, path), expected, "{glob} {path}");
+        }
+    }
 }
