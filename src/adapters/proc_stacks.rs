@@ -147,16 +147,18 @@ mod tests {
     async fn a_sleeping_child_is_seen_waiting() {
         let mut child = Command::new("sleep").arg("1000").kill_on_drop(true).spawn().unwrap();
         let scope = Scope { root_pid: child.id(), ..Scope::default() };
-        // Until it has become `sleep`.
-        let text = loop {
-            let text = ProcStacks.dump(&scope, 1 << 20).await;
-            if text.contains("sleep 1000") {
-                break text;
+        // Until it has become `sleep`, and sleeps.
+        let seen = async {
+            loop {
+                let text = ProcStacks.dump(&scope, 1 << 20).await;
+                if text.contains("sleep 1000") && text.contains("state S") {
+                    return text;
+                }
+                tokio::task::yield_now().await;
             }
-            tokio::task::yield_now().await;
         };
+        let text = tokio::time::timeout(Duration::from_secs(20), seen).await.expect("a sleeping process is seen");
         assert!(text.starts_with("1 processes\n"), "{text}");
-        assert!(text.contains("state S"), "{text}");
         child.kill().await.unwrap();
         assert_eq!(ProcStacks.dump(&Scope::default(), 1 << 20).await, "0 processes\n");
     }
