@@ -10,6 +10,7 @@ mod host;
 mod local_cloud;
 mod nvml;
 mod objects_s3;
+mod units;
 mod workload;
 mod workload_end;
 mod workload_output;

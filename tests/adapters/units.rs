@@ -1,0 +1,112 @@
+//! The units in `systemd/`: correct, shut in, and the dead-man's switch does what it says.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const UNITS: [&str; 4] = ["lamp-agent.service", "lamp-workload.service", "lamp-deadman.service", "lamp-deadman.timer"];
+
+fn unit(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name)
+}
+
+/// `None`, with a word, on a machine without it.
+fn systemd_analyze(arguments: &[&str]) -> Option<Output> {
+    match Command::new("systemd-analyze").args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            eprintln!("skipped: there is no systemd-analyze on this machine");
+            None
+        }
+        Err(error) => panic!("systemd-analyze: {error}"),
+    }
+}
+
+#[test]
+fn systemd_understands_every_unit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in UNITS {
+        // With a program that exists here: where it is installed is none of this test's business.
+        let text = fs::read_to_string(unit(name)).expect("a unit").replace("/usr/local/bin/lamp-agent", env!("CARGO_BIN_EXE_lamp-agent"));
+        fs::write(folder.path().join(name), text).expect("written");
+    }
+    for name in UNITS {
+        let path = folder.path().join(name);
+        let Some(output) = systemd_analyze(&["verify", "--man=no", path.to_str().expect("a plain path")]) else { return };
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() && !said.contains(name), "{name}: {said}");
+    }
+}
+
+#[test]
+fn the_agent_is_shut_in() {
+    let agent = unit("lamp-agent.service");
+    let Some(output) = systemd_analyze(&["security", "--no-pager", "--offline=true", "--threshold=25", agent.to_str().expect("a plain path")]) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "exposure above 2.5: {}", said.lines().last().unwrap_or_default());
+}
+
+#[test]
+fn the_agent_can_still_do_its_work() {
+    let text = fs::read_to_string(unit("lamp-agent.service")).expect("a unit");
+    for line in [
+        "Type=notify",
+        "WatchdogSec=30s",
+        "Restart=always",
+        "StartLimitIntervalSec=0",
+        "OOMScoreAdjust=-1000",
+        "KillMode=process",
+        "DeviceAllow=char-* rw",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}");
+    }
+    assert!(!text.lines().any(|line| line.starts_with("PrivateNetwork=") || line.starts_with("PrivateDevices=")));
+}
+
+/// The shell script of the dead-man's switch, as systemd would hand it to the shell.
+fn deadman_script() -> String {
+    let text = fs::read_to_string(unit("lamp-deadman.service")).expect("a unit").replace("\\\n", " ");
+    let line = text.lines().find_map(|line| line.strip_prefix("ExecStart=/bin/sh -c '")).expect("a shell script");
+    line.trim_end().strip_suffix('\'').expect("one argument").replace("$$", "$").replace("%%", "%")
+}
+
+/// Runs the script in a world where `systemctl` and `sleep` only write down what was asked of them. Gives its exit code
+/// and that list. The real ones are out of reach: the only folder in PATH is ours.
+fn deadman(deadline: Option<&str>) -> (i32, String) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (bin, asked, file) = (folder.path().join("bin"), folder.path().join("asked"), folder.path().join("deadline"));
+    fs::create_dir(&bin).expect("a folder");
+    for name in ["systemctl", "sleep"] {
+        let script = format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n", asked.display());
+        fs::write(bin.join(name), script).expect("written");
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    for name in ["cat", "date"] {
+        symlink(Path::new("/bin").join(name), bin.join(name)).expect("linked");
+    }
+    if let Some(deadline) = deadline {
+        fs::write(&file, deadline).expect("written");
+    }
+    let script = deadman_script().replace("/etc/lamplighter/deadline", file.to_str().expect("a plain path"));
+    assert!(!script.contains("/bin/systemctl"), "only by PATH");
+    let output = Command::new("/bin/sh").args(["-c", &script]).env_clear().env("PATH", &bin).output().expect("a shell");
+    (output.status.code().expect("it exits"), fs::read_to_string(asked).unwrap_or_default())
+}
+
+#[test]
+fn the_dead_mans_switch_fires_after_its_deadline_and_only_then() {
+    let now = jiff::Timestamp::now().as_second();
+    assert_eq!(deadman(None), (0, String::new()), "nothing is armed");
+    assert_eq!(deadman(Some(&format!("{}\n", now + 3600))), (0, String::new()), "not yet");
+    for torn in ["", "\n", "tomorrow", "17 00", "-5"] {
+        assert_eq!(deadman(Some(torn)), (1, String::new()), "{torn:?} ends no useful work");
+    }
+    let ladder =
+        "systemctl --ignore-inhibitors poweroff\nsleep 60\nsystemctl poweroff --force\nsleep 30\nsystemctl poweroff --force --force\nsleep 10\n";
+    for passed in [now, now - 1, 1] {
+        assert_eq!(deadman(Some(&passed.to_string())), (1, ladder.to_owned()), "{passed}");
+    }
+}
