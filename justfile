@@ -19,6 +19,11 @@ lint:
     cargo clippy --no-default-features --features agent -- -D warnings
     cargo test --test architecture
 
+# Writes config/schema anew, from the types that read the files.
+schemas:
+    cargo build --bin lamp
+    for name in job config; do target/debug/lamp schema $name > config/schema/$name.json; done
+
 # The size of the program that goes to the GPU machine, stripped, and what it is made of.
 agent-size:
     cargo build --release --no-default-features --features agent --bin lamp-agent

@@ -144,7 +144,7 @@ fn every_message_on_the_troubleshooting_page_is_one_of_ours() {
             message.split(['…', '`']).map(|part| part.trim_matches([' ', ':', ';', ',', '.'])).filter(|part| part.len() >= 8).collect::<Vec<_>>();
         parts.is_empty() || parts.iter().any(|part| !sources.contains(part))
     };
-    let unknown: Vec<&str> = messages.into_iter().filter(|message| unknown(&message)).collect();
+    let unknown: Vec<&str> = messages.into_iter().filter(|message| unknown(message)).collect();
     assert!(unknown.is_empty(), "nothing in the program says:\n{}", unknown.join("\n"));
 }
 
