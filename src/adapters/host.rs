@@ -41,7 +41,6 @@ pub(super) struct HostReadings {
 pub(super) struct HostSensors {
     tree: Tree,
     meters: Meters,
-    stale: bool,
     cgroup: CgroupCpu,
     cpu: Counter<Source>,
     read: Counter<Source>,
@@ -70,7 +69,6 @@ impl HostSensors {
         HostSensors {
             tree: Tree::default(),
             meters: Meters::default(),
-            stale: false,
             cgroup: CgroupCpu::default(),
             cpu: Counter::default(),
             read: Counter::default(),
@@ -92,7 +90,7 @@ impl HostSensors {
     }
 
     pub fn read(&mut self, scope: &Scope, now: Duration) -> HostReadings {
-        self.tree.refresh(scope, now, self.stale);
+        self.tree.refresh(scope, now);
         let machine = self.machine_ticks();
         let memory = self.machine_memory();
         let readings = HostReadings {
@@ -110,7 +108,9 @@ impl HostSensors {
 
     fn the_tree(&mut self, readings: HostReadings, scope: &Scope) -> HostReadings {
         let usage = self.meters.read(self.tree.pids());
-        self.stale = usage.stale;
+        if !usage.gone.is_empty() {
+            self.tree.forget(&usage.gone);
+        }
         let by_cgroup = scope.cgroup.as_deref().and_then(|cgroup| self.cgroup.used(cgroup, &mut self.buffer));
         let cpu_nanos = match (by_cgroup, &scope.cgroup) {
             (Some(nanos), Some(cgroup)) => self.cpu.feed(Source::Cgroup(cgroup.clone()), nanos),

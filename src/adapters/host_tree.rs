@@ -2,18 +2,26 @@
 //!
 //! What must never live here: what the processes do (`host_usage`), and signals (`proc_tree`, the workload adapters).
 
-#![expect(clippy::disallowed_methods, reason = "reads the cgroup, which is what this adapter is for")]
+#![expect(clippy::disallowed_methods, reason = "reads the cgroup, and measures what a listing takes")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::proc_read::ProcFile;
 use super::proc_tree;
 use crate::ports::Scope;
 
-/// Between two listings of the tree by its parents: a few dozen files for a tree with many threads, and new processes are
-/// rare. Shorter costs more than everything else together; longer, and the work of a new process is counted later.
-const RELIST_EVERY: Duration = Duration::from_secs(3);
+/// Between two listings of the tree, at least and at most: each asks every thread of every process for its children, and
+/// new processes are rare. More often buys nothing, for samples come once a second; less often, and the work of a new
+/// process is counted later.
+const RELIST_EVERY_MIN: Duration = Duration::from_millis(900);
+const RELIST_EVERY_MAX: Duration = Duration::from_secs(30);
+
+/// A listing may take one part in so many of the time. Twenty processes take 0.2 ms, with fifty threads each some 5 ms:
+/// with a bigger part such a tree would cost more than all other senses together, with a smaller one its new processes
+/// would stay unseen for long.
+const LISTING_SHARE: u32 = 5000;
 
 /// To whom a process belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +39,31 @@ pub(super) struct Tree {
     whole_machine: bool,
     key: Option<Key>,
     listed: Option<Duration>,
+    relist_every: Duration,
+    newest: Newest,
+}
+
+/// The number of the process or thread that was made last on this machine: while it stands still, no tree has grown.
+#[derive(Debug)]
+struct Newest {
+    file: ProcFile,
+    buffer: Vec<u8>,
+    number: Option<u64>,
+}
+
+impl Default for Newest {
+    fn default() -> Self {
+        Newest { file: ProcFile::new("/proc/loadavg"), buffer: Vec::new(), number: None }
+    }
+}
+
+impl Newest {
+    /// Whether it is another one than at the last call; true where nobody knows.
+    fn moved(&mut self) -> bool {
+        let number = self.file.read(&mut self.buffer).ok().and_then(|text| text.split_ascii_whitespace().nth(4)?.parse().ok());
+        let before = std::mem::replace(&mut self.number, number);
+        number.is_none() || number != before
+    }
 }
 
 /// Which workload it is: another one has another tree.
@@ -42,19 +75,27 @@ struct Key {
 }
 
 impl Tree {
-    /// Brings the list up to date. `stale`: a listed process was found to be gone.
-    pub fn refresh(&mut self, scope: &Scope, now: Duration, stale: bool) {
+    /// Lists anew if it is time, or another workload.
+    pub fn refresh(&mut self, scope: &Scope, now: Duration) {
         let key = Key { root: scope.root_pid, holder: scope.holder_pid, cgroup: scope.cgroup.clone() };
-        let due = self.listed.is_none_or(|at| now.saturating_sub(at) >= RELIST_EVERY);
         self.whole_machine = scope.whole_machine;
-        if !due && !stale && self.key.as_ref() == Some(&key) {
+        let same = self.key.as_ref() == Some(&key);
+        let due = self.listed.is_none_or(|at| now.saturating_sub(at) >= self.relist_every);
+        if same && !(due && self.newest.moved()) {
             return;
         }
+        let began = Instant::now();
         self.pids = if scope.whole_machine { Vec::new() } else { listed(scope) };
         self.pids.sort_unstable();
         self.pids.dedup();
         self.key = Some(key);
         self.listed = Some(now);
+        self.relist_every = (began.elapsed() * LISTING_SHARE).clamp(RELIST_EVERY_MIN, RELIST_EVERY_MAX);
+    }
+
+    /// Takes processes off that have ended; that alone is no reason to list anew.
+    pub fn forget(&mut self, gone: &[u32]) {
+        self.pids.retain(|pid| !gone.contains(pid));
     }
 
     pub fn pids(&self) -> &[u32] {

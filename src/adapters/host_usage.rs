@@ -23,8 +23,8 @@ pub(super) struct Usage {
     pub resident_pages: u64,
     pub processes: u32,
     pub disk: Disk,
-    /// A listed process was gone.
-    pub stale: bool,
+    /// Those that have ended.
+    pub gone: Vec<u32>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ struct Meter {
 
 impl Meters {
     pub fn read(&mut self, pids: &[u32]) -> Usage {
-        let mut usage = Usage { cpu_ticks: 0, resident_pages: 0, processes: 0, disk: Disk::Bytes { read: 0, written: 0 }, stale: false };
+        let mut usage = Usage { cpu_ticks: 0, resident_pages: 0, processes: 0, disk: Disk::Bytes { read: 0, written: 0 }, gone: Vec::new() };
         if self.open.len() > pids.len() {
             self.open.retain(|pid, _| pids.contains(pid));
         }
@@ -65,7 +65,7 @@ impl Meters {
                     self.open.insert(*pid, meter);
                 }
             } else {
-                usage.stale = true;
+                usage.gone.push(*pid);
             }
         }
         usage
@@ -162,9 +162,9 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_gone_is_told() {
+    fn a_process_that_has_ended_is_told() {
         let usage = Meters::default().read(&[std::process::id(), u32::MAX]);
-        assert!(usage.stale);
+        assert_eq!(usage.gone, [u32::MAX]);
         assert_eq!(usage.processes, 1);
         assert!(usage.resident_pages > 0);
     }

@@ -124,17 +124,26 @@ fn bytes_to_disk_never_go_back_when_processes_end() {
         now.written_bytes
     };
     let begin = forward(&first);
-    // The subshell is not waited for by the shell that we watch: its bytes would be lost with it.
-    for round in 1..=2 {
-        shell.say(&format!("{} &", write_and_end(&file)));
-        let wanted = begin + round * (4 << 20);
-        until("the writer's bytes are counted", &mut sensors, &scope, |sample| forward(sample) >= wanted);
-        shell.say("wait");
-        until("the writer has ended", &mut sensors, &scope, |sample| {
-            forward(sample);
-            known(&sample.tree_processes) == 1
-        });
-    }
+    shell.say(&format!("{} &", write_and_end(&file)));
+    let mut wanted = begin + (4 << 20);
+    until("the writer's bytes are counted", &mut sensors, &scope, |sample| forward(sample) >= wanted);
+    shell.say("wait");
+    until("the writer has ended", &mut sensors, &scope, |sample| {
+        forward(sample);
+        known(&sample.tree_processes) == 1
+    });
+    // A grandchild with bytes of its own leaves the tree when its parent is killed, and nobody in the tree inherits them.
+    shell.say(&format!("sh -c 'sh -c \"{}; sleep 600\"; true' &", write_and_end(&file)));
+    wanted += 4 << 20;
+    until("the grandchild's bytes are counted", &mut sensors, &scope, |sample| forward(sample) >= wanted);
+    shell.say("kill -9 $!; wait; true | cat");
+    until("the grandchild has left", &mut sensors, &scope, |sample| {
+        forward(sample);
+        known(&sample.tree_processes) == 1
+    });
+    shell.say(&format!("{}; wait", write_and_end(&file)));
+    wanted += 4 << 20;
+    until("what comes after is counted", &mut sensors, &scope, |sample| forward(sample) >= wanted);
 }
 
 #[test]
