@@ -2,6 +2,8 @@
 //!
 //! What must never live here: a decision about a job.
 
+pub mod agent;
+
 use std::sync::Arc;
 
 use crate::adapters::system_clock::SystemClock;

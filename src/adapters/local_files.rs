@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 
+use crate::job::CodeArchive;
 use crate::ports::{FileStamp, Files, Tree, TreeFile};
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -118,6 +119,10 @@ impl Files for LocalFiles {
             fs::set_permissions(from, fs::Permissions::from_mode(mode & 0o7777))?;
         }
         fs::rename(from, to)
+    }
+
+    fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+        super::archive::unpack(archive, into, super::archive::ArchiveLimits::of(code)).map(|_| ()).map_err(io::Error::other)
     }
 }
 

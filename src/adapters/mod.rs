@@ -7,6 +7,7 @@ pub mod archive;
 pub mod child_workload;
 mod counter;
 mod held_workload;
+pub mod here;
 pub mod holder;
 mod holder_cgroup;
 mod holder_echo;
@@ -47,8 +48,10 @@ pub mod sensors;
 pub mod series;
 #[cfg(feature = "lamp")]
 mod series_csv;
+pub mod signals;
 pub mod system_clock;
 mod typing;
 pub mod unit_workload;
+pub mod whole_machine;
 #[cfg(feature = "lamp")]
 pub mod workdir_pack;

@@ -14,7 +14,8 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::instance::Sample;
-use crate::ports::{Scope, Sensors};
+use crate::ports::{Scope, SensorFeed, Sensors};
+use async_trait::async_trait;
 
 /// The thread's stack. Opening NVIDIA's library runs its initialisers on it, which use some ten KiB; the readings
 /// themselves use less. Too small ends the process; the default of 2 MiB would only reserve addresses.
@@ -42,11 +43,14 @@ impl SensorThread {
         std::thread::Builder::new().name("sensors".into()).stack_size(STACK_BYTES).spawn(move || serve(sensors, &scopes, &samples))?;
         Ok(SensorThread { requests, replies, patience, overdue: false })
     }
+}
 
+#[async_trait]
+impl SensorFeed for SensorThread {
     /// A sample, or `None` when the sensors have not come back in time: then nothing is known.
     ///
     /// Cancel-safe: the next call takes no old sample for a new one.
-    pub async fn sample(&mut self, scope: &Scope) -> Option<Sample> {
+    async fn sample(&mut self, scope: &Scope) -> Option<Sample> {
         if self.overdue {
             // What comes late is of the past; it only says that the thread is back.
             self.replies.try_recv().ok()?;

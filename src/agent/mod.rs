@@ -10,19 +10,33 @@
 //! The workload is not ours to touch except through a decision: it runs in a group of its own and outlives the agent.
 //! What must never live here: a file, a clock, a driver (those are ports), or an opinion (those are policies).
 
+mod act;
+pub mod alone;
+mod attempt;
+pub mod boot;
 mod checkpoint_restore;
 mod checkpoint_upload;
 mod checkpoint_watch;
 pub mod checkpoints;
 pub mod cli;
+mod drain;
 pub mod environment;
 pub mod heartbeat;
 pub mod journal;
+mod judge;
 pub mod logship;
 pub mod marks;
 pub mod notices;
+mod observe;
 pub mod outbox;
 pub mod outputs;
 pub mod preflight;
+mod prepare;
+mod requests;
 pub mod samples;
 pub mod stacks;
+mod tick;
+mod wake;
+
+pub use attempt::{Attempt, Folders, Memory, Mode};
+pub use tick::{Agent, Finish, World};

@@ -24,6 +24,7 @@ mod signals;
 mod stall;
 mod supervise;
 mod verdict;
+mod wishes;
 
 pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points, most_usd};
 pub use checkpointing::{
@@ -34,3 +35,4 @@ pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
 pub use stall::StallWatch;
 pub use supervise::{Afterwards, Decision, End, EndWish, Facts, Stage, Step, Warning, WorkloadFact, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};
+pub use wishes::{Wishes, wishes};

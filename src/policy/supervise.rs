@@ -8,6 +8,7 @@
 //! the watching policies, because it is exact and they are judgements.
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
@@ -40,7 +41,8 @@ pub enum WorkloadFact {
     Ended { exit: ExitStatus, stage: Stage },
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Stage {
     Setup,
     Main,

@@ -9,6 +9,8 @@ use std::path::Path;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::job::CodeArchive;
+
 /// What tells two versions of a file apart without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
@@ -72,4 +74,7 @@ pub trait Files: Send + Sync {
 
     /// Moves a file over another one, creating the folders on the way; gives it these permission bits, if any.
     fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()>;
+
+    /// Unpacks `code.tar.zst` into an empty folder; refuses whatever would leave it, and more than was packed.
+    fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()>;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lamplighter::adapters::sensors::{SensorOptions, SystemSensors, system_sensors};
 use lamplighter::instance::{GpuSample, Reading, Sample};
-use lamplighter::ports::{Scope, Sensors};
+use lamplighter::ports::{Scope, SensorFeed, Sensors};
 
 use crate::fake_nvml::{BUSY, FakeNvml, HANG, IDLE, LOST, MISMATCH};
 

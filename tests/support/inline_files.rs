@@ -56,4 +56,8 @@ impl Files for InlineFiles {
     fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()> {
         LocalFiles.place(from, to, mode)
     }
+
+    fn unpack(&self, archive: &Path, into: &Path, code: &lamplighter::job::CodeArchive) -> io::Result<()> {
+        LocalFiles.unpack(archive, into, code)
+    }
 }

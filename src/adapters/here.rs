@@ -1,0 +1,66 @@
+//! This process and its user: where it was started from, which folders are theirs, what the environment says.
+
+#![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the environment of the agent")]
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// This program's own file, to start it again in another role.
+pub fn exe() -> io::Result<PathBuf> {
+    std::env::current_exe()
+}
+
+pub fn current_folder() -> io::Result<PathBuf> {
+    std::env::current_dir()
+}
+
+/// Where state goes that should survive a restart: the machine's for root, else the user's (XDG).
+pub fn state_folder() -> PathBuf {
+    folder("XDG_STATE_HOME", ".local/state", "/var/lib")
+}
+
+/// Where things go that can be made again.
+pub fn cache_folder() -> PathBuf {
+    folder("XDG_CACHE_HOME", ".cache", "/var/cache")
+}
+
+fn folder(variable: &str, below_home: &str, without_home: &str) -> PathBuf {
+    let named = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = named.or_else(|| home.map(|home| home.join(below_home))).unwrap_or_else(|| without_home.into());
+    base.join("lamplighter")
+}
+
+/// A variable of ours, if it is set and not empty.
+pub fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
+}
+
+/// A random name that nobody can guess, kept in a file: drawn at the first call, the same at every later one.
+pub fn nonce(file: &Path) -> io::Result<String> {
+    if let Ok(kept) = std::fs::read_to_string(file)
+        && !kept.trim().is_empty()
+    {
+        return Ok(kept.trim().to_owned());
+    }
+    let drawn = uuid::Uuid::new_v4().simple().to_string();
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(file, &drawn)?;
+    Ok(drawn)
+}
+
+/// Six random bytes, for a job id.
+pub fn random() -> [u8; 6] {
+    let drawn = uuid::Uuid::new_v4();
+    let bytes = drawn.as_bytes();
+    [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
+}
+
+/// Who is asking: `user@host`.
+pub fn who() -> String {
+    let user = variable("USER").or_else(|| variable("LOGNAME")).map_or_else(|| "somebody".into(), |name| name.to_string_lossy().into_owned());
+    format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
+}

@@ -1,0 +1,238 @@
+//! Act: carries out a step, with no choice left to make.
+
+use std::time::Duration;
+
+use super::attempt::Mode;
+use super::checkpoints::Saved;
+use super::environment::{Place, environment};
+use super::stacks;
+use super::tick::Agent;
+use crate::job::{AttemptPhase, EndedBecause, Reason};
+use crate::jobdir::What;
+use crate::market::Span;
+use crate::policy::{Afterwards, Decision, End, Stage, Step};
+use crate::ports::{Launch, Signal, WorkloadError};
+
+/// The log of one start may take this much disk while the store does not take it: some minutes of a talkative program,
+/// and small beside the disks that training machines have.
+const LOG_SPOOL_BYTES_MAX: u64 = 512 << 20;
+
+impl Agent {
+    /// Carries out what a decision says; gives it back when it ends the attempt.
+    pub(super) async fn act(&mut self, decision: Option<Decision>) -> Option<Decision> {
+        let decision = decision?;
+        match decision.step.clone() {
+            Step::End(_) => return Some(decision),
+            Step::Continue => {}
+            Step::Save { asked_by } => self.begin_save(asked_by),
+            Step::Notify => self.tell(&decision.reason),
+            Step::Stacks => self.record_stacks(&decision.reason).await,
+            Step::Restart { after } => return self.restart(&decision, after).await,
+        }
+        self.obey_checkpoint_wish();
+        None
+    }
+
+    /// Puts a sentence where people look: the status, the journal, the program's own words.
+    fn tell(&mut self, reason: &Reason) {
+        let text = format!("{}: {}", reason.verdict, reason.text);
+        let kind = format!("{}:", reason.verdict);
+        if self.attention.iter().any(|line| line.starts_with(&kind)) {
+            return;
+        }
+        self.journal.record(What::Attention { text: text.clone() });
+        self.attention.push(text);
+    }
+
+    async fn record_stacks(&mut self, reason: &Reason) {
+        if self.warned_of_stacks(reason) {
+            return;
+        }
+        let scope = self.scope();
+        stacks::collect(&self.out, &self.journal, &*self.world.stacks, &scope).await;
+    }
+
+    /// One picture a spell of stalling is enough.
+    fn warned_of_stacks(&mut self, reason: &Reason) -> bool {
+        let line = "stalled: what the processes wait for was written down".to_owned();
+        if self.attention.contains(&line) {
+            return true;
+        }
+        self.tell(reason);
+        self.attention.push(line);
+        false
+    }
+
+    /// Asks the workload for a checkpoint; the upload goes on beside the loop.
+    pub(super) fn begin_save(&mut self, asked_by: &'static str) {
+        let Some((checkpoints, spec)) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone()) else { return };
+        let Some((signal, workload)) = spec.signal.as_deref().and_then(Signal::from_name).zip(self.workload.clone()) else { return };
+        self.warned.asked = Some(self.out.clock.now());
+        self.saves.send_replace(None);
+        let (journal, saves, within) = (self.journal.clone(), self.saves.clone(), spec.grace.duration());
+        tokio::spawn(async move {
+            // First a look at the folder, so that what changes after the signal is known to be its answer.
+            let ask = checkpoints.ask().await;
+            if let Err(error) = workload.signal(signal) {
+                tracing::warn!("{}", super::outbox::chain(&error));
+            }
+            let saved = checkpoints.save(ask, asked_by, within).await;
+            if let Saved::Failed(why) = &saved {
+                journal
+                    .record(What::Attention { text: format!("the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}") });
+            }
+            saves.send_replace(Some(saved));
+        });
+    }
+
+    fn obey_checkpoint_wish(&mut self) {
+        let wished = self.requests.wishes.borrow().checkpoint;
+        if wished > self.memory.checkpoint_wish && self.phase == AttemptPhase::Running {
+            self.memory.checkpoint_wish = wished;
+            self.keep();
+            self.begin_save("request");
+        }
+    }
+
+    /// SIGTERM, grace, SIGKILL, and the same command again.
+    async fn restart(&mut self, decision: &Decision, after: Span) -> Option<Decision> {
+        if decision.reason.policy == "stall" {
+            self.memory.stall_restarts += 1;
+        } else {
+            self.memory.retries_used += 1;
+        }
+        self.keep();
+        self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration()).await;
+        // In steps, so that the watchdog and the heartbeat see a living agent.
+        let until = self.out.clock.mono() + after.duration();
+        while self.out.clock.mono() < until && self.wish().is_none() {
+            self.out.clock.sleep(Duration::from_millis(200).min(until.saturating_sub(self.out.clock.mono()))).await;
+            self.world.service.alive();
+            self.report();
+        }
+        self.attention.retain(|line| !line.starts_with("stalled:"));
+        self.start_main().await
+    }
+
+    /// Ends the running process and all that it left behind. Gives up on nothing: afterwards the tree is gone.
+    pub(super) async fn stop_workload(&mut self, grace: Duration) {
+        let Some(workload) = self.workload.take() else { return };
+        if self.ended.is_none() {
+            if let Err(error) = workload.signal(Signal::Term) {
+                tracing::warn!("{error}");
+            }
+            let ended = self.patiently(&*workload, grace).await;
+            if let Some(ended) = ended {
+                self.observe(super::wake::Wake::Ended(ended)).await;
+            }
+        }
+        if let Err(error) = workload.kill_tree().await {
+            self.journal.record(What::Attention { text: format!("something of the workload could not be killed: {error}") });
+        }
+        if self.ended.is_none() {
+            let ended = workload.ended().await;
+            self.observe(super::wake::Wake::Ended(ended)).await;
+        }
+        self.logs.ended(self.memory.start);
+    }
+
+    /// Waits for the end of the workload, alive for the watchdog, at most so long.
+    async fn patiently(&self, workload: &dyn crate::ports::Workload, grace: Duration) -> Option<crate::ports::Ended> {
+        let until = self.out.clock.mono() + grace;
+        loop {
+            let left = until.saturating_sub(self.out.clock.mono());
+            if left.is_zero() {
+                return None;
+            }
+            tokio::select! {
+                biased;
+                ended = workload.ended() => return Some(ended),
+                () = self.out.clock.sleep(left.min(Duration::from_secs(1))) => {}
+            }
+            self.world.service.alive();
+            self.report();
+            if *self.news.signals.borrow() > 1 {
+                // A second Ctrl-C: the person does not want to wait.
+                return None;
+            }
+        }
+    }
+
+    /// Starts the user's command. A command that cannot be executed ends the attempt.
+    pub(super) async fn start_main(&mut self) -> Option<Decision> {
+        self.memory.stage = Stage::Main;
+        let argv = self.attempt.resolved.spec.command.argv();
+        let failed = self.start(argv).await;
+        self.watching.restart(&self.attempt.resolved.spec);
+        self.enter(AttemptPhase::Running);
+        failed
+    }
+
+    pub(super) async fn start(&mut self, argv: Vec<String>) -> Option<Decision> {
+        self.memory.start += 1;
+        self.ended = None;
+        self.board.restarted();
+        self.keep();
+        let launch = self.launch(argv);
+        let command = launch.argv.join(" ");
+        match self.world.workloads.start(&launch).await {
+            Ok(workload) => {
+                let pid = workload.scope().root_pid.unwrap_or_default();
+                self.journal.record(What::WorkloadStarted { start: self.memory.start, pid, command });
+                self.logs.follow(self.memory.start, &launch.dir);
+                if let Some(checkpoints) = &self.checkpoints {
+                    checkpoints.workload_started();
+                }
+                self.workload = Some(workload.into());
+                None
+            }
+            Err(error) => Some(self.cannot_start(&error)),
+        }
+    }
+
+    fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
+        let text = super::outbox::chain(error);
+        let because = if self.memory.stage == Stage::Setup { EndedBecause::SetupFailed } else { EndedBecause::Failed };
+        // 127 is what a shell reports for a command that is not there, 126 for one that cannot be executed.
+        if let WorkloadError::CannotExecute { cause, .. } = error {
+            let code = if cause.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+            let exit = crate::job::ExitStatus { code: Some(code), ..Default::default() };
+            self.ended = Some(crate::ports::Ended { exit, orphans: 0 });
+        }
+        let reason = Reason::new(self.out.clock.now(), "workload", because.word(), text);
+        self.journal.record(What::Verdict { reason: reason.clone() });
+        self.reasons.push(reason.clone());
+        let end = End { because, save: false, by: None, then: Afterwards::Terminate };
+        Decision { step: Step::End(end), standing: self.standing(), reason }
+    }
+
+    fn launch(&self, argv: Vec<String>) -> Launch {
+        let attempt = &self.attempt;
+        let spec = &attempt.resolved.spec;
+        let place = Place {
+            job: attempt.job(),
+            name: &spec.name,
+            attempt: attempt.no,
+            instance: &attempt.instance,
+            workdir: &attempt.folders.work,
+            checkpoint_dir: &attempt.checkpoint_dir(),
+            output_dir: &attempt.output_dir(),
+            cache_dir: &attempt.folders.cache,
+            progress: &attempt.progress_file(),
+            done: &attempt.done_file(),
+            notice: &attempt.notice_file(),
+            resumed: self.memory.resumed_from.is_some(),
+            resume_step: self.memory.resumed_from.as_ref().and_then(|summary| summary.step),
+            gpus: self.watching.gpu_count(),
+        };
+        Launch {
+            name: format!("{}-{}-{}", attempt.job(), attempt.no, self.memory.start),
+            argv,
+            cwd: attempt.folders.work.clone(),
+            env: environment(&place, &spec.env),
+            dir: attempt.start_dir(self.memory.start),
+            log_bytes_max: LOG_SPOOL_BYTES_MAX,
+            echo: attempt.mode == Mode::Alone,
+        }
+    }
+}

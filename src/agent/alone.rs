@@ -1,0 +1,130 @@
+//! The agent without a controller: the spec, the words before and the words after. Pure, but for one record.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::attempt::{Attempt, Folders, Mode};
+use super::cli::{Alone, Then};
+use super::outbox::Outbox;
+use super::tick::Finish;
+use crate::instance::{Reading, Sample};
+use crate::job::{
+    AttemptNo, Command, EndedBecause, IdleSpec, JobId, LimitsSpec, MachineSpec, OnSpec, RECORD_FORMAT, ResolvedSpec, Spec, StallSpec, WatchSpec,
+};
+use crate::jobdir::JobDirError;
+use crate::market::{Span, Usd, UsdPerHour};
+
+/// What `timeout(1)` ends with when it ended its command: ours was ended by a rule or a limit, not by itself.
+const ENDED_BY_US: i32 = 124;
+
+/// The spec that the flags stand for.
+pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
+    let program = call.argv.first().map_or("watch", |program| program.rsplit('/').next().unwrap_or(program));
+    let name = call.name.clone().unwrap_or_else(|| program.to_owned());
+    let idle = IdleSpec { window: call.idle, grace: call.idle_grace.unwrap_or(IdleSpec::default().grace), ..IdleSpec::default() };
+    let stall = StallSpec { window: call.stall, ..StallSpec::default() };
+    let watch =
+        WatchSpec { idle, stall, gpus: call.gpus.clone(), log_pattern: call.log_pattern.clone(), term_grace: call.grace, ..WatchSpec::default() };
+    let spec = Spec {
+        name: name.clone(),
+        command: Command::Args(call.argv.clone()),
+        setup: None,
+        env: Default::default(),
+        outputs: Vec::new(),
+        machine: MachineSpec::default(),
+        watch,
+        limits: LimitsSpec { max_runtime: call.max_runtime, ..LimitsSpec::default() },
+        checkpoint: None,
+        on: OnSpec::default(),
+        retries: Default::default(),
+        interruptions: Default::default(),
+    };
+    ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: JobId::from_name(&name, random),
+        created: now,
+        written_by: concat!("lamp-agent ", env!("CARGO_PKG_VERSION")).into(),
+        spec,
+        code: None,
+        origins: Default::default(),
+    }
+}
+
+pub fn attempt(resolved: &ResolvedSpec, now: Timestamp, work: &Path, state: &Path, cache: &Path) -> Attempt {
+    Attempt {
+        resolved: resolved.clone(),
+        no: AttemptNo::FIRST,
+        instance: "here".into(),
+        launched: now,
+        price: UsdPerHour::ZERO,
+        spent_before: Usd::ZERO,
+        kill_at: None,
+        folders: Folders { work: work.to_owned(), state: state.to_owned(), cache: cache.to_owned() },
+        mode: Mode::Alone,
+    }
+}
+
+/// Leaves the spec beside the run's other records, so that the same tools can read them.
+pub async fn record(outbox: &Outbox, resolved: &ResolvedSpec) -> Result<(), JobDirError> {
+    outbox.files.create_folder(&outbox.state).map_err(|error| crate::ports::StoreError::Unavailable {
+        act: "create",
+        key: outbox.state.display().to_string(),
+        cause: Box::new(error),
+    })?;
+    // A new random id: nobody else's spec can be there.
+    outbox.dir.create_spec(resolved).await.map(|_| ())
+}
+
+/// `--dry-run`: what would be watched, and what would be done.
+pub fn describe(call: &Alone, sample: Option<&Sample>, gpu_problem: Option<&str>) -> String {
+    let span = |span: Option<Span>| span.map_or("never".to_owned(), |span| format!("after {span}"));
+    let what = if call.argv.is_empty() { "this machine, whatever runs on it".to_owned() } else { format!("`{}`", call.argv.join(" ")) };
+    let then = match &call.then {
+        Then::Exit => "nothing: this program exits and the machine stays on".to_owned(),
+        Then::Poweroff => "power this machine off: `systemctl poweroff`, after 60 s `--force`, after 30 s more `--force --force`".to_owned(),
+        Then::Command(command) => format!("run `{command}` in the shell"),
+    };
+    format!(
+        "would watch   {what}\nGPUs          {}\nidle          {}\nstalled       {}\nlongest run   {}\nafterwards    {then}\n",
+        gpus(sample, gpu_problem),
+        span(call.idle),
+        span(call.stall),
+        call.max_runtime.map_or("no limit".to_owned(), |most| most.to_string()),
+    )
+}
+
+fn gpus(sample: Option<&Sample>, problem: Option<&str>) -> String {
+    match sample.map(|sample| &sample.gpus) {
+        Some(Reading::Known(gpus)) => {
+            let each = gpus.iter().map(|gpu| match gpu.util_percent.known() {
+                Some(percent) => format!("{} {} at {percent:.0} %", gpu.index, gpu.name),
+                None => format!("{} {}, utilisation unknown", gpu.index, gpu.name),
+            });
+            each.collect::<Vec<_>>().join("; ")
+        }
+        Some(Reading::Unknown(why)) => format!("unknown ({why}): no verdict will ever call this idle"),
+        Some(Reading::Absent) => match problem {
+            Some(problem) => format!("none seen ({problem}): judged by the other signals"),
+            None => "none: judged by the other signals".to_owned(),
+        },
+        None => "unknown: the sensors do not answer".to_owned(),
+    }
+}
+
+/// The command's own code; 124 when a rule or a limit ended it.
+pub fn exit_code(finish: &Finish) -> i32 {
+    match finish.because {
+        EndedBecause::Idle | EndedBecause::Stalled | EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline => ENDED_BY_US,
+        _ => finish.exit.map_or(1, |exit| exit.shell_code()),
+    }
+}
+
+pub fn last_words(finish: &Finish, root: &Path, job: &JobId) -> String {
+    format!(
+        "lamp-agent: {} ({})\nlamp-agent: why, with numbers: `lamp --job-root {} explain {job}`\n",
+        finish.because,
+        finish.reason.text,
+        root.display()
+    )
+}

@@ -1,0 +1,130 @@
+//! Everything that is fixed about the attempt on this machine, and the little that must outlive a crash of the agent.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::observe::Drawers;
+use crate::job::{AttemptNo, CheckpointSummary, JobId, Plan, ResolvedSpec};
+use crate::market::{Usd, UsdPerHour};
+use crate::policy::Stage;
+
+/// What was agreed before the workload starts.
+#[derive(Clone, Debug)]
+pub struct Attempt {
+    pub resolved: ResolvedSpec,
+    pub no: AttemptNo,
+    pub instance: String,
+    /// When billing began.
+    pub launched: Timestamp,
+    pub price: UsdPerHour,
+    /// What earlier attempts of the job cost.
+    pub spent_before: Usd,
+    pub kill_at: Option<Timestamp>,
+    pub folders: Folders,
+    pub mode: Mode,
+}
+
+/// Who is in charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A controller launched this machine for this attempt.
+    Launched,
+    /// Somebody runs the agent by hand around a command: its folder, its terminal, its checkpoints are the user's own.
+    Alone,
+}
+
+/// Where things are on this machine.
+#[derive(Clone, Debug)]
+pub struct Folders {
+    /// The workload's current folder.
+    pub work: PathBuf,
+    /// The agent's own; survives a crash of the agent and a reboot.
+    pub state: PathBuf,
+    /// Survives attempts on the same machine: `setup` may keep its downloads here.
+    pub cache: PathBuf,
+}
+
+/// `agent.json` in the state folder.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Memory {
+    /// Code, checkpoint and preflight are done.
+    pub prepared: bool,
+    pub stage: Stage,
+    /// The number of the newest start of a process, setup included; 0 before the first.
+    pub start: u32,
+    pub retries_used: u32,
+    pub stall_restarts: u32,
+    pub drawers: Drawers,
+    pub started: Timestamp,
+    pub resumed_from: Option<CheckpointSummary>,
+    /// The number of the newest request for a checkpoint that was obeyed.
+    pub checkpoint_wish: Option<u32>,
+}
+
+impl Attempt {
+    pub fn job(&self) -> &JobId {
+        &self.resolved.job
+    }
+
+    pub fn progress_file(&self) -> PathBuf {
+        self.folders.state.join("progress.jsonl")
+    }
+
+    pub fn done_file(&self) -> PathBuf {
+        match &self.resolved.spec.watch.done_marker {
+            Some(marker) => self.folders.work.join(marker),
+            None => self.folders.state.join("done"),
+        }
+    }
+
+    pub fn notice_file(&self) -> PathBuf {
+        self.folders.state.join("notice.json")
+    }
+
+    pub fn output_dir(&self) -> PathBuf {
+        match self.mode {
+            Mode::Launched => self.folders.work.join("lamp-output"),
+            Mode::Alone => self.folders.work.clone(),
+        }
+    }
+
+    pub fn checkpoint_dir(&self) -> PathBuf {
+        let path = self.resolved.spec.checkpoint.as_ref().map_or("checkpoints", |checkpoint| checkpoint.path.as_str());
+        self.folders.work.join(path)
+    }
+
+    /// State of one start of a process: its records and its log.
+    pub fn start_dir(&self, start: u32) -> PathBuf {
+        self.folders.state.join("starts").join(format!("{start:04}"))
+    }
+
+    /// What the machine has cost so far, and the job.
+    pub fn spent(&self, now: Timestamp) -> (Usd, Usd) {
+        let billed = now.duration_since(self.launched);
+        let here = self.price.cost_of(std::time::Duration::try_from(billed).unwrap_or_default());
+        (here, here + self.spent_before)
+    }
+}
+
+impl Memory {
+    pub fn new(started: Timestamp) -> Self {
+        Memory {
+            prepared: false,
+            stage: Stage::Setup,
+            start: 0,
+            retries_used: 0,
+            stall_restarts: 0,
+            drawers: Drawers::default(),
+            started,
+            resumed_from: None,
+            checkpoint_wish: None,
+        }
+    }
+}
+
+/// The numbers of a plan that the agent obeys.
+pub fn terms(plan: Option<&Plan>) -> (UsdPerHour, Option<Timestamp>) {
+    plan.map_or((UsdPerHour::ZERO, None), |plan| (plan.offer.price, plan.kill_at))
+}

@@ -1,0 +1,158 @@
+//! From power-on to an attempt: who am I, what am I for, and is it still mine to do?
+//!
+//! Every answer is retried for as long as it takes: the deadline unit and the lease bound the waiting, and a machine that
+//! gives up early would be bought again. What must never live here: which metadata service or store answers.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::{Attempt, Folders, Memory, Mode, terms};
+use super::outbox::{Outbox, chain};
+use super::tick::MEMORY;
+use crate::instance::{Tags, TagsError};
+use crate::job::{Lease, RECORD_FORMAT, ResolvedSpec};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::market::Usd;
+use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Store};
+
+/// Why there is nothing to do on this machine. It is put out, and the controller settles it.
+#[derive(Debug, thiserror::Error)]
+pub enum BootError {
+    #[error("this machine's tags do not say what it is for")]
+    Tags(#[from] TagsError),
+    #[error("the job directory has no job `{job}`")]
+    NoSpec { job: String },
+    #[error("the attempt belongs to another machine")]
+    NotOurs(#[source] JobDirError),
+    #[error("the attempt has ended already")]
+    Ended,
+    #[error("a record cannot be used")]
+    Record(#[source] JobDirError),
+}
+
+/// What boot needs of the world.
+pub struct BootPorts {
+    pub clock: Arc<dyn Clock>,
+    pub files: Arc<dyn Files>,
+    pub store: Arc<dyn Store>,
+    pub metadata: Arc<dyn Metadata>,
+    pub power: Arc<dyn Power>,
+    /// Drawn at the first boot and kept on the machine's disk.
+    pub nonce: String,
+}
+
+/// Between two questions to a service that does not answer.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// How long a spec may be missing: the controller writes it long before it launches, so this is a stale listing at most.
+const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
+
+/// Who this machine is, by its own metadata.
+pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
+    let mut complained = false;
+    loop {
+        match metadata.identity().await {
+            Ok(identity) => return identity,
+            Err(error) if !complained => {
+                tracing::warn!("{}; asking again until it answers", chain(&error));
+                complained = true;
+            }
+            Err(_) => {}
+        }
+        clock.sleep(RETRY).await;
+    }
+}
+
+/// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work.
+pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+    let booted = take_up(ports, folders).await;
+    if let Err(error) = &booted {
+        tracing::error!("nothing to do on this machine: {}", chain(error));
+        if let Err(error) = ports.power.off(PowerOff::Terminate, &chain(error)).await {
+            tracing::error!("{error}");
+        }
+    }
+    booted
+}
+
+async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+    let identity = identity(&*ports.metadata, &*ports.clock).await;
+    let tags = Tags::from_map(&identity.tags)?;
+    let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());
+    let resolved = spec(&dir, &*ports.clock).await?;
+    let lease = Lease { format: RECORD_FORMAT, instance: identity.instance.clone(), nonce: ports.nonce.clone(), taken: ports.clock.now() };
+    patiently(&*ports.clock, async || dir.take_lease(tags.attempt, &lease).await).await.map_err(|error| match error {
+        JobDirError::Taken { .. } => BootError::NotOurs(error),
+        other => BootError::Record(other),
+    })?;
+    if patiently(&*ports.clock, async || dir.outcome(tags.attempt).await).await.map_err(BootError::Record)?.is_some() {
+        return Err(BootError::Ended);
+    }
+    let plan = patiently(&*ports.clock, async || dir.plan(tags.attempt).await).await.map_err(BootError::Record)?;
+    let (price, kill_at) = terms(plan.as_ref());
+    let spent_before = spent_before(&dir, &*ports.clock, tags.attempt).await?;
+    let outbox =
+        Outbox { dir, attempt: tags.attempt, clock: Arc::clone(&ports.clock), files: Arc::clone(&ports.files), state: folders.state.clone() };
+    let memory = remember(&outbox);
+    let attempt = Attempt {
+        resolved,
+        no: tags.attempt,
+        instance: identity.instance,
+        launched: identity.launched,
+        price,
+        spent_before,
+        kill_at: tags.kill_at.or(kill_at),
+        folders,
+        mode: Mode::Launched,
+    };
+    Ok((attempt, outbox, memory))
+}
+
+/// What an agent before this one kept, or a fresh start.
+pub fn remember(outbox: &Outbox) -> Memory {
+    outbox.recall(MEMORY).unwrap_or_else(|| Memory::new(outbox.clock.now()))
+}
+
+async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError> {
+    let until = clock.mono() + SPEC_MISSING_MAX;
+    loop {
+        match patiently(clock, async || dir.spec().await).await.map_err(BootError::Record)? {
+            Some(spec) => return Ok(spec),
+            None if clock.mono() >= until => return Err(BootError::NoSpec { job: dir.job().to_string() }),
+            None => clock.sleep(RETRY).await,
+        }
+    }
+}
+
+/// What the settled attempts before this one cost.
+async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: crate::job::AttemptNo) -> Result<Usd, BootError> {
+    let mut spent = Usd::ZERO;
+    for number in (1..this.number()).map(crate::job::AttemptNo::new) {
+        let settled = patiently(clock, async || dir.settled(number).await).await.map_err(BootError::Record)?;
+        spent += settled.map_or(Usd::ZERO, |settled| settled.usd);
+    }
+    Ok(spent)
+}
+
+/// Asks a store again until it answers; what a record says is not asked twice.
+async fn patiently<T>(clock: &dyn Clock, mut ask: impl AsyncFnMut() -> Result<T, JobDirError>) -> Result<T, JobDirError> {
+    let mut complained = false;
+    loop {
+        match ask().await {
+            Err(JobDirError::Store(error)) => {
+                if !complained {
+                    tracing::warn!("{}; trying again until it works", chain(&error));
+                    complained = true;
+                }
+                clock.sleep(RETRY).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+/// The folders of an attempt below one root.
+pub fn folders(root: &Path, cache: &Path) -> Folders {
+    Folders { work: root.join("work"), state: root.join("agent"), cache: cache.to_owned() }
+}

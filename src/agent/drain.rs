@@ -1,0 +1,256 @@
+//! The ordered end of an attempt: save, end the workload, upload, write the outcome, put the machine out.
+//!
+//! ```text
+//!   ask to save -> SIGTERM -> grace -> SIGKILL of the tree -> outputs, log, samples, journal -> outcome -> (hold) -> power
+//! ```
+//! Every wait has a limit, so that no store and no workload can keep a machine billing. An interruption ends without an
+//! outcome: the cloud cuts the power, and if it does not, the work goes on.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::attempt::Mode;
+use super::checkpoints::Saved;
+use super::outbox::chain;
+use super::outputs;
+use super::tick::{Agent, Finish};
+use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
+use crate::jobdir::What;
+use crate::market::Span;
+use crate::policy::{Afterwards, End, Stage};
+use crate::ports::{PowerOff, Signal};
+
+/// What became of the drain.
+pub(super) enum Drained {
+    Over(Finish),
+    /// The cloud gave notice, did not take the machine, and the work should go on.
+    NoticeWasVoid,
+}
+
+/// How long uploads may take when nothing else limits them. A store that is down longer is reported as a loss: paying for
+/// an idle machine without end is the worse harm.
+const UPLOAD_MAX: Duration = Duration::from_secs(30 * 60);
+
+/// How long after the announced time a machine that still runs is taken for spared. EC2 may be late by a minute or two.
+const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
+
+/// At the end of a notice the senders get at least this much, even when saving took all of it.
+const FLUSH_MIN: Duration = Duration::from_secs(2);
+
+impl Agent {
+    pub(super) async fn drain(&mut self, end: End, reason: Reason) -> Drained {
+        self.enter(AttemptPhase::Draining);
+        let asked_by = end.because.word();
+        let mut losses = Vec::new();
+        if self.ended.is_none() && self.workload.is_some() && self.memory.stage == Stage::Main {
+            if end.save {
+                losses.extend(self.final_save(&end, asked_by).await);
+            }
+            let grace = self.within(end.by, self.attempt.resolved.spec.watch.term_grace.duration());
+            self.stop_workload(grace).await;
+        } else {
+            self.stop_workload(Duration::ZERO).await;
+        }
+        losses.extend(self.upload_rest(&end, asked_by).await);
+        if let Afterwards::LeaveToCloud { at } = end.then {
+            return self.wait_for_reclaim(at, reason).await;
+        }
+        self.write_outcome(end.because, losses).await;
+        if let Afterwards::Hold(time) = end.then {
+            self.hold(time).await;
+        }
+        self.finish(end, reason).await
+    }
+
+    /// Asks once more for a checkpoint and waits for it: afterwards the workload is ended. A workload without a signal of
+    /// its own is asked by the SIGTERM that follows.
+    async fn final_save(&mut self, end: &End, asked_by: &str) -> Option<String> {
+        let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
+        let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
+        let within = self.within(end.by, spec.grace.duration());
+        let ask = checkpoints.ask().await;
+        let signalled = self.workload.as_ref().is_some_and(|workload| workload.signal(signal).is_ok());
+        if !signalled {
+            return Some("the workload could not be asked to save".into());
+        }
+        let mut saving = Box::pin(checkpoints.save(ask, asked_by, within));
+        let saved = loop {
+            tokio::select! {
+                saved = &mut saving => break saved,
+                () = self.out.clock.sleep(Duration::from_secs(1)) => {}
+            }
+            self.world.service.alive();
+            self.report();
+        };
+        match saved {
+            Saved::Complete(_) => None,
+            Saved::NoChange(_) => Some(format!(
+                "the workload was asked to save ({asked_by}) and changed nothing in its checkpoint folder within {}",
+                Span::from_duration(within)
+            )),
+            Saved::Failed(why) => Some(format!("the last checkpoint is not kept: {why}")),
+        }
+    }
+
+    /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
+    async fn upload_rest(&mut self, end: &End, asked_by: &str) -> Vec<String> {
+        let mut losses = Vec::new();
+        let within = self.within(end.by, UPLOAD_MAX).max(FLUSH_MIN);
+        if let Some(checkpoints) = self.checkpoints.clone()
+            && self.memory.stage == Stage::Main
+            && let Saved::Failed(why) = self.alive_while(checkpoints.save(checkpoints.as_is(), asked_by, within)).await
+        {
+            losses.push(format!("what the checkpoint folder held at the end is not kept: {why}"));
+        }
+        if self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main {
+            losses.extend(self.upload_outputs(within).await);
+        }
+        let (logs, samples, journal) = (self.logs.clone(), self.samples.clone(), self.journal.clone());
+        let flushed = async move { (logs.finish(within).await, samples.finish(within).await) };
+        let (log_losses, sample_losses) = self.alive_while(flushed).await;
+        losses.extend(log_losses);
+        losses.extend(sample_losses);
+        for text in &losses {
+            journal.record(What::Loss { text: text.clone() });
+        }
+        losses
+    }
+
+    async fn upload_outputs(&self, within: Duration) -> Vec<String> {
+        let mut globs = self.attempt.resolved.spec.outputs.clone();
+        globs.push("lamp-output/**".into());
+        self.alive_while(outputs::upload(&self.out, &self.attempt.folders.work, &globs, within)).await.losses
+    }
+
+    /// Keeps watchdog and heartbeat alive while something takes its time.
+    async fn alive_while<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = Box::pin(work);
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return done,
+                () = self.out.clock.sleep(Duration::from_secs(1)) => {}
+            }
+            self.world.service.alive();
+            self.report();
+        }
+    }
+
+    /// The cloud takes the machine at `at`. A machine that ended itself would be billed for what EC2 gives free, and would
+    /// lose the seconds that are left to upload.
+    async fn wait_for_reclaim(&mut self, at: Timestamp, reason: Reason) -> Drained {
+        self.journal.flush(FLUSH_MIN).await;
+        self.heartbeat.update(self.status());
+        self.heartbeat.flush(FLUSH_MIN).await;
+        while self.out.clock.now().duration_since(at) < NOTICE_VOID_AFTER {
+            self.out.clock.sleep(Duration::from_secs(1)).await;
+            self.world.service.alive();
+            self.report();
+            if self.wish().is_some() {
+                return Drained::Over(self.after_reclaim_wish(reason).await);
+            }
+        }
+        let text = "the cloud gave notice and did not take the machine: the work goes on".to_owned();
+        let void = Reason::new(self.out.clock.now(), "interruption", "void", text);
+        self.journal.record(What::Verdict { reason: void.clone() });
+        self.reasons.push(void);
+        let notice = self.warned.notice.take();
+        self.warned.void.extend(notice);
+        Drained::NoticeWasVoid
+    }
+
+    /// Somebody stopped the job while it waited to be taken away: that ends it here.
+    async fn after_reclaim_wish(&mut self, reason: Reason) -> Finish {
+        let cancel = self.wish().is_some_and(|wish| wish.cancel);
+        let because = if cancel { EndedBecause::UserCancelled } else { EndedBecause::UserStopped };
+        self.write_outcome(because, Vec::new()).await;
+        let end = End { because, save: false, by: None, then: Afterwards::Terminate };
+        match self.finish(end, reason).await {
+            Drained::Over(finish) => finish,
+            Drained::NoticeWasVoid => unreachable!("finishing never voids a notice"),
+        }
+    }
+
+    async fn write_outcome(&mut self, because: EndedBecause, losses: Vec<String>) {
+        self.journal.flush(UPLOAD_MAX).await;
+        let now = self.out.clock.now();
+        let outcome = Outcome {
+            format: RECORD_FORMAT,
+            job: self.attempt.job().clone(),
+            attempt: self.attempt.no,
+            instance: self.attempt.instance.clone(),
+            started: self.memory.started,
+            ended: now,
+            because,
+            exit: self.ended.filter(|_| self.memory.start > 0).map(|ended| ended.exit),
+            reasons: self.reasons.clone(),
+            useful: self.memory.drawers.useful(),
+            idle: self.memory.drawers.idle(),
+            unknown: self.memory.drawers.unknown(),
+            last_checkpoint: self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()),
+            checkpoints: self.checkpoints.as_ref().map_or(0, |checkpoints| checkpoints.count()),
+            resumed_from: self.memory.resumed_from.clone(),
+            progress: Some(self.board.progress()),
+            losses,
+        };
+        let until = self.out.clock.mono() + UPLOAD_MAX;
+        loop {
+            match self.out.dir.create_outcome(&outcome).await {
+                // Somebody's outcome is there already: ours, from before a crash. It was true then and stays.
+                Ok(_) => return,
+                Err(error) if self.out.clock.mono() >= until => {
+                    tracing::error!("the outcome could not be written: {}", chain(&error));
+                    return;
+                }
+                Err(error) => tracing::warn!("the outcome is not written yet: {}", chain(&error)),
+            }
+            self.alive_while(self.out.clock.sleep(Duration::from_secs(2))).await;
+        }
+    }
+
+    /// Keeps the machine for a look. More time by `lamp extend`, an end by `lamp stop`, and never beyond the limits.
+    async fn hold(&mut self, time: Span) {
+        let began = self.out.clock.now();
+        self.enter(AttemptPhase::Held);
+        loop {
+            let more = self.requests.wishes.borrow().more_time;
+            let until = began + SignedDuration::try_from(time.duration() + more.duration()).unwrap_or(SignedDuration::MAX);
+            self.held_until = Some(until);
+            self.report();
+            let now = self.out.clock.now();
+            if now >= until || self.wish().is_some() || self.limit(now).is_some() {
+                return;
+            }
+            self.news.wait(&*self.out.clock, Duration::from_secs(1), None).await;
+            self.world.service.alive();
+        }
+    }
+
+    /// The last heartbeat, and the switch.
+    async fn finish(&mut self, end: End, reason: Reason) -> Drained {
+        self.enter(AttemptPhase::Ended);
+        self.journal.flush(FLUSH_MIN).await;
+        self.heartbeat.update(self.status());
+        self.heartbeat.flush(FLUSH_MIN).await;
+        self.world.service.stopping();
+        let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
+        let why = format!("{}: {}", end.because, reason.text);
+        while let Err(error) = self.world.power.off(how, &why).await {
+            tracing::error!("{error}; trying again");
+            self.out.clock.sleep(Duration::from_secs(5)).await;
+            if self.alone() {
+                break;
+            }
+        }
+        Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason })
+    }
+
+    /// What is left of a limit on the wall clock, at most `most`.
+    fn within(&self, by: Option<Timestamp>, most: Duration) -> Duration {
+        match by {
+            Some(by) => Duration::try_from(by.duration_since(self.out.clock.now())).unwrap_or_default().min(most),
+            None => most,
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Decide: gathers the facts and lets `policy::supervise` order them.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::checkpoints::Saved;
+use super::tick::Agent;
+use crate::instance::{Notice, NoticeKind};
+use crate::job::{AttemptPhase, EndedBecause, Reason};
+use crate::jobdir::What;
+use crate::market::Span;
+use crate::policy::{
+    Account, Decision, EndWish, Extension, Facts, LimitLevel, NoticeFacts, NoticeStep, Stage, Standing, Warning, WorkloadFact, judge_limits,
+    judge_notice, supervise,
+};
+
+/// Logs, outputs and the way out: a few seconds on a quiet day.
+const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
+
+/// What became of the cloud's notices so far.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Warned {
+    /// The notice that counts now.
+    pub notice: Option<Notice>,
+    pub first_seen: Option<Timestamp>,
+    /// When the workload was asked to save because of it, and whether a complete checkpoint came of that.
+    pub asked: Option<Timestamp>,
+    pub saved: bool,
+    /// Notices that turned out to be void: the cloud did not take the machine.
+    pub void: Vec<Notice>,
+}
+
+impl Agent {
+    pub(super) fn decide(&mut self) -> Decision {
+        let now = self.out.clock.now();
+        self.look_for_notice(now);
+        let (warning, limit) = (self.warning(now), self.limit(now));
+        let decision = supervise(&Facts {
+            now,
+            on: &self.attempt.resolved.spec.on,
+            retries: &self.attempt.resolved.spec.retries,
+            workload: self.workload_fact(),
+            retries_used: self.memory.retries_used,
+            warning,
+            wish: self.wish(),
+            limit,
+            stall: &self.watching.stall,
+            idle: &self.watching.idle,
+            done_for: self.done_for(),
+        });
+        let action = self.watch_action(&decision);
+        self.note(&decision, action);
+        decision
+    }
+
+    fn workload_fact(&self) -> WorkloadFact {
+        match self.ended {
+            Some(ended) => WorkloadFact::Ended { exit: ended.exit, stage: self.memory.stage },
+            None => WorkloadFact::Running,
+        }
+    }
+
+    /// What people want: requests from the job directory, and Ctrl-C in a stand-alone run.
+    pub(super) fn wish(&self) -> Option<EndWish> {
+        let pressed = *self.news.signals.borrow();
+        let by_signal = (pressed > 0).then(|| EndWish { cancel: pressed > 1, by: "a signal".into() });
+        by_signal.or_else(|| self.requests.wishes.borrow().end.clone())
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        if self.watching.stall.standing == Standing::Stalled { Standing::Stalled } else { self.watching.idle.standing }
+    }
+
+    fn done_for(&self) -> Option<Span> {
+        if self.memory.stage != Stage::Main || self.phase != AttemptPhase::Running {
+            return None;
+        }
+        self.board.done().map(|since| Span::from_duration(self.out.clock.mono().saturating_sub(since)))
+    }
+
+    fn watch_action(&self, decision: &Decision) -> crate::policy::WatchAction {
+        match decision.reason.policy.as_str() {
+            "stall" => self.watching.stall.action,
+            "idle" => self.watching.idle.action,
+            _ => crate::policy::WatchAction::None,
+        }
+    }
+
+    /// Keeps the newest interruption or scheduled end in mind, and tells the workload of it.
+    fn look_for_notice(&mut self, now: Timestamp) {
+        let Some(channel) = &mut self.news.notices else { return };
+        let facts = channel.borrow_and_update().clone();
+        let ends = facts.notices.iter().filter(|notice| notice.kind != NoticeKind::Rebalance && !self.warned.void.contains(notice));
+        let newest =
+            ends.min_by_key(|notice| notice.at).or_else(|| facts.notices.iter().find(|notice| notice.kind == NoticeKind::Rebalance)).cloned();
+        if newest.is_some() && newest != self.warned.notice {
+            let notice = newest.expect("it was just looked at");
+            self.journal.record(What::Notice { notice: notice.clone() });
+            self.tell_workload(&notice);
+            self.warned =
+                Warned { notice: Some(notice), first_seen: Some(now), asked: None, saved: false, void: std::mem::take(&mut self.warned.void) };
+        }
+    }
+
+    /// The notice as a file: for scripts that look there instead of waiting for a signal.
+    fn tell_workload(&self, notice: &Notice) {
+        let bytes = crate::jobdir::encode(notice);
+        if let Err(error) = self.out.files.replace(&self.attempt.notice_file(), &bytes) {
+            tracing::warn!("cannot write the notice file: {error}");
+        }
+    }
+
+    fn warning(&mut self, now: Timestamp) -> Warning {
+        let Some(notice) = self.warned.notice.clone() else { return Warning::None };
+        self.learn_of_saves();
+        let spec = self.attempt.resolved.spec.checkpoint.as_ref();
+        let signal = spec.and_then(|spec| spec.signal.as_deref());
+        let saves = self.checkpoints.as_ref();
+        let facts = NoticeFacts {
+            notice: notice.clone(),
+            first_seen: self.warned.first_seen.unwrap_or(now),
+            now,
+            // A job without checkpoints has nothing to save, which takes no time.
+            save_p95: match saves {
+                Some(saves) => saves.secs_p95().map(|secs| Span::from_duration(Duration::from_secs_f64(secs))),
+                None => Some(Span::ZERO),
+            },
+            saving_ends: !matches!(signal, Some("SIGUSR1" | "SIGUSR2")),
+            saved_since: self.warned.saved,
+            dirty_since: self.dirty(),
+        };
+        match judge_notice(&facts) {
+            NoticeStep::SaveNow if self.warned.asked.is_none() && self.phase == AttemptPhase::Running => Warning::Save,
+            NoticeStep::SaveNow | NoticeStep::Wait { .. } => Warning::None,
+            NoticeStep::Final { by, at } => Warning::Final { by, at },
+            NoticeStep::Void => {
+                self.warned.void.push(notice);
+                self.warned.notice = None;
+                Warning::None
+            }
+        }
+    }
+
+    /// The answer to the newest request for a checkpoint, if it came after the notice was seen.
+    fn learn_of_saves(&mut self) {
+        let answer = self.saves.borrow().clone();
+        if self.warned.asked.is_some() && matches!(answer, Some(Saved::Complete(_))) {
+            self.warned.saved = true;
+        }
+    }
+
+    /// Whether work was done that the newest checkpoint does not hold. Without steps nobody can tell, so it was.
+    fn dirty(&self) -> bool {
+        let saved = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).and_then(|summary| summary.step);
+        match (saved, self.board.progress().step) {
+            (Some(saved), Some(step)) => step > saved,
+            _ => true,
+        }
+    }
+
+    /// The first limit that has been reached; the levels before it are told once.
+    pub(super) fn limit(&mut self, now: Timestamp) -> Option<(EndedBecause, Reason)> {
+        let verdict = judge_limits(&self.account(), now);
+        let (next, reason) = verdict.next.zip(verdict.reason)?;
+        if verdict.level == LimitLevel::Reached {
+            return Some((next.kind.ended_because(), reason));
+        }
+        if verdict.level > self.limit_level {
+            let share = if verdict.level == LimitLevel::Warn95 { 95 } else { 80 };
+            let text = format!("{share} % of the way to a limit: {}", reason.text);
+            self.attention.retain(|line| !line.contains("of the way to a limit"));
+            self.journal.record(What::Attention { text: text.clone() });
+            self.attention.push(text);
+        }
+        self.limit_level = verdict.level;
+        None
+    }
+
+    fn account(&self) -> Account {
+        let wishes = self.requests.wishes.borrow();
+        Account {
+            began: self.attempt.launched,
+            price: self.attempt.price,
+            spent_before: self.attempt.spent_before,
+            limits: self.attempt.resolved.spec.limits.clone(),
+            extended: Extension { time: wishes.more_time, budget: wishes.more_budget },
+            kill_at: self.attempt.kill_at,
+            drain: self.drain_allowance(),
+        }
+    }
+
+    /// What the end takes, so that it fits before a limit: the measured save (the grace while unmeasured), the end of the
+    /// workload, and some seconds to upload and power off. Never more than a tenth of the limit on the run time: a short
+    /// limit is for a short job.
+    fn drain_allowance(&self) -> Span {
+        let spec = &self.attempt.resolved.spec;
+        let save = match (&self.checkpoints, &spec.checkpoint) {
+            (Some(checkpoints), Some(checkpoint)) => checkpoints.secs_p95().map_or(checkpoint.grace.duration(), Duration::from_secs_f64),
+            _ => Duration::ZERO,
+        };
+        let whole = save + spec.watch.term_grace.duration() + UPLOAD_ALLOWANCE;
+        let tenth = spec.limits.max_runtime.map_or(Duration::MAX, |most| most.duration() / 10);
+        Span::from_duration(whole.min(tenth))
+    }
+}

@@ -1,0 +1,156 @@
+//! Observe: samples become rates, rates become verdicts, and time is put into one of three drawers.
+//!
+//! Useful, idle and unknown time add up to the time that the workload ran, so that a receipt can be checked by adding.
+//! What must never live here: a decision beyond the two watching policies, or a wait.
+
+use std::time::Duration;
+
+use crate::instance::{GpuStatus, Marks, Rates, Reading, Sample, rates};
+use crate::job::{GpuSelection, Spec};
+use crate::market::{GpuRequirement, Span};
+use crate::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
+
+/// The watching of one workload, from its start (or from the agent's restart) on.
+pub struct Watching {
+    selection: GpuSelection,
+    gpus_asked: bool,
+    idle_rule: IdleWatch,
+    stall_rule: StallWatch,
+    began: Option<Sample>,
+    previous: Option<Sample>,
+    last: Option<Rates>,
+    pub idle: WatchVerdict,
+    pub stall: WatchVerdict,
+    pub drawers: Drawers,
+}
+
+/// Where the time went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Drawers {
+    pub useful: Duration,
+    pub idle: Duration,
+    pub unknown: Duration,
+}
+
+impl Watching {
+    pub fn new(spec: &Spec, drawers: Drawers) -> Self {
+        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
+        Watching {
+            selection: spec.watch.gpus.clone(),
+            gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
+            idle_rule: IdleWatch::new(&spec.watch.idle),
+            stall_rule: StallWatch::new(&spec.watch.stall),
+            began: None,
+            previous: None,
+            last: None,
+            idle: starting(),
+            stall: starting(),
+            drawers,
+        }
+    }
+
+    /// The workload was started again, or somebody asked for more time: what was learned of it stays, the clocks do not.
+    pub fn restart(&mut self, spec: &Spec) {
+        *self = Watching::new(spec, self.drawers);
+    }
+
+    /// Takes one sample in; `None` when the sensors did not answer. Gives the rates when there were two samples.
+    pub fn take(&mut self, sample: Option<Sample>, marks: Marks, mono: Duration, restarts: u32) -> Option<Rates> {
+        let mut sample = sample.unwrap_or_else(|| blind(mono));
+        sample.marks = marks;
+        if self.gpus_asked && sample.gpus == Reading::Absent {
+            // The job asked for GPUs: that none can be seen is a lost sensor, not a machine without.
+            sample.gpus = Reading::unknown("the job asks for GPUs and no NVIDIA driver answers");
+        }
+        let began = self.began.get_or_insert_with(|| sample.clone());
+        let previous = self.previous.replace(sample.clone())?;
+        let rates = rates(began, &previous, &sample, &self.selection);
+        self.idle = self.idle_rule.step(&rates);
+        self.stall = self.stall_rule.step(&rates, restarts);
+        self.account(&rates);
+        self.last = Some(rates.clone());
+        Some(rates)
+    }
+
+    fn account(&mut self, rates: &Rates) {
+        let time = Duration::from_secs_f64(rates.interval_secs.max(0.0));
+        let quiet = self.idle.numbers.get("quiet_secs").is_some_and(|secs| *secs > 0.0);
+        let drawer = match self.idle.standing {
+            Standing::Unknown => &mut self.drawers.unknown,
+            Standing::Idle => &mut self.drawers.idle,
+            _ if quiet => &mut self.drawers.idle,
+            _ => &mut self.drawers.useful,
+        };
+        *drawer += time;
+    }
+
+    /// The GPUs of the newest sample, for the heartbeat.
+    pub fn gpu_status(&self) -> Vec<GpuStatus> {
+        let Some(Reading::Known(gpus)) = self.previous.as_ref().map(|sample| &sample.gpus) else { return Vec::new() };
+        gpus.iter()
+            .map(|gpu| GpuStatus {
+                index: gpu.index,
+                name: Some(gpu.name.clone()),
+                util_percent: gpu.util_percent.known().copied(),
+                memory_used_mib: gpu.memory_used_mib.known().copied(),
+                memory_total_mib: gpu.memory_total_mib.known().copied(),
+                power_watts: gpu.power_watts.known().copied(),
+                temperature_celsius: gpu.temperature_celsius.known().copied(),
+            })
+            .collect()
+    }
+
+    /// CPU of the workload's tree in percent of one core, over the last interval.
+    pub fn cpu_percent(&self) -> Option<f64> {
+        self.last.as_ref().and_then(|rates| rates.cpu_percent.known().copied())
+    }
+
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.previous.as_ref().and_then(|sample| sample.tree_memory_bytes.known().copied())
+    }
+
+    /// How many GPUs the machine has, while that is known.
+    pub fn gpu_count(&self) -> Option<u32> {
+        self.previous.as_ref().and_then(|sample| sample.gpus.known()).and_then(|gpus| u32::try_from(gpus.len()).ok())
+    }
+}
+
+impl Drawers {
+    pub fn useful(&self) -> Span {
+        rounded(self.useful)
+    }
+    pub fn idle(&self) -> Span {
+        rounded(self.idle)
+    }
+    pub fn unknown(&self) -> Span {
+        rounded(self.unknown)
+    }
+}
+
+/// Whole milliseconds: what a record keeps exactly.
+fn rounded(time: Duration) -> Span {
+    Span::from_duration(Duration::from_millis(time.as_millis() as u64))
+}
+
+/// What is known when the sensors hang: nothing.
+fn blind(mono: Duration) -> Sample {
+    fn hangs<T>() -> Reading<T> {
+        Reading::unknown("the sensors do not answer")
+    }
+    Sample {
+        at: jiff::Timestamp::UNIX_EPOCH,
+        mono,
+        gpus: hangs(),
+        tree_cpu: hangs(),
+        machine_cpu: hangs(),
+        cores: 1,
+        tree_memory_bytes: hangs(),
+        machine_memory_bytes: hangs(),
+        tree_disk: hangs(),
+        network: hangs(),
+        disk_free_bytes: hangs(),
+        tree_processes: hangs(),
+        typing: hangs(),
+        marks: Marks::default(),
+    }
+}

@@ -1,0 +1,187 @@
+//! Before the first start: find a workload that still runs, or fetch code and checkpoint, and look at the machine.
+//!
+//! While this waits for the store, a person's cancel, a notice and the limits are obeyed all the same.
+
+use std::time::Duration;
+
+use super::attempt::{Attempt, Mode};
+use super::checkpoints::{Checkpoints, restore};
+use super::outbox::{Outbox, chain};
+use super::preflight::preflight;
+use super::tick::Agent;
+use super::wake::Wake;
+use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity};
+use crate::jobdir::{What, layout};
+use crate::policy::{Afterwards, Decision, End, Stage, Standing, Step};
+
+/// Fetching may take as long as the store needs; only the limits of the job, a notice or a person end it.
+const FOREVER: Duration = Duration::from_secs(7 * 86_400);
+
+/// Between two tries of a download that failed.
+const RETRY: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+enum PrepareError {
+    #[error("the code archive of the job is not in the job directory")]
+    NoCode,
+    #[error("the code archive does not have the checksum that the spec names")]
+    BadCode,
+    #[error("cannot unpack the code")]
+    Unpack(#[source] std::io::Error),
+    #[error("cannot bring back the checkpoint")]
+    Restore(#[source] super::checkpoints::RestoreError),
+}
+
+impl Agent {
+    /// Re-attaches, or prepares and starts. Gives a decision when the attempt ends before it began.
+    pub(super) async fn begin(&mut self) -> Option<Decision> {
+        let attached = self.attach().await;
+        let (version, instance) = (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
+        self.journal.record(What::Agent { version, instance, reattached: attached });
+        self.world.service.ready();
+        if attached {
+            self.open_checkpoints();
+            self.enter(if self.memory.stage == Stage::Setup { AttemptPhase::Setup } else { AttemptPhase::Running });
+            return None;
+        }
+        self.enter(AttemptPhase::Preparing);
+        if !self.memory.prepared {
+            if let Some(decision) = self.prepare().await {
+                return Some(decision);
+            }
+            self.memory.prepared = true;
+            self.keep();
+        }
+        self.open_checkpoints();
+        match self.attempt.resolved.spec.setup.clone() {
+            Some(script) if self.memory.stage == Stage::Setup => {
+                self.enter(AttemptPhase::Setup);
+                // `-e`: a line that fails fails the setup.
+                self.start(vec!["/bin/sh".into(), "-ec".into(), script]).await
+            }
+            _ => self.start_main().await,
+        }
+    }
+
+    /// Whether the newest start is still there, running or ended.
+    async fn attach(&mut self) -> bool {
+        if self.memory.start == 0 {
+            return false;
+        }
+        let dir = self.attempt.start_dir(self.memory.start);
+        match self.world.workloads.attach(&dir).await {
+            Ok(Some(workload)) => {
+                self.logs.follow(self.memory.start, &dir);
+                self.workload = Some(workload.into());
+                true
+            }
+            Ok(None) => false,
+            Err(error) => {
+                tracing::warn!("cannot find the workload of the agent before this one: {}", chain(&error));
+                false
+            }
+        }
+    }
+
+    fn open_checkpoints(&mut self) {
+        let attempt = &self.attempt;
+        let Some(spec) = attempt.resolved.spec.checkpoint.as_ref().filter(|_| attempt.mode == Mode::Launched) else { return };
+        let folder = attempt.checkpoint_dir();
+        let checkpoints = Checkpoints::start(self.out.clone(), self.journal.clone(), self.board.clone(), spec, folder);
+        if self.workload.is_some() {
+            checkpoints.workload_started();
+        }
+        self.checkpoints = Some(checkpoints);
+    }
+
+    async fn prepare(&mut self) -> Option<Decision> {
+        if self.attempt.mode == Mode::Launched {
+            let fetching = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone());
+            let resumed = tokio::select! {
+                fetched = fetching => match fetched {
+                    Ok(resumed) => resumed,
+                    Err(error) => return Some(self.unprepared(chain(&error))),
+                },
+                decision = self.guard() => return Some(decision),
+            };
+            self.memory.resumed_from = resumed.map(|manifest| manifest.summary());
+        }
+        self.look_at_machine().await
+    }
+
+    /// Two samples, so that rates are known, and the preflight.
+    async fn look_at_machine(&mut self) -> Option<Decision> {
+        let mut scope = self.scope();
+        scope.workdir = self.attempt.folders.work.clone();
+        let sample = self.world.sensors.sample(&scope).await?;
+        let mono = self.out.clock.mono();
+        let findings = preflight(&self.attempt.resolved.spec, &sample);
+        self.watching.take(Some(sample), self.board.marks(), mono, 0);
+        for finding in findings.iter().filter(|finding| finding.severity == Severity::Warning) {
+            self.journal.record(What::Attention { text: finding.to_string() });
+            self.attention.push(finding.to_string());
+        }
+        let errors: Vec<String> = findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect();
+        if errors.is_empty() || self.alone() { None } else { Some(self.unprepared(errors.join("; "))) }
+    }
+
+    /// Obeys what cannot wait while the preparation waits: resolves with the decision that ends the attempt.
+    async fn guard(&mut self) -> Decision {
+        loop {
+            let wake = self.news.wait(&*self.out.clock, Duration::from_secs(1), None).await;
+            if wake == Wake::Tick {
+                self.world.service.alive();
+            }
+            let decision = self.decide();
+            if matches!(decision.step, Step::End(_)) {
+                return decision;
+            }
+            self.report();
+        }
+    }
+
+    fn unprepared(&mut self, text: String) -> Decision {
+        let because = EndedBecause::PreflightFailed;
+        let reason = Reason::new(self.out.clock.now(), "preflight", because.word(), text);
+        self.journal.record(What::Verdict { reason: reason.clone() });
+        self.reasons.push(reason.clone());
+        let end = End { because, save: false, by: None, then: Afterwards::Terminate };
+        Decision { step: Step::End(end), standing: Standing::Starting, reason }
+    }
+}
+
+/// Code into the work folder, then the newest complete checkpoint over it.
+async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) -> Result<Option<Manifest>, PrepareError> {
+    let folders = &attempt.folders;
+    // An agent before this one may have died half-way: code is unpacked into an empty folder.
+    out.files.remove(&folders.work).map_err(PrepareError::Unpack)?;
+    for folder in [&folders.work, &folders.cache, &attempt.output_dir()] {
+        out.files.create_folder(folder).map_err(PrepareError::Unpack)?;
+    }
+    if let Some(code) = &attempt.resolved.code {
+        let archive = folders.state.join("code.tar.zst");
+        let sha256 = download(&out, &layout::code(attempt.job()), &archive).await?;
+        if sha256 != code.sha256 {
+            return Err(PrepareError::BadCode);
+        }
+        out.files.unpack(&archive, &folders.work, code).map_err(PrepareError::Unpack)?;
+        if let Err(error) = out.files.remove(&archive) {
+            tracing::warn!("cannot remove the code archive: {error}");
+        }
+    }
+    if attempt.resolved.spec.checkpoint.is_none() {
+        return Ok(None);
+    }
+    restore(&out, &journal, &attempt.checkpoint_dir(), FOREVER).await.map_err(PrepareError::Restore)
+}
+
+async fn download(out: &Outbox, key: &str, to: &std::path::Path) -> Result<String, PrepareError> {
+    loop {
+        match out.dir.store().get_file(key, to).await {
+            Ok(Some((_, sha256))) => return Ok(sha256),
+            Ok(None) => return Err(PrepareError::NoCode),
+            Err(error) => tracing::warn!("cannot fetch `{key}`, trying again: {}", chain(&error)),
+        }
+        out.clock.sleep(RETRY).await;
+    }
+}

@@ -1,0 +1,52 @@
+//! The wishes that people leave in the job directory, looked for again and again.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::outbox::{Outbox, Task, chain};
+use crate::policy::{Wishes, wishes};
+
+/// Two seconds on a local disk, five over the network: a person who types `lamp stop` waits this long, and each look is
+/// one listing.
+const EVERY_LOCAL: Duration = Duration::from_secs(2);
+const EVERY_REMOTE: Duration = Duration::from_secs(5);
+
+/// What was asked for so far. Stays as it was while the store does not answer: a wish is never un-wished.
+pub type Requests = Wishes;
+
+/// The looking task; it ends with this handle.
+pub struct RequestWatch {
+    pub wishes: watch::Receiver<Requests>,
+    _task: Task,
+}
+
+impl RequestWatch {
+    pub fn start(outbox: Outbox) -> Self {
+        let (sender, receiver) = watch::channel(Wishes::default());
+        let every = if outbox.dir.store().url().starts_with("file:") { EVERY_LOCAL } else { EVERY_REMOTE };
+        let task = Task::spawn(async move {
+            let mut complained = false;
+            loop {
+                match outbox.dir.requests().await {
+                    Ok(requests) => {
+                        let now = wishes(&requests);
+                        sender.send_if_modified(|before| {
+                            let changed = *before != now;
+                            *before = now;
+                            changed
+                        });
+                        complained = false;
+                    }
+                    Err(error) if !complained => {
+                        tracing::warn!("cannot look for requests: {}", chain(&error));
+                        complained = true;
+                    }
+                    Err(_) => {}
+                }
+                outbox.clock.sleep(every).await;
+            }
+        });
+        RequestWatch { wishes: receiver, _task: task }
+    }
+}

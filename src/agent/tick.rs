@@ -1,0 +1,288 @@
+//! The loop: wake, observe, decide, act.
+//!
+//! One value holds the attempt; the phases are in their own rooms: `prepare` before the first start, `judge` for the
+//! facts of a decision, `act` for carrying one out, `drain` for the end. What must never live here: a wait for the store
+//! (the senders do that), a second place that decides.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::attempt::{Attempt, Memory, Mode};
+use super::checkpoints::Checkpoints;
+use super::drain::Drained;
+use super::heartbeat::Heartbeat;
+use super::journal::Journal;
+use super::logship::{LogSettings, LogShip};
+use super::marks::{Board, ProgressTail};
+use super::notices::NoticeWatch;
+use super::observe::Watching;
+use super::outbox::Outbox;
+use super::requests::RequestWatch;
+use super::samples::Samples;
+use super::wake::{News, Wake};
+use crate::instance::Status;
+use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
+use crate::jobdir::What;
+use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
+use crate::ports::{Ended, Metadata, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
+
+/// The world, as the agent needs it.
+pub struct World {
+    pub sensors: Box<dyn SensorFeed>,
+    pub workloads: Arc<dyn Workloads>,
+    /// `None`: nobody gives notice (a stand-alone run).
+    pub metadata: Option<Arc<dyn Metadata>>,
+    pub power: Arc<dyn Power>,
+    pub service: Arc<dyn Service>,
+    pub stacks: Arc<dyn Stacks>,
+    /// How often somebody asked this process to end (stand-alone runs).
+    pub signals: tokio::sync::watch::Receiver<u32>,
+}
+
+/// How it ended, for the program's exit code and its last words.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finish {
+    pub because: EndedBecause,
+    pub exit: Option<ExitStatus>,
+    pub reason: Reason,
+}
+
+/// Between two samples. NVML keeps some seconds of utilisation samples, so nothing is lost in between; faster costs the
+/// agent's share of a core, slower delays every verdict.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How often the drawers of time are kept on disk: a crash of the agent loses at most this much of the account.
+const KEEP_EVERY: Duration = Duration::from_secs(30);
+
+pub struct Agent {
+    pub(super) attempt: Attempt,
+    pub(super) world: World,
+    pub(super) out: Outbox,
+    pub(super) journal: Journal,
+    pub(super) heartbeat: Heartbeat,
+    pub(super) samples: Samples,
+    pub(super) logs: LogShip,
+    pub(super) board: Board,
+    pub(super) progress: ProgressTail,
+    pub(super) checkpoints: Option<Checkpoints>,
+    pub(super) requests: RequestWatch,
+    /// Polling goes on for as long as this is held.
+    _notices: Option<NoticeWatch>,
+    pub(super) news: News,
+    pub(super) memory: Memory,
+    pub(super) watching: Watching,
+    pub(super) workload: Option<Arc<dyn Workload>>,
+    /// The end of the process that runs now, until it was acted on.
+    pub(super) ended: Option<Ended>,
+    pub(super) phase: AttemptPhase,
+    pub(super) reasons: Vec<Reason>,
+    pub(super) attention: Vec<String>,
+    pub(super) held_until: Option<Timestamp>,
+    /// The verdict and action that were last written down: only changes are.
+    pub(super) noted: Option<(String, WatchAction, String)>,
+    pub(super) warned: super::judge::Warned,
+    /// The answer to the newest request for a checkpoint, once there is one.
+    pub(super) saves: tokio::sync::watch::Sender<Option<super::checkpoints::Saved>>,
+    /// How near the next limit was at the last look.
+    pub(super) limit_level: LimitLevel,
+    next_sample: Duration,
+    next_keep: Duration,
+}
+
+impl Agent {
+    pub fn new(attempt: Attempt, world: World, out: Outbox, memory: Memory) -> Self {
+        let spec = &attempt.resolved.spec;
+        let (journal, heartbeat, samples) = (Journal::start(out.clone()), Heartbeat::start(out.clone()), Samples::start(out.clone()));
+        let board = Board::default();
+        let settings = LogSettings { bytes_max: LOG_BYTES_MAX, pattern: spec.watch.log_pattern.clone(), done_line: spec.watch.done_marker.clone() };
+        let logs = LogShip::start(out.clone(), journal.clone(), board.clone(), settings);
+        let progress = ProgressTail::new(
+            Arc::clone(&out.files),
+            Arc::clone(&out.clock),
+            board.clone(),
+            journal.clone(),
+            attempt.progress_file(),
+            Some(attempt.done_file()),
+        );
+        let requests = RequestWatch::start(out.clone());
+        let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
+        let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
+        let watching = Watching::new(spec, memory.drawers);
+        Agent {
+            journal,
+            heartbeat,
+            samples,
+            logs,
+            board,
+            progress,
+            checkpoints: None,
+            requests,
+            _notices: notices,
+            news,
+            watching,
+            workload: None,
+            ended: None,
+            phase: AttemptPhase::Preparing,
+            reasons: Vec::new(),
+            attention: Vec::new(),
+            held_until: None,
+            noted: None,
+            warned: super::judge::Warned::default(),
+            saves: tokio::sync::watch::Sender::new(None),
+            limit_level: LimitLevel::Far,
+            next_sample: Duration::ZERO,
+            next_keep: Duration::ZERO,
+            attempt,
+            world,
+            out,
+            memory,
+        }
+    }
+
+    /// From here to the power switch. Returns when the machine should be out: on a real one it does not return.
+    pub async fn run(mut self) -> Finish {
+        let mut decision = self.begin().await;
+        loop {
+            if let Some(Step::End(end)) = decision.as_ref().map(|decision| decision.step.clone()) {
+                let reason = decision.take().expect("it was just read").reason;
+                match self.drain(end, reason).await {
+                    Drained::Over(finish) => return finish,
+                    Drained::NoticeWasVoid => decision = self.start_main().await,
+                }
+                continue;
+            }
+            if self.ended.is_some_and(|ended| ended.exit.success()) && self.memory.stage == Stage::Setup {
+                decision = self.start_main().await;
+                continue;
+            }
+            let wake = self.news.wait(&*self.out.clock, TICK, self.workload.as_deref().filter(|_| self.ended.is_none())).await;
+            self.observe(wake).await;
+            decision = Some(self.decide());
+            decision = self.act(decision).await;
+            self.report();
+        }
+    }
+
+    /// Takes in what is new. Samples keep their own pace: news must not make them denser.
+    pub(super) async fn observe(&mut self, wake: Wake) {
+        if let Wake::Ended(ended) = wake {
+            self.ended = Some(ended);
+            self.note_end(ended);
+        }
+        self.progress.poll();
+        let mono = self.out.clock.mono();
+        if mono >= self.next_sample {
+            self.next_sample = mono + TICK - TICK / 10;
+            let mut scope = self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default();
+            scope.workdir = self.attempt.folders.work.clone();
+            let sample = self.world.sensors.sample(&scope).await;
+            let marks = self.marks();
+            if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts) {
+                self.samples.push(&rates);
+            }
+        }
+        if self.memory.stage == Stage::Main {
+            self.memory.drawers = self.watching.drawers;
+        }
+        if mono >= self.next_keep {
+            self.next_keep = mono + KEEP_EVERY;
+            self.keep();
+        }
+        self.world.service.alive();
+    }
+
+    fn marks(&self) -> crate::instance::Marks {
+        let mut marks = self.board.marks();
+        if let Some(workload) = &self.workload {
+            // The holder counts every byte at once; the shipper sees them a second later.
+            marks.log_bytes = marks.log_bytes.max(workload.printed().0);
+        }
+        marks
+    }
+
+    fn note_end(&mut self, ended: Ended) {
+        let start = self.memory.start;
+        self.logs.ended(start);
+        if let Some(checkpoints) = &self.checkpoints {
+            checkpoints.workload_ended(ended.exit);
+        }
+        self.journal.record(What::WorkloadEnded { start, exit: ended.exit, orphans: ended.orphans });
+    }
+
+    /// Writes a decision down when it says something new.
+    pub(super) fn note(&mut self, decision: &Decision, action: WatchAction) {
+        let key = (decision.reason.policy.clone(), action, decision.reason.verdict.clone());
+        if self.noted.as_ref() == Some(&key) {
+            return;
+        }
+        self.noted = Some(key);
+        tracing::info!(policy = %decision.reason.policy, verdict = %decision.reason.verdict, "{}", decision.reason.text);
+        self.journal.record(What::Verdict { reason: decision.reason.clone() });
+        if !matches!(decision.step, Step::Continue) {
+            self.reasons.push(decision.reason.clone());
+        }
+    }
+
+    pub(super) fn enter(&mut self, phase: AttemptPhase) {
+        if self.phase != phase {
+            self.phase = phase;
+            self.journal.record(What::Phase { phase });
+        }
+        self.report();
+    }
+
+    pub(super) fn keep(&self) {
+        self.out.keep(MEMORY, &self.memory);
+    }
+
+    pub(super) fn alone(&self) -> bool {
+        self.attempt.mode == Mode::Alone
+    }
+
+    /// Hands the heartbeat what is true now; it writes when that is worth a write.
+    pub(super) fn report(&self) {
+        self.heartbeat.update(self.status());
+    }
+
+    pub(super) fn status(&self) -> Status {
+        let verdict = self.noted.as_ref().map_or("starting", |(_, _, verdict)| verdict.as_str());
+        let standing = if self.phase == AttemptPhase::Running { self.standing().to_string() } else { verdict.to_owned() };
+        let idle_reason = self.watching.idle.reason(self.out.clock.now(), "idle");
+        Status {
+            format: RECORD_FORMAT,
+            instance: self.attempt.instance.clone(),
+            sequence: 0,
+            at: self.out.clock.now(),
+            phase: self.phase,
+            started: self.memory.started,
+            verdict: standing,
+            reason: self.reasons.last().filter(|_| self.phase != AttemptPhase::Running).cloned().or(Some(idle_reason)),
+            progress: Some(self.board.progress()),
+            gpus: self.watching.gpu_status(),
+            cpu_percent: self.watching.cpu_percent(),
+            memory_bytes: self.watching.memory_bytes(),
+            useful: self.memory.drawers.useful(),
+            idle: self.memory.drawers.idle(),
+            last_checkpoint: self.checkpoints.as_ref().and_then(Checkpoints::last),
+            checkpoints: self.checkpoints.as_ref().map_or(0, Checkpoints::count),
+            notice: self.warned.notice.clone(),
+            starts: self.memory.start,
+            held_until: self.held_until,
+            attention: self.attention.clone(),
+            exit: self.ended.filter(|_| self.memory.stage == Stage::Main).map(|ended| ended.exit),
+        }
+    }
+
+    pub(super) fn scope(&self) -> Scope {
+        self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default()
+    }
+}
+
+/// The name of the agent's own memory in the state folder.
+pub const MEMORY: &str = "agent.json";
+
+/// One GiB of output is far beyond what anybody reads, and an hour of a program that prints its tensors; beyond it the
+/// head and the tail are kept.
+const LOG_BYTES_MAX: u64 = 1 << 30;

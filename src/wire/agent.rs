@@ -1,0 +1,194 @@
+//! The agent's world: which adapters stand behind its ports, in each of its roles.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::adapters::child_workload::{self, Home};
+use crate::adapters::holder_start::HolderProgram;
+use crate::adapters::local_files::LocalFiles;
+use crate::adapters::local_folder::LocalFolder;
+use crate::adapters::local_metadata::LocalMetadata;
+use crate::adapters::local_power::LocalPower;
+use crate::adapters::notify::Notify;
+use crate::adapters::poweroff::{SystemPower, ThenCommand, ThenExit};
+use crate::adapters::proc_stacks::ProcStacks;
+use crate::adapters::sensor_thread::{self, SensorThread};
+use crate::adapters::sensors::{GpuProblem, SensorOptions, system_sensors};
+use crate::adapters::system_clock::SystemClock;
+use crate::adapters::whole_machine::WholeMachine;
+use crate::adapters::{here, holder, local_machine, objects, signals};
+use crate::agent::alone;
+use crate::agent::boot::{self, BootPorts};
+use crate::agent::cli::{self, Alone, BootSource, Call, Then};
+use crate::agent::outbox::Outbox;
+use crate::agent::{Agent, World};
+use crate::job::AttemptNo;
+use crate::jobdir::JobDir;
+use crate::ports::{Clock, Files, Metadata, Power, SensorFeed, Workloads};
+
+/// `lamp-agent ARGS`, or `lamp agent ARGS` with `leading = ["agent"]`: how this program is started again as itself.
+pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
+    let leading: Vec<OsString> = leading.iter().map(OsString::from).collect();
+    match cli::parse(args) {
+        Ok(Call::Help) => {
+            print(cli::HELP);
+            ExitCode::SUCCESS
+        }
+        Ok(Call::Version) => {
+            print(concat!("lamp-agent ", env!("CARGO_PKG_VERSION"), "\n"));
+            ExitCode::SUCCESS
+        }
+        Ok(Call::Holder { dir, machine_pid }) => code(holder::main(&dir, machine_pid)),
+        Ok(Call::Machine { dir }) => local_machine::main(&dir),
+        Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
+        Ok(Call::Run(call)) => in_runtime("warn", run_alone(call, leading)),
+        Ok(Call::Watch(call)) => in_runtime("info", watch_alone(call)),
+        Err(error) => {
+            complain(&format!("error: {error}\nhint: `lamp-agent --help` shows the words\n"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// One thread for the loop and its senders; the few blocking calls of file stores get small threads of their own.
+fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>) -> ExitCode {
+    log_to_stderr(log_default);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).thread_stack_size(512 * 1024).build();
+    let done = match runtime {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => Err(format!("cannot start: {error}")),
+    };
+    match done {
+        Ok(status) => code(status),
+        Err(problem) => {
+            complain(&format!("error: {problem}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn log_to_stderr(default: &str) {
+    let level = here::variable("LAMP_LOG").and_then(|level| level.to_str().and_then(|level| level.parse().ok()));
+    let level = level.or_else(|| default.parse().ok()).unwrap_or(tracing::Level::INFO);
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).with_ansi(false).init();
+}
+
+/// The agent of a machine of the local cloud.
+async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String> {
+    let folder = LocalFolder::new(&dir);
+    let record = folder.instance().map_err(|error| format!("{} is not a machine's folder: {error}", dir.display()))?;
+    let machine = folder.machine().map_err(|error| format!("cannot read who the machine is: {error}"))?;
+    let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
+    let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
+    let folders = boot::folders(&dir, &here::cache_folder());
+    let ports = BootPorts {
+        clock: Arc::new(SystemClock),
+        files: Arc::new(LocalFiles),
+        store: objects::open(&record.job_root).map_err(|error| error.to_string())?,
+        metadata: Arc::clone(&metadata),
+        power: Arc::clone(&power),
+        nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+    };
+    let Ok((attempt, outbox, memory)) = boot::boot(&ports, folders).await else { return Ok(1) };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
+    let (sensors, _) = sensors()?;
+    let world = World {
+        sensors,
+        workloads: Arc::from(child_workload::workloads(program, Home::ProcessGroup)),
+        metadata: Some(metadata),
+        power,
+        service: Arc::new(Notify),
+        stacks: Arc::new(ProcStacks),
+        signals: signals::none(),
+    };
+    let finish = Agent::new(attempt, world, outbox, memory).run().await;
+    tracing::info!(because = finish.because.word(), "the attempt is over");
+    Ok(0)
+}
+
+async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
+    // In a process group: the output is echoed to our own terminal.
+    let workloads: Arc<dyn Workloads> = Arc::from(child_workload::workloads(program, Home::ProcessGroup));
+    stand_alone(call, workloads).await
+}
+
+async fn watch_alone(call: Alone) -> Result<i32, String> {
+    stand_alone(call, Arc::new(WholeMachine)).await
+}
+
+async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, String> {
+    let (mut feed, problem) = sensors()?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let work = here::current_folder().map_err(|error| format!("cannot tell the current folder: {error}"))?;
+    if call.dry_run {
+        let sample = feed.sample(&crate::ports::Scope { whole_machine: true, workdir: work, ..Default::default() }).await;
+        print(&alone::describe(&call, sample.as_ref(), problem.get().as_deref()));
+        return Ok(0);
+    }
+    let power: Arc<dyn Power> = match &call.then {
+        Then::Exit => Arc::new(ThenExit),
+        Then::Poweroff => Arc::new(SystemPower::new()),
+        Then::Command(command) => Arc::new(ThenCommand(command.clone())),
+    };
+    let resolved = alone::resolved(&call, clock.now(), here::random());
+    let root = call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"));
+    let outbox = alone_outbox(&root, &clock, &resolved.job)?;
+    let attempt = alone::attempt(&resolved, clock.now(), &work, &outbox.state, &here::cache_folder());
+    alone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
+    let memory = boot::remember(&outbox);
+    let world = World {
+        sensors: feed,
+        workloads,
+        metadata: None,
+        power,
+        service: Arc::new(Notify),
+        stacks: Arc::new(ProcStacks),
+        signals: signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,
+    };
+    let finish = Agent::new(attempt, world, outbox, memory).run().await;
+    complain(&alone::last_words(&finish, &root, &resolved.job));
+    Ok(alone::exit_code(&finish))
+}
+
+fn alone_outbox(root: &Path, clock: &Arc<dyn Clock>, job: &crate::job::JobId) -> Result<Outbox, String> {
+    let root = std::path::absolute(root).map_err(|error| error.to_string())?;
+    let files: Arc<dyn Files> = Arc::new(LocalFiles);
+    files.create_folder(&root).map_err(|error| format!("cannot create {}: {error}", root.display()))?;
+    let store = objects::open(&format!("file://{}", root.display())).map_err(|error| error.to_string())?;
+    let state = root.join("runs").join(job.as_str());
+    Ok(Outbox { dir: JobDir::new(store, job.clone()), attempt: AttemptNo::FIRST, clock: Arc::clone(clock), files, state })
+}
+
+fn sensors() -> Result<(Box<dyn SensorFeed>, GpuProblem), String> {
+    let mut options = SensorOptions::default();
+    if let Some(library) = here::variable("LAMP_NVML_LIBRARY") {
+        options.nvml_library = library.into();
+    }
+    let sensors = system_sensors(&options);
+    let problem = sensors.gpu_problem_watch();
+    let thread =
+        SensorThread::start(Box::new(sensors), sensor_thread::PATIENCE).map_err(|error| format!("cannot start the sensors' thread: {error}"))?;
+    Ok((Box::new(thread), problem))
+}
+
+fn exe() -> Result<PathBuf, String> {
+    here::exe().map_err(|error| format!("cannot tell which program this is: {error}"))
+}
+
+fn code(status: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(status).unwrap_or(1))
+}
+
+/// Data, for people who asked for it. A closed pipe is not an error.
+fn print(text: &str) {
+    use std::io::Write as _;
+    let _closed = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn complain(text: &str) {
+    use std::io::Write as _;
+    let _closed = std::io::stderr().write_all(text.as_bytes());
+}
