@@ -11,6 +11,7 @@ use std::fs;
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ impl HolderProgram {
 pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
     let make = || {
         fs::create_dir_all(launch.dir.join(records::LOG))?;
+        // The launch holds the workload's environment, and with it the user's secrets.
+        fs::set_permissions(&launch.dir, fs::Permissions::from_mode(0o700))?;
         if fs::exists(launch.dir.join(records::STARTED))? {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this state folder had its start"));
         }

@@ -13,5 +13,6 @@ mod objects_s3;
 mod units;
 mod workload;
 mod workload_end;
+mod workload_memory;
 mod workload_output;
 mod workload_tree;

@@ -1,6 +1,7 @@
 //! How a workload begins and ends, and that each end is told apart.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Signal, WorkloadError, Workloads};
@@ -103,4 +104,6 @@ async fn a_state_folder_has_one_start() {
     soon("it ends", bench.start().await.ended()).await;
     assert!(bench.workloads().start(&bench.launch).await.is_err());
     assert_eq!(bench.output(), b"once\n");
+    let mode = fs::metadata(bench.dir()).expect("there").permissions().mode();
+    assert_eq!(mode & 0o077, 0, "the environment in it may hold secrets");
 }
