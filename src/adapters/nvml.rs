@@ -204,14 +204,15 @@ impl Session {
                 Ok(device) => memory.read(device, now, tree),
                 Err(why) => Err(Halt::Gpu(why.clone())),
             };
-            match read {
-                Ok(sample) => samples.push(sample),
-                Err(Halt::Gpu(why)) => {
-                    samples.push(memory.unknown(&why));
-                    problem.get_or_insert_with(|| format!("GPU {}: {why}", memory.index));
-                }
+            let sample = match read {
+                Ok(sample) => sample,
+                Err(Halt::Gpu(why)) => memory.unknown(&why),
                 Err(Halt::Driver(error)) => return Err(error),
+            };
+            if let Reading::Unknown(why) = &sample.util_percent {
+                problem.get_or_insert_with(|| format!("GPU {}: {why}", memory.index));
             }
+            samples.push(sample);
         }
         Ok((samples, problem))
     }

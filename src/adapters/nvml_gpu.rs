@@ -101,8 +101,8 @@ impl Memory {
     }
 
     /// From the buffers; where these have nothing newer, the driver's latest value. A driver that measures once a second
-    /// has nothing newer at every other reading, and that means neither idle nor unknown: its latest value is the mean of
-    /// its own last period, and still stands.
+    /// has nothing newer at every other reading, and some stop measuring while the GPU rests: so that means neither idle
+    /// nor unknown. The latest value is the mean of the driver's own last period, and still stands.
     fn utilisation(&mut self, device: &Device) -> Result<(Reading<f64>, Reading<f64>), Halt> {
         let util = integrated(device, Sampling::GpuUtilization, &mut self.util)?;
         let memory = integrated(device, Sampling::MemoryUtilization, &mut self.memory_util)?;
@@ -110,6 +110,14 @@ impl Memory {
             return Ok((Reading::Known(util), Reading::Known(memory)));
         }
         let latest = reading(device.utilization_rates())?;
+        if let Reading::Known(Utilization { gpu, memory: traffic }) = &latest {
+            if util.is_none() {
+                self.util.nothing_but(f64::from(*gpu));
+            }
+            if memory.is_none() {
+                self.memory_util.nothing_but(f64::from(*traffic));
+            }
+        }
         let or_latest = |mean: Option<f64>, pick: fn(&Utilization) -> u32| match mean {
             Some(mean) => Reading::Known(mean),
             None => latest.as_ref().map(|latest| f64::from(pick(latest))),
@@ -156,7 +164,6 @@ pub(super) fn halt(error: NvmlError) -> Result<NvmlError, Halt> {
     match error {
         NvmlError::GpuLost => Err(Halt::Gpu("GPU is lost".into())),
         NvmlError::ResetRequired => Err(Halt::Gpu("GPU needs a reset".into())),
-        NvmlError::Unknown => Err(Halt::Gpu("the driver reports an internal error".into())),
         NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch => Err(Halt::Driver(error)),
         error => Ok(error),
     }
@@ -176,10 +183,7 @@ fn is_older_driver(error: &NvmlError) -> bool {
 fn integrated(device: &Device, kind: Sampling, cursor: &mut Cursor) -> Result<Option<f64>, Halt> {
     match device.samples(kind, cursor.last_seen()) {
         Ok(entries) => Ok(cursor.mean(entries.iter().map(|entry| Entry { at_micros: entry.timestamp, percent: number(&entry.value) }))),
-        Err(NvmlError::NotFound) => {
-            cursor.nothing();
-            Ok(None)
-        }
+        Err(NvmlError::NotFound) => Ok(None),
         Err(error) => halt(error).map(|_| None),
     }
 }

@@ -16,11 +16,9 @@ pub(super) struct Entry {
 /// second would lose weight; bigger, and the first entry after a gap would outweigh the others.
 const ENTRY_MICROS_MAX: u64 = 1_100_000;
 
-/// As much of the buffer as the first reading uses: what is older was before we looked.
-const FIRST_LOOK_MICROS: u64 = 1_000_000;
-
-/// After so many readings without a newer entry the driver's clock is taken to have stepped back (it is the wall clock),
-/// and the buffer is read from its beginning. Fewer, and a driver that pauses its buffer makes us count entries twice.
+/// After so many readings of a working GPU without a newer entry the driver's clock is taken to have stepped back (on some
+/// drivers it is the wall clock), and the place in the buffer is looked up again. Fewer, and a driver that measures slowly
+/// would be looked up for nothing; more only prolongs the time in which the latest value has to do.
 const EMPTY_READINGS_MAX: u32 = 5;
 
 /// Where we are in one buffer.
@@ -37,26 +35,20 @@ impl Cursor {
     }
 
     /// The mean since the previous call, each entry weighted by the time it stands for; `None` if nothing is new.
+    ///
+    /// The first call only looks up where the buffer ends: some drivers stop measuring while the GPU rests, and what is in
+    /// the buffer then may be an hour old.
     pub fn mean(&mut self, entries: impl Iterator<Item = Entry>) -> Option<f64> {
         let mut fresh: Vec<Entry> = entries.filter(|entry| self.is_fresh(entry)).collect();
-        let Some(newest) = fresh.iter().map(|entry| entry.at_micros).max() else {
-            self.nothing();
-            return None;
-        };
         fresh.sort_unstable_by_key(|entry| entry.at_micros);
-        let begin = match self.last_micros {
-            Some(last) => last,
-            None => newest.saturating_sub(FIRST_LOOK_MICROS),
-        };
-        fresh.retain(|entry| entry.at_micros > begin);
-        self.last_micros = Some(newest);
+        let newest = fresh.last()?.at_micros;
         self.empty = 0;
-        weighted(begin, &fresh)
+        self.last_micros.replace(newest).and_then(|begin| weighted(begin, &fresh))
     }
 
-    /// The driver has nothing newer.
-    pub fn nothing(&mut self) {
-        self.empty += 1;
+    /// The buffer had nothing newer, and this is the driver's latest value. A GPU at rest may leave its buffer as it is.
+    pub fn nothing_but(&mut self, latest: f64) {
+        self.empty = if latest > 0.0 { self.empty + 1 } else { 0 };
         if self.empty >= EMPTY_READINGS_MAX {
             *self = Cursor::default();
         }
@@ -99,9 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn the_first_look_is_one_second_long() {
-        let old_load = (0..100).map(|number| entry(100 * SECOND + number * 200_000, if number < 95 { 100.0 } else { 0.0 }));
-        assert_eq!(Cursor::default().mean(old_load), Some(0.0));
+    fn the_first_look_believes_nothing_old() {
+        let mut cursor = Cursor::default();
+        assert_eq!(cursor.mean([entry(SECOND, 100.0), entry(2 * SECOND, 100.0)].into_iter()), None);
+        assert_eq!(cursor.mean([entry(3 * SECOND, 20.0)].into_iter()), Some(20.0));
     }
 
     #[test]
@@ -120,11 +113,23 @@ mod tests {
     }
 
     #[test]
-    fn after_a_step_of_the_clock_the_buffer_is_read_again() {
+    fn after_a_step_of_the_clock_the_place_is_looked_up_again() {
         let mut cursor = Cursor { last_micros: Some(500 * SECOND), empty: 0 };
         for _ in 0..EMPTY_READINGS_MAX {
             assert_eq!(cursor.mean(std::iter::empty()), None);
+            cursor.nothing_but(70.0);
         }
-        assert_eq!(cursor.mean([entry(100 * SECOND, 70.0)].into_iter()), Some(70.0));
+        assert_eq!(cursor.last_seen(), None);
+        cursor.mean([entry(100 * SECOND, 70.0)].into_iter());
+        assert_eq!(cursor.mean([entry(101 * SECOND, 70.0)].into_iter()), Some(70.0));
+    }
+
+    #[test]
+    fn a_gpu_at_rest_keeps_its_place() {
+        let mut cursor = Cursor { last_micros: Some(500 * SECOND), empty: 0 };
+        for _ in 0..100 {
+            cursor.nothing_but(0.0);
+        }
+        assert_eq!(cursor.last_seen(), Some(500 * SECOND));
     }
 }

@@ -93,6 +93,19 @@ fn utilisation_is_the_mean_of_the_interval_and_not_of_the_moment() {
 }
 
 #[test]
+fn a_driver_that_stops_measuring_a_resting_gpu_does_not_make_it_busy_for_ever() {
+    let script = "dry\ngpu 0 util 90 for 20, 0\n";
+    let mut bench = Bench::playing("");
+    assert_eq!(bench.at(19.5, script).util_percent, Reading::Known(90.0));
+    bench.at(21.0, script);
+    for second in 22..60 {
+        assert_eq!(bench.at(f64::from(second), script).util_percent, Reading::Known(0.0), "at {second}");
+    }
+    let mut late = Bench::playing("");
+    assert_eq!(late.at(500.0, script).util_percent, Reading::Known(0.0), "what is left in the buffer was before we looked");
+}
+
+#[test]
 fn a_driver_that_measures_slower_than_we_ask_is_still_believed() {
     let script = "period 5\ngpu 0 util 80\n";
     let mut bench = Bench::playing("");
@@ -207,6 +220,16 @@ fn of_two_gpus_one_is_lost() {
     assert_eq!(bench.sensors.gpu_problem().as_deref(), Some("GPU 0: GPU is lost"));
     bench.fake.play(&format!("gpus 2\n{BUSY}"));
     assert_eq!(bench.gpus()[0].util_percent, Reading::Known(97.0), "it came back");
+    assert_eq!(bench.sensors.gpu_problem(), None);
+}
+
+#[test]
+fn a_gpu_that_gives_errors_is_unknown_until_it_no_longer_does() {
+    let mut bench = Bench::playing("gpu 0 fault unknown\n");
+    assert!(unknown_why(&bench.gpus()[0].util_percent).contains("internal driver error"));
+    assert!(bench.sensors.gpu_problem().is_some());
+    bench.fake.play(BUSY);
+    assert_eq!(bench.gpus()[0].util_percent, Reading::Known(97.0));
     assert_eq!(bench.sensors.gpu_problem(), None);
 }
 

@@ -16,6 +16,7 @@
 //!   legacy                        an old driver: memory_v2 and processes_v3 do not exist
 //!   time 12.5                     stop the script's clock there; without it, it runs since the script was written
 //!   period 0.2                    the driver takes a utilisation sample so often (0.166667)
+//!   dry                           the driver takes no samples while the GPU rests, and keeps the old ones
 //!   block 5                       every call but init hangs so long, or until the script no longer says so
 //!   gpu * util 80                 a constant, or a series that repeats: `100 for 2, 0 for 3`; after `for` is missing,
 //!   gpu 0 util 100 for 60, 0      the value stays

@@ -106,14 +106,15 @@ impl Stage {
         let period = (self.script.period * 1e6) as u64;
         let now = self.origin_micros + (self.seconds() * 1e6) as u64;
         let newest = now / period;
-        let first = (last_seen / period + 1).max(newest.saturating_sub(SAMPLES_MAX) + 1);
+        let kept = if self.script.dry { self.origin_micros / period } else { newest.saturating_sub(SAMPLES_MAX) };
+        let first = (last_seen / period + 1).max(kept + 1);
         let gpu = &self.script.gpus[index];
         let sample = |number: u64| {
             let middle = ((number * period) as f64 - self.origin_micros as f64) / 1e6 - self.script.period / 2.0;
             let value = if memory { gpu.memory_util_at(middle) } else { gpu.util.at(middle) };
             Sample { timestamp: number * period, value: value as c_uint, rest: 0 }
         };
-        (first..=newest).map(sample).collect()
+        (first..=newest).map(sample).filter(|sample| !(self.script.dry && sample.value == 0)).collect()
     }
 
     /// The next Xid line that was not yet delivered, of a GPU whose events are wanted.
