@@ -30,6 +30,10 @@ agent-size:
     @stat --format '%n: %s bytes' target/release/lamp-agent
     @cargo tree --no-default-features --features agent --edges normal,no-proc-macro --prefix none | sort -u | wc -l | xargs printf '%s crates\n'
 
+# What things cost: prints figures, enforces none.
+bench *args:
+    cargo bench --bench '*' {{ args }}
+
 # Licences, advisories and sources of the dependencies (needs cargo-deny).
 deny:
     cargo deny check
