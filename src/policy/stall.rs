@@ -9,7 +9,7 @@
 //! `window` is the largest of the spec's window, `steps` median steps, and twice the longest silence that ended in
 //! progress (an evaluation, a compilation). The action is a level, not an edge: it is repeated until the next rung, and
 //! whoever acts on it acts on its change. A workload that never left any mark may simply not report: after three windows
-//! somebody is told, and that is all. What must never live here: idleness; a stalled job may be as busy as can be.
+//! somebody is told for one rung, and that is all. What must never live here: idleness; a stalled job may be as busy as can be.
 
 use std::collections::VecDeque;
 
@@ -131,11 +131,15 @@ impl StallWatch {
             let standing = if self.marked { Standing::Busy } else { Standing::Starting };
             return WatchVerdict::new(standing, WatchAction::None, format!("the last sign of progress {silent} ago, stalled at {}", span(needed)));
         }
-        if !self.marked_ever {
-            let text = format!("no step, log line or checkpoint in {silent}: does it report at all? Only told, never ended");
-            return WatchVerdict::new(Standing::Stalled, WatchAction::Notify, text);
-        }
         let rung = needed * RUNG_SHARE;
+        if !self.marked_ever {
+            let told = self.silent_secs >= needed + rung;
+            let text = format!("no step, log line or checkpoint in {silent}: does it report at all? Somebody is told once, nothing is ended");
+            return match told {
+                false => WatchVerdict::new(Standing::Stalled, WatchAction::Notify, text),
+                true => WatchVerdict::new(Standing::Busy, WatchAction::None, text),
+            };
+        }
         let (action, next) = match self.silent_secs - needed {
             over if over < rung => (WatchAction::Notify, "told"),
             over if over < 2.0 * rung => (WatchAction::Stacks, "stacks recorded"),

@@ -1,11 +1,12 @@
 //! The one place that orders the verdicts on a running attempt.
 //!
 //! ```text
-//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  work ended  >  stall  >  idle
+//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  work ended  >  stall  >  idle  >  told of a stall
 //! ```
 //! Each policy judges alone; here they meet. Why this order: finished work is finished whatever else is true; a machine
 //! that is being taken away leaves no time for anything else; a person's word stands over a rule's; a limit stands over
-//! the watching policies, because it is exact and they are judgements.
+//! the watching policies, because it is exact and they are judgements. The lower rungs of the stall ladder only tell, so
+//! they do not keep an idle machine alive.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -208,6 +209,10 @@ fn done(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 fn stalled(facts: &Facts<'_>) -> Option<Decision> {
+    let ends = |verdict: &WatchVerdict| verdict.action >= WatchAction::Restart;
+    if facts.idle.standing == Standing::Idle && ends(facts.idle) && !ends(facts.stall) && facts.on.idle != Reaction::Notify {
+        return None;
+    }
     watched(facts, facts.stall, Standing::Stalled, "stall", EndedBecause::Stalled, facts.on.stall)
 }
 
@@ -343,6 +348,20 @@ mod tests {
         assert_eq!(world.because(), Some(EndedBecause::Interrupted));
         world.workload = exit(0);
         assert_eq!(world.because(), Some(EndedBecause::Succeeded));
+    }
+
+    #[test]
+    fn being_told_of_a_stall_does_not_keep_an_idle_machine() {
+        let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+        for action in [WatchAction::Notify, WatchAction::Stacks] {
+            world.stall = verdict(Standing::Stalled, action);
+            assert_eq!(world.because(), Some(EndedBecause::Idle));
+        }
+        world.stall = verdict(Standing::Stalled, WatchAction::Restart);
+        assert_eq!(world.step(), Step::Restart { after: Span::ZERO });
+        world.stall = verdict(Standing::Stalled, WatchAction::Stacks);
+        world.on.idle = Reaction::Notify;
+        assert_eq!(world.step(), Step::Stacks);
     }
 
     #[test]
