@@ -115,7 +115,11 @@ pub fn replay_idle(series: &[Rates], idle: &IdleSpec, stall: &StallSpec) -> Repl
     let mut last = WatchVerdict::new(Standing::Starting, WatchAction::None, "no samples");
     for rates in series {
         let of_idle = idle_watch.step(rates);
-        let of_stall = stall_judged.then(|| stall_watch.step(rates, 0)).filter(|verdict| verdict.standing == Standing::Stalled);
+        // In the order of `policy::supervise`: the rungs that only tell stand below an idle verdict.
+        let stands = |verdict: &WatchVerdict| {
+            verdict.standing == Standing::Stalled && (verdict.action >= WatchAction::Restart || of_idle.standing != Standing::Idle)
+        };
+        let of_stall = stall_judged.then(|| stall_watch.step(rates, 0)).filter(stands);
         let (rule, verdict) = match of_stall {
             Some(verdict) => ("stall", verdict),
             None => ("idle", of_idle),

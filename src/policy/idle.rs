@@ -125,10 +125,12 @@ impl IdleWatch {
             self.sustained_secs += counted;
         }
         let sustained = (window * SUSTAINED_SHARE).min(SUSTAINED_SECS_MAX);
-        self.begun |= seen.progressed || self.sustained_secs >= sustained;
         if self.begun {
             self.pause_secs_max = self.pause_secs_max.max(self.pause_secs);
             self.worked_secs += counted;
+        } else if seen.progressed || self.sustained_secs >= sustained {
+            self.begun = true;
+            self.worked_secs = self.sustained_secs.max(counted);
         }
         self.pause_secs = 0.0;
         self.start_again();

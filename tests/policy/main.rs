@@ -1,0 +1,11 @@
+//! The policies as a specification: tables of cases, then laws that hold for any series.
+
+mod budget;
+mod checkpointing;
+mod idle;
+mod idle_laws;
+mod interruption;
+#[cfg(feature = "lamp")]
+mod recordings;
+mod script;
+mod stall;

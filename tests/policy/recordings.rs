@@ -1,0 +1,211 @@
+//! Recordings as they lie on disk: what is read, what is refused, and what the shipped rules say of them.
+//!
+//! Series of other people's jobs are not in this repository. Where `LAMP_IDLE_DATA` names a folder with `labels.csv`,
+//! `jobs/` and `host/`, the default rule is scored on them.
+
+#![expect(clippy::disallowed_methods, reason = "the tests write the recordings that are read, and look for those of others")]
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use lamplighter::cli::replay_idle;
+use lamplighter::instance::{Rates, Reading};
+use lamplighter::job::{IdleSpec, StallSpec};
+use lamplighter::wire::read_series;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::script::{HOUR, MINUTE, Script};
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Folder(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+fn read(path: &Path, host: Option<&Path>, gpus: Option<&[u32]>) -> Result<Vec<Rates>, String> {
+    read_series(&[path.to_owned()], host, gpus).map_err(|error| error.to_string())
+}
+
+fn refused(content: &str) -> String {
+    let folder = Folder::new();
+    let path = folder.file("series.csv", content);
+    read(&path, None, None).unwrap_err().replace(&path.display().to_string(), "FILE")
+}
+
+#[test]
+fn a_row_per_gpu_becomes_an_interval_per_moment() {
+    let folder = Folder::new();
+    let text = "t_seconds,gpu_index,gpu_util_pct,gpu_mem_used_mib,cpu_util_pct\n0,0,5,100,\n0,1,90,200,\n30.5,0,7,100,12.5\n30.5,1,0,300,\n";
+    let path = folder.file("series.csv", text);
+    let all = read(&path, None, None).unwrap();
+    assert_eq!(all.len(), 2);
+    assert_eq!((all[1].t_secs, all[1].interval_secs), (30.5, 30.5));
+    assert_eq!((&all[0].gpu_percent, &all[1].gpu_percent), (&Reading::Known(90.0), &Reading::Known(7.0)), "the busiest");
+    assert_eq!(all[1].gpu_memory_used_mib, Reading::Known(400.0), "together");
+    assert_eq!(all[1].machine_cpu_percent, Reading::Known(12.5));
+    assert!(all[0].machine_cpu_percent.is_unknown(), "an empty cell in a column that is filled elsewhere");
+    assert_eq!(all[0].cpu_percent, Reading::Absent, "a column that is not there");
+    let second = read(&path, None, Some(&[1])).unwrap();
+    assert_eq!(second[1].gpu_percent, Reading::Known(0.0), "another tenant's GPU does not count");
+}
+
+#[test]
+fn the_table_of_the_host_joins_by_time_and_its_counters_become_rates() {
+    let folder = Folder::new();
+    let jobs = folder.file("jobs.csv", "t_seconds,gpu_util_pct\n0,0\n30,0\n60,0\n1000,0\n");
+    let host = folder.file(
+        "host.csv",
+        "t_seconds,cpu_util_pct,proc_cpu_pct,disk_read_mb_cum,disk_write_mb_cum,net_recv_mb_cum,net_sent_mb_cum,gpu_power_w_total\n\
+         0.4,3,9,,,10,5,100\n30.4,4,8,,,40,5,90\n60.4,5,7,,,1,5,80\n",
+    );
+    let series = read(&jobs, Some(&host), None).unwrap();
+    assert_eq!(series[1].net_bytes_per_sec, Reading::Known(1e6));
+    assert_eq!(series[2].net_bytes_per_sec, Reading::Known(0.0), "a counter that began anew");
+    assert_eq!((&series[1].cpu_percent_min, &series[1].gpu_power_watts), (&Reading::Known(8.0), &Reading::Known(90.0)));
+    assert_eq!(series[1].machine_cpu_percent, Reading::Known(4.0), "where the first table has none");
+    assert_eq!(series[1].disk_bytes_per_sec, Reading::Absent, "never filled");
+    assert!(series[3].net_bytes_per_sec.is_unknown(), "too old to speak for that moment");
+}
+
+#[test]
+fn a_broken_row_is_refused_with_its_line() {
+    let head = "t_seconds,gpu_util_pct\n";
+    assert_eq!(refused(&format!("{head}0,1\n30,x\n")), "`FILE`, line 3: `x` is not a number");
+    assert_eq!(refused(&format!("{head}0,1\n\n30,NaN\n")), "`FILE`, line 4: `NaN` is not a number");
+    assert_eq!(refused(&format!("{head}0,1\n30\n")), "`FILE`, line 3: 1 cells, but the header has 2");
+    assert_eq!(refused(&format!("{head}30,1\n0,1\n")), "`FILE`, line 3: time steps back from 30 s to 0 s");
+    assert_eq!(refused(&format!("{head},1\n")), "`FILE`, line 2: no time");
+    assert_eq!(refused("seconds,gpu\n0,1\n"), "`FILE`, line 1: the header has no column `t_seconds`");
+    assert_eq!(refused(head), "`FILE` holds no samples");
+    assert_eq!(refused(""), "`FILE`, line 1: the header has no column `t_seconds`");
+    assert!(refused("{\"t_secs\": 0}\n{\"t_secs\": \n").starts_with("`FILE`, line 2: not a sample"));
+    assert_eq!(refused("{\"t_secs\": 5}\n{\"t_secs\": 0}\n"), "`FILE`, line 2: time steps back to 0 s");
+}
+
+#[test]
+fn bytes_that_are_not_text_are_refused_with_their_line() {
+    let folder = Folder::new();
+    let path = folder.file("series.csv", b"t_seconds,gpu_util_pct\n0,1\n\xff\n");
+    assert!(read(&path, None, None).unwrap_err().ends_with("line 3: not text (UTF-8)"));
+}
+
+#[test]
+fn our_own_samples_read_back_plain_and_compressed_in_several_files() {
+    let folder = Folder::new();
+    let script = Script::live().work(HOUR).quiet(10.0 * MINUTE);
+    let lines = |series: &[Rates]| -> String { series.iter().map(|rates| format!("{}\n", serde_json::to_string(rates).unwrap())).collect() };
+    let (first, second) = script.series.split_at(100);
+    let plain = folder.file("0001.jsonl", lines(first));
+    let packed = folder.file("0002.jsonl.zst", zstd::encode_all(lines(second).as_bytes(), 3).unwrap());
+    let series = read_series(&[plain.clone(), packed.clone()], None, None).unwrap();
+    assert_eq!(series, script.series);
+    let backwards = read_series(&[packed, plain], None, None).unwrap_err().to_string();
+    assert!(backwards.contains("before the end of the file before it"), "{backwards}");
+}
+
+#[test]
+fn a_replay_says_what_the_agent_would_have_said() {
+    let script = Script::live().work(30.0 * MINUTE).quiet(10.0 * MINUTE).work(MINUTE);
+    let replayed = replay_idle(&script.series, &IdleSpec::default(), &StallSpec::default());
+    let words: Vec<(&str, &str)> = replayed.changes.iter().map(|change| (change.rule, change.verdict.standing.word())).collect();
+    assert_eq!(words, [("idle", "starting"), ("idle", "busy"), ("idle", "idle"), ("idle", "busy")]);
+    let stop = replayed.first_stop().unwrap();
+    assert_eq!(Some(stop.t_secs), script.idle().stop_at());
+    let json = stop.to_json();
+    for (key, value) in [("t_seconds", Value::from(2100.0)), ("verdict", "idle".into()), ("action", "stop".into()), ("quiet_secs", 300.0.into())] {
+        assert_eq!(json[key], value, "{key}");
+    }
+    assert!(json["reason"].as_str().unwrap().starts_with("idle: nothing for 5m"));
+}
+
+#[test]
+fn a_stall_stands_over_an_idle_verdict() {
+    let hang = |rates: &mut Rates| (rates.gpu_percent, rates.progress_marks) = (Reading::Known(100.0), Reading::Known(0.0));
+    let step = |rates: &mut Rates| rates.progress_marks = Reading::Known(1.0);
+    let series = Script::live().phase(HOUR, step).phase(HOUR, hang).series;
+    let replayed = replay_idle(&series, &IdleSpec::default(), &StallSpec::default());
+    let last = replayed.changes.last().unwrap();
+    assert_eq!((last.rule, last.to_json()["action"].as_str().unwrap()), ("stall", "restart"));
+}
+
+/// A recorded job with its label.
+struct Labelled {
+    id: String,
+    gpus: Option<Vec<u32>>,
+    end_secs: f64,
+    work_end_secs: f64,
+    slack_secs: f64,
+    tail: bool,
+}
+
+/// The target of the default rule: no false stop, six of seven forgotten machines, found within twelve minutes.
+#[test]
+fn the_default_rule_on_recorded_jobs() {
+    let Some(data) = std::env::var_os("LAMP_IDLE_DATA").map(PathBuf::from) else { return };
+    let (mut cut, mut delays, mut tails) = (String::new(), Vec::new(), 0);
+    for job in labelled(&data) {
+        let host = data.join("host").join(format!("{}.csv", job.id));
+        let path = data.join("jobs").join(format!("{}.csv", job.id));
+        let series = read(&path, host.is_file().then_some(host.as_path()), job.gpus.as_deref()).unwrap();
+        let stop = replay_idle(&series, &IdleSpec::default(), &StallSpec::default()).first_stop().map(|change| change.t_secs);
+        tails += usize::from(job.tail);
+        let useful_until = if job.tail { job.work_end_secs } else { job.end_secs };
+        match stop {
+            Some(stop) if stop < useful_until - job.slack_secs => write!(cut, " {}", job.id).unwrap(),
+            Some(stop) if job.tail => delays.push(stop - job.work_end_secs),
+            _ => {}
+        }
+    }
+    delays.sort_by(f64::total_cmp);
+    let middle = delays.len() / 2;
+    let median = if delays.len().is_multiple_of(2) { (delays[middle - 1] + delays[middle]) / 2.0 } else { delays[middle] };
+    assert_eq!(cut, "", "stopped by mistake");
+    assert!(delays.len() + 1 >= tails, "{} of {tails} forgotten machines found", delays.len());
+    assert!(median <= 12.0 * MINUTE, "found after {median} s");
+}
+
+fn labelled(data: &Path) -> Vec<Labelled> {
+    let text = std::fs::read_to_string(data.join("labels.csv")).unwrap();
+    let mut rows = text.lines().map(cells);
+    let names = rows.next().unwrap();
+    let column = |name: &str| names.iter().position(|column| column == name).unwrap();
+    let (id, gpus, end, work_end, sample, label) =
+        (column("job_id"), column("job_gpus"), column("series_end_s"), column("work_end_s"), column("sample_interval_s"), column("label"));
+    rows.filter(|row| row[label] == "active_to_end" || row[label] == "idle_tail")
+        .map(|row| {
+            let indices: Option<Vec<u32>> = row[gpus].split([' ', ';', ',']).filter(|word| !word.is_empty()).map(|word| word.parse().ok()).collect();
+            Labelled {
+                id: row[id].clone(),
+                gpus: indices.filter(|indices| !indices.is_empty()),
+                end_secs: row[end].parse().unwrap(),
+                work_end_secs: row[work_end].parse().unwrap_or(0.0),
+                slack_secs: row[sample].parse().unwrap_or(30.0),
+                tail: row[label] == "idle_tail",
+            }
+        })
+        .filter(|job| job.end_secs >= 900.0)
+        .collect()
+}
+
+/// The cells of a line; those in quotes may hold commas.
+fn cells(line: &str) -> Vec<String> {
+    let mut cells = vec![String::new()];
+    let mut quoted = false;
+    for letter in line.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => cells.push(String::new()),
+            other => cells.last_mut().unwrap().push(other),
+        }
+    }
+    cells
+}

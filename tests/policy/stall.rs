@@ -1,0 +1,147 @@
+//! When is it stalled, and what is done about it, rung by rung.
+
+use lamplighter::instance::{Rates, Reading};
+use lamplighter::job::StallSpec;
+use lamplighter::market::Span;
+use lamplighter::policy::{StallWatch, Standing, WatchAction};
+use proptest::prelude::*;
+
+use crate::script::{HOUR, MINUTE, Script};
+
+fn step(rates: &mut Rates) {
+    (rates.gpu_percent, rates.gpu_power_watts) = (Reading::Known(98.0), Reading::Known(300.0));
+    rates.progress_marks = Reading::Known(1.0);
+}
+
+fn spin(rates: &mut Rates) {
+    (rates.gpu_percent, rates.gpu_power_watts) = (Reading::Known(100.0), Reading::Known(110.0));
+    rates.progress_marks = Reading::Known(0.0);
+}
+
+#[test]
+fn a_hung_collective_climbs_the_ladder() {
+    let judged = Script::live().phase(HOUR, step).phase(HOUR, spin).stall();
+    let at = |action| judged.action_at(action).map(|t| (t - HOUR) / MINUTE);
+    assert_eq!(at(WatchAction::Notify), Some(20.0));
+    assert_eq!(at(WatchAction::Stacks), Some(21.0));
+    assert_eq!(at(WatchAction::Restart), Some(22.0));
+    assert_eq!(at(WatchAction::Stop), None, "restarts are left");
+    let text = &judged.last().text;
+    assert!(text.ends_with("GPU 100 % at 110 of its usual 300 W, as in a hung collective"), "{text}");
+}
+
+#[test]
+fn when_the_restarts_are_used_up_it_is_stopped() {
+    let spec = StallSpec { restarts_max: 2, ..StallSpec::default() };
+    let mut watch = StallWatch::new(&spec);
+    let script = Script::live().phase(HOUR, step);
+    script.series.iter().for_each(|rates| drop(watch.step(rates, 0)));
+    let hung = Script::live().phase(HOUR, spin).series;
+    for (restarts, last) in [(0, WatchAction::Restart), (1, WatchAction::Restart), (2, WatchAction::Stop)] {
+        let actions: Vec<WatchAction> = hung.iter().map(|rates| watch.step(rates, restarts).action).collect();
+        assert_eq!(*actions.last().unwrap(), last, "after {restarts} restarts");
+        assert!(actions.is_sorted(), "a rung is never taken back without progress");
+        assert_eq!(actions[0], WatchAction::None, "the clock starts again with the workload");
+    }
+}
+
+type Mark = (&'static str, fn(&mut Rates));
+
+#[test]
+fn any_mark_is_progress() {
+    let marks: [Mark; 4] = [
+        ("a progress line", |rates| rates.progress_marks = Reading::Known(1.0)),
+        ("a log line", |rates| rates.log_bytes = Reading::Known(20.0)),
+        ("a checkpoint", |rates| rates.checkpoint_marks = Reading::Known(1.0)),
+        ("a step", |rates| rates.step = Some(rates.t_secs)),
+    ];
+    for (name, mark) in marks {
+        let mut script = Script::live().phase(MINUTE, step);
+        for _ in 0..6 {
+            script = script.phase(15.0 * MINUTE, spin).phase(10.0, mark);
+        }
+        let judged = script.stall();
+        assert_eq!(judged.action_at(WatchAction::Notify), None, "{name}");
+        assert_eq!(judged.standing(), Standing::Busy, "{name}");
+    }
+}
+
+#[test]
+fn slow_steps_make_a_long_window() {
+    let mut script = Script::live().phase(10.0, step);
+    for _ in 0..8 {
+        script = script.phase(5.0 * MINUTE - 10.0, spin).phase(10.0, step);
+    }
+    let began = script.t;
+    let judged = script.phase(2.0 * HOUR, spin).stall();
+    assert_eq!(judged.action_at(WatchAction::Notify), Some(began + 50.0 * MINUTE), "ten steps of five minutes");
+}
+
+#[test]
+fn a_long_silence_that_ended_well_is_expected_again() {
+    let script = Script::live().phase(HOUR, step).phase(18.0 * MINUTE, spin).phase(10.0, step);
+    let began = script.t;
+    assert_eq!(script.phase(HOUR, spin).stall().action_at(WatchAction::Notify), Some(began + 36.0 * MINUTE));
+}
+
+#[test]
+fn a_job_that_never_reports_is_only_told_about() {
+    let judged = Script::live().phase(10.0 * HOUR, spin).stall();
+    let told: Vec<f64> = judged.0.iter().filter(|(_, verdict)| verdict.action != WatchAction::None).map(|(t, _)| *t).collect();
+    assert_eq!((told[0], told[told.len() - 1]), (HOUR, HOUR + 3.0 * MINUTE - 10.0), "for one rung");
+    assert_eq!(judged.standing(), Standing::Busy);
+}
+
+#[test]
+fn without_anything_to_watch_for_it_is_not_judged() {
+    let blind = |rates: &mut Rates| rates.log_bytes = Reading::Absent;
+    let judged = Script::live().phase(10.0 * HOUR, blind).stall();
+    assert_eq!((judged.standing(), judged.action_at(WatchAction::Notify)), (Standing::Busy, None));
+}
+
+#[test]
+fn unknown_marks_stand_still() {
+    let lost = |rates: &mut Rates| rates.log_bytes = Reading::unknown("the log cannot be read");
+    let judged = Script::live().phase(HOUR, step).phase(10.0 * HOUR, lost).stall();
+    assert_eq!((judged.standing(), judged.last().action), (Standing::Unknown, WatchAction::None));
+}
+
+#[test]
+fn a_sleeping_laptop_is_not_a_stall() {
+    let judged = Script::live().phase(HOUR, step).gap(9.0 * HOUR).stall();
+    assert_eq!(judged.standing(), Standing::Busy);
+}
+
+#[test]
+fn off_is_off() {
+    let spec = StallSpec { window: None, ..StallSpec::default() };
+    assert_eq!(Script::live().phase(HOUR, step).phase(48.0 * HOUR, spin).stall_with(&spec).action_at(WatchAction::Notify), None);
+}
+
+proptest! {
+    // A case is a series of hundreds of samples.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// However progress comes, as long as it comes within the window nothing is done.
+    #[test]
+    fn progress_within_the_window_is_never_stalled(pauses in prop::collection::vec(1.0..1199.0f64, 1..40), window in 1200..4000u64) {
+        let spec = StallSpec { window: Some(Span::from_secs(window)), ..StallSpec::default() };
+        let mut script = Script::live().phase(10.0, step);
+        for pause in pauses {
+            script = script.phase(pause, spin).phase(10.0, step);
+        }
+        let judged = script.stall_with(&spec);
+        prop_assert!(!judged.ever(Standing::Stalled));
+    }
+
+    /// The rungs come in order and each gets its time.
+    #[test]
+    fn the_ladder_is_climbed_in_order(window in 60..7200u64, worked in 60.0..7200.0f64) {
+        let spec = StallSpec { window: Some(Span::from_secs(window)), ..StallSpec::default() };
+        let judged = Script::new(crate::script::Sight::Tree, 1.0).phase(worked, step).phase(window as f64 * 1.2 + 60.0, spin).stall_with(&spec);
+        let at = |action| judged.action_at(action).expect("the silence lasts long enough");
+        let rung = window as f64 / 20.0;
+        prop_assert!(at(WatchAction::Stacks) - at(WatchAction::Notify) >= rung - 1.001);
+        prop_assert!(at(WatchAction::Restart) - at(WatchAction::Stacks) >= rung - 1.001);
+    }
+}
