@@ -235,7 +235,7 @@ impl Agent {
         self.heartbeat.flush(FLUSH_MIN).await;
         self.world.service.stopping();
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
-        let why = format!("{}: {}", end.because, reason.text);
+        let why = reason.text.clone();
         while let Err(error) = self.world.power.off(how, &why).await {
             tracing::error!("{error}; trying again");
             self.out.clock.sleep(Duration::from_secs(5)).await;

@@ -134,7 +134,7 @@ async fn run(inner: Arc<Inner>) {
                 failures = 0;
                 inner.newest().written_at = Some(outbox.clock.mono());
                 inner.written.send_replace(update);
-                outbox.clock.sleep(APART).await;
+                inner.pace.rest(&*outbox.clock, APART).await;
             }
             Some(problem) => {
                 failures += 1;

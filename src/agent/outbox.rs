@@ -121,6 +121,17 @@ impl Pace {
         self.hurried.load(Ordering::Relaxed)
     }
 
+    /// Keeps a distance between two writes, unless somebody waits.
+    pub(super) async fn rest(&self, clock: &dyn Clock, time: Duration) {
+        if self.hurried() {
+            return;
+        }
+        tokio::select! {
+            () = clock.sleep(time) => {}
+            () = self.kick.notified() => {}
+        }
+    }
+
     /// Waits before the next try, after so many failures in a row.
     pub(super) async fn wait(&self, clock: &dyn Clock, failures: u32) {
         let doubled = WAIT_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
