@@ -10,39 +10,22 @@
 //! (that is `policy`), the signal (that is the loop's).
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::checkpoint_upload::{Contents, Folder, Torn, Try, next_number};
-use super::checkpoint_watch::{FolderWatch, Picture, Signs};
+use super::checkpoint_upload::{Contents, Folder};
+use super::checkpoint_watch::Picture;
+use super::checkpoint_worker::Worker;
 use super::journal::Journal;
 use super::marks::Board;
 use super::outbox::{Outbox, Pace, Task};
-use crate::job::{CheckpointNo, CheckpointSpec, CheckpointSummary, ExitStatus, Manifest, RECORD_FORMAT};
-use crate::jobdir::What;
-use crate::market::Span;
+use crate::job::{CheckpointSpec, CheckpointSummary, ExitStatus};
 use crate::ports::TreeFile;
 
 pub use super::checkpoint_restore::{RestoreError, restore};
-
-/// Between two looks at the folder: a mark or a change is seen this late.
-const LOOK: Duration = Duration::from_secs(1);
-
-/// While a save is waited for, every quarter of a second counts against the notice.
-const LOOK_HURRIED: Duration = Duration::from_millis(250);
-
-/// A look may take this share of the time: a folder that takes a second to walk is walked every 20 seconds.
-const LOOK_SHARE: u32 = 20;
-
-/// Torn tries in a row before a person is told.
-const TORN_MAX: u32 = 3;
-
-/// Costs that are remembered for the percentile.
-const COSTS_MAX: usize = 100;
 
 pub(super) const KEPT: &str = "checkpoints.json";
 
@@ -57,11 +40,11 @@ pub struct Checkpoints {
 /// What the folder held just before the workload was asked to save.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    picture: Option<Picture>,
-    marks: u64,
-    at: Duration,
+    pub(super) picture: Option<Picture>,
+    pub(super) marks: u64,
+    pub(super) at: Duration,
     /// The workload was not asked: what is there counts.
-    as_is: bool,
+    pub(super) as_is: bool,
 }
 
 /// The answer to a save.
@@ -75,14 +58,14 @@ pub enum Saved {
     Failed(String),
 }
 
-struct Shared {
-    outbox: Outbox,
-    board: Board,
-    folder: Folder,
+pub(super) struct Shared {
+    pub outbox: Outbox,
+    pub board: Board,
+    pub folder: Folder,
     kept: Mutex<Kept>,
     ended: Mutex<Option<(ExitStatus, Duration)>>,
-    wake: Notify,
-    pace: Arc<Pace>,
+    pub wake: Notify,
+    pub pace: Arc<Pace>,
 }
 
 /// What an agent that was restarted must know.
@@ -98,11 +81,11 @@ pub(super) struct Kept {
     pub costs: Vec<f64>,
 }
 
-struct Save {
-    ask: Ask,
-    asked_by: String,
-    deadline: Duration,
-    reply: oneshot::Sender<Saved>,
+pub(super) struct Save {
+    pub ask: Ask,
+    pub asked_by: String,
+    pub deadline: Duration,
+    pub reply: oneshot::Sender<Saved>,
 }
 
 impl Checkpoints {
@@ -125,19 +108,7 @@ impl Checkpoints {
             pace: Arc::new(Pace::default()),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
-        let worker = Worker {
-            watch: FolderWatch::new(shared.kept().picture()),
-            shared: Arc::clone(&shared),
-            journal,
-            interval: spec.interval,
-            inbox,
-            pending: None,
-            next: None,
-            uploaded: None,
-            torn: 0,
-            said: Vec::new(),
-            look_after: LOOK,
-        };
+        let worker = Worker::new(Arc::clone(&shared), journal, spec.interval, inbox);
         Checkpoints { shared, commands, _task: Arc::new(Task::spawn(worker.run())) }
     }
 
@@ -201,11 +172,11 @@ impl Checkpoints {
 }
 
 impl Shared {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().expect("nobody panics while holding what is kept: fields are only read and set")
     }
 
-    fn ended(&self) -> MutexGuard<'_, Option<(ExitStatus, Duration)>> {
+    pub(super) fn ended(&self) -> MutexGuard<'_, Option<(ExitStatus, Duration)>> {
         self.ended.lock().expect("nobody panics while holding the end: it is only read and set")
     }
 }
@@ -216,265 +187,7 @@ impl Kept {
         Kept { files: picture.iter().map(|file| (file.path.clone(), file.stamp)).collect(), ..Kept::default() }
     }
 
-    fn picture(&self) -> Picture {
+    pub(super) fn picture(&self) -> Picture {
         Arc::new(self.files.iter().map(|(path, stamp)| TreeFile { path: path.clone(), stamp: *stamp }).collect())
-    }
-}
-
-struct Worker {
-    shared: Arc<Shared>,
-    journal: Journal,
-    interval: Span,
-    watch: FolderWatch,
-    inbox: mpsc::UnboundedReceiver<Save>,
-    pending: Option<Save>,
-    /// The next checkpoint number, once the job directory was asked.
-    next: Option<CheckpointNo>,
-    /// When the newest upload began.
-    uploaded: Option<Duration>,
-    torn: u32,
-    /// What a person was told already.
-    said: Vec<String>,
-    look_after: Duration,
-}
-
-/// How an upload ended.
-enum Ended {
-    Done(Manifest),
-    Torn(Torn),
-    OutOfTime { sent: u64, total: u64 },
-}
-
-impl Worker {
-    async fn run(mut self) {
-        loop {
-            self.look().await;
-            let now = self.now();
-            if let Some(picture) = self.due(now) {
-                self.upload(picture).await;
-                continue;
-            }
-            self.answer(now);
-            let wait = if self.pending.is_some() { LOOK_HURRIED.max(self.look_after - LOOK) } else { self.look_after };
-            let clock = Arc::clone(&self.shared.outbox.clock);
-            tokio::select! {
-                () = clock.sleep(wait) => {}
-                () = self.shared.wake.notified() => {}
-                Some(save) = self.inbox.recv() => self.accept(save),
-            }
-        }
-    }
-
-    fn now(&self) -> Duration {
-        self.shared.outbox.clock.mono()
-    }
-
-    /// Complete, not kept, and wanted now.
-    fn due(&self, now: Duration) -> Option<Picture> {
-        if self.pending.as_ref().is_some_and(|save| now >= save.deadline) {
-            return None;
-        }
-        let picture = self.watch.complete(now)?;
-        let interval = self.uploaded.is_none_or(|at| now.saturating_sub(at) >= self.interval.duration());
-        (self.pending.is_some() || interval).then(|| Arc::clone(picture))
-    }
-
-    fn accept(&mut self, save: Save) {
-        if let Some(earlier) = self.pending.replace(save) {
-            let _ = earlier.reply.send(Saved::Failed("a newer save took its place".into()));
-        }
-    }
-
-    fn reply(&mut self, saved: Saved) {
-        if let Some(save) = self.pending.take() {
-            // Nobody waits any more: then nobody needs the answer.
-            let _ = save.reply.send(saved);
-        }
-    }
-
-    async fn look(&mut self) {
-        // The end is read before the folder: what is seen after it was written before it.
-        let ended = *self.shared.ended();
-        let (marks, marked_step) = self.shared.board.saved();
-        let signs = Signs { marks, marked_step, step: self.shared.board.progress().step, ended };
-        let begun = self.now();
-        let look = self.shared.folder.look().await;
-        let now = self.now();
-        self.look_after = LOOK.max(now.saturating_sub(begun) * LOOK_SHARE);
-        match look {
-            Ok(look) => {
-                if !look.skipped.is_empty() {
-                    let rest = look.skipped.len() - 1;
-                    self.say(format!("not part of any checkpoint: {}{}", look.skipped[0], if rest > 0 { " and others" } else { "" }));
-                }
-                if self.watch.observe(look.picture, now, signs) {
-                    self.shared.board.checkpoint_changed();
-                }
-            }
-            Err(error) => self.say(format!("cannot look at the checkpoint folder: {error}")),
-        }
-    }
-
-    /// Tells a person, once for each text.
-    fn say(&mut self, text: String) {
-        if self.said.len() < 20 && !self.said.contains(&text) {
-            self.said.push(text.clone());
-            self.journal.record(What::Attention { text });
-        }
-    }
-
-    /// Whether something was written after the asking.
-    fn changed_since(&self, ask: &Ask) -> bool {
-        let marked = self.shared.board.saved().0 > ask.marks;
-        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| seen != before))
-    }
-
-    /// Answers a save that has nothing to upload now, if there is nothing left to wait for.
-    fn answer(&mut self, now: Duration) {
-        let Some(save) = &self.pending else { return };
-        let (late, ended, dirty) = (now >= save.deadline, self.watch.ended(), self.watch.dirty());
-        let last = self.shared.kept().last.clone();
-        let saved = match (self.changed_since(&save.ask), dirty) {
-            (true, false) if save.ask.as_is => Saved::NoChange(last),
-            // Marked, and what is there is kept already.
-            (true, false) => last.map_or(Saved::NoChange(None), Saved::Complete),
-            (true, true) if late => Saved::Failed("the checkpoint was still being written when the time was up".into()),
-            (true, true) if ended => Saved::Failed("the workload was killed while it wrote a checkpoint".into()),
-            (false, _) if late || ended => Saved::NoChange(last),
-            _ => return,
-        };
-        self.reply(saved);
-    }
-
-    async fn upload(&mut self, picture: Picture) {
-        let complete_at = self.now();
-        self.uploaded = Some(complete_at);
-        let asked =
-            self.pending.as_ref().filter(|save| self.changed_since(&save.ask)).map(|save| (save.ask.at, save.asked_by.clone(), save.ask.as_is));
-        let save_time = self.watch.save_time(asked.as_ref().filter(|(_, _, as_is)| !as_is).map(|(at, _, _)| *at));
-        let number = match self.next {
-            Some(number) => number,
-            None => {
-                let pace = Arc::clone(&self.shared.pace);
-                let outbox = self.shared.outbox.clone();
-                let Some(number) = self.in_time(next_number(&outbox, &pace)).await else {
-                    self.reply(Saved::Failed("the job directory did not answer in time, so the checkpoint has no number".into()));
-                    return;
-                };
-                number
-            }
-        };
-        self.next = Some(number.next());
-        let sent = Arc::new(AtomicU64::new(0));
-        let attempt = Try {
-            outbox: self.shared.outbox.clone(),
-            folder: self.shared.folder.clone(),
-            picture: Arc::clone(&picture),
-            contents: Arc::clone(&self.shared.kept().contents),
-            pace: Arc::clone(&self.shared.pace),
-            manifest: Manifest {
-                format: RECORD_FORMAT,
-                number,
-                attempt: self.shared.outbox.attempt,
-                created: self.shared.outbox.clock.now(),
-                step: self.watch.step(),
-                files: Vec::new(),
-                save_secs: save_time.as_secs_f64(),
-                upload_secs: 0.0,
-                asked_by: asked.as_ref().map(|(_, by, _)| by.clone()),
-            },
-            sent: Arc::clone(&sent),
-        };
-        let ended = self.drive(attempt, &picture, &sent).await;
-        let cost = save_time + self.now().saturating_sub(complete_at) + super::checkpoint_watch::QUIET;
-        self.ended(ended, picture, asked.is_some(), cost.as_secs_f64());
-    }
-
-    /// Runs a try, and ends it when the folder changes or the time of a save is up.
-    async fn drive(&mut self, attempt: Try, picture: &Picture, sent: &AtomicU64) -> Ended {
-        let running = attempt.run();
-        tokio::pin!(running);
-        let clock = Arc::clone(&self.shared.outbox.clock);
-        loop {
-            tokio::select! {
-                biased;
-                result = &mut running => return result.map_or_else(Ended::Torn, Ended::Done),
-                Some(save) = self.inbox.recv() => self.accept(save),
-                () = clock.sleep(self.look_after.min(LOOK)) => self.look().await,
-            }
-            if self.watch.seen() != Some(picture) {
-                return Ended::Torn(Torn::Folder);
-            }
-            if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {
-                let total = picture.iter().map(|file| file.stamp.bytes).sum();
-                return Ended::OutOfTime { sent: sent.load(Ordering::Relaxed), total };
-            }
-        }
-    }
-
-    /// A future, unless the time of a save runs out first.
-    async fn in_time<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
-        tokio::pin!(future);
-        let clock = Arc::clone(&self.shared.outbox.clock);
-        loop {
-            tokio::select! {
-                biased;
-                value = &mut future => return Some(value),
-                Some(save) = self.inbox.recv() => self.accept(save),
-                () = clock.sleep(LOOK) => {}
-            }
-            if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {
-                return None;
-            }
-        }
-    }
-
-    fn ended(&mut self, ended: Ended, picture: Picture, asked: bool, cost: f64) {
-        match ended {
-            Ended::Done(manifest) => {
-                self.torn = 0;
-                let summary = self.keep(manifest, picture, cost);
-                if asked {
-                    self.reply(Saved::Complete(summary));
-                }
-            }
-            Ended::Torn(why) => {
-                tracing::info!("a checkpoint was torn and will be tried again: {why}");
-                if matches!(why, Torn::Number) {
-                    self.next = None;
-                }
-                self.torn += 1;
-                if self.torn == TORN_MAX {
-                    self.say(format!("the checkpoint folder changes faster than it can be uploaded: {TORN_MAX} tries in a row were torn"));
-                }
-                // What was sent is remembered, so the next try is shorter; it need not wait for the interval.
-                self.uploaded = None;
-            }
-            Ended::OutOfTime { sent, total } => {
-                let mb = |bytes: u64| bytes as f64 / 1e6;
-                self.reply(Saved::Failed(format!("{:.1} of {:.1} MB were uploaded when the time was up", mb(sent), mb(total))));
-            }
-        }
-    }
-
-    /// The manifest is written.
-    fn keep(&mut self, manifest: Manifest, picture: Picture, cost: f64) -> CheckpointSummary {
-        let summary = manifest.summary();
-        self.watch.keep(Arc::clone(&picture), self.now());
-        {
-            let mut kept = self.shared.kept();
-            kept.contents.retain(&picture);
-            kept.files = picture.iter().map(|file| (file.path.clone(), file.stamp)).collect();
-            kept.last = Some(summary.clone());
-            kept.count += 1;
-            if kept.costs.len() == COSTS_MAX {
-                kept.costs.remove(0);
-            }
-            kept.costs.push(cost);
-            self.shared.outbox.keep(KEPT, &*kept);
-        }
-        let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;
-        self.journal.record(What::Checkpoint { checkpoint: summary.clone(), save_secs, upload_secs, asked_by });
-        summary
     }
 }

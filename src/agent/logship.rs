@@ -1,11 +1,34 @@
-//! SIGNATURES, being filled in.
-use std::path::Path;
+//! Ships the workload's output: reads the segments that the holder writes, and removes what has arrived.
+//!
+//! ```text
+//!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB or a second) ──> attempts/<n>/log/<piece>.zst
+//!          └ removed once shipped, so that the holder has room          └ the frames in order are the log
+//! ```
+//! What a piece holds is written down before it is sent: after a crash, or a lost reply, the same bytes go under the same
+//! number. Beyond `bytes_max` the head is kept, the middle is passed over, and the last 4 MiB come at the end with a line
+//! that says how much is missing. With the store down, the holder's bound is what there is room for.
+//! What must never live here: waiting that the workload could notice.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use super::journal::Journal;
-use super::marks::Board;
-use super::outbox::Outbox;
+use regex_lite::Regex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::{Notify, watch};
 
+use super::journal::Journal;
+use super::log_scan::{self, LineScan, Place};
+use super::log_shipper::{Shipper, State};
+use super::marks::Board;
+use super::outbox::{Outbox, Pace, Task};
+use crate::jobdir::What;
+
+/// 1 GiB is two days at a line of 60 bytes every 10 ms; a log beyond it is a loop that prints.
+pub const BYTES_MAX_DEFAULT: u64 = 1 << 30;
+
+#[derive(Clone, Debug)]
 pub struct LogSettings {
     /// Raw bytes shipped per attempt; beyond it the head and the last 4 MiB are kept.
     pub bytes_max: u64,
@@ -15,21 +38,142 @@ pub struct LogSettings {
     pub done_line: Option<String>,
 }
 
-/// Ships the workload's output. Cheap to clone.
+/// The handle. Cheap to clone; the tasks live until the last clone is dropped.
 #[derive(Clone)]
-pub struct LogShip {}
+pub struct LogShip {
+    shared: Arc<Shared>,
+    _tasks: Arc<[Task; 2]>,
+}
+
+/// One start of the workload, whose log is followed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Follow {
+    pub start: u32,
+    pub dir: PathBuf,
+    /// Its holder has written everything.
+    #[serde(default)]
+    pub ended: bool,
+}
+
+pub(super) struct Shared {
+    pub outbox: Outbox,
+    follows: Mutex<Vec<Follow>>,
+    scanned: Mutex<Place>,
+    pub wake_shipper: Notify,
+    pub wake_scan: Notify,
+    pub pace: Pace,
+    /// Somebody waits for the end.
+    pub finishing: AtomicBool,
+    /// Everything that was there when the finishing began is shipped.
+    pub at_end: watch::Sender<bool>,
+    lost: Mutex<Lost>,
+}
+
+/// Raw bytes that are not in the store: passed over for good, and not yet sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lost {
+    pub left_out: u64,
+    pub unsent: u64,
+}
 
 impl LogShip {
-    /// Gives also what is wrong with the pattern, if it is not a regular expression (it is then ignored).
-    pub fn start(_outbox: Outbox, _journal: Journal, _board: Board, _settings: LogSettings) -> Self {
-        todo!()
+    /// Takes up what an earlier agent of this attempt left. A pattern that is not a regular expression is said and ignored.
+    pub fn start(outbox: Outbox, journal: &Journal, board: Board, settings: LogSettings) -> Self {
+        let pattern = settings.pattern.and_then(|text| match Regex::new(&text) {
+            Ok(pattern) => Some(pattern),
+            Err(error) => {
+                journal.record(What::Attention { text: format!("`watch.log_pattern` is not used, it is not a regular expression: {error}") });
+                None
+            }
+        });
+        let state = State::recall(&outbox);
+        let shared = Arc::new(Shared {
+            outbox,
+            follows: Mutex::new(state.follows.clone()),
+            scanned: Mutex::default(),
+            wake_shipper: Notify::new(),
+            wake_scan: Notify::new(),
+            pace: Pace::default(),
+            finishing: AtomicBool::new(false),
+            at_end: watch::channel(false).0,
+            lost: Mutex::default(),
+        });
+        let scan = Task::spawn(log_scan::run(Arc::clone(&shared), board, LineScan::new(pattern, settings.done_line)));
+        let shipper = Shipper::new(Arc::clone(&shared), state, settings.bytes_max);
+        LogShip { shared, _tasks: Arc::new([scan, Task::spawn(shipper.run())]) }
     }
-    /// Follow this start of the workload (`Launch::dir`) after what came before. Idempotent, also after an agent restart.
-    pub fn follow(&self, _start: u32, _dir: &Path) {}
+
+    /// Follows this start of the workload (`Launch::dir`) after what came before. Idempotent, also after a restart of the
+    /// agent.
+    pub fn follow(&self, start: u32, dir: &Path) {
+        let mut follows = self.shared.lock_follows();
+        if !follows.iter().any(|follow| follow.start == start) {
+            // An earlier start is over when the next begins.
+            follows.iter_mut().for_each(|follow| follow.ended = true);
+            follows.push(Follow { start, dir: dir.to_owned(), ended: false });
+        }
+    }
+
     /// The start has ended and its holder has written everything.
-    pub fn ended(&self, _start: u32) {}
-    /// Ships the rest; gives what was lost, as sentences for the outcome.
-    pub async fn finish(&self, _within: Duration) -> Vec<String> {
-        todo!()
+    pub fn ended(&self, start: u32) {
+        self.shared.lock_follows().iter_mut().filter(|follow| follow.start == start).for_each(|follow| follow.ended = true);
+        self.shared.wake();
     }
+
+    /// Ships what is there now; gives what was lost, as sentences for the outcome. Never longer than `within`.
+    pub async fn finish(&self, within: Duration) -> Vec<String> {
+        let mut at_end = self.shared.at_end.subscribe();
+        self.shared.at_end.send_replace(false);
+        self.shared.finishing.store(true, Ordering::Relaxed);
+        self.shared.pace.hurry();
+        self.shared.wake();
+        let done = self.shared.outbox.within(within, at_end.wait_for(|end| *end)).await.is_some();
+        self.shared.finishing.store(false, Ordering::Relaxed);
+        self.shared.pace.relax();
+        let lost = *self.shared.lost();
+        let mut losses = Vec::new();
+        if lost.left_out > 0 {
+            losses.push(format!("{} bytes in the middle of the log were left out: it is longer than its bound", lost.left_out));
+        }
+        if !done {
+            losses.push(format!("the end of the log was not kept, about {} bytes: the store did not take it in time", lost.unsent));
+        }
+        losses
+    }
+}
+
+impl Shared {
+    pub(super) fn follows(&self) -> Vec<Follow> {
+        self.lock_follows().clone()
+    }
+
+    fn wake(&self) {
+        self.wake_shipper.notify_one();
+        self.wake_scan.notify_one();
+    }
+
+    pub(super) fn scanned(&self) -> MutexGuard<'_, Place> {
+        self.scanned.lock().expect("nobody panics while holding it: it is only read and set")
+    }
+
+    fn lock_follows(&self) -> MutexGuard<'_, Vec<Follow>> {
+        self.follows.lock().expect("nobody panics while holding the starts: they are only listed and marked")
+    }
+
+    pub(super) fn lost(&self) -> MutexGuard<'_, Lost> {
+        self.lost.lock().expect("nobody panics while holding the losses: they are only read and set")
+    }
+}
+
+pub(super) fn segment_name(number: u64) -> String {
+    format!("{number:08}.log")
+}
+
+/// The segments that are there, with their sizes, in order.
+pub(super) fn segments(outbox: &Outbox, dir: &Path) -> Vec<(u64, u64)> {
+    let listed = outbox.files.list(dir).inspect_err(|error| tracing::warn!("cannot list {}: {error}", dir.display())).unwrap_or_default();
+    let mut found: Vec<(u64, u64)> =
+        listed.into_iter().filter_map(|(name, stamp)| Some((name.strip_suffix(".log")?.parse().ok()?, stamp.bytes))).collect();
+    found.sort_unstable();
+    found
 }

@@ -5,7 +5,10 @@
 mod checkpoints;
 mod heartbeat;
 mod journal;
+mod logship;
 mod marks;
+mod outputs;
+mod samples;
 #[path = "../support/mod.rs"]
 mod support;
 

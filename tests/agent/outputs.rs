@@ -1,0 +1,50 @@
+//! What was named is kept, or its loss is said.
+
+use lamplighter::agent::outputs::upload;
+use lamplighter::ports::Clock;
+
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+use super::{Rig, secs};
+
+fn write(rig: &Rig, name: &str, content: &str) {
+    let path = rig.path("work").join(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+#[test]
+fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        for name in ["model.pt", "out/a.json", "out/deep/b.json", "runs/1/m.csv", "runs/2/m.csv", "runs/2/big.bin", "other.txt"] {
+            write(&rig, name, name);
+        }
+        std::os::unix::fs::symlink("/etc", rig.path("work/out/etc")).unwrap();
+        let globs = ["model.pt", "out", "runs/*/m.csv", "absent/*.x"].map(str::to_owned);
+        rig.store.fault("model.pt", Fault::Down, 2);
+        let kept = upload(&rig.outbox(), &rig.path("work"), &globs, secs(60)).await;
+        let keys: Vec<String> = rig.store.keys("").iter().map(|key| key.replace("jobs/digits-222222/outputs/", "")).collect();
+        assert_eq!(keys, ["model.pt", "out/a.json", "out/deep/b.json", "runs/1/m.csv", "runs/2/m.csv"]);
+        assert_eq!((kept.files, kept.bytes), (5, 8 + 10 + 15 + 12 + 12));
+        assert_eq!(kept.losses, ["output out/etc: a link that leads outside", "output `absent/*.x` was not there"]);
+    });
+}
+
+#[test]
+fn what_does_not_arrive_in_time_is_named() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        write(&rig, "a.pt", "a");
+        write(&rig, "b.pt", "b");
+        write(&rig, "c.pt", "c");
+        rig.store.fault("b.pt", Fault::Hang, None);
+        rig.store.fault("c.pt", Fault::Denied, None);
+        let begun = clock.mono();
+        let kept = upload(&rig.outbox(), &rig.path("work"), &["*.pt".to_owned()], secs(30)).await;
+        assert_eq!(clock.mono() - begun, secs(30));
+        assert_eq!(kept.files, 1);
+        let cut = "the upload of the outputs was cut after 30 s";
+        assert_eq!(kept.losses, ["output `b.pt` was not kept", "output `c.pt` was not kept", cut]);
+    });
+}
