@@ -21,6 +21,7 @@ pub struct Sample {
     pub machine_cpu: Reading<Duration>,
     pub cores: u32,
     pub tree_memory_bytes: Reading<u64>,
+    /// (used, total), where used is what programs could not have now.
     pub machine_memory_bytes: Reading<(u64, u64)>,
     /// Bytes that the tree read from and wrote to storage.
     pub tree_disk: Reading<IoCounters>,
