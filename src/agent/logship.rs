@@ -78,7 +78,7 @@ pub(super) struct Lost {
 
 impl LogShip {
     /// Takes up what an earlier agent of this attempt left. A pattern that is not a regular expression is said and ignored.
-    pub fn start(outbox: Outbox, journal: &Journal, board: Board, settings: LogSettings) -> Self {
+    pub fn start(outbox: Outbox, journal: Journal, board: Board, settings: LogSettings) -> Self {
         let pattern = settings.pattern.and_then(|text| match Regex::new(&text) {
             Ok(pattern) => Some(pattern),
             Err(error) => {

@@ -52,7 +52,7 @@ impl<'a> Printer<'a> {
 }
 
 fn start(rig: &Rig, board: &Board, settings: LogSettings) -> LogShip {
-    LogShip::start(rig.outbox(), &Journal::start(rig.outbox()), board.clone(), settings)
+    LogShip::start(rig.outbox(), Journal::start(rig.outbox()), board.clone(), settings)
 }
 
 fn plain() -> LogSettings {
