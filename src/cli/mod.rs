@@ -15,6 +15,7 @@ mod context;
 mod exit;
 mod fault;
 mod flags;
+mod init;
 mod printer;
 mod replay;
 mod schema;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
-use super::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, replay, schema};
+use super::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, init, replay, schema};
 use crate::config::Environment;
 
 /// Lights cloud GPU machines when there is work and puts them out when there is none
@@ -23,6 +23,7 @@ pub struct Cli {
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
+    Init(init::Args),
     Check(Box<check::Args>),
     Completions(completions::Args),
     Replay(replay::Args),
@@ -51,6 +52,7 @@ pub fn main() -> std::process::ExitCode {
 
 fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
     match verb {
+        Verb::Init(args) => init::run(args, context),
         Verb::Check(args) => check::run(args, context),
         Verb::Completions(args) => completions::run(args, context),
         Verb::Replay(args) => replay::run(args, context),

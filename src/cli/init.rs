@@ -1,0 +1,206 @@
+//! `lamp init`: a commented job file for the script that is already there.
+//!
+//! It looks, it guesses, it writes one new file and never an existing one. What it wrote is then read back as `lamp check`
+//! would, so that a starter with a mistake cannot leave this verb unseen.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args as ClapArgs;
+use serde::Serialize;
+
+use super::{Context, ExitCode, Fault, Format};
+use crate::config::{self, JOB_FILE, JobFile};
+
+/// Write a commented job file for the script in a folder
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// The folder with the script
+    #[arg(default_value = ".", value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The script to run, relative to the folder [default: train.py, main.py, or the only script there]
+    #[arg(long, value_name = "FILE")]
+    pub script: Option<String>,
+}
+
+/// What was found in the folder.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+struct Found {
+    script: Option<String>,
+    requirements: Option<String>,
+    checkpoints: Option<String>,
+    signal: Option<&'static str>,
+}
+
+/// Names that training scripts have, the most telling first.
+const SCRIPTS: [&str; 7] = ["train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py", "train.sh"];
+const CHECKPOINT_FOLDERS: [&str; 5] = ["checkpoints", "checkpoint", "ckpts", "ckpt", "outputs/checkpoints"];
+
+/// # Errors
+/// The folder is not there or not writable, a named script is not in it, or it has a job file already.
+pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let folder = context.current_dir.join(&args.folder);
+    if !folder.is_dir() {
+        return Err(Fault::new(ExitCode::NOT_FOUND, format!("no folder `{}`", args.folder.display())));
+    }
+    if let Some(script) = &args.script
+        && !folder.join(script).is_file()
+    {
+        return Err(Fault::new(ExitCode::NOT_FOUND, format!("no script `{script}` in `{}`", args.folder.display())));
+    }
+    let found = look(&folder, args.script.clone());
+    let path = folder.join(JOB_FILE);
+    let shown = config::shown(&path, &context.current_dir);
+    let shown = shown.strip_prefix("./").unwrap_or(&shown).to_owned();
+    write_new(&path, &starter(&found, &folder)).map_err(|error| refused(&error, &shown))?;
+    let inputs =
+        config::Inputs { flags: &JobFile::default(), user: &context.user, environment: &context.environment, current_dir: &context.current_dir };
+    let loaded = config::load_job(Some(&path), &inputs)?;
+    tell(context, &shown, &found, &loaded.spec.name);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn look(folder: &Path, script: Option<String>) -> Found {
+    let is_file = |name: &&&str| folder.join(name).is_file();
+    let known = || SCRIPTS.iter().find(is_file).map(|name| (*name).to_owned());
+    let script = script.or_else(known).or_else(|| only_script(folder));
+    let text = script.as_ref().and_then(|script| read(&folder.join(script))).unwrap_or_default();
+    let mentioned = CHECKPOINT_FOLDERS.iter().find(|name| folder.join(name).is_dir() || quotes(&text, name));
+    Found {
+        script,
+        requirements: ["requirements.txt", "pyproject.toml"].iter().find(is_file).map(|name| (*name).to_owned()),
+        checkpoints: mentioned.map(|name| (*name).to_owned()),
+        signal: ["SIGUSR1", "SIGTERM"].into_iter().find(|signal| text.contains(signal)),
+    }
+}
+
+/// Whether the script has the word as a text of its own: `"checkpoints"` or `'checkpoints/'`.
+fn quotes(text: &str, word: &str) -> bool {
+    ['"', '\''].iter().any(|quote| text.contains(&format!("{quote}{word}{quote}")) || text.contains(&format!("{quote}{word}/")))
+}
+
+fn only_script(folder: &Path) -> Option<String> {
+    let names = folder.read_dir().ok()?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let is_script = |name: &String| name.ends_with(".py") && !name.starts_with("test_") && !["setup.py", "conftest.py"].contains(&name.as_str());
+    let mut scripts: Vec<String> = names.filter(is_script).collect();
+    if scripts.len() == 1 { scripts.pop() } else { None }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the script that the user wants to run is read to guess its settings")]
+fn read(path: &Path) -> Option<String> {
+    std::fs::read_to_string(path).ok()
+}
+
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    OpenOptions::new().write(true).create_new(true).open(path)?.write_all(text.as_bytes())
+}
+
+fn refused(error: &io::Error, shown: &str) -> Fault {
+    if error.kind() == io::ErrorKind::AlreadyExists {
+        let fault = Fault::new(ExitCode::REFUSED, format!("`{shown}` is already there"));
+        return fault.meaning("nothing was written").hint(format!("`lamp check {shown}` says what is wrong with it"));
+    }
+    Fault::new(ExitCode::UNREACHABLE, format!("cannot write `{shown}`")).because(error)
+}
+
+/// A text as TOML writes it.
+fn quoted(text: &str) -> String {
+    toml_edit::Value::from(text).to_string()
+}
+
+fn starter(found: &Found, folder: &Path) -> String {
+    let name = folder.canonicalize().ok().and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned())).unwrap_or_else(|| "job".into());
+    let mut text = format!(
+        "# A job for Lamplighter. `lamp check` finds what is wrong with it, `lamp run` runs it.\n\
+         # docs/job-file.md explains every key. A length of time needs its unit: 30s, 15m, 2h, 3d.\n\n\
+         name = {}\n\n",
+        quoted(&name)
+    );
+    text.push_str(&what_runs(found));
+    text.push_str(
+        "\n# Files to keep at the end, below this folder.\n# outputs = [\"model.pt\", \"metrics/*.json\"]\n\n\
+         # Packed and shipped is this folder, without what .gitignore and .lampignore name.\n\n\
+         # [env]\n# SEED = 1\n\n\
+         [machine]\ncloud = \"local\"            # this workstation; no account is needed\n\
+         # gpus = \"A10G:1\"          # or \"at least 24GiB\"\n# market = \"spot\"          # cheaper, can be interrupted\n\n",
+    );
+    text.push_str(&how_it_saves(found));
+    text.push_str(
+        "\n[watch]\nidle = \"15m\"               # every known signal quiet for this long; \"off\" never judges\n\
+         stall = \"20m\"              # alive, but no step, log line or checkpoint for this long\n\n\
+         [limits]\nmax_runtime = \"12h\"        # of one attempt\n# budget = \"$5\"            # over all attempts\n\n\
+         [on]\nfailure = \"terminate\"      # or \"keep 1h\" for a look at the machine\n",
+    );
+    text
+}
+
+fn what_runs(found: &Found) -> String {
+    let Some(script) = &found.script else {
+        return "# What to run: a list is executed as it is, a string by the shell.\ncommand = \"echo put your command here\"\n".into();
+    };
+    let is_python = script.ends_with(".py");
+    let install = match found.requirements.as_deref() {
+        Some("requirements.txt") if is_python => Some(".venv/bin/pip install --quiet -r requirements.txt"),
+        Some("pyproject.toml") if is_python => Some(".venv/bin/pip install --quiet ."),
+        _ => None,
+    };
+    let program = match (is_python, install) {
+        (true, Some(_)) => ".venv/bin/python",
+        (true, None) => "python3",
+        (false, _) => "bash",
+    };
+    let mut text = format!(
+        "# A list is executed as it is, a string by the shell. What follows `--` on the command line replaces it.\n\
+         command = [{}, {}]\n",
+        quoted(program),
+        quoted(script)
+    );
+    if let Some(install) = install {
+        text.push_str(&format!(
+            "\n# Runs once per attempt, before the command; each line must succeed.\nsetup = [\n    \"python3 -m venv .venv\",\n    {},\n]\n",
+            quoted(install)
+        ));
+    }
+    text
+}
+
+fn how_it_saves(found: &Found) -> String {
+    let signal = match found.signal {
+        Some(signal) => format!("signal = {}         # asks the script to save", quoted(signal)),
+        None => "# signal = \"SIGUSR1\"       # asks the script to save, if it listens for one".to_owned(),
+    };
+    match &found.checkpoints {
+        Some(folder) => format!(
+            "[checkpoint]\npath = {}       # also in LAMP_CHECKPOINT_DIR; an interruption costs at most one interval\n\
+             interval = \"10m\"\n{signal}\n",
+            quoted(folder)
+        ),
+        None => format!(
+            "# Without this table an interruption loses all work.\n# [checkpoint]\n\
+             # path = \"checkpoints\"     # the folder that the script saves to; also in LAMP_CHECKPOINT_DIR\n\
+             # interval = \"10m\"\n{}\n",
+            if signal.starts_with('#') { signal } else { format!("# {signal}") }
+        ),
+    }
+}
+
+fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
+    let next = [format!("lamp check {shown}"), format!("lamp run {shown}")];
+    if context.format != Format::Text {
+        context.printer.json(&serde_json::json!({"file": shown, "name": name, "found": found, "next": next}));
+        return;
+    }
+    let printer = &context.printer;
+    printer.line(format!("wrote {shown}"));
+    match &found.script {
+        Some(script) => printer.note(format!("it runs `{script}`")),
+        None => printer.note("no script was recognised: put your command into it"),
+    }
+    match (&found.checkpoints, found.signal) {
+        (Some(folder), Some(signal)) => printer.note(format!("checkpoints are expected in `{folder}`, and {signal} asks for one")),
+        (Some(folder), None) => printer.note(format!("checkpoints are expected in `{folder}`")),
+        (None, _) => printer.note("no checkpoint folder was recognised: an interruption would lose all work"),
+    }
+    printer.note(format!("next: `{}`, then `{}`", next[0], next[1]));
+}
