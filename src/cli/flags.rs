@@ -160,7 +160,13 @@ impl JobArgs {
     /// The file is not there, or the job has errors: all of them at once.
     pub fn load(&self, context: &Context) -> Result<Loaded, Fault> {
         let flags = self.fragment();
-        let inputs = Inputs { flags: &flags, user: &context.user, environment: &context.environment, current_dir: &context.current_dir };
+        let inputs = Inputs {
+            flags: &flags,
+            user: &context.user,
+            environment: &context.environment,
+            current_dir: &context.current_dir,
+            now: context.clock.now(),
+        };
         Ok(config::load_job(self.file.as_deref(), &inputs)?)
     }
 

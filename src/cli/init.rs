@@ -54,8 +54,13 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let shown = config::shown(&path, &context.current_dir);
     let shown = shown.strip_prefix("./").unwrap_or(&shown).to_owned();
     write_new(&path, &starter(&found, &folder)).map_err(|error| refused(&error, &shown))?;
-    let inputs =
-        config::Inputs { flags: &JobFile::default(), user: &context.user, environment: &context.environment, current_dir: &context.current_dir };
+    let inputs = config::Inputs {
+        flags: &JobFile::default(),
+        user: &context.user,
+        environment: &context.environment,
+        current_dir: &context.current_dir,
+        now: context.clock.now(),
+    };
     let loaded = config::load_job(Some(&path), &inputs)?;
     tell(context, &shown, &found, &loaded.spec.name);
     Ok(ExitCode::SUCCESS)

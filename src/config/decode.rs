@@ -72,7 +72,22 @@ fn plain(message: &str) -> String {
     let Some(rest) = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: ")) else {
         return message.to_owned();
     };
-    format!("is {}", rest.replacen("map, expected", "a table, expected", 1).replacen("sequence, expected", "a list, expected", 1))
+    let (is, expected) = rest.split_once(", expected ").unwrap_or((rest, "something else"));
+    let is = match is {
+        "map" => "a table",
+        "sequence" => "a list",
+        other => other,
+    };
+    let expected = match expected {
+        "a sequence" => "a list",
+        "u32" => "a whole number",
+        "i32" => "a whole number",
+        "f64" => "a number",
+        "a string" => "a text",
+        table if table.starts_with("struct ") => "a table",
+        other => other,
+    };
+    format!("is {is}, expected {expected}")
 }
 
 /// Whether something was there to take out.
@@ -120,6 +135,6 @@ mod tests {
     fn a_table_where_a_value_belongs_and_a_value_where_a_table_belongs() {
         let (_, found) = read("machine = 'aws'\noutputs = ['a', 3]\n[name]\nx = 1\n");
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].contains("`machine`: is string \"aws\", expected struct MachineFile"), "{found:?}");
+        assert!(found[0].contains("`machine`: is string \"aws\", expected a table"), "{found:?}");
     }
 }

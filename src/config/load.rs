@@ -10,9 +10,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use super::fragments::JobFile;
 use super::settings::Layers;
-use super::{ConfigError, Environment, UserConfig, decode::decode, source::Source, world};
+use super::{ConfigError, Environment, UserConfig, decode::decode, source::Source, suggest, world};
 use crate::job::{self, Command, Finding, Severity, Spec};
 
 /// A job that can be submitted.
@@ -43,6 +45,7 @@ pub struct Inputs<'a> {
     pub user: &'a UserConfig,
     pub environment: &'a Environment,
     pub current_dir: &'a Path,
+    pub now: Timestamp,
 }
 
 /// Reads a job from a file, or from flags alone.
@@ -70,18 +73,20 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let (mut spec, merged) = layers.spec(String::new());
     spec.name = said_name.unwrap_or_else(|| name_of(file.as_deref(), &spec.command, &workdir));
 
-    let judged = merged.into_iter().chain(job::check(&spec)).chain(world::check(&spec, &workdir, inputs.environment));
+    let judged = merged.into_iter().chain(job::check(&spec)).chain(world::check(&spec, &workdir, inputs));
+    // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
+    let unread: Vec<_> = found.iter().flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()]).flatten().collect();
     for mut finding in judged {
+        if unread.contains(&finding.path) || unread.contains(&suggest::did_you_mean(&finding.path)) {
+            continue;
+        }
         if finding.path == "command" && !layers.says_command() {
             finding.message = "is missing".to_owned();
         }
-        // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
-        let meant = format!("did you mean `{}`?", finding.path);
-        if !found.iter().any(|known| known.path == finding.path || known.hint.as_ref() == Some(&meant)) {
-            let line = source.line(&finding.path);
-            found.push(finding.at_line(line));
-        }
+        let line = source.line(&finding.path);
+        found.push(finding.at_line(line));
     }
+    found.sort_by_key(|finding| (finding.line.is_none(), finding.line));
     if found.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(refuse(found));
     }

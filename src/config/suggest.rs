@@ -47,13 +47,17 @@ pub fn closest<'a>(word: &str, known: impl Iterator<Item = &'a str>) -> Option<&
         .map(|(_, candidate)| candidate)
 }
 
+pub fn did_you_mean(name: &str) -> String {
+    format!("did you mean `{name}`?")
+}
+
 /// The hint for a key that nobody knows at `table` (empty at the top): a neighbour, a key of another table, or what another
 /// launcher calls it. `paths` are all dotted keys that exist.
 pub fn for_key(table: &str, key: &str, paths: &[String]) -> Option<String> {
     let below = if table.is_empty() { String::new() } else { format!("{table}.") };
     let neighbours = paths.iter().filter_map(|path| path.strip_prefix(&below)).filter(|name| !name.contains('.'));
     if let Some(name) = closest(key, neighbours) {
-        return Some(format!("did you mean `{name}`?"));
+        return Some(did_you_mean(name));
     }
     let plain = key.replace('-', "_");
     let elsewhere = paths.iter().find(|path| path.rsplit('.').next() == Some(plain.as_str()) && path.contains('.'));
@@ -61,7 +65,7 @@ pub fn for_key(table: &str, key: &str, paths: &[String]) -> Option<String> {
     let path = elsewhere.map(String::as_str).or_else(foreign)?;
     Some(match path.rsplit_once('.') {
         Some((section, name)) => format!("did you mean `{name}` in `[{section}]`?"),
-        None => format!("did you mean `{path}`?"),
+        None => did_you_mean(path),
     })
 }
 

@@ -5,19 +5,23 @@
 
 use std::path::Path;
 
-use super::Environment;
+use super::{Environment, Inputs};
 use crate::job::{Command, Finding, Spec};
 use crate::market::Cloud;
 
 /// Findings of the world; `workdir` is absolute.
-pub fn check(spec: &Spec, workdir: &Path, environment: &Environment) -> Vec<Finding> {
+pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
     let mut found = Vec::new();
+    if let Some(deadline) = spec.limits.deadline.filter(|deadline| *deadline <= inputs.now) {
+        let finding = Finding::error("limits.deadline", format!("`{deadline}` is in the past"));
+        found.push(finding.hint("without a zone or an offset it is this workstation's local time"));
+    }
     if !workdir.is_dir() {
         let problem = if workdir.exists() { "is not a folder" } else { "is not there" };
         found.push(Finding::error("workdir", format!("`{}` {problem}", workdir.display())));
         return found;
     }
-    check_program(spec, workdir, environment, &mut found);
+    check_program(spec, workdir, inputs.environment, &mut found);
     check_script(spec, workdir, &mut found);
     if let Some(pattern) = &spec.watch.log_pattern
         && let Err(error) = regex_lite::Regex::new(pattern)

@@ -1,0 +1,233 @@
+//! `lamp check`: every kind of mistake, all of them at once, with its line and what to do.
+
+use serde_json::json;
+
+use super::sandbox::Sandbox;
+
+/// stdout of `lamp check job.toml` for a job file with these lines after a good command.
+fn findings(lines: &str) -> (i32, String) {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", format!("command = ['sh', 'train.py']\n{lines}\n"));
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.err, "", "findings are data and go to stdout");
+    (ended.code, ended.out)
+}
+
+#[test]
+fn a_good_file_has_no_findings() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 0);
+    assert_eq!(ended.out, "job.toml: no findings\nships 2 files, 45 B, from [DIR]\n");
+    assert_eq!(ended.err, "");
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
+    let (code, out) = findings(
+        "comand = 'x'\nbudget = 5\noutputs = ['../up']\n[machine]\ngpus = 'A10G:x'\nmarket = 'sport'\ndisk = 100\n[watch]\nidle = 15\n\
+         [limits]\nmax_runtime = '0s'\n[on]\nidle = 'keep'",
+    );
+    assert_eq!(code, 100);
+    assert_eq!(
+        out,
+        "job.toml:2: error: `comand`: is not a key of this file\n  hint: did you mean `command`?\n\
+         job.toml:3: error: `budget`: is not a key of this file\n  hint: did you mean `budget` in `[limits]`?\n\
+         job.toml:4: error: `outputs`: `../up` is not below the workdir\n  hint: outputs are paths or globs relative to the workdir\n\
+         job.toml:6: error: `machine.gpus`: `A10G:x` is not a GPU requirement, write \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\"\n\
+         job.toml:7: error: `machine.market`: `sport` is not a market, write one of `on-demand`, `spot`, `auto`, did you mean `spot`?\n\
+         job.toml:8: error: `machine.disk`: `100` has no unit, write `100MiB` or `100GiB`\n\
+         job.toml:10: error: `watch.idle`: `15` has no unit, write `15s` for seconds or `15m` for minutes\n\
+         job.toml:12: error: `limits.max_runtime`: is zero: the job would end before it starts\n\
+         job.toml:14: error: `on.idle`: `keep` needs a time, write it like \"keep 2h\"\n\
+         job.toml: 9 errors\n"
+    );
+}
+
+#[test]
+fn a_mistake_of_each_kind_has_its_own_sentence() {
+    for (lines, expected) in [
+        ("outputs = 'model.pt'", "`outputs`: is string \"model.pt\", expected a list"),
+        ("machine = 'aws'", "`machine`: is string \"aws\", expected a table"),
+        ("[machine]\ncloud = 'gcp'", "`gcp` is not a cloud, write one of `local`, `aws`"),
+        ("[machine]\nmax_price = 'cheap'", "`cheap` is not a price, write 0.65"),
+        ("[machine]\nusd_per_hour = -1", "is less than nothing"),
+        ("[limits]\nbudget = 'five'", "`five` is not an amount of dollars"),
+        ("[limits]\nbudget = 0", "is not more than zero"),
+        ("[limits]\ndeadline = 'tomorrow'", "`tomorrow` is not a date and time"),
+        ("[limits]\ndeadline = '2001-01-01T00:00:00Z'", "`2001-01-01T00:00:00Z` is in the past"),
+        ("[watch]\nstall = true", "is boolean `true`, expected a length of time with its unit, like \"15m\", or \"off\""),
+        ("[watch]\nidle_io = 'fast'", "`fast` is not a rate"),
+        ("[watch]\nidle_gpu_percent = 101", "is not a percentage"),
+        ("[watch]\ngpus = 'some'", "`some` is not \"workload\", \"all\" or a list of GPU indices"),
+        ("[watch]\nlog_pattern = '('", "is not a regular expression"),
+        ("[checkpoint]\ninterval = '1m'", "`checkpoint.path`: is missing"),
+        ("[checkpoint]\npath = '/tmp/x'", "is not below the workdir"),
+        ("[checkpoint]\npath = 'train.py'", "`train.py` is a file"),
+        ("[checkpoint]\npath = 'c'\nsignal = 'USR1'", "`USR1` is not one of SIGUSR1"),
+        ("[retries]\nmax = -1", "`retries.max`: is integer `-1`, expected a whole number"),
+        ("[interruptions]\nmax = 'often'", "`often` is not a whole number or \"unlimited\""),
+        ("[on]\nfailure = 'explode'", "`explode` is not something to do"),
+        ("workdir = 'nowhere'", "`[DIR]/nowhere` is not there"),
+        ("workdir = 'train.py'", "`[DIR]/train.py` is not a folder"),
+        ("env = { 'A=B' = 1 }", "is not a name that an environment variable can have"),
+    ] {
+        let (code, out) = findings(lines);
+        assert_eq!(code, 100, "{lines}\n{out}");
+        assert!(out.contains(expected), "{lines}\n  expected: {expected}\n  got: {out}");
+    }
+}
+
+#[test]
+fn what_is_doubtful_is_a_warning_and_not_an_error() {
+    for (lines, expected) in
+        [("env.LAMP_JOB = 'x'", "is set by the agent"), ("[machine]\nmarket = 'spot'", "without `[checkpoint]` an interruption loses all work")]
+    {
+        let (code, out) = findings(lines);
+        assert_eq!(code, 0, "{lines}\n{out}");
+        assert!(out.contains(expected), "{lines}\n{out}");
+    }
+}
+
+#[test]
+fn broken_syntax_names_its_line() {
+    let (code, out) = findings("[machine\ngpus = 1");
+    assert_eq!(code, 100);
+    assert!(out.starts_with("job.toml:2: error: not valid TOML: "), "{out}");
+}
+
+#[test]
+fn a_command_that_cannot_start_is_found() {
+    let sandbox = Sandbox::with_script();
+    for (command, expected) in [
+        ("['no-such-program-here']", "`no-such-program-here` is not on this machine"),
+        ("['./nope']", "`./nope` is not in the workdir"),
+        ("['python3', 'missing.py']", "`missing.py` is not in the workdir `[DIR]`"),
+        ("['python3 train.py']", "is one word with blanks in it"),
+        ("[]", "`command`: is empty"),
+        ("''", "`command`: is empty"),
+        ("3", "is integer `3`, expected a command, like [\"python\", \"train.py\"], or a string for the shell"),
+    ] {
+        sandbox.write("job.toml", format!("command = {command}\n"));
+        let ended = sandbox.lamp(&["check", "job.toml"]);
+        assert_eq!(ended.code, 100, "{command}: {ended:?}");
+        assert!(ended.out.contains(expected), "{command}\n  expected: {expected}\n  got: {}", ended.out);
+    }
+    sandbox.write("job.toml", "setup = 'pip install x'\ncommand = ['no-such-program-here']\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(
+        ended.out.contains("job.toml:2: warning: `command`: `no-such-program-here` is not on this machine; `setup` has to bring it"),
+        "{ended:?}"
+    );
+}
+
+#[test]
+fn a_script_that_an_ignore_file_keeps_at_home_is_found() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write(".gitignore", "*.py\n");
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 100);
+    assert!(ended.out.contains("`train.py` is in the workdir but does not ship"), "{ended:?}");
+    sandbox.write(".lampignore", "!train.py\n");
+    assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
+}
+
+#[test]
+fn a_missing_file_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.lamp(&["check", "nope.toml"]);
+    assert_eq!(ended.code, 101);
+    assert_eq!(ended.out, "");
+    assert_eq!(ended.err, "error: no job file `nope.toml`\nhint: `lamp init` writes one, and `lamp run -- python train.py` needs none\n");
+}
+
+#[test]
+fn a_bare_check_takes_lamp_toml() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("lamp.toml", "command = ['sh', 'train.py']\n");
+    assert_eq!(sandbox.lamp(&["check"]).out.lines().next(), Some("lamp.toml: no findings"));
+}
+
+#[test]
+fn json_is_one_document_with_the_whole_spec_and_where_it_came_from() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[limits]\nbudget = '$5'\n");
+    sandbox.write("home/.config/lamplighter/config.toml", "[limits]\nmax_runtime = '1h'\nbudget = 9\n");
+    let (code, document) = sandbox.json(&["check", "job.toml", "-o", "json", "--idle", "30m"]);
+    assert_eq!(code, 0);
+    assert_eq!(document["ok"], true);
+    assert_eq!(document["file"], "job.toml");
+    assert_eq!(document["spec"]["name"], "job");
+    assert_eq!(document["spec"]["limits"], json!({"max_runtime": "1h", "budget": 5.0, "deadline": null}));
+    assert_eq!(document["spec"]["watch"]["idle"]["window"], "30m");
+    let origin = |path: &str| document["origins"][path].as_str().unwrap_or_default().to_owned();
+    assert_eq!(origin("limits.budget"), "file");
+    assert_eq!(origin("limits.max_runtime"), "user config");
+    assert_eq!(origin("watch.idle"), "flag");
+    assert_eq!(origin("machine.market"), "default");
+}
+
+#[test]
+fn json_findings_have_a_path_a_line_and_a_hint() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = 'x'\nidel = 1\n[watch]\nidle = 3\n");
+    let (code, document) = sandbox.json(&["check", "job.toml", "-o", "json"]);
+    assert_eq!(code, 100);
+    assert_eq!(document["errors"], 2);
+    assert_eq!(document["findings"][1]["path"], "watch.idle");
+    assert_eq!(document["findings"][1]["line"], 4);
+    assert_eq!(document["findings"][0]["severity"], "error");
+}
+
+#[test]
+fn a_job_on_the_command_line_alone_and_everything_after_the_dashes_is_the_programs() {
+    let sandbox = Sandbox::with_script();
+    let args =
+        ["check", "-o", "json", "-n", "first", "--spot", "--max-price", "0.65", "--env", "SEED=1", "--", "sh", "train.py", "--idle", "-o", "x"];
+    let (code, document) = sandbox.json(&args);
+    assert_eq!(code, 0, "{document}");
+    assert_eq!(document["spec"]["command"], json!({"args": ["sh", "train.py", "--idle", "-o", "x"]}));
+    assert_eq!(document["spec"]["machine"]["market"], "spot");
+    assert_eq!(document["spec"]["env"], json!({"SEED": "1"}));
+    assert_eq!(document["origins"]["machine.max_price"], "flag");
+    let (_, unnamed) = sandbox.json(&["check", "-o", "json", "--", "sh", "train.py"]);
+    assert_eq!(unnamed["spec"]["name"], "train");
+}
+
+#[test]
+fn the_same_job_in_json_is_the_same_spec() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\nwatch.idle = '30m'\nmachine.gpus = 'A10G:1'\nlimits.budget = 5\n");
+    sandbox.write("job.json", r#"{"command": ["sh", "train.py"], "watch": {"idle": "30m"}, "machine": {"gpus": "A10G:1"}, "limits": {"budget": 5}}"#);
+    assert_eq!(sandbox.json(&["check", "job.toml", "-o", "json"]).1["spec"], sandbox.json(&["check", "job.json", "-o", "json"]).1["spec"]);
+}
+
+#[test]
+fn mistakes_in_the_user_configuration_are_told_before_any_verb_runs() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("home/.config/lamplighter/config.toml", "ownr = 'me'\n[limits]\nbudget = 'x'\n");
+    let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
+    assert_eq!(ended.code, 100);
+    assert!(ended.err.contains("config.toml:1: error: `ownr`: is not a key of this file\n  hint: did you mean `owner`?"), "{ended:?}");
+    assert!(ended.err.contains("config.toml:3: error: `limits.budget`"), "{ended:?}");
+    assert!(ended.err.contains("`[DIR]/home/.config/lamplighter/config.toml` has 2 errors"), "{ended:?}");
+}
+
+#[test]
+fn too_large_a_workdir_names_its_largest_files() {
+    let sandbox = Sandbox::with_script();
+    for (name, kib) in [("big.bin", 200), ("small.bin", 1), ("data/middle.bin", 90)] {
+        sandbox.write(name, vec![0_u8; kib * 1024]);
+    }
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\nworkdir_max = '100KiB'\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 100);
+    let expected =
+        "holds 291.1 KiB in 5 files, more than 100.0 KiB; the largest are big.bin (200.0 KiB), data/middle.bin (90.0 KiB), small.bin (1.0 KiB)";
+    assert!(ended.out.contains(expected), "{ended:?}");
+    sandbox.write(".lampignore", "*.bin\n");
+    assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
+}

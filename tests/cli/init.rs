@@ -1,0 +1,54 @@
+//! `lamp init`: what it recognises, and that it never writes over anything.
+
+use super::sandbox::Sandbox;
+
+#[test]
+fn a_script_its_requirements_and_its_checkpoints_are_recognised() {
+    let sandbox = Sandbox::new();
+    sandbox.write("train.py", "signal.signal(signal.SIGUSR1, save)\nfolder = 'checkpoints'\n");
+    sandbox.write("requirements.txt", "numpy\n");
+    let ended = sandbox.lamp(&["init"]);
+    assert_eq!((ended.code, ended.out.as_str()), (0, "wrote lamp.toml\n"));
+    assert!(ended.err.contains("it runs `train.py`"), "{ended:?}");
+    assert!(ended.err.contains("next: `lamp check lamp.toml`, then `lamp run lamp.toml`"), "{ended:?}");
+    let (code, document) = sandbox.json(&["check", "-o", "json"]);
+    assert_eq!((code, &document["warnings"]), (0, &0.into()), "{document}");
+    assert_eq!(document["spec"]["checkpoint"]["path"], "checkpoints");
+    assert_eq!(document["spec"]["checkpoint"]["signal"], "SIGUSR1");
+    assert!(document["spec"]["setup"].as_str().is_some_and(|setup| setup.contains("-r requirements.txt")), "{document}");
+}
+
+#[test]
+fn every_starter_passes_its_own_check() {
+    for files in [&[][..], &["main.py"], &["train.sh"], &["odd name's.py"], &["src/train.py"], &["train.py", "pyproject.toml"], &["a.py", "b.py"]] {
+        let sandbox = Sandbox::new();
+        for file in files {
+            sandbox.write(file, "\n");
+        }
+        assert_eq!(sandbox.lamp(&["init"]).code, 0, "{files:?}");
+        let ended = sandbox.lamp(&["check"]);
+        assert_eq!(ended.code, 0, "{files:?}: {ended:?}\n{}", sandbox.read("lamp.toml"));
+    }
+}
+
+#[test]
+fn a_job_file_that_is_there_stays_as_it_is() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("lamp.toml", "# mine\n");
+    let ended = sandbox.lamp(&["init"]);
+    assert_eq!(ended.code, 102);
+    assert_eq!(ended.err, "error: `lamp.toml` is already there\nnothing was written\nhint: `lamp check lamp.toml` says what is wrong with it\n");
+    assert_eq!(sandbox.read("lamp.toml"), "# mine\n");
+}
+
+#[test]
+fn json_says_what_was_found() {
+    let sandbox = Sandbox::with_script();
+    let (code, document) = sandbox.json(&["init", "-o", "json", "--script", "train.py"]);
+    assert_eq!(code, 0);
+    assert_eq!(document["file"], "lamp.toml");
+    assert_eq!(document["found"]["script"], "train.py");
+    let ended = sandbox.lamp(&["init", "nowhere"]);
+    assert_eq!(ended.code, 101, "{ended:?}");
+    assert_eq!(sandbox.lamp(&["init", "--script", "nope.py"]).code, 101);
+}

@@ -1,0 +1,93 @@
+//! Secrets in the workdir: refused with file, line and rule, unless somebody acknowledged them.
+
+use super::sandbox::Sandbox;
+
+/// Joined here, so that this file itself holds nothing that looks like a secret.
+fn github_token() -> String {
+    ["gh", "p_", "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC3dF5gH7"].concat()
+}
+
+fn with_secret() -> Sandbox {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("lib/hub.py", format!("import os\nTOKEN = '{}'\n", github_token()));
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
+    sandbox
+}
+
+#[test]
+fn a_token_is_refused_with_file_line_and_rule_and_never_shown() {
+    let sandbox = with_secret();
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 100);
+    assert_eq!(
+        ended.out.lines().take(2).collect::<Vec<_>>(),
+        [
+            "lib/hub.py:2: error: looks like a GitHub token (rule github-token)",
+            "  hint: remove it, ignore the file in .lampignore, or allow it with `--allow-secret lib/hub.py:github-token`"
+        ]
+    );
+    assert!(!ended.out.contains(&github_token()[4..]), "{ended:?}");
+    let (_, document) = sandbox.json(&["check", "job.toml", "-o", "json"]);
+    let finding = &document["findings"][0];
+    assert_eq!((&finding["file"], &finding["line"], &finding["rule"]), (&"lib/hub.py".into(), &2.into(), &"github-token".into()));
+}
+
+#[test]
+fn acknowledged_by_flag_or_in_the_file_it_ships() {
+    let sandbox = with_secret();
+    assert_eq!(sandbox.lamp(&["check", "job.toml", "--allow-secret", "lib/hub.py:github-token"]).code, 0);
+    assert_eq!(sandbox.lamp(&["check", "job.toml", "--allow-secret", "lib/hub.py:aws-access-key"]).code, 100);
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\nsecrets_allowed = ['lib/']\n");
+    assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
+}
+
+#[test]
+fn an_ignored_secret_does_not_ship_and_is_no_finding() {
+    let sandbox = with_secret();
+    sandbox.write(".lampignore", "lib/hub.py\n");
+    assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
+}
+
+#[test]
+fn environment_files_and_key_files_are_known_by_name() {
+    for (path, text, rule) in [
+        (".env", "DEBUG=1\nDB_PASSWORD=correct-horse-battery\n", Some("env-file")),
+        (".env.example", "DB_PASSWORD=correct-horse-battery\n", None),
+        (".env", "DEBUG=1\nMODE=offline\n", None),
+        ("keys/id_ed25519", "anything", Some("ssh-key-file")),
+        ("keys/id_ed25519.pub", "ssh-ed25519 AAAAC3Nz alice", None),
+        (".aws/credentials", "[default]\n", Some("aws-credentials-file")),
+        (".netrc", "machine x\n", Some("credentials-file")),
+        ("cert.pem", "-----BEGIN CERTIFICATE-----\nMIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8AMIIBCgKCAQEA\n", None),
+    ] {
+        let sandbox = Sandbox::with_script();
+        sandbox.write(path, text);
+        let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
+        match rule {
+            Some(rule) => assert!(ended.out.contains(&format!("(rule {rule})")), "{path}: {ended:?}"),
+            None => assert_eq!(ended.code, 0, "{path}: {ended:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_private_key_is_its_body_and_not_the_word() {
+    let header = ["-----BEGIN OPENSSH PRIV", "ATE KEY-----"].concat();
+    let body = "b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQAAAAAAAAAB";
+    let sandbox = Sandbox::with_script();
+    sandbox.write("deploy.pem", format!("{header}\n{body}\n"));
+    sandbox.write("reader.py", format!("if text.startswith('{header}'):\n    raise ValueError\n"));
+    let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
+    assert_eq!(ended.code, 100);
+    assert!(ended.out.starts_with("deploy.pem:1: error: looks like a private key (rule private-key)"), "{ended:?}");
+    assert!(!ended.out.contains("reader.py"), "{ended:?}");
+}
+
+#[test]
+fn binary_and_large_files_are_not_read_as_text() {
+    let sandbox = Sandbox::with_script();
+    let token = github_token();
+    sandbox.write("weights.bin", [&[0_u8, 1, 2][..], token.as_bytes()].concat());
+    sandbox.write("log.txt", [vec![b'x'; 11 << 20], token.into_bytes()].concat());
+    assert_eq!(sandbox.lamp(&["check", "--", "sh", "train.py"]).code, 0);
+}
