@@ -97,8 +97,9 @@ pub struct MachineFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WatchFile {
-    /// Idle when every known signal was quiet for this long; `off` never judges. A lost sensor is never idle.
-    #[schemars(extend("default" = "15m", "examples" = ["30m", "off"]))]
+    /// Idle when every known signal was quiet for this long, and longer while less is known of the job (docs/policies.md);
+    /// `off` never judges. A lost sensor is never idle.
+    #[schemars(extend("default" = "5m", "examples" = ["30m", "off"]))]
     pub idle: Option<SpanOrOff>,
     /// GPU utilisation and memory traffic at or below this are quiet, in percent of one GPU.
     #[schemars(extend("default" = 1, "examples" = [5]))]
@@ -109,8 +110,8 @@ pub struct WatchFile {
     /// Disk and network traffic of the workload at or below this is quiet: a rate, or a number of bytes per second.
     #[schemars(extend("default" = "100kB/s", "examples" = ["1MB/s"]))]
     pub idle_io: Option<Rate>,
-    /// No idle verdict before the workload has run this long, unless it used a GPU or made progress earlier. Without it: 15m,
-    /// or the idle window where that is shorter.
+    /// No idle verdict before the workload has run this long, unless it used a GPU or made progress earlier. Where an
+    /// `idle` shorter than its default is given and this is not, it is as short as that.
     #[schemars(extend("default" = "15m", "examples" = ["1h"]))]
     pub idle_grace: Option<SpanWord>,
     /// Stalled when alive without a step, a log line or a checkpoint for this long, and for `stall_steps` median steps;

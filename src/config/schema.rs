@@ -8,13 +8,26 @@ use serde_json::Value;
 use super::fragments::{JobFile, UserFile};
 
 /// Of the job file, for editors: `config/schema/job.json`.
-pub fn job_schema() -> Schema {
-    schema_of::<JobFile>()
+pub fn job_schema() -> Value {
+    sorted(schema_of::<JobFile>().to_value())
 }
 
 /// Of the user configuration: `config/schema/config.json`.
-pub fn user_schema() -> Schema {
-    schema_of::<UserFile>()
+pub fn user_schema() -> Value {
+    sorted(schema_of::<UserFile>().to_value())
+}
+
+/// Keys in order, whatever features of `serde_json` another crate switched on: a generated file must not depend on those.
+fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map.into_iter().map(|(name, value)| (name, sorted(value))).collect();
+            entries.sort_by(|(left, _), (right, _)| left.cmp(right));
+            entries.into_iter().collect()
+        }
+        Value::Array(list) => list.into_iter().map(sorted).collect(),
+        plain => plain,
+    }
 }
 
 fn schema_of<T: JsonSchema>() -> Schema {

@@ -120,9 +120,11 @@ impl<'a> Layers<'a> {
     fn watch(&mut self) -> WatchSpec {
         let default = WatchSpec::default();
         let mut at = Section { layers: self, table: "watch", of: |file| file.watch.as_ref() };
-        let window = or_off(at.pick("idle", |w| w.idle.clone()), default.idle.window);
+        let said = at.pick("idle", |w| w.idle.clone());
         // Somebody who asks for a short window means it: a longer default grace would make the window a lie.
-        let grace_default = window.map_or(default.idle.grace, |window| window.min(default.idle.grace));
+        let said_short = said.as_ref().and_then(|word| word.0).filter(|window| Some(*window) < default.idle.window);
+        let grace_default = said_short.map_or(default.idle.grace, |window| window.min(default.idle.grace));
+        let window = or_off(said, default.idle.window);
         let idle = IdleSpec {
             window,
             gpu_percent: at.pick("idle_gpu_percent", |w| w.idle_gpu_percent).unwrap_or(default.idle.gpu_percent),
