@@ -9,7 +9,7 @@ use super::text;
 fn load(file: &Path) -> Loaded {
     let environment = Environment { path: Some("/usr/bin:/bin".into()), ..Environment::default() };
     let (flags, user) = (JobFile::default(), UserConfig::default());
-    let inputs = Inputs { flags: &flags, user: &user, environment: &environment, current_dir: Path::new("/") };
+    let inputs = Inputs { flags: &flags, user: &user, environment: &environment, current_dir: Path::new("/"), now: jiff::Timestamp::UNIX_EPOCH };
     load_job(Some(file), &inputs).unwrap_or_else(|error| panic!("{}: {error:#?}", file.display()))
 }
 
