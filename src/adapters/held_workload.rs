@@ -62,8 +62,15 @@ impl HeldWorkload {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        let this_boot = started.boot_id == records::boot_id();
-        Ok(Some(HeldWorkload { dir: dir.to_owned(), workdir: launch.cwd, started, this_boot, running, printed: Mutex::new((0, 0)) }))
+        let mut workload = HeldWorkload { dir: dir.to_owned(), workdir: launch.cwd, started, this_boot: true, running, printed: Mutex::new((0, 0)) };
+        // Inside a container two views of one boot may have two ids; a pipe that is held, or the mark, settles it.
+        workload.this_boot = workload.started.boot_id == records::boot_id() || workload.held() || workload.main_has_the_mark();
+        Ok(Some(workload))
+    }
+
+    fn main_has_the_mark(&self) -> bool {
+        let (name, value) = records::mark(&self.dir);
+        proc_tree::with_environment(name, &value).contains(&self.started.workload)
     }
 
     fn recorded(&self) -> Option<Ended> {
@@ -123,7 +130,8 @@ impl HeldWorkload {
             return 0;
         }
         if let Some(group) = &self.started.cgroup {
-            // Kernels before 5.14 cannot, and a unit that is gone has no group; the rest of the round does it as well.
+            // Kernels before 5.14 cannot, a unit that is gone has no group, and our own sandbox may forbid it: the rest
+            // of the round does it as well, and the holder, which has no sandbox, does it too.
             let _ = holder_cgroup::kill(group);
         }
         let root = if self.started.holder.exists() { self.started.holder } else { self.started.workload };
@@ -146,6 +154,17 @@ impl HeldWorkload {
     fn mark_killed(&self) {
         if let Err(error) = File::create(self.dir.join(records::KILLED)) {
             tracing::debug!(%error, "could not note that the workload is killed by us");
+        }
+    }
+
+    /// The holder can kill what we may not touch, and the whole group at once. Any signal makes it look for the wish.
+    fn ask_holder_to_kill(&self) {
+        let wish = File::create(self.dir.join(records::KILL_TREE)).and_then(|_| match self.this_boot {
+            true => self.started.holder.signal(rustix::process::Signal::USR1),
+            false => Ok(false),
+        });
+        if let Err(error) = wish {
+            tracing::debug!(%error, "the holder could not be asked to kill the tree");
         }
     }
 
@@ -235,6 +254,7 @@ impl Workload for HeldWorkload {
 
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
         self.mark_killed();
+        self.ask_holder_to_kill();
         self.kill_until_nothing_is_left().await?;
         // Its record of the end and the rest of the log, which are read next, are a moment away.
         if timeout(RECORD_WAIT, self.dead(self.started.holder)).await.is_err() {

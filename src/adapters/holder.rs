@@ -200,6 +200,9 @@ impl Holder {
                 if self.reap()? {
                     break;
                 }
+                if std::fs::exists(self.dir.join(records::KILL_TREE)).unwrap_or(false) {
+                    self.kill_round();
+                }
             }
         }
         // Nobody is left to write: what is in the pipe is the rest.
@@ -296,16 +299,21 @@ impl Holder {
         self.counters_old_since = None;
     }
 
+    /// SIGKILL to everything that is in the tree now.
+    fn kill_round(&self) {
+        if let Some(groups) = &self.groups {
+            // Older kernels cannot; going through the tree does it as well.
+            let _ = holder_cgroup::kill(&groups.workload);
+        }
+        for process in descendants(self.this) {
+            let _ = process.signal(Signal::KILL);
+        }
+    }
+
     /// SIGKILL to the whole tree until nothing of it is left. Nothing is recorded: a machine without power writes nothing.
     fn kill_everything(&mut self) -> io::Result<()> {
         loop {
-            if let Some(groups) = &self.groups {
-                // Older kernels cannot; the rounds below do it as well.
-                let _ = holder_cgroup::kill(&groups.workload);
-            }
-            for process in descendants(self.this) {
-                let _ = process.signal(Signal::KILL);
-            }
+            self.kill_round();
             loop {
                 match wait(WaitOptions::NOHANG) {
                     Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}

@@ -8,6 +8,7 @@
 //! | `started.json` | holder | who is who |
 //! | `printed` | holder | bytes printed and dropped, overwritten in place |
 //! | `killed` | agent | exists once the agent sent SIGKILL: what dies after it was no victim of the kernel |
+//! | `kill` | agent | exists once the whole tree is to die |
 //! | `exit.json` | holder | how the main process ended |
 //! | `log/00000001.log`, ... | holder | the output |
 //!
@@ -35,6 +36,7 @@ pub const RUNNING: &str = "running";
 pub const STARTED: &str = "started.json";
 pub const PRINTED: &str = "printed";
 pub const KILLED: &str = "killed";
+pub const KILL_TREE: &str = "kill";
 pub const EXIT: &str = "exit.json";
 pub const LOG: &str = "log";
 

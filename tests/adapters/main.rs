@@ -16,3 +16,4 @@ mod workload_end;
 mod workload_memory;
 mod workload_output;
 mod workload_tree;
+mod workload_units;
