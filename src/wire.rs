@@ -3,6 +3,8 @@
 //! What must never live here: a decision about a job.
 
 pub mod agent;
+#[cfg(feature = "lamp")]
+mod workstation;
 
 use std::sync::Arc;
 
@@ -18,8 +20,16 @@ pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
 
+pub use crate::adapters::objects::{OpenError, open as open_store};
+
+#[cfg(feature = "lamp")]
+pub use workstation::{DaemonLock, Workstation, random_letters, remove_scratch};
+
 /// The time, for whoever may not name a port.
 pub type Clock = Arc<dyn ports::Clock>;
+
+/// A job root, for whoever may not name a port.
+pub type Store = Arc<dyn ports::Store>;
 
 /// The machine's own clock.
 pub fn clock() -> Clock {

@@ -6,6 +6,8 @@
 pub mod archive;
 pub mod child_workload;
 mod counter;
+#[cfg(feature = "lamp")]
+pub mod driver_process;
 mod held_workload;
 pub mod here;
 pub mod holder;

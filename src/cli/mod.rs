@@ -9,17 +9,32 @@
 //! `shell::dispatch`. What must never live here: a decision about a job (`policy`), or the choice of an adapter (`wire`).
 
 mod args;
+mod attach;
 mod check;
 mod completions;
 mod context;
+mod daemon;
 mod exit;
+mod extend;
 mod fault;
 mod flags;
 mod init;
+mod job_root;
+mod live;
+mod log_tail;
+mod logs;
+mod outputs;
+mod plan;
 mod printer;
+mod receipt;
 mod replay;
+mod run;
 mod schema;
 mod shell;
+mod status;
+mod stop;
+mod submission;
+mod summary;
 mod table;
 mod workdir;
 

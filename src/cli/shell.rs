@@ -8,8 +8,12 @@ use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
 
-use super::{ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, init, replay, schema};
+use super::{
+    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, extend, init, logs, plan, receipt, replay, run, schema,
+    status, stop,
+};
 use crate::config::Environment;
+use crate::job::Wish;
 
 /// Lights cloud GPU machines when there is work and puts them out when there is none
 #[derive(Clone, Debug, Parser)]
@@ -24,7 +28,17 @@ pub struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
     Init(init::Args),
+    Run(Box<run::Args>),
+    Status(status::Args),
+    Logs(logs::Args),
+    Stop(stop::Args),
+    /// End a job at once, without a checkpoint
+    Cancel(stop::Args),
+    Extend(extend::Args),
+    Receipt(receipt::Args),
+    Plan(Box<plan::Args>),
     Check(Box<check::Args>),
+    Daemon(daemon::Args),
     Completions(completions::Args),
     Replay(replay::Args),
     #[command(hide = true)]
@@ -53,6 +67,15 @@ pub fn main() -> std::process::ExitCode {
 fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
     match verb {
         Verb::Init(args) => init::run(args, context),
+        Verb::Run(args) => block_on(run::run(args, context)),
+        Verb::Status(args) => block_on(status::run(args, context)),
+        Verb::Logs(args) => block_on(logs::run(args, context)),
+        Verb::Stop(args) => block_on(stop::run(args, Wish::Stop, context)),
+        Verb::Cancel(args) => block_on(stop::run(args, Wish::Cancel, context)),
+        Verb::Extend(args) => block_on(extend::run(args, context)),
+        Verb::Receipt(args) => block_on(receipt::run(args, context)),
+        Verb::Plan(args) => block_on(plan::run(args, context)),
+        Verb::Daemon(args) => block_on(daemon::run(args, context)),
         Verb::Check(args) => check::run(args, context),
         Verb::Completions(args) => completions::run(args, context),
         Verb::Replay(args) => replay::run(args, context),
@@ -61,7 +84,6 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 /// Runs an async verb to its end on this thread.
-#[expect(dead_code, reason = "the verbs that talk to a store use it; they land one by one")]
 fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error))?.block_on(verb)

@@ -33,6 +33,7 @@ pub use job_root::{JobRoot, job_root};
 pub use load::{Inputs, JOB_FILE, Loaded, load_job, shown};
 pub use schema::{job_schema, key_paths, user_schema};
 pub use settings::WORKDIR_BYTES_MAX;
+pub use suggest::closest;
 pub use user::{UserConfig, load_user};
 pub use words::{
     Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff, SpanWord, WordError,

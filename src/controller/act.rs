@@ -116,6 +116,15 @@ impl Controller {
         }
     }
 
+    /// The plan that the first attempt of a job would have now, for looking at.
+    ///
+    /// # Errors
+    /// When the cloud does not answer or no offer fits.
+    pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Plan, ActError> {
+        let nothing = Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
+        self.plan(spec, &nothing, AttemptNo::FIRST, None, "the job was submitted").await
+    }
+
     /// The whole of what the launch call needs, so that it can be repeated byte for byte.
     async fn plan(
         &self,

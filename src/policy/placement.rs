@@ -25,9 +25,9 @@ pub struct NoOffer {
     pub because: Vec<String>,
 }
 
-/// After its limit a machine may still save and upload for so long before the hard cap ends it. An upload of 50 GB at
-/// 100 MB/s takes eight minutes; more would let a hung machine bill longer.
-pub const DRAIN_ALLOWANCE: Duration = Duration::from_secs(15 * 60);
+/// The agent saves and uploads before its limit and then powers off within two minutes; this is for clocks and slow
+/// listings. Less would cut a power-off that is under way; more lets a hung machine bill longer.
+pub const DRAIN_ALLOWANCE: Duration = Duration::from_secs(5 * 60);
 
 /// Takes the cheapest offer that fits. `more_time` is what the users have added so far.
 ///
@@ -150,11 +150,11 @@ mod tests {
         let offers = [offer(Cloud::Aws, "a", "4", 0)];
         // The budget lasts a quarter of an hour, then there is a quarter of an hour to drain.
         let placed = place(&spec(limits.clone()), &offers, limits.budget, Span::ZERO, NOW).unwrap();
-        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(1800)));
-        assert_eq!(placed.most_usd, Some("$2".parse().unwrap()));
+        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(900 + 300)));
+        assert_eq!(placed.most_usd, Some(Usd::from_micros(1_333_334)));
         let free = [offer(Cloud::Local, "a", "0", 0)];
         let placed = place(&spec(limits), &free, Some("$1".parse().unwrap()), hour, NOW).unwrap();
         assert_eq!(placed.most_usd, Some(Usd::ZERO));
-        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(2 * 3600 + 900)), "an extension counts");
+        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(2 * 3600 + 300)), "an extension counts");
     }
 }

@@ -1,0 +1,169 @@
+//! Standing beside a job: its log on stdout, how it stands on stderr, until it has ended.
+//!
+//! Reads the job directory only; whoever drives the job does so beside it. What must never live here: driving.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::log_tail::LogTail;
+use super::summary::Summary;
+use super::{Context, Fault, job_root, live};
+use crate::job::{AttemptNo, JobState, Receipt};
+use crate::jobdir::{JobDir, JobDirError};
+
+/// Between two looks. Shorter reads the same more often; longer is felt as a lag of the log.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Without a terminal, a line about a job in which nothing changes comes this often.
+const WORD_EVERY: Duration = Duration::from_secs(60);
+
+/// How often an unreachable job root is told.
+const TROUBLE_EVERY: Duration = Duration::from_secs(30);
+
+pub struct Attached<'a> {
+    context: &'a Context,
+    dir: &'a JobDir,
+    tail: Option<LogTail>,
+    /// The live line is kept on a terminal; elsewhere there are sentences.
+    terminal: bool,
+    live_shown: bool,
+    /// The log ended in the middle of a line.
+    mid_line: bool,
+    told: Option<(JobState, Option<u32>, Option<String>)>,
+    told_at: Duration,
+    trouble_at: Option<Duration>,
+    attention: Vec<String>,
+}
+
+impl<'a> Attached<'a> {
+    pub fn new(context: &'a Context, dir: &'a JobDir) -> Self {
+        let terminal = std::io::stderr().is_terminal() && !context.is_machine_output();
+        Attached {
+            context,
+            dir,
+            tail: None,
+            terminal,
+            live_shown: false,
+            mid_line: false,
+            told: None,
+            told_at: Duration::ZERO,
+            trouble_at: None,
+            attention: Vec::new(),
+        }
+    }
+
+    /// Follows the job to its receipt, through every failure of the job root.
+    ///
+    /// # Errors
+    /// A record that this version does not understand.
+    pub async fn follow(&mut self) -> Result<Receipt, Fault> {
+        loop {
+            match self.look().await {
+                Ok(Some(receipt)) => return Ok(receipt),
+                Ok(None) => self.trouble_at = None,
+                Err(error @ JobDirError::Store(_)) => self.trouble(&error),
+                Err(error) => return Err(job_root::record_fault(&error)),
+            }
+            self.context.clock.sleep(LOOK_EVERY).await;
+        }
+    }
+
+    async fn look(&mut self) -> Result<Option<Receipt>, JobDirError> {
+        // Read before the log: what was written before the receipt is then not missed.
+        let receipt = self.dir.receipt().await?;
+        let summary = if receipt.is_none() { Summary::read(self.dir, self.context.clock.now()).await? } else { None };
+        self.print_log().await?;
+        if let Some(receipt) = receipt {
+            self.clear();
+            return Ok(Some(receipt));
+        }
+        if let Some(summary) = summary {
+            self.tell(&summary);
+        }
+        Ok(None)
+    }
+
+    /// Prints what has come of the log, through all attempts in turn.
+    async fn print_log(&mut self) -> Result<(), JobDirError> {
+        if self.context.is_machine_output() {
+            return Ok(());
+        }
+        let attempts = self.dir.attempts().await?;
+        loop {
+            let Some(tail) = &mut self.tail else {
+                let Some(first) = attempts.first() else { return Ok(()) };
+                self.tail = Some(LogTail::new(*first));
+                continue;
+            };
+            let bytes = tail.next(self.dir).await?;
+            let next = attempts.iter().copied().find(|attempt| *attempt > tail.attempt);
+            if !bytes.is_empty() {
+                self.clear();
+                self.context.printer.bytes(&bytes);
+                self.mid_line = bytes.last() != Some(&b'\n');
+            } else if let Some(next) = next {
+                self.next_attempt(next);
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    fn next_attempt(&mut self, next: AttemptNo) {
+        self.tail = Some(LogTail::new(next));
+        self.clear();
+        self.context.printer.note(format!("--- attempt {} ---", next.number()));
+    }
+
+    fn tell(&mut self, summary: &Summary) {
+        for attention in summary.attention.iter().filter(|text| !self.attention.contains(text)).cloned().collect::<Vec<_>>() {
+            self.clear();
+            self.context.printer.warn(&attention);
+            self.attention.push(attention);
+        }
+        let now = self.context.clock.mono();
+        let stands = (summary.state, summary.attempt, summary.verdict.clone());
+        let changed = self.told.as_ref() != Some(&stands);
+        if self.terminal {
+            self.clear();
+            let start = if self.mid_line { "\n" } else { "" };
+            self.mid_line = false;
+            self.context.printer.raw_err(&format!("{start}{}", live::line(summary, terminal_width())));
+            self.live_shown = true;
+        } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
+            self.context.printer.note(live::line(summary, usize::MAX));
+            self.told_at = now;
+        }
+        self.told = Some(stands);
+    }
+
+    /// Takes the live line away.
+    pub fn clear(&mut self) {
+        if self.live_shown {
+            self.context.printer.raw_err("\r\u{1b}[2K");
+            self.live_shown = false;
+        }
+    }
+
+    fn trouble(&mut self, error: &JobDirError) {
+        let now = self.context.clock.mono();
+        if self.trouble_at.is_none_or(|at| now.saturating_sub(at) >= TROUBLE_EVERY) {
+            self.trouble_at = Some(now);
+            self.clear();
+            self.context.printer.warn(format!("{error}; the job goes on, trying again"));
+        }
+    }
+}
+
+/// Columns of the terminal on stderr; 80 when it does not say.
+fn terminal_width() -> usize {
+    rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 10).unwrap_or(80)
+}
+
+/// For `explain` and the receipt: a moment after another, as people read it.
+pub fn since(from: Timestamp, at: Timestamp) -> String {
+    let secs = at.duration_since(from).as_secs_f64();
+    format!("{}{}", if secs < 0.0 { "-" } else { "+" }, crate::market::Span::from_duration(Duration::from_secs(secs.abs() as u64)))
+}

@@ -1,0 +1,66 @@
+//! `lamp daemon`: drives every job of the job root, in the foreground; systemd keeps it (systemd/lamp-controller.service).
+
+use clap::Args as ClapArgs;
+
+use super::{Context, ExitCode, Fault, job_root, run};
+use crate::job::JobId;
+
+/// Drive all jobs of the job root: relaunch after interruptions, write receipts
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Only this job; may be repeated
+    #[arg(long, value_name = "JOB")]
+    pub job: Vec<JobId>,
+
+    /// End when the jobs named have ended
+    #[arg(long, requires = "job")]
+    pub until_done: bool,
+}
+
+/// # Errors
+/// The job root cannot be opened, or another daemon drives it.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let workstation = job_root::workstation(context)?;
+    let store = job_root::open(context)?;
+    // A driver of one job is no daemon: both may drive it, the records see to that.
+    let lock = if args.job.is_empty() {
+        let lock =
+            workstation.lock_daemon().map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?;
+        Some(lock.ok_or_else(|| {
+            Fault::new(ExitCode::REFUSED, format!("a daemon drives {} already", context.job_root))
+                .hint("`systemctl --user status lamp-controller` shows it")
+        })?)
+    } else {
+        None
+    };
+    let controller = run::controller(&workstation, &store)?;
+    let service = workstation.service();
+    service.ready();
+    context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", context.job_root));
+    let mut told = None;
+    let driven = controller.drive_all(&args.job, |active| {
+        service.alive();
+        if told != Some(active) {
+            told = Some(active);
+            service.status(&format!("{active} jobs under way"));
+            tracing::info!("{active} jobs under way");
+        }
+    });
+    tokio::select! {
+        () = driven => {}
+        () = ended_from_outside() => {}
+    }
+    service.stopping();
+    drop(lock);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// SIGTERM from the service manager, or Ctrl-C. Nothing needs saving: what matters is in the job root.
+async fn ended_from_outside() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut term) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = term.recv() => {}
+        _ = tokio::signal::ctrl_c() => {}
+    }
+}

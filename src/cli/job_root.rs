@@ -1,0 +1,100 @@
+//! The job root as the verbs see it: opening it, and finding a job by what the user types.
+
+use std::sync::Arc;
+
+use super::{Context, ExitCode, Fault};
+use crate::config::closest;
+use crate::job::JobId;
+use crate::jobdir::{self, JobDir, JobDirError, RecordError};
+use crate::wire::{self, Store, Workstation};
+
+/// Opens the job root of this call.
+///
+/// # Errors
+/// When it cannot be used.
+pub fn open(context: &Context) -> Result<Store, Fault> {
+    wire::open_store(&context.job_root).map_err(|error| {
+        Fault::from_error(ExitCode::UNREACHABLE, &error)
+            .hint(format!("the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT", context.job_root_origin))
+    })
+}
+
+/// Where this controller stands.
+///
+/// # Errors
+/// When nothing says where the state folder is.
+pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
+    let state = context
+        .environment
+        .state_dir()
+        .ok_or_else(|| Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is").hint("set HOME, or XDG_STATE_HOME"))?;
+    Ok(Workstation::new(state, &context.job_root, &context.user.owner, context.environment.user.as_deref()))
+}
+
+/// What an unreadable record or a silent store means for a verb.
+pub fn record_fault(error: &JobDirError) -> Fault {
+    match error {
+        JobDirError::Record(RecordError::Newer { .. }) => {
+            Fault::from_error(ExitCode::REFUSED, error).meaning("it was not touched").hint("a newer `lamp` wrote it; update this one")
+        }
+        JobDirError::Record(_) | JobDirError::Taken { .. } => Fault::from_error(ExitCode::INTERNAL, error),
+        JobDirError::Store(_) => Fault::from_error(ExitCode::UNREACHABLE, error)
+            .meaning("nothing was changed; what runs goes on, and its machine puts itself out when it is done"),
+    }
+}
+
+/// The job that the user means: its id, the beginning of one, its name (then the newest of that name), or, without a
+/// word, the newest of all.
+///
+/// # Errors
+/// When there is none, or several begin so.
+pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
+    let dir = |job: &JobId| JobDir::new(Arc::clone(store), job.clone());
+    let Some(text) = text else {
+        return newest(store, &jobs).await?.map(|job| dir(&job)).ok_or_else(|| no_jobs(store));
+    };
+    if let Some(job) = jobs.iter().find(|job| job.as_str() == text) {
+        return Ok(dir(job));
+    }
+    // An id is the name and six letters.
+    let of_name: Vec<JobId> = jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(name, _)| name == text)).cloned().collect();
+    if let Some(job) = newest(store, &of_name).await? {
+        return Ok(dir(&job));
+    }
+    let begin_so: Vec<&JobId> = jobs.iter().filter(|job| job.as_str().starts_with(text)).collect();
+    match begin_so.as_slice() {
+        [job] => Ok(dir(job)),
+        [] => Err(not_found(store, text, &jobs)),
+        several => {
+            let names: Vec<&str> = several.iter().take(5).map(|job| job.as_str()).collect();
+            Err(Fault::new(ExitCode::NOT_FOUND, format!("{} jobs begin with `{text}`", several.len()))
+                .hint(format!("say which: {}", names.join(", "))))
+        }
+    }
+}
+
+fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
+    let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
+    match closest(text, jobs.iter().map(JobId::as_str)) {
+        Some(job) => fault.hint(format!("did you mean `{job}`?")),
+        None => fault.hint("`lamp status` lists the jobs; --job-root names another place"),
+    }
+}
+
+fn no_jobs(store: &Store) -> Fault {
+    Fault::new(ExitCode::NOT_FOUND, format!("no jobs in {}", store.url())).hint("`lamp run config/jobs/digits.toml` makes the first")
+}
+
+async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
+    if let [only] = jobs {
+        return Ok(Some(only.clone()));
+    }
+    let mut newest = None;
+    for job in jobs {
+        // A folder without a spec is no job yet; a record of a newer version must not hide the others.
+        let Ok(Some(spec)) = JobDir::new(Arc::clone(store), job.clone()).spec().await else { continue };
+        newest = newest.max(Some((spec.created, job.clone())));
+    }
+    Ok(newest.map(|(_, job)| job))
+}

@@ -1,0 +1,69 @@
+//! `lamp logs`: the workload's output, byte for byte.
+
+use clap::Args as ClapArgs;
+
+use super::attach::Attached;
+use super::log_tail::LogTail;
+use super::{Context, ExitCode, Fault, job_root};
+use crate::job::AttemptNo;
+use crate::jobdir::{JobDir, JobDirError};
+
+/// Print the output of a job
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+
+    /// Go on until the job has ended
+    #[arg(short, long, conflicts_with = "attempt")]
+    pub follow: bool,
+
+    /// Only this attempt [default: all, in order]
+    #[arg(long, value_name = "N")]
+    pub attempt: Option<u32>,
+}
+
+/// # Errors
+/// There is no such job or attempt, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open(context)?;
+    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    if args.follow && !context.is_machine_output() {
+        let mut attached = Attached::new(context, &dir);
+        tokio::select! {
+            receipt = attached.follow() => drop(receipt?),
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        attached.clear();
+        return Ok(ExitCode::SUCCESS);
+    }
+    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let attempts = dir.attempts().await.map_err(fault)?;
+    let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
+        Some(one) if attempts.contains(&one) => vec![one],
+        Some(one) => {
+            return Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no attempt {}", dir.job(), one.number()))
+                .hint(format!("it has {}", attempts.len())));
+        }
+        None => attempts,
+    };
+    for attempt in chosen {
+        print(context, &dir, attempt).await.map_err(fault)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<(), JobDirError> {
+    let mut tail = LogTail::new(attempt);
+    loop {
+        let bytes = tail.next(dir).await?;
+        if bytes.is_empty() || context.printer.reader_is_gone() {
+            return Ok(());
+        }
+        if context.is_machine_output() {
+            context.printer.json(&serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(&bytes) }));
+        } else {
+            context.printer.bytes(&bytes);
+        }
+    }
+}

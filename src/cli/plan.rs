@@ -1,0 +1,67 @@
+//! `lamp plan`: which machine, at what price, and the most that it can cost. Starts nothing.
+
+use clap::Args as ClapArgs;
+
+use super::{Context, ExitCode, Fault, JobArgs, job_root, run, submission};
+use crate::config::Loaded;
+use crate::job::{JobId, Plan, RECORD_FORMAT, ResolvedSpec};
+use crate::wire::{self, Store};
+
+/// Show which machine a job would get and the most that it can cost
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub job: JobArgs,
+}
+
+/// # Errors
+/// The job has errors, or no offer fits.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let loaded = args.job.load(context)?;
+    show(context, &loaded).await
+}
+
+/// Prints the plan of a loaded job.
+///
+/// # Errors
+/// The workdir cannot ship, or no offer fits.
+pub async fn show(context: &Context, loaded: &Loaded) -> Result<ExitCode, Fault> {
+    run::refuse_cloud(loaded.spec.machine.cloud)?;
+    let store = job_root::open(context)?;
+    let survey = submission::survey(context, loaded)?;
+    let plan = first(context, &store, loaded).await?;
+    if context.is_machine_output() {
+        context.printer.json(&serde_json::json!({
+            "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
+            "workdir_files": survey.files, "workdir_bytes": survey.bytes,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for line in submission::plan_text(&plan) {
+        context.printer.line(line);
+    }
+    context.printer.line(format!("ships {} files, {}", survey.files, wire::show_bytes(survey.bytes)));
+    context.printer.note("nothing was started");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The plan that the first attempt would have now; nothing is written.
+///
+/// # Errors
+/// No offer fits, or the cloud does not answer.
+pub async fn first(context: &Context, store: &Store, loaded: &Loaded) -> Result<Plan, Fault> {
+    let spec = ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: JobId::from_name(&loaded.spec.name, [0; 6]),
+        created: context.clock.now(),
+        written_by: String::new(),
+        spec: loaded.spec.clone(),
+        code: None,
+        origins: loaded.origins.clone(),
+    };
+    let controller = run::controller(&job_root::workstation(context)?, store)?;
+    controller
+        .first_plan(&spec)
+        .await
+        .map_err(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills"))
+}

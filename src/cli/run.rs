@@ -1,0 +1,169 @@
+//! `lamp run`: submit a job, drive it, stand beside it until it has ended.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::attach::Attached;
+use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, receipt, submission};
+use crate::controller::DriveError;
+use crate::job::{EndedBecause, JobOutcome, Receipt};
+use crate::jobdir::JobDir;
+use crate::market::Cloud;
+use crate::wire::{Store, Workstation};
+
+/// Run a job: a file, or a command after `--`
+///
+/// Ends with the workload's own exit code. Ctrl-C detaches; the job goes on.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub job: JobArgs,
+
+    /// Submit and return at once
+    #[arg(short, long)]
+    pub detach: bool,
+
+    /// Show the plan and what it can cost; start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Where outputs come home to [default: lamp-outputs/JOB]
+    #[arg(long, value_name = "FOLDER")]
+    pub outputs: Option<PathBuf>,
+}
+
+/// # Errors
+/// The job has errors, cannot ship, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let loaded = args.job.load(context)?;
+    if args.dry_run {
+        return plan::show(context, &loaded).await;
+    }
+    let file = loaded.file.as_deref().map(|path| submission::display(path, context));
+    context.printer.findings(file.as_deref(), &loaded.findings);
+    let workstation = job_root::workstation(context)?;
+    refuse_cloud(loaded.spec.machine.cloud)?;
+    let store = job_root::open(context)?;
+    let survey = submission::survey(context, &loaded)?;
+    let planned = plan::first(context, &store, &loaded).await?;
+    for line in submission::plan_text(&planned) {
+        context.printer.note(line);
+    }
+    let dir = submission::make(context, &store, &loaded, &survey).await?;
+    if args.detach {
+        return detach(context, &workstation, &dir);
+    }
+    context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
+    match stand_beside(context, &workstation, &store, &dir).await? {
+        Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
+        None => Ok(ExitCode::CTRL_C),
+    }
+}
+
+/// Machines of AWS come with a later version; until then nothing may look as if they were launched.
+pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
+    if cloud == Cloud::Local {
+        return Ok(());
+    }
+    Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("this version cannot launch on cloud `{cloud}`"))
+        .meaning("nothing was started, and nothing bills")
+        .hint("--cloud local runs it on this workstation"))
+}
+
+/// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
+async fn stand_beside(context: &Context, workstation: &Workstation, store: &Store, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
+    let controller = controller(workstation, store)?;
+    let mut attached = Attached::new(context, dir);
+    let ended = {
+        let drive = async {
+            match controller.drive(dir.job()).await {
+                // The display ends with what it has shown, so it has the last word.
+                Ok(_) => std::future::pending().await,
+                Err(error) => drive_fault(&error),
+            }
+        };
+        tokio::select! {
+            receipt = attached.follow() => Some(receipt?),
+            fault = drive => return Err(fault),
+            _ = tokio::signal::ctrl_c() => None,
+        }
+    };
+    if ended.is_none() {
+        attached.clear();
+        leave(context, workstation, dir)?;
+    }
+    Ok(ended)
+}
+
+/// # Errors
+/// When this program cannot find itself.
+pub fn controller(workstation: &Workstation, store: &Store) -> Result<crate::controller::Controller, Fault> {
+    workstation.controller(store).map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start a controller").because(&error))
+}
+
+pub fn drive_fault(error: &DriveError) -> Fault {
+    let code = match error {
+        DriveError::NoJob { .. } => ExitCode::NOT_FOUND,
+        DriveError::Newer { .. } => ExitCode::REFUSED,
+    };
+    Fault::from_error(code, error)
+}
+
+/// Somebody must drive the job when we go: the daemon if one runs, else a process of its own.
+fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
+    let job = dir.job();
+    let driver = if workstation.daemon_runs() {
+        "`lamp daemon` drives it".to_owned()
+    } else {
+        let log = workstation.start_driver(job.as_str()).map_err(|error| {
+            Fault::new(ExitCode::INTERNAL, format!("job {job} runs, and no process could be started to drive it"))
+                .because(&error)
+                .meaning(
+                    "its agent finishes the attempt and puts the machine out; nobody relaunches it or writes its receipt until somebody drives it",
+                )
+                .hint(format!("`lamp daemon --job {job} --until-done` drives it"))
+        })?;
+        format!("a background process drives it (its words: {})", log.display())
+    };
+    context.printer.note(format!("detached; job {job} goes on, and {driver}"));
+    context.printer.hint(format!("`lamp logs -f {job}` follows it, `lamp stop {job}` ends it, `lamp receipt {job}` shows what it cost"));
+    Ok(())
+}
+
+fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {
+    leave(context, workstation, dir)?;
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "job": dir.job() }));
+    } else {
+        context.printer.line(dir.job());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Outputs come home, the receipt is shown, and the exit code is the workload's own.
+async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
+    // The job has ended either way, and its outputs are safe where they are.
+    if let Err(fault) = outputs::fetch(context, dir, into).await {
+        context.printer.warn(format!("the outputs stay in the job root: {}", fault.what));
+    }
+    if context.is_machine_output() {
+        context.printer.json(ended);
+    } else {
+        context.printer.note(receipt::text(ended));
+    }
+    Ok(exit_code(ended))
+}
+
+/// The code of a whole job.
+pub fn exit_code(receipt: &Receipt) -> ExitCode {
+    let last = receipt.attempts.last();
+    match (receipt.outcome, last) {
+        (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
+        (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
+        (JobOutcome::Failed, Some(last)) => ExitCode::of_end(last.ended_because, last.exit),
+        // No machine was ever launched: a limit was over before it began.
+        (JobOutcome::Failed, None) => ExitCode::of_end(EndedBecause::Deadline, None),
+    }
+}

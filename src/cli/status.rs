@@ -1,0 +1,140 @@
+//! `lamp status`: every job in a line, newest first.
+
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::summary::Summary;
+use super::{Context, ExitCode, Fault, Stream, Style, job_root, live, render_table};
+use crate::job::JobState;
+use crate::jobdir::{self, JobDir};
+use crate::market::Span;
+
+/// Show jobs: what runs, what it costs, how it stands
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: all]
+    pub job: Option<String>,
+
+    /// Finished jobs too, however many
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+/// Finished jobs in the table for people. More would push what runs off the screen.
+const FINISHED_SHOWN: usize = 10;
+
+/// Reads at once. A store across the ocean answers in 100 ms: a thousand jobs then take a few seconds.
+const READS_IN_FLIGHT: usize = 32;
+
+/// # Errors
+/// The job root does not answer, or there is no such job.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open(context)?;
+    let now = context.clock.now();
+    let jobs = match &args.job {
+        Some(text) => vec![job_root::find(&store, Some(text)).await?.job().clone()],
+        None => jobdir::jobs(store.as_ref()).await.map_err(|error| job_root::record_fault(&error.into()))?,
+    };
+    let read = stream::iter(jobs).map(|job| {
+        let dir = JobDir::new(Arc::clone(&store), job);
+        async move { Summary::read(&dir, now).await }
+    });
+    let read: Vec<Option<Summary>> = read.buffer_unordered(READS_IN_FLIGHT).try_collect().await.map_err(|error| job_root::record_fault(&error))?;
+    let mut summaries: Vec<Summary> = read.into_iter().flatten().collect();
+    summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "jobs": summaries }));
+    } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
+        show_one(context, summary);
+    } else {
+        show_table(context, &summaries, args.all);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_table(context: &Context, summaries: &[Summary], all: bool) {
+    if summaries.is_empty() {
+        context.printer.note(format!("no jobs in {}", context.job_root));
+        return;
+    }
+    let mut finished = 0;
+    let mut shown = Vec::new();
+    for summary in summaries {
+        finished += usize::from(summary.state.is_final());
+        if all || !summary.state.is_final() || finished <= FINISHED_SHOWN {
+            shown.push(row(context, summary));
+        }
+    }
+    let left_out = summaries.len() - shown.len();
+    context.printer.line(render_table(&["job", "state", "attempt", "verdict", "progress", "cost", "started"], &shown, &[2, 5]));
+    if left_out > 0 {
+        context.printer.note(format!("and {left_out} more that have ended; `lamp status --all` shows them"));
+    }
+}
+
+fn row(context: &Context, summary: &Summary) -> Vec<String> {
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
+    vec![
+        summary.job.clone(),
+        context.printer.paint(Stream::Out, style(summary.state), summary.state.word()),
+        or_dash(summary.attempt.map(|attempt| attempt.to_string())),
+        or_dash(summary.verdict.clone()),
+        or_dash(summary.progress.as_ref().and_then(live::progress_text)),
+        summary.usd.to_string(),
+        local_time(summary.started),
+    ]
+}
+
+fn style(state: JobState) -> Style {
+    match state {
+        JobState::Succeeded | JobState::Running => Style::Good,
+        JobState::Failed => Style::Bad,
+        JobState::Interrupted | JobState::Held | JobState::Stopped | JobState::Cancelled => Style::Warning,
+        _ => Style::Bold,
+    }
+}
+
+/// Local time for people, to the second.
+pub fn local_time(at: Timestamp) -> String {
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+fn show_one(context: &Context, summary: &Summary) {
+    let line = |key: &str, value: String| context.printer.line(format!("{key:<12}{value}"));
+    line("job", summary.job.clone());
+    line("state", summary.state.to_string());
+    if let Some(attempt) = summary.attempt {
+        line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));
+    }
+    if let Some(verdict) = &summary.verdict {
+        line("verdict", verdict.clone());
+    }
+    if let Some(reason) = &summary.reason {
+        line("because", reason.clone());
+    }
+    if let Some(progress) = summary.progress.as_ref().and_then(live::progress_text) {
+        line("progress", progress);
+    }
+    if let Some(usage) = live::usage_text(summary) {
+        line("usage", usage);
+    }
+    line("cost", live::money_text(summary));
+    line("checkpoints", summary.checkpoints.to_string());
+    if let Some(seconds) = summary.heartbeat_seconds {
+        line("heartbeat", format!("{} ago", Span::from_secs(seconds as u64)));
+    }
+    line("started", local_time(summary.started));
+    if let Some(ended) = summary.ended {
+        line("ended", local_time(ended));
+    }
+    for attention in &summary.attention {
+        line("attention", attention.clone());
+    }
+    if !summary.state.is_final() {
+        context.printer.hint(format!("`lamp logs -f {0}` follows it, `lamp stop {0}` ends it", summary.job));
+    }
+}

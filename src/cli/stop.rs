@@ -1,0 +1,47 @@
+//! `lamp stop` and `lamp cancel`: a wish to end, left in the job directory.
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::attach::Attached;
+use super::{Context, ExitCode, Fault, job_root, receipt};
+use crate::job::Wish;
+
+/// End a job: save a checkpoint, keep the outputs, put the machine out
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+
+    /// Wait until it has ended, and show its receipt
+    #[arg(short, long)]
+    pub wait: bool,
+}
+
+/// # Errors
+/// There is no such job, it has ended, or the job root does not answer.
+pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open(context)?;
+    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let workstation = job_root::workstation(context)?;
+    let fault = |error| job_root::record_fault(&error);
+    if let Some(ended) = dir.receipt().await.map_err(fault)? {
+        return Err(
+            Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome)).meaning("nothing runs, and nothing bills")
+        );
+    }
+    let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
+    let (verb, saved) =
+        if matches!(wish, Wish::Stop) { ("stop", "it saves a checkpoint first") } else { ("cancel", "it does not save a checkpoint") };
+    if !args.wait {
+        if context.is_machine_output() {
+            context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish }));
+        }
+        context.printer.note(format!("asked {} to {verb}; {saved}", dir.job()));
+        context.printer.hint(format!("`lamp status {0}` shows when the machine is gone, `lamp {verb} --wait {0}` waits for it", dir.job()));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ended = Attached::new(context, &dir).follow().await?;
+    receipt::show(context, &ended);
+    Ok(ExitCode::SUCCESS)
+}

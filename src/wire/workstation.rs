@@ -1,0 +1,90 @@
+//! The controller's half: this workstation, its jobs and its clouds.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::{Store, clock};
+use crate::adapters::driver_process;
+use crate::adapters::local_cloud::LocalCloud;
+use crate::adapters::notify::Notify;
+use crate::controller::Controller;
+use crate::ports;
+
+pub use crate::adapters::driver_process::DaemonLock;
+
+/// Where the controller stands and for whom.
+#[derive(Clone, Debug)]
+pub struct Workstation {
+    /// `~/.local/state/lamplighter`.
+    pub state: PathBuf,
+    pub job_root: String,
+    /// Whose machines these are.
+    pub owner: String,
+    /// `user@host`, for people.
+    pub name: String,
+}
+
+impl Workstation {
+    pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>) -> Self {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let name = format!("{}@{host}", user.unwrap_or("unknown"));
+        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name }
+    }
+
+    /// # Errors
+    /// When this program cannot find itself.
+    pub fn controller(&self, store: &Store) -> io::Result<Controller> {
+        let program = std::env::current_exe()?.display().to_string();
+        let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]);
+        Ok(Controller::new(Arc::clone(store), Arc::new(cloud), clock(), self.owner.clone(), self.name.clone()))
+    }
+
+    /// Whether a daemon drives this job root here.
+    pub fn daemon_runs(&self) -> bool {
+        driver_process::daemon_runs(&self.state, &self.job_root)
+    }
+
+    /// # Errors
+    /// When the state folder cannot be written.
+    pub fn lock_daemon(&self) -> io::Result<Option<DaemonLock>> {
+        driver_process::lock_daemon(&self.state, &self.job_root)
+    }
+
+    /// Starts a process that drives one job to its end; gives where its words go.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start_driver(&self, job: &str) -> io::Result<PathBuf> {
+        let log = self.state.join("drivers").join(format!("{job}.log"));
+        let words = ["--job-root", &self.job_root, "daemon", "--job", job, "--until-done"].map(str::to_owned);
+        driver_process::start_detached(&words, &log)?;
+        Ok(log)
+    }
+
+    /// A file for the packed workdir; the caller removes it.
+    pub fn scratch_file(&self, name: &str) -> io::Result<PathBuf> {
+        let folder = self.state.join("tmp");
+        std::fs::create_dir_all(&folder)?;
+        Ok(folder.join(name))
+    }
+
+    /// The service manager that started us, if one did.
+    pub fn service(&self) -> Box<dyn ports::Service> {
+        Box::new(Notify)
+    }
+}
+
+/// Removes a scratch file; one that is gone is fine.
+pub fn remove_scratch(path: &std::path::Path) {
+    #[expect(clippy::disallowed_methods, reason = "a scratch file of our own")]
+    let _ = std::fs::remove_file(path);
+}
+
+/// For the name of a job.
+pub fn random_letters() -> [u8; 6] {
+    #[expect(clippy::disallowed_methods, reason = "wire hands randomness in")]
+    let bytes = *uuid::Uuid::new_v4().as_bytes();
+    // The first bytes: the version and the variant stand further on.
+    [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
+}
