@@ -14,6 +14,7 @@ use super::{
 };
 use crate::config::Environment;
 use crate::job::Wish;
+use crate::wire;
 
 /// Lights cloud GPU machines when there is work and puts them out when there is none
 #[derive(Clone, Debug, Parser)]
@@ -39,6 +40,8 @@ pub enum Verb {
     Plan(Box<plan::Args>),
     Check(Box<check::Args>),
     Daemon(daemon::Args),
+    /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
+    Agent,
     Completions(completions::Args),
     Replay(replay::Args),
     #[command(hide = true)]
@@ -48,6 +51,10 @@ pub enum Verb {
 /// Parses the command line, runs the verb, and turns its end into the process's.
 pub fn main() -> std::process::ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
+    // The agent has its own, leaner words: on the GPU machine there is no clap.
+    if words.get(1).is_some_and(|verb| verb == "agent") {
+        return wire::agent::main(words.into_iter().skip(2).collect(), &["agent"]);
+    }
     let environment = Environment::read();
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
@@ -76,6 +83,10 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Receipt(args) => block_on(receipt::run(args, context)),
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
+        // Its words are taken before clap sees them, unless a flag of ours stands before them.
+        Verb::Agent => {
+            Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags").hint("write `lamp agent ...`, with its own flags after it"))
+        }
         Verb::Check(args) => check::run(args, context),
         Verb::Completions(args) => completions::run(args, context),
         Verb::Replay(args) => replay::run(args, context),

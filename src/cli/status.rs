@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use serde_json::json;
+use serde::Serialize;
 
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root, live, render_table};
@@ -22,6 +22,12 @@ pub struct Args {
     /// Finished jobs too, however many
     #[arg(short, long)]
     pub all: bool,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Listing {
+    jobs: Vec<Summary>,
 }
 
 /// Finished jobs in the table for people. More would push what runs off the screen.
@@ -47,7 +53,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut summaries: Vec<Summary> = read.into_iter().flatten().collect();
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
     if context.is_machine_output() {
-        context.printer.json(&json!({ "jobs": summaries }));
+        context.printer.json(&Listing { jobs: summaries });
     } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
         show_one(context, summary);
     } else {
