@@ -2,6 +2,7 @@
 
 use clap::Args as ClapArgs;
 
+use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, run, submission};
 use crate::config::Loaded;
 use crate::job::{JobId, Plan, RECORD_FORMAT, ResolvedSpec};
@@ -17,18 +18,18 @@ pub struct Args {
 /// # Errors
 /// The job has errors, or no offer fits.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let loaded = args.job.load(context)?;
-    show(context, &loaded).await
+    let prepared = args.job.prepare(context)?;
+    show(context, &prepared).await
 }
 
-/// Prints the plan of a loaded job.
+/// Prints the plan of a prepared job.
 ///
 /// # Errors
-/// The workdir cannot ship, or no offer fits.
-pub async fn show(context: &Context, loaded: &Loaded) -> Result<ExitCode, Fault> {
+/// No offer fits, or the job root cannot be opened.
+pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fault> {
+    let Prepared { loaded, survey } = prepared;
     run::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context)?;
-    let survey = submission::survey(context, loaded)?;
     let plan = first(context, &store, loaded).await?;
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({

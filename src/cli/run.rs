@@ -37,21 +37,18 @@ pub struct Args {
 /// # Errors
 /// The job has errors, cannot ship, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let loaded = args.job.load(context)?;
+    let prepared = args.job.prepare(context)?;
     if args.dry_run {
-        return plan::show(context, &loaded).await;
+        return plan::show(context, &prepared).await;
     }
-    let file = loaded.file.as_deref().map(|path| submission::display(path, context));
-    context.printer.findings(file.as_deref(), &loaded.findings);
     let workstation = job_root::workstation(context)?;
-    refuse_cloud(loaded.spec.machine.cloud)?;
+    refuse_cloud(prepared.loaded.spec.machine.cloud)?;
     let store = job_root::open(context)?;
-    let survey = submission::survey(context, &loaded)?;
-    let planned = plan::first(context, &store, &loaded).await?;
+    let planned = plan::first(context, &store, &prepared.loaded).await?;
     for line in submission::plan_text(&planned) {
         context.printer.note(line);
     }
-    let dir = submission::make(context, &store, &loaded, &survey).await?;
+    let dir = submission::make(context, &store, &prepared).await?;
     if args.detach {
         return detach(context, &workstation, &dir);
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 
 use super::{
-    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, extend, init, logs, plan, receipt, replay, run, schema,
-    status, stop,
+    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, extend, init, logs, plan, receipt, replay, run,
+    schema, status, stop,
 };
 use crate::config::Environment;
 use crate::job::Wish;

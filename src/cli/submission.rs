@@ -1,67 +1,30 @@
-//! From a loaded job to a submitted one: what ships, what must not, what it can cost.
+//! From a prepared job to a submitted one, and what is said of its plan before.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::status::local_time;
+use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
-use crate::config::{Loaded, shown};
+use crate::config::shown;
 use crate::controller::{SubmitError, submit};
-use crate::job::{CodeArchive, Finding, JobId, Plan, RECORD_FORMAT, ResolvedSpec, Severity};
+use crate::job::{CodeArchive, JobId, Plan, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
-use crate::wire::{self, PackError, Store, Survey};
-
-/// What will ship; judged, so that what it holds may ship.
-///
-/// # Errors
-/// The workdir cannot be read, is too large, or holds something that looks like a secret.
-pub fn survey(context: &Context, loaded: &Loaded) -> Result<Survey, Fault> {
-    let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
-    let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(super::outputs::FOLDER)]).collect();
-    let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max).map_err(|error| pack_fault(&error))?;
-    let folder = shown(&loaded.workdir, &context.current_dir);
-    let (errors, warnings): (Vec<Finding>, Vec<Finding>) = survey.findings.iter().cloned().partition(|found| found.severity == Severity::Error);
-    if !errors.is_empty() {
-        return Err(Fault::new(ExitCode::FINDINGS, format!("the workdir `{folder}` cannot ship"))
-            .findings(folder, errors)
-            .meaning("nothing was started, and nothing bills"));
-    }
-    context.printer.findings(Some(&folder), &warnings);
-    refuse_secrets(&survey, loaded, &folder)?;
-    Ok(survey)
-}
-
-fn refuse_secrets(survey: &Survey, loaded: &Loaded, folder: &str) -> Result<(), Fault> {
-    let found = wire::scan_for_secrets(survey).map_err(|error| pack_fault(&error))?;
-    let refused: Vec<Finding> = found
-        .iter()
-        .filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed))
-        .map(|secret| {
-            Finding::error(&format!("{}:{}", secret.path, secret.line), format!("looks like {} (rule {})", secret.what, secret.rule))
-                .hint(format!("if it may ship: --allow-secret {}:{}", secret.path, secret.rule))
-        })
-        .collect();
-    if refused.is_empty() {
-        return Ok(());
-    }
-    Err(Fault::new(ExitCode::REFUSED, format!("{} in the workdir look like secrets", refused.len()))
-        .findings(folder, refused)
-        .meaning("nothing was packed, nothing was started")
-        .hint("name such files in .lampignore, or hand the value over with --env"))
-}
+use crate::wire::{self, Store, Survey};
 
 /// Packs, uploads and writes the spec; the job exists when this returns.
 ///
 /// # Errors
 /// The workdir cannot be packed, or the job root refuses.
-pub async fn make(context: &Context, store: &Store, loaded: &Loaded, survey: &Survey) -> Result<JobDir, Fault> {
+pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Result<JobDir, Fault> {
+    let Prepared { loaded, survey } = prepared;
     let job = JobId::from_name(&loaded.spec.name, wire::random_letters());
     let scratch = Scratch(
         job_root::workstation(context)?
             .scratch_file(&format!("{job}.tar.zst"))
             .map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?,
     );
-    let code = wire::pack_workdir(survey, &scratch.0).map_err(|error| pack_fault(&error))?;
+    let code = wire::pack_workdir(survey, &scratch.0)?;
     context.printer.note(shipped_text(survey, &code, &shown(&loaded.workdir, &context.current_dir)));
     let spec = ResolvedSpec {
         format: RECORD_FORMAT,
@@ -103,10 +66,6 @@ impl Drop for Scratch {
     }
 }
 
-fn pack_fault(error: &PackError) -> Fault {
-    Fault::from_error(ExitCode::UNREACHABLE, error).meaning("nothing was started, and nothing bills")
-}
-
 fn submit_fault(error: &SubmitError) -> Fault {
     let fault = match error {
         SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => Fault::from_error(ExitCode::UNREACHABLE, error),
@@ -115,9 +74,4 @@ fn submit_fault(error: &SubmitError) -> Fault {
         SubmitError::Changed => Fault::from_error(ExitCode::REFUSED, error).hint("run it again"),
     };
     fault.meaning("no job was made: nothing was started, and nothing bills")
-}
-
-/// The folder of a path as one would type it.
-pub fn display(path: &Path, context: &Context) -> String {
-    shown(path, &context.current_dir)
 }

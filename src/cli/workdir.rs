@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::flags::JobArgs;
-use super::{Context, ExitCode, Fault};
+use super::{Context, ExitCode, Fault, outputs};
 use crate::config::{self, Loaded};
 use crate::job::{Command, Finding, Severity};
 use crate::wire::{self, PackError, PackKind, Survey};
@@ -54,7 +54,9 @@ impl JobArgs {
     /// The spec itself has errors, or the workdir cannot be read.
     pub fn examine(&self, context: &Context) -> Result<Examined, Fault> {
         let loaded = self.load(context)?;
-        let never: Vec<PathBuf> = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path)).collect();
+        let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
+        // What earlier runs brought home stays at home.
+        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).collect();
         let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)?;
         let mut findings = loaded.findings.clone();
         findings.extend(survey.findings.iter().cloned());
