@@ -11,6 +11,8 @@ mod local_cloud;
 mod nvml;
 mod objects_s3;
 mod units;
+#[cfg(feature = "lamp")]
+mod workdir;
 mod workload;
 mod workload_end;
 mod workload_memory;
