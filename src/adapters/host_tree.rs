@@ -2,11 +2,13 @@
 //!
 //! What must never live here: what the processes do (`host_usage`), and signals (`proc_tree`, the workload adapters).
 
-#![expect(clippy::disallowed_methods, reason = "reads the cgroup, and measures what a listing takes")]
+#![expect(clippy::disallowed_methods, reason = "reads the cgroup")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 use super::proc_read::ProcFile;
 use super::proc_tree;
@@ -16,9 +18,9 @@ use crate::ports::Scope;
 /// new processes are rare. More often buys nothing, for samples come once a second; less often, and the work of a new
 /// process is counted later.
 const RELIST_EVERY_MIN: Duration = Duration::from_millis(900);
-const RELIST_EVERY_MAX: Duration = Duration::from_secs(30);
+const RELIST_EVERY_MAX: Duration = Duration::from_secs(15);
 
-/// A listing may take one part in so many of the time. Twenty processes take 0.2 ms, with fifty threads each some 5 ms:
+/// A listing may take one part in so many of the processor time of one core. Twenty processes take 0.2 ms, with fifty threads each some 5 ms:
 /// with a bigger part such a tree would cost more than all other senses together, with a smaller one its new processes
 /// would stay unseen for long.
 const LISTING_SHARE: u32 = 5000;
@@ -84,13 +86,13 @@ impl Tree {
         if same && !(due && self.newest.moved()) {
             return;
         }
-        let began = Instant::now();
+        let began = thread_time();
         self.pids = if scope.whole_machine { Vec::new() } else { listed(scope) };
         self.pids.sort_unstable();
         self.pids.dedup();
         self.key = Some(key);
         self.listed = Some(now);
-        self.relist_every = (began.elapsed() * LISTING_SHARE).clamp(RELIST_EVERY_MIN, RELIST_EVERY_MAX);
+        self.relist_every = (thread_time().saturating_sub(began) * LISTING_SHARE).clamp(RELIST_EVERY_MIN, RELIST_EVERY_MAX);
     }
 
     /// Takes processes off that have ended; that alone is no reason to list anew.
@@ -111,6 +113,12 @@ impl Tree {
         }
         if self.whole_machine && pid != std::process::id() { Owner::Workload } else { Owner::Other }
     }
+}
+
+/// Processor time, not wall time: a listing that had to wait for a busy machine was not an expensive one.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// The holder's descendants are the workload's: it adopts what was orphaned. The holder itself, and the agent, are not.
