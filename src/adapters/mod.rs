@@ -21,6 +21,7 @@ pub mod holder_start;
 mod host;
 mod host_tree;
 mod host_usage;
+pub mod imds;
 #[cfg(feature = "lamp")]
 pub mod local_cloud;
 pub mod local_files;

@@ -6,6 +6,7 @@
 mod fake_nvml;
 
 mod host;
+mod imds;
 #[cfg(feature = "lamp")]
 mod local_cloud;
 mod nvml;

@@ -7,8 +7,10 @@ mod heartbeat;
 mod journal;
 mod logship;
 mod marks;
+mod notices;
 mod outputs;
 mod samples;
+mod stacks;
 #[path = "../support/mod.rs"]
 mod support;
 

@@ -1,0 +1,106 @@
+//! Silence is not "no notice".
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use lamplighter::agent::notices::{NoticeFacts, NoticeWatch};
+use lamplighter::instance::{Notice, NoticeKind};
+use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
+
+use super::secs;
+use super::support::virtual_clock::{VirtualClock, simulate, until};
+
+#[derive(Clone)]
+enum Service {
+    Says(Vec<Notice>),
+    Fails,
+    Hangs,
+}
+
+struct Machine(Mutex<(Service, u32)>);
+
+impl Machine {
+    fn set(&self, service: Service) {
+        self.0.lock().unwrap().0 = service;
+    }
+}
+
+#[async_trait]
+impl Metadata for Machine {
+    async fn identity(&self) -> Result<Identity, MetadataError> {
+        unreachable!("only notices are asked for")
+    }
+
+    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        let service = {
+            let mut state = self.0.lock().unwrap();
+            state.1 += 1;
+            state.0.clone()
+        };
+        match service {
+            Service::Says(notices) => Ok(notices),
+            Service::Fails => Err(MetadataError::Unavailable { what: "notices".into(), cause: "503".into() }),
+            Service::Hangs => std::future::pending().await,
+        }
+    }
+}
+
+fn machine() -> Arc<Machine> {
+    Arc::new(Machine(Mutex::new((Service::Says(Vec::new()), 0))))
+}
+
+fn notice() -> Notice {
+    Notice { kind: NoticeKind::Interruption, at: "2026-01-01T00:02:00Z".parse().unwrap(), detail: "terminate".into() }
+}
+
+async fn facts(clock: &VirtualClock, watch: &NoticeWatch, what: &str, wanted: impl Fn(&NoticeFacts) -> bool) -> NoticeFacts {
+    let facts = watch.subscribe();
+    until(clock, what, secs(30), || wanted(&facts.borrow())).await;
+    let found = facts.borrow().clone();
+    found
+}
+
+#[test]
+fn a_notice_is_known_within_a_second_and_wakes_the_loop_once() {
+    simulate(async |clock| {
+        let machine = machine();
+        let watch = NoticeWatch::start(machine.clone(), clock.clone());
+        let mut news = watch.subscribe();
+        clock.sleep(secs(60)).await;
+        let polls = machine.0.lock().unwrap().1;
+        assert!((60..=61).contains(&polls), "{polls} polls in a minute");
+        assert!(!news.has_changed().unwrap(), "a loop is not woken to hear that nothing happened");
+        machine.set(Service::Says(vec![notice()]));
+        let before = clock.mono();
+        news.changed().await.unwrap();
+        assert!(clock.mono() - before <= secs(1));
+        assert_eq!(news.borrow_and_update().notices, [notice()]);
+        clock.sleep(secs(10)).await;
+        assert!(!news.has_changed().unwrap());
+        assert!(news.borrow().answered.unwrap() >= clock.mono() - secs(1), "the newest answer is told all the same");
+    });
+}
+
+#[test]
+fn what_was_known_stands_while_nobody_answers() {
+    simulate(async |clock| {
+        let machine = machine();
+        let watch = NoticeWatch::start(machine.clone(), clock.clone());
+        machine.set(Service::Says(vec![notice()]));
+        let known = facts(&clock, &watch, "the notice", |facts| !facts.notices.is_empty()).await;
+        for silence in [Service::Fails, Service::Hangs] {
+            machine.set(silence);
+            let still = facts(&clock, &watch, "failures", |facts| facts.failures >= 2).await;
+            assert_eq!(still.notices, [notice()]);
+            assert!(still.answered.unwrap() < clock.mono() - secs(1) && still.answered >= known.answered);
+            machine.set(Service::Says(vec![notice()]));
+            facts(&clock, &watch, "an answer", |facts| facts.failures == 0).await;
+        }
+        machine.set(Service::Says(Vec::new()));
+        facts(&clock, &watch, "the notice is taken back", |facts| facts.notices.is_empty()).await;
+        drop(watch);
+        let polls = machine.0.lock().unwrap().1;
+        clock.sleep(secs(60)).await;
+        assert_eq!(machine.0.lock().unwrap().1, polls, "it ends with its handle");
+    });
+}

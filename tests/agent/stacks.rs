@@ -1,0 +1,40 @@
+//! What the processes waited for is kept under a number of its own, or its loss is said.
+
+use async_trait::async_trait;
+use lamplighter::agent::journal::Journal;
+use lamplighter::agent::stacks::collect;
+use lamplighter::jobdir::What;
+use lamplighter::ports::{Scope, Stacks};
+
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+use super::{Rig, secs};
+
+struct Stuck;
+
+#[async_trait]
+impl Stacks for Stuck {
+    async fn dump(&self, _scope: &Scope, _bytes_max: usize) -> String {
+        "process 7 waits in futex_wait\n".into()
+    }
+}
+
+#[test]
+fn it_is_kept_and_recorded_and_a_store_that_hangs_does_not_hold_up_the_restart() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let (outbox, journal) = (rig.outbox(), Journal::start(rig.outbox()));
+        let mut keys = Vec::new();
+        for _ in 0..2 {
+            keys.push(collect(&outbox, &journal, &Stuck, &Scope::default()).await.expect("it is kept"));
+        }
+        assert!(keys[0].ends_with("stacks/0001.txt") && keys[1].ends_with("stacks/0002.txt"), "{keys:?}");
+        assert!(rig.store.object(&keys[1]).unwrap().starts_with(b"process 7"));
+        rig.store.fault("/stacks/", Fault::Hang, None);
+        assert_eq!(collect(&outbox, &journal, &Stuck, &Scope::default()).await, None);
+        assert!(journal.flush(secs(5)).await);
+        let kept = |what: &What| matches!(what, What::Stacks { key } if *key == keys[0]);
+        assert!(rig.events().await.iter().any(|event| kept(&event.what)));
+        assert_eq!(rig.attention().await, ["what the processes were waiting for was not kept: the store does not answer"]);
+    });
+}
