@@ -163,7 +163,7 @@ impl Agent {
         self.memory.stage = Stage::Main;
         let argv = self.attempt.resolved.spec.command.argv();
         let failed = self.start(argv).await;
-        self.watching.restart(&self.attempt.resolved.spec);
+        self.watching.restart();
         self.enter(AttemptPhase::Running);
         failed
     }

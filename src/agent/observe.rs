@@ -49,9 +49,13 @@ impl Watching {
         }
     }
 
-    /// The workload was started again, or somebody asked for more time: what was learned of it stays, the clocks do not.
-    pub fn restart(&mut self, spec: &Spec) {
-        *self = Watching::new(spec, self.drawers);
+    /// The workload was started again: what was learned of it stays, the clocks do not.
+    pub fn restart(&mut self) {
+        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just been started again");
+        self.idle_rule.started_again();
+        self.stall_rule.started_again();
+        (self.began, self.previous, self.last) = (None, None, None);
+        (self.idle, self.stall) = (starting(), starting());
     }
 
     /// Takes one sample in; `None` when the sensors did not answer. Gives the rates when there were two samples.

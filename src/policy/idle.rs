@@ -93,6 +93,12 @@ impl IdleWatch {
         }
     }
 
+    /// The workload was started again: its pauses are remembered, but it is young again.
+    pub fn started_again(&mut self) {
+        (self.worked_secs, self.pause_secs, self.memory_mib) = (0.0, 0.0, None);
+        self.start_again();
+    }
+
     /// Takes in one interval and judges.
     pub fn step(&mut self, rates: &Rates) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {

@@ -73,13 +73,19 @@ impl StallWatch {
         }
     }
 
+    /// The workload was started again: its pace is remembered, the clocks begin anew.
+    pub fn started_again(&mut self) {
+        (self.silent_secs, self.step_secs, self.marked, self.step) = (0.0, 0.0, false, None);
+    }
+
     /// Takes in one interval and judges. `restarts` counts the ladder's restarts so far.
     pub fn step(&mut self, rates: &Rates, restarts: u32) -> WatchVerdict {
         let Some(window) = self.spec.window.map(Span::secs_f64) else {
             return WatchVerdict::new(Standing::Busy, WatchAction::None, "stall is off: not judged");
         };
         if restarts != self.restarts {
-            (self.restarts, self.silent_secs, self.step_secs, self.marked) = (restarts, 0.0, 0.0, false);
+            self.restarts = restarts;
+            self.started_again();
         }
         let marks = Marks::of(rates, &mut self.step);
         if marks.any() {

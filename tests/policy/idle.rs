@@ -3,7 +3,7 @@
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::job::IdleSpec;
 use lamplighter::market::Span;
-use lamplighter::policy::Standing;
+use lamplighter::policy::{IdleWatch, Standing};
 
 use crate::script::{HOUR, MINUTE, Script, Sight};
 
@@ -191,6 +191,16 @@ fn a_laptop_that_slept_is_not_idle() {
 fn samples_that_come_too_slowly_need_at_least_three() {
     let judged = Script::new(Sight::Tree, 15.0 * MINUTE).work(10.0 * HOUR).quiet(2.0 * HOUR).idle();
     assert_eq!(judged.stop_at(), Some(10.0 * HOUR + 45.0 * MINUTE));
+}
+
+#[test]
+fn a_workload_that_was_started_again_is_young_and_keeps_its_rhythm() {
+    let mut watch = IdleWatch::new(&IdleSpec::default());
+    let script = Script::live().work(HOUR).quiet(4.0 * MINUTE).work(HOUR);
+    script.series.iter().for_each(|rates| drop(watch.step(rates)));
+    watch.started_again();
+    let verdict = Script::live().quiet(MINUTE).series.iter().map(|rates| watch.step(rates)).last().unwrap();
+    assert_eq!((verdict.numbers["window_secs"], verdict.numbers["longest_pause_secs"]), (20.0 * MINUTE, 4.0 * MINUTE));
 }
 
 #[test]

@@ -45,6 +45,16 @@ fn when_the_restarts_are_used_up_it_is_stopped() {
     }
 }
 
+#[test]
+fn a_workload_that_hangs_before_its_first_mark_after_a_restart_is_known_to_report() {
+    let mut watch = StallWatch::new(&StallSpec::default());
+    Script::live().phase(HOUR, step).series.iter().for_each(|rates| drop(watch.step(rates, 0)));
+    watch.started_again();
+    let hung = Script::live().phase(HOUR, spin).series;
+    let last = hung.iter().map(|rates| watch.step(rates, 0)).last().unwrap();
+    assert_eq!((last.standing, last.action), (Standing::Stalled, WatchAction::Restart));
+}
+
 type Mark = (&'static str, fn(&mut Rates));
 
 #[test]
