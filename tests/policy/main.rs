@@ -9,3 +9,4 @@ mod interruption;
 mod recordings;
 mod script;
 mod stall;
+mod supervise;

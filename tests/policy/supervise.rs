@@ -1,0 +1,148 @@
+//! The order of verdicts: one case for each step down the ladder.
+
+use jiff::Timestamp;
+use lamplighter::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
+use lamplighter::market::Span;
+use lamplighter::policy::{EndWish, Facts, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise};
+
+fn at(secs: i64) -> Timestamp {
+    Timestamp::from_second(1_700_000_000 + secs).unwrap()
+}
+
+fn verdict(standing: Standing, action: WatchAction) -> WatchVerdict {
+    WatchVerdict::new(standing, action, "because")
+}
+
+struct World {
+    on: OnSpec,
+    retries: RetriesSpec,
+    stall: WatchVerdict,
+    idle: WatchVerdict,
+    workload: WorkloadFact,
+    warning: Warning,
+    wish: Option<EndWish>,
+    limit: Option<(EndedBecause, Reason)>,
+    done_for: Option<Span>,
+    retries_used: u32,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        World {
+            on: OnSpec::default(),
+            retries: RetriesSpec::default(),
+            stall: verdict(Standing::Busy, WatchAction::None),
+            idle: verdict(Standing::Busy, WatchAction::None),
+            workload: WorkloadFact::Running,
+            warning: Warning::None,
+            wish: None,
+            limit: None,
+            done_for: None,
+            retries_used: 0,
+        }
+    }
+}
+
+impl World {
+    fn step(&self) -> Step {
+        supervise(&Facts {
+            now: at(0),
+            on: &self.on,
+            retries: &self.retries,
+            workload: self.workload,
+            retries_used: self.retries_used,
+            warning: self.warning,
+            wish: self.wish.clone(),
+            limit: self.limit.clone(),
+            stall: &self.stall,
+            idle: &self.idle,
+            done_for: self.done_for,
+        })
+        .step
+    }
+
+    fn because(&self) -> Option<EndedBecause> {
+        match self.step() {
+            Step::End(end) => Some(end.because),
+            _ => None,
+        }
+    }
+}
+
+fn exit(code: i32) -> WorkloadFact {
+    WorkloadFact::Ended { exit: ExitStatus { code: Some(code), ..ExitStatus::default() }, stage: Stage::Main }
+}
+
+#[test]
+fn the_order_of_verdicts() {
+    let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+    assert_eq!(world.because(), Some(EndedBecause::Idle));
+    world.stall = verdict(Standing::Stalled, WatchAction::Stop);
+    assert_eq!(world.because(), Some(EndedBecause::Stalled));
+    world.workload = exit(3);
+    assert_eq!(world.because(), Some(EndedBecause::Failed));
+    world.limit = Some((EndedBecause::Budget, Reason::new(at(0), "budget", "stop", "spent")));
+    assert_eq!(world.because(), Some(EndedBecause::Budget));
+    world.wish = Some(EndWish { cancel: false, by: "me".into() });
+    assert_eq!(world.because(), Some(EndedBecause::UserStopped));
+    world.warning = Warning::Final { by: at(100), at: at(115) };
+    assert_eq!(world.because(), Some(EndedBecause::Interrupted));
+    world.workload = exit(0);
+    assert_eq!(world.because(), Some(EndedBecause::Succeeded));
+}
+
+#[test]
+fn being_told_of_a_stall_does_not_keep_an_idle_machine() {
+    let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+    for action in [WatchAction::Notify, WatchAction::Stacks] {
+        world.stall = verdict(Standing::Stalled, action);
+        assert_eq!(world.because(), Some(EndedBecause::Idle));
+    }
+    world.stall = verdict(Standing::Stalled, WatchAction::Restart);
+    assert_eq!(world.step(), Step::Restart { after: Span::ZERO });
+    world.stall = verdict(Standing::Stalled, WatchAction::Stacks);
+    world.on.idle = Reaction::Notify;
+    assert_eq!(world.step(), Step::Stacks);
+}
+
+#[test]
+fn unknown_never_stops() {
+    for action in [WatchAction::None, WatchAction::Notify, WatchAction::Stop] {
+        let world = World { idle: verdict(Standing::Unknown, action), stall: verdict(Standing::Unknown, action), ..World::default() };
+        assert_eq!(world.step(), Step::Continue);
+    }
+}
+
+#[test]
+fn notify_in_the_job_file_means_that_the_work_goes_on() {
+    let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
+    world.on.idle = Reaction::Notify;
+    assert_eq!(world.step(), Step::Notify);
+}
+
+#[test]
+fn failures_are_retried_as_often_as_the_spec_says() {
+    let mut world = World { workload: exit(7), ..World::default() };
+    world.retries = RetriesSpec { max: 2, exit_codes: vec![7], delay: Span::from_secs(5) };
+    assert_eq!(world.step(), Step::Restart { after: Span::from_secs(5) });
+    world.retries_used = 2;
+    assert_eq!(world.because(), Some(EndedBecause::Failed));
+    world.retries_used = 0;
+    world.workload = exit(8);
+    assert_eq!(world.because(), Some(EndedBecause::Failed));
+}
+
+#[test]
+fn a_setup_that_worked_ends_nothing_and_one_that_failed_does() {
+    let setup = |code| WorkloadFact::Ended { exit: ExitStatus { code: Some(code), ..ExitStatus::default() }, stage: Stage::Setup };
+    assert_eq!(World { workload: setup(0), ..World::default() }.step(), Step::Continue);
+    assert_eq!(World { workload: setup(1), ..World::default() }.because(), Some(EndedBecause::SetupFailed));
+}
+
+#[test]
+fn a_process_that_is_done_but_stuck_is_ended_as_a_success() {
+    let mut world = World { done_for: Some(Span::from_secs(299)), ..World::default() };
+    assert_eq!(world.step(), Step::Continue);
+    world.done_for = Some(Span::from_secs(300));
+    assert_eq!(world.because(), Some(EndedBecause::Succeeded));
+}
