@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 
 use super::proc_tree::ProcessRef;
 use crate::instance::Notice;
+use crate::job::ProgressLine;
 use crate::market::UsdPerHour;
 
 /// `instance.json`.
@@ -178,6 +179,14 @@ impl LocalFolder {
         file.write_all(&serde_json::to_vec_pretty(record)?)?;
         file.sync_all()?;
         Ok(path)
+    }
+
+    /// The first and the last step in the progress file of the workload, which the agent keeps in its own folder.
+    pub fn steps(&self) -> Option<(f64, f64)> {
+        let text = fs::read(self.path("agent/progress.jsonl")).ok()?;
+        let mut steps = text.split(|byte| *byte == b'\n').filter_map(|line| ProgressLine::parse(std::str::from_utf8(line).ok()?).ok()?.step);
+        let first = steps.next()?;
+        Some((first, steps.next_back().unwrap_or(first)))
     }
 
     /// Removes the agent's work; the records and the logs stay.

@@ -5,8 +5,6 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::log_tail::LogTail;
 use super::summary::Summary;
 use super::{Context, Fault, job_root, live};
@@ -160,10 +158,4 @@ impl<'a> Attached<'a> {
 /// Columns of the terminal on stderr; 80 when it does not say.
 fn terminal_width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 10).unwrap_or(80)
-}
-
-/// For `explain` and the receipt: a moment after another, as people read it.
-pub fn since(from: Timestamp, at: Timestamp) -> String {
-    let secs = at.duration_since(from).as_secs_f64();
-    format!("{}{}", if secs < 0.0 { "-" } else { "+" }, crate::market::Span::from_duration(Duration::from_secs(secs.abs() as u64)))
 }

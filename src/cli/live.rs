@@ -49,10 +49,11 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
 
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
-    let free = summary.usd == Usd::ZERO && summary.usd_per_hour.is_none_or(|price| price == UsdPerHour::ZERO);
+    let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
         _ if summary.state.is_final() => summary.usd.to_string(),
-        _ if free => "free".into(),
+        _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
+        _ if free && summary.usd == Usd::ZERO => "free".into(),
         Some(most) => format!("{} of at most {most}", summary.usd),
         None => format!("{}, and no limit is set", summary.usd),
     }

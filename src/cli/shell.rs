@@ -9,8 +9,8 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 
 use super::{
-    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, extend, init, logs, plan, receipt, replay, run,
-    schema, status, stop,
+    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, explain, extend, init, logs, plan, receipt,
+    rehearse, replay, run, schema, status, stop,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -37,7 +37,9 @@ pub enum Verb {
     Cancel(stop::Args),
     Extend(extend::Args),
     Receipt(receipt::Args),
+    Explain(explain::Args),
     Plan(Box<plan::Args>),
+    Rehearse(Box<rehearse::Args>),
     Check(Box<check::Args>),
     Daemon(daemon::Args),
     /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
@@ -80,8 +82,10 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Stop(args) => block_on(stop::run(args, Wish::Stop, context)),
         Verb::Cancel(args) => block_on(stop::run(args, Wish::Cancel, context)),
         Verb::Extend(args) => block_on(extend::run(args, context)),
+        Verb::Explain(args) => block_on(explain::run(args, context)),
         Verb::Receipt(args) => block_on(receipt::run(args, context)),
         Verb::Plan(args) => block_on(plan::run(args, context)),
+        Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
         // Its words are taken before clap sees them, unless a flag of ours stands before them.
         Verb::Agent => {

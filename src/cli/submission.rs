@@ -39,6 +39,7 @@ pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Resu
 }
 
 fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
+    let folder = if folder.is_empty() { "this folder" } else { folder };
     format!("packed {} files of {folder}: {}, {} compressed", survey.files, wire::show_bytes(survey.bytes), wire::show_bytes(code.packed_bytes))
 }
 

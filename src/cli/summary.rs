@@ -9,7 +9,7 @@ use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, JobState, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Usd, UsdPerHour};
-use crate::policy::reconcile::{AttemptFacts, Watched, job_state};
+use crate::policy::reconcile::{AttemptFacts, Journal, Watched, job_state};
 
 /// The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -124,7 +124,8 @@ impl Summary {
 async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>, JobDirError> {
     let Some(plan) = dir.plan(number).await? else { return Ok(None) };
     let settled = dir.settled(number).await?;
-    let mut facts = AttemptFacts { plan, lease: None, status: None, outcome: None, settled, resumed_from: None, watched: Watched::default() };
+    let mut facts =
+        AttemptFacts { plan, lease: None, status: None, outcome: None, settled, journal: Journal::default(), watched: Watched::default() };
     if facts.settled.is_none() {
         facts.status = dir.status(number).await?;
         facts.lease = dir.lease(number).await?;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::Status;
-use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, Request};
+use crate::job::{AttemptNo, CheckpointNo, Request};
 use crate::jobdir::{JobDir, JobDirError, What, layout};
-use crate::policy::reconcile::{AttemptFacts, CloudAnswer};
+use crate::policy::reconcile::{AttemptFacts, CloudAnswer, Journal};
 
 /// What was read, without the cloud.
 pub struct Observed {
@@ -46,7 +46,7 @@ async fn observe_attempt(
         memory.settled = dir.settled(number).await?;
     }
     let mut status: Option<Status> = None;
-    let mut resumed_from = None;
+    let mut journal = Journal::default();
     if memory.settled.is_none() {
         if memory.lease.is_none() {
             memory.lease = dir.lease(number).await?;
@@ -60,7 +60,7 @@ async fn observe_attempt(
             let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
             memory.shown(view.is_some(), now);
             if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && status.is_some() {
-                resumed_from = resumed(dir, number).await?;
+                journal = read_journal(dir, number).await?;
             }
         }
     }
@@ -70,17 +70,25 @@ async fn observe_attempt(
         status,
         outcome: memory.outcome.clone(),
         settled: memory.settled.clone(),
-        resumed_from,
+        journal,
         watched: memory.watched.clone(),
     }))
 }
 
-/// The checkpoint that an attempt began from, by its journal.
-async fn resumed(dir: &JobDir, number: AttemptNo) -> Result<Option<CheckpointSummary>, JobDirError> {
-    Ok(dir.events(number).await?.into_iter().rev().find_map(|event| match event.what {
-        What::Resumed { checkpoint } => Some(checkpoint),
-        _ => None,
-    }))
+/// What the journal says of checkpoints.
+async fn read_journal(dir: &JobDir, number: AttemptNo) -> Result<Journal, JobDirError> {
+    let mut journal = Journal::default();
+    for event in dir.events(number).await? {
+        match event.what {
+            What::Resumed { checkpoint } => journal.resumed_from = Some(checkpoint),
+            What::Checkpoint { checkpoint, .. } => {
+                journal.checkpoints += 1;
+                journal.last_checkpoint = Some(checkpoint);
+            }
+            _ => {}
+        }
+    }
+    Ok(journal)
 }
 
 /// All wishes; each is read once.

@@ -52,9 +52,17 @@ pub struct AttemptFacts {
     pub status: Option<Status>,
     pub outcome: Option<Outcome>,
     pub settled: Option<Settled>,
-    /// The checkpoint that it began from, when its events say so.
-    pub resumed_from: Option<CheckpointSummary>,
+    /// What its journal says, read only when the agent left no outcome.
+    pub journal: Journal,
     pub watched: Watched,
+}
+
+/// What the journal of an attempt says of its checkpoints: it knows more than the last heartbeat.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Journal {
+    pub resumed_from: Option<CheckpointSummary>,
+    pub checkpoints: u32,
+    pub last_checkpoint: Option<CheckpointSummary>,
 }
 
 /// What one controller has seen with its own eyes, measured on its steady clock. Gone when the controller goes, and then
@@ -264,9 +272,10 @@ fn rehearsal(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<(u32, Span)> {
         Wish::Interrupt { notice } => Some((request.number, notice)),
         _ => None,
     })?;
-    // A notice that stands already was served by a controller before us.
+    // A notice that stands already was served by a controller before us; one without any time cuts the power, at any time.
+    let now = wished.1 == Span::ZERO;
     let status = attempt.status.as_ref()?;
-    (status.phase == AttemptPhase::Running && status.notice.is_none()).then_some(wished)
+    (now || (status.phase == AttemptPhase::Running && status.notice.is_none())).then_some(wished)
 }
 
 /// The hard cap with what the users have added since the plan was made; what they added before is in the plan.

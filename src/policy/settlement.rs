@@ -117,9 +117,9 @@ fn last_words(
         useful: status.useful,
         idle: status.idle,
         unknown: Span::ZERO,
-        last_checkpoint: status.last_checkpoint.clone(),
-        checkpoints: status.checkpoints,
-        resumed_from: attempt.resumed_from.clone(),
+        last_checkpoint: attempt.journal.last_checkpoint.clone().or_else(|| status.last_checkpoint.clone()),
+        checkpoints: attempt.journal.checkpoints.max(status.checkpoints),
+        resumed_from: attempt.journal.resumed_from.clone(),
         progress: status.progress.clone(),
         losses: Vec::new(),
     })

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::{Store, clock};
 use crate::adapters::driver_process;
 use crate::adapters::local_cloud::LocalCloud;
+use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::notify::Notify;
 use crate::controller::Controller;
 use crate::ports;
@@ -67,6 +68,11 @@ impl Workstation {
         let folder = self.state.join("tmp");
         std::fs::create_dir_all(&folder)?;
         Ok(folder.join(name))
+    }
+
+    /// The first and the last step that the workload on a local machine has said of itself, while the machine is there.
+    pub fn steps(&self, instance: &str) -> Option<(f64, f64)> {
+        LocalFolder::new(self.state.join("local").join(instance)).steps()
     }
 
     /// The service manager that started us, if one did.

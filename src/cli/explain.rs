@@ -1,0 +1,176 @@
+//! `lamp explain`: what was judged, when, by which numbers, and why it ended.
+
+use clap::Args as ClapArgs;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::status::local_time;
+use super::{Context, ExitCode, Fault, Stream, Style, job_root};
+use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, Wish};
+use crate::jobdir::{Event, JobDir, JobDirError, What};
+use crate::market::Span;
+use crate::policy::relaunch::Wishes;
+
+/// Show every verdict on a job with the numbers behind it, and why it ended
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+
+    /// Every event, not only verdicts and turning points
+    #[arg(short, long)]
+    pub all: bool,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Explained {
+    job: String,
+    state: JobState,
+    reason: Option<String>,
+    requests: Vec<Request>,
+    attempts: Vec<ExplainedAttempt>,
+}
+
+#[derive(Serialize)]
+struct ExplainedAttempt {
+    attempt: AttemptNo,
+    plan: Plan,
+    settled: Option<Settled>,
+    /// The reason chain of the end, oldest first.
+    reasons: Vec<Reason>,
+    events: Vec<Event>,
+}
+
+/// # Errors
+/// There is no such job, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open(context)?;
+    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let explained = read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    if context.is_machine_output() {
+        context.printer.json(&explained);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let printer = &context.printer;
+    printer.line(format!("{}: {}", explained.job, explained.state));
+    for attempt in &explained.attempts {
+        show_attempt(context, attempt, args.all);
+    }
+    for request in &explained.requests {
+        printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), wish_text(request.wish)));
+    }
+    if let Some((because, by, _)) = Wishes::of(&explained.requests).end {
+        printer.line(format!("asked to end by {by}: {}", because.word().replace('_', " ")));
+    }
+    if let Some(reason) = &explained.reason {
+        printer.line(printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
+    let summary = super::summary::Summary::read(dir, now).await?;
+    let mut attempts = Vec::new();
+    for number in dir.attempts().await? {
+        let Some(plan) = dir.plan(number).await? else { continue };
+        let settled = dir.settled(number).await?;
+        let outcome = match settled.as_ref().and_then(|settled| settled.outcome.clone()) {
+            Some(outcome) => Some(outcome),
+            None => dir.outcome(number).await?,
+        };
+        let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
+        attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, events: dir.events(number).await? });
+    }
+    Ok(Explained {
+        job: dir.job().to_string(),
+        state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
+        reason: summary.and_then(|summary| summary.reason),
+        requests: dir.requests().await?,
+        attempts,
+    })
+}
+
+fn show_attempt(context: &Context, attempt: &ExplainedAttempt, all: bool) {
+    let printer = &context.printer;
+    let plan = &attempt.plan;
+    let title = format!("attempt {} on {} ({}, {})", attempt.attempt.number(), plan.offer.instance_type, plan.offer.market, plan.offer.price);
+    printer.line(printer.paint(Stream::Out, Style::Bold, &title));
+    printer.line(line(plan.created, plan.created, "plan", &plan.reasons.join("; ")));
+    for event in &attempt.events {
+        if let Some((word, text)) = event_text(&event.what, all) {
+            printer.line(line(plan.created, event.at, word, &text));
+        }
+    }
+    let Some(settled) = &attempt.settled else { return };
+    for reason in &attempt.reasons {
+        printer.line(line(plan.created, reason.at, "because", &reason_text(reason)));
+    }
+    let cloud = settled.cloud_reason.as_ref().map(|reason| format!("; the cloud says: {reason}")).unwrap_or_default();
+    let text = format!("{}, billed {}, {}{cloud}", settled.because.word().replace('_', " "), settled.billed, settled.usd);
+    printer.line(line(plan.created, settled.billed_to.unwrap_or(plan.created), "settled", &text));
+}
+
+fn line(from: Timestamp, at: Timestamp, word: &str, text: &str) -> String {
+    format!("  {:>9}  {word:<10} {text}", since(from, at))
+}
+
+/// A moment after another, as people read it.
+fn since(from: Timestamp, at: Timestamp) -> String {
+    let time = at.duration_since(from);
+    format!("{}{}", if time.is_negative() { "-" } else { "+" }, Span::from_secs(time.unsigned_abs().as_secs()))
+}
+
+/// The word and the sentence of an event; `None`: shown only with --all, or never.
+fn event_text(what: &What, all: bool) -> Option<(&'static str, String)> {
+    Some(match what {
+        What::Verdict { reason } => ("verdict", reason_text(reason)),
+        What::Notice { notice } => ("notice", format!("{} at {}", notice.detail, local_time(notice.at))),
+        What::Resumed { checkpoint } => ("resumed", format!("from checkpoint {}{}", checkpoint.number.number(), step_text(checkpoint.step))),
+        What::WorkloadStarted { start, command, .. } => ("started", format!("start {start}: {command}")),
+        What::WorkloadEnded { exit, orphans: 0, .. } => ("ended", exit.to_string()),
+        What::WorkloadEnded { exit, orphans, .. } => ("ended", format!("{exit}; {orphans} processes were left behind")),
+        What::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),
+        What::Attention { text } => ("attention", text.clone()),
+        What::Loss { text } => ("lost", text.clone()),
+        What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } => {
+            let asked = asked_by.as_ref().map(|by| format!(", asked for by {by}")).unwrap_or_default();
+            let took = format!("saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s");
+            ("checkpoint", format!("{}{}: {took}{asked}", checkpoint.number.number(), step_text(checkpoint.step)))
+        }
+        What::Stacks { key } => ("stacks", key.clone()),
+        What::Phase { phase } if all => ("phase", format!("{phase:?}").to_lowercase()),
+        What::Agent { version, instance, reattached } if all => {
+            ("agent", format!("{version} on {instance}{}", if *reattached { ", found its workload running" } else { "" }))
+        }
+        What::Phase { .. } | What::Agent { .. } | What::Unknown => return None,
+    })
+}
+
+fn step_text(step: Option<f64>) -> String {
+    step.map(|step| format!(" (step {step})")).unwrap_or_default()
+}
+
+/// `idle/busy: the GPU works (gpu_percent 93, quiet_secs 0)`
+fn reason_text(reason: &Reason) -> String {
+    let numbers: Vec<String> = reason.numbers.iter().map(|(name, number)| format!("{name} {}", round(*number))).collect();
+    let numbers = if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
+    format!("{}/{}: {}{numbers}", reason.policy, reason.verdict, reason.text)
+}
+
+fn round(number: f64) -> f64 {
+    (number * 10.0).round() / 10.0
+}
+
+fn wish_text(wish: Wish) -> String {
+    match wish {
+        Wish::Stop => "stop".into(),
+        Wish::Cancel => "cancel".into(),
+        Wish::Checkpoint => "checkpoint now".into(),
+        Wish::Interrupt { notice } => format!("rehearse an interruption with {notice} of notice"),
+        Wish::Extend { time, budget } => {
+            let more = [time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())];
+            format!("extend by {}", more.into_iter().flatten().collect::<Vec<_>>().join(" and "))
+        }
+    }
+}

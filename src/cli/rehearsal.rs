@@ -1,0 +1,339 @@
+//! What a rehearsal proved, line by line, from the records of its two attempts.
+//!
+//! ```text
+//!   notice ── asked to save ── checkpoint complete ── power cut ── running again ── goes on, not back to zero
+//! ```
+//! Pure: evidence in, checks out. Each check that fails says what is missing and how to mend it. What must never live here:
+//! running anything.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::instance::{Notice, NoticeKind};
+use crate::job::{CheckpointSpec, CheckpointSummary, EndedBecause, ExitStatus, Settled};
+use crate::jobdir::{Event, What};
+use crate::market::Span;
+
+/// What was seen.
+#[derive(Clone, Debug, Default)]
+pub struct Evidence {
+    pub checkpoint: Option<CheckpointSpec>,
+    /// How much notice was given.
+    pub notice: Span,
+    /// The journals of both attempts.
+    pub first: Vec<Event>,
+    pub second: Vec<Event>,
+    pub first_settled: Option<Settled>,
+    /// The step that the first attempt had reached, and the first that the second attempt said of itself.
+    pub last_step: Option<f64>,
+    pub first_step_again: Option<f64>,
+    /// The job ended before it could be interrupted.
+    pub ended_early: Option<String>,
+}
+
+/// One line of the checklist. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Check {
+    /// `checkpoint_spec`, `interrupted`, `asked`, `saved`, `resumed`, `went_on`.
+    pub name: &'static str,
+    pub passed: bool,
+    pub text: String,
+    /// How long it took, where that is what was measured.
+    pub seconds: Option<f64>,
+    /// How to mend it.
+    pub hint: Option<String>,
+}
+
+/// All lines, in the order of the events; those after a failure that cannot be judged are left out.
+pub fn checks(evidence: &Evidence) -> Vec<Check> {
+    let mut checks = vec![has_checkpoint(evidence)];
+    if !checks[0].passed {
+        return checks;
+    }
+    checks.push(was_interrupted(evidence));
+    let Some(notice) = notice(&evidence.first) else { return checks };
+    checks.extend(was_asked(evidence, &notice));
+    let saved = saved(evidence, &notice);
+    checks.push(was_saved(evidence, &notice, saved));
+    checks.push(resumed(evidence, saved.map(|(_, summary)| summary)));
+    checks.extend(went_on(evidence));
+    checks
+}
+
+pub fn proved(checks: &[Check]) -> bool {
+    let all = ["checkpoint_spec", "interrupted", "saved", "resumed", "went_on"];
+    all.iter().all(|name| checks.iter().any(|check| check.name == *name && check.passed)) && checks.iter().all(|check| check.passed)
+}
+
+fn good(name: &'static str, text: String) -> Check {
+    Check { name, passed: true, text, seconds: None, hint: None }
+}
+
+fn bad(name: &'static str, text: impl Into<String>, hint: impl Into<String>) -> Check {
+    Check { name, passed: false, text: text.into(), seconds: None, hint: Some(hint.into()) }
+}
+
+impl Check {
+    fn took(mut self, seconds: f64) -> Self {
+        self.seconds = Some(seconds);
+        self
+    }
+}
+
+fn has_checkpoint(evidence: &Evidence) -> Check {
+    match &evidence.checkpoint {
+        Some(spec) => good("checkpoint_spec", format!("the job saves to `{}`", spec.path)),
+        None => bad(
+            "checkpoint_spec",
+            "the job has no [checkpoint]: an interruption loses all work",
+            "add [checkpoint] with path = the folder that the script saves to (it finds it in LAMP_CHECKPOINT_DIR), and signal = \"SIGUSR1\"",
+        ),
+    }
+}
+
+/// The first interruption notice that the agent saw.
+pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
+    events.iter().find_map(|event| match &event.what {
+        What::Notice { notice } if notice.kind == NoticeKind::Interruption => Some((event.at, notice.clone())),
+        _ => None,
+    })
+}
+
+fn secs(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64()
+}
+
+fn served(evidence: &Evidence, notice: &Notice) -> Timestamp {
+    notice.at.saturating_sub(evidence.notice.duration()).unwrap_or(notice.at)
+}
+
+fn was_interrupted(evidence: &Evidence) -> Check {
+    if let Some(why) = &evidence.ended_early {
+        return bad("interrupted", format!("the job ended before it could be interrupted: {why}"), "a shorter --interrupt-after, or more work");
+    }
+    match notice(&evidence.first) {
+        Some((seen, notice)) => {
+            let after = secs(served(evidence, &notice), seen).max(0.0);
+            good("interrupted", format!("a notice of {} was served, and seen after {after:.1} s", evidence.notice)).took(after)
+        }
+        None => bad("interrupted", "the agent never saw the notice", "`lamp logs` and the agent.log in the state folder say why; this is our fault"),
+    }
+}
+
+/// When the script was asked to save; nothing to say when it never is.
+fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice)) -> Option<Check> {
+    let signal = evidence.checkpoint.as_ref()?.signal.as_ref()?;
+    let asked = evidence.first.iter().find_map(|event| match &event.what {
+        What::Verdict { reason } if reason.policy == "interruption" && ["save", "interrupted"].contains(&reason.verdict.as_str()) => Some(event.at),
+        _ => None,
+    });
+    let asked = asked.unwrap_or(*seen);
+    let after = secs(served(evidence, notice), asked).max(0.0);
+    Some(good("asked", format!("{signal} was sent {after:.1} s after the notice")).took(after))
+}
+
+/// The first complete checkpoint between the notice and its time.
+fn saved<'a>(evidence: &'a Evidence, (seen, notice): &(Timestamp, Notice)) -> Option<(&'a Event, &'a CheckpointSummary)> {
+    evidence.first.iter().find_map(|event| match &event.what {
+        What::Checkpoint { checkpoint, .. } if event.at >= *seen && event.at <= notice.at => Some((event, checkpoint)),
+        _ => None,
+    })
+}
+
+fn was_saved(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: Option<(&Event, &CheckpointSummary)>) -> Check {
+    if let Some((event, checkpoint)) = saved {
+        let What::Checkpoint { save_secs, upload_secs, .. } = &event.what else { unreachable!("saved() gives checkpoints") };
+        let after = secs(served(evidence, notice), event.at);
+        let step = checkpoint.step.map(|step| format!(" of step {step}")).unwrap_or_default();
+        return good(
+            "saved",
+            format!(
+                "checkpoint {}{step} was complete {after:.1} s after the notice (saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s), {:.0} s before its time",
+                checkpoint.number.number(),
+                secs(event.at, notice.at)
+            ),
+        )
+        .took(after);
+    }
+    let (what, hint) = why_not_saved(evidence, *seen, notice);
+    bad("saved", format!("no complete checkpoint was written between the notice and its time: {what}"), hint)
+}
+
+fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notice) -> (String, String) {
+    let spec = evidence.checkpoint.clone().unwrap_or(CheckpointSpec { path: String::new(), interval: Span::ZERO, signal: None, grace: Span::ZERO });
+    let Some(signal) = spec.signal else {
+        return (
+            "the job has no checkpoint.signal, and none of the script's own saves fell into the notice".into(),
+            "set checkpoint.signal = \"SIGUSR1\" and save when it comes, or save more often than the notice is long".into(),
+        );
+    };
+    let late = evidence.first.iter().find(|event| matches!(event.what, What::Checkpoint { .. }) && event.at > notice.at);
+    if let Some(late) = late {
+        let text = format!("the save took longer than the notice; it was complete {:.0} s too late", secs(notice.at, late.at));
+        return (text, "save less, save faster, or save more often so that less is left to do".into());
+    }
+    let ended = evidence.first.iter().find_map(|event| match &event.what {
+        What::WorkloadEnded { exit, .. } if event.at >= seen => Some(*exit),
+        _ => None,
+    });
+    if let Some(ExitStatus { code: None, signal: Some(number), .. }) = ended {
+        let mend = format!(
+            "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles in checkpoint.signal"
+        );
+        return (format!("{signal} ended the script (signal {number}): it has no handler for it"), mend);
+    }
+    if let Some(exit) = ended {
+        return (
+            format!("the script ended instead of saving: {exit}"),
+            format!("save when {signal} comes, into LAMP_CHECKPOINT_DIR (`{}`)", spec.path),
+        );
+    }
+    let said = evidence.first.iter().rev().find_map(|event| match &event.what {
+        What::Attention { text } if event.at >= seen => Some(text.clone()),
+        _ => None,
+    });
+    let what = said.unwrap_or_else(|| format!("nothing in `{}` changed after {signal}", spec.path));
+    (what, format!("the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})", spec.path, spec.grace))
+}
+
+fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
+    let began = evidence.second.iter().find_map(|event| match &event.what {
+        What::Resumed { checkpoint } => Some(checkpoint),
+        _ => None,
+    });
+    let started = evidence.second.iter().find(|event| matches!(event.what, What::WorkloadStarted { .. })).map(|event| event.at);
+    let cut = evidence.first_settled.as_ref().and_then(|settled| settled.billed_to);
+    let Some(started) = started else {
+        let because = evidence.first_settled.as_ref().map_or(EndedBecause::Lost, |settled| settled.because);
+        return bad("resumed", format!("no second attempt ran the script (the first ended: {because})"), "`lamp explain` shows what happened");
+    };
+    let away = cut.map(|cut| secs(cut, started).max(0.0));
+    let took = away.map(|away| format!(", running again {away:.1} s after the power was cut")).unwrap_or_default();
+    match (began, saved) {
+        (Some(began), Some(saved)) if began.number >= saved.number => {
+            let mut check = good("resumed", format!("the second attempt began from checkpoint {}{took}", began.number.number()));
+            check.seconds = away;
+            check
+        }
+        (Some(began), _) => bad(
+            "resumed",
+            format!("the second attempt began from checkpoint {}, which was written before the notice{took}", began.number.number()),
+            "mend the save above: the work since that checkpoint was lost",
+        ),
+        (None, _) => bad("resumed", format!("the second attempt found no checkpoint and began from the start{took}"), "mend the save above"),
+    }
+}
+
+/// Whether the script itself went on: a checkpoint that nobody loads is worth nothing.
+fn went_on(evidence: &Evidence) -> Option<Check> {
+    let from = evidence.second.iter().find_map(|event| match &event.what {
+        What::Resumed { checkpoint } => Some(checkpoint.step),
+        _ => None,
+    })?;
+    let say = "append {\"step\": N, \"total\": M} to the file named by LAMP_PROGRESS, or set watch.log_pattern, so that it can be seen";
+    Some(match (from, evidence.first_step_again) {
+        (_, None) => bad("went_on", "the second attempt did not say at which step it is", say),
+        (None, Some(_)) => bad("went_on", "the first attempt did not say at which step it saved", say),
+        (Some(saved), Some(again)) if again >= saved => {
+            let lost = evidence.last_step.map(|last| (last - again).max(0.0));
+            let lost = lost.map(|lost| if lost > 0.0 { format!("; {lost} steps were done twice") } else { "; no step was lost".into() });
+            good("went_on", format!("the script went on at step {again}, saved at {saved}{}", lost.unwrap_or_default()))
+        }
+        (Some(saved), Some(again)) => bad(
+            "went_on",
+            format!("the script began again at step {again}, though its checkpoint is of step {saved}"),
+            "at its start the script must load the newest file in LAMP_CHECKPOINT_DIR when LAMP_RESUME is 1",
+        ),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{AttemptNo, CheckpointNo, Reason};
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + secs).unwrap()
+    }
+
+    fn event(secs: i64, what: What) -> Event {
+        Event { seq: 1, at: at(secs), what }
+    }
+
+    fn summary(number: u32, step: f64) -> CheckpointSummary {
+        CheckpointSummary { number: CheckpointNo::new(number), attempt: AttemptNo::FIRST, created: at(3), step: Some(step), bytes: 10 }
+    }
+
+    fn checkpoint(secs: i64, number: u32, step: f64) -> Event {
+        event(secs, What::Checkpoint { checkpoint: summary(number, step), save_secs: 1.0, upload_secs: 0.5, asked_by: Some("notice".into()) })
+    }
+
+    /// Notice at 1 s for 121 s, saved at 3 s, cut at 4 s, running again at 6 s, on from step 20.
+    fn whole() -> Evidence {
+        let notice = Notice { kind: NoticeKind::Interruption, at: at(121), detail: "terminate".into() };
+        let asked = Reason::new(at(2), "interruption", "save", "x");
+        let started = What::WorkloadStarted { start: 1, pid: 1, command: "x".into() };
+        Evidence {
+            checkpoint: Some(CheckpointSpec {
+                path: "ckpt".into(),
+                interval: Span::ZERO,
+                signal: Some("SIGUSR1".into()),
+                grace: Span::from_secs(20),
+            }),
+            notice: Span::from_secs(120),
+            first: vec![event(2, What::Notice { notice }), event(2, What::Verdict { reason: asked }), checkpoint(3, 2, 20.0)],
+            second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0) }), event(6, started)],
+            first_settled: None,
+            last_step: Some(22.0),
+            first_step_again: Some(21.0),
+            ended_early: None,
+        }
+    }
+
+    fn failed(evidence: &Evidence) -> Vec<(&'static str, String)> {
+        checks(evidence)
+            .into_iter()
+            .filter(|check| !check.passed)
+            .map(|check| (check.name, format!("{} / {}", check.text, check.hint.unwrap())))
+            .collect()
+    }
+
+    #[test]
+    fn a_whole_rehearsal_is_a_proof() {
+        let checks = checks(&whole());
+        assert!(proved(&checks), "{checks:#?}");
+        assert_eq!(checks.iter().find(|check| check.name == "asked").unwrap().seconds, Some(1.0));
+        assert!(checks.last().unwrap().text.ends_with("1 steps were done twice"));
+    }
+
+    #[test]
+    fn each_way_to_fail_says_how_to_mend_it() {
+        let nothing = Evidence { checkpoint: None, ..whole() };
+        assert!(failed(&nothing)[0].1.contains("add [checkpoint]"));
+
+        let mut ignored = whole();
+        ignored.first.retain(|event| !matches!(event.what, What::Checkpoint { .. }));
+        assert!(failed(&ignored)[0].1.contains("nothing in `ckpt` changed after SIGUSR1"), "{:?}", failed(&ignored));
+
+        let mut killed = ignored.clone();
+        let exit = ExitStatus { code: None, signal: Some(10), oom: false };
+        killed.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        assert!(failed(&killed)[0].1.contains("SIGUSR1 ended the script"));
+
+        let mut late = ignored.clone();
+        late.first.push(checkpoint(130, 2, 20.0));
+        assert!(failed(&late)[0].1.contains("9 s too late"));
+
+        let mut silent = ignored;
+        silent.checkpoint.as_mut().unwrap().signal = None;
+        assert!(failed(&silent)[0].1.contains("no checkpoint.signal"));
+
+        let from_zero = Evidence { first_step_again: Some(1.0), ..whole() };
+        assert!(failed(&from_zero)[0].1.contains("LAMP_RESUME"));
+        let speechless = Evidence { first_step_again: None, ..whole() };
+        assert!(failed(&speechless)[0].1.contains("LAMP_PROGRESS"));
+        let nowhere = Evidence { second: vec![], ..whole() };
+        assert_eq!(failed(&nowhere)[0].0, "resumed");
+        assert!(!proved(&checks(&nowhere)), "what was not judged is not proved");
+    }
+}

@@ -1,0 +1,285 @@
+//! `lamp rehearse`: runs the job here, takes the machine away on purpose, and proves that the work survived.
+//!
+//! ```text
+//!   run ── after --interrupt-after ── notice ── a complete checkpoint? then the power goes at once ── attempt 2 ── checklist
+//! ```
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use serde::Serialize;
+
+use super::rehearsal::{Check, Evidence, checks, notice, proved};
+use super::workdir::Prepared;
+use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, submission};
+use crate::job::{AttemptNo, AttemptPhase, MarketChoice, Receipt, Wish};
+use crate::jobdir::{Event, JobDir, JobDirError, What};
+use crate::market::{Cloud, Span};
+use crate::wire::Workstation;
+
+/// Run a job here, interrupt it on purpose, and prove that it resumes
+///
+/// Ends with 0 when everything was proved and with 109 (not-proved) when something is missing.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub job: JobArgs,
+
+    /// Interrupt after this much time of running
+    #[arg(long, value_name = "TIME", default_value = "20s")]
+    pub interrupt_after: Span,
+
+    /// How much notice is given; AWS gives two minutes
+    #[arg(long, value_name = "TIME", default_value = "120s")]
+    pub notice: Span,
+
+    /// Let the job run to its end afterwards
+    #[arg(long)]
+    pub to_end: bool,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+struct Report<'a> {
+    proved: bool,
+    job: Option<&'a str>,
+    checks: &'a [Check],
+    /// The end of the job, with --to-end.
+    receipt: Option<&'a Receipt>,
+}
+
+/// Between two looks at the records.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// A second attempt that has not said its step after this long after its start will not say it. Long enough for a slow
+/// import; with steps of minutes, set it against --to-end.
+const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// After the last event of the notice, the machine is gone within seconds.
+const CUT_MARGIN: Duration = Duration::from_secs(60);
+
+/// # Errors
+/// The job has errors, cannot ship, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let mut prepared = args.job.prepare(context)?;
+    let spec = &mut prepared.loaded.spec;
+    spec.machine.cloud = Cloud::Local;
+    spec.machine.market = MarketChoice::Spot;
+    spec.interruptions.max = spec.interruptions.max.max(1);
+    spec.name = format!("{}-rehearsal", spec.name);
+    let mut evidence = Evidence { checkpoint: spec.checkpoint.clone(), notice: args.notice, ..Evidence::default() };
+    // Without a place to save to there is nothing to run for.
+    if evidence.checkpoint.is_none() {
+        return Ok(report(context, None, &checks(&evidence), None));
+    }
+    let stage = Stage::build(args, context, &prepared).await?;
+    let receipt = stage.play(&mut evidence).await?;
+    let checks = checks(&evidence);
+    Ok(report(context, Some(stage.dir.job().as_str()), &checks, receipt.as_ref().filter(|_| args.to_end)))
+}
+
+struct Stage<'a> {
+    args: &'a Args,
+    context: &'a Context,
+    workstation: Workstation,
+    controller: crate::controller::Controller,
+    dir: JobDir,
+}
+
+impl<'a> Stage<'a> {
+    async fn build(args: &'a Args, context: &'a Context, prepared: &Prepared) -> Result<Self, Fault> {
+        let workstation = job_root::workstation(context)?;
+        let store = job_root::open(context)?;
+        let controller = run::controller(&workstation, &store)?;
+        let dir = submission::make(context, &store, prepared).await?;
+        context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
+        Ok(Stage { args, context, workstation, controller, dir })
+    }
+
+    /// Drives the job and plays its fate; the receipt is the end of the job.
+    async fn play(&self, evidence: &mut Evidence) -> Result<Option<Receipt>, Fault> {
+        let drive = self.controller.drive(self.dir.job());
+        tokio::pin!(drive);
+        let played = {
+            let fate = self.fate(evidence);
+            tokio::pin!(fate);
+            tokio::select! {
+                biased;
+                played = &mut fate => played.map_err(|error| job_root::record_fault(&error)),
+                _ = tokio::signal::ctrl_c() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off").meaning("its job was cancelled")),
+                // The job is over; fate sees that in the records, and says so.
+                driven = &mut drive => {
+                    driven.map_err(|error| run::drive_fault(&error))?;
+                    fate.await.map_err(|error| job_root::record_fault(&error))?;
+                    return self.dir.receipt().await.map_err(|error| job_root::record_fault(&error));
+                }
+            }
+        };
+        if played.is_err() || !self.args.to_end {
+            self.wish(Wish::Cancel).await.map_err(|error| job_root::record_fault(&error))?;
+        }
+        let receipt = drive.await.map_err(|error| run::drive_fault(&error))?;
+        played.map(|()| Some(receipt))
+    }
+
+    async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        let (first, second) = (AttemptNo::FIRST, AttemptNo::FIRST.next());
+        let say = |text: String| self.context.printer.note(text);
+        if !self.runs(first).await? {
+            evidence.first = self.dir.events(first).await?;
+            evidence.ended_early = Some(self.why_ended().await?);
+            return Ok(());
+        }
+        say(format!("running; interrupting in {}", self.args.interrupt_after));
+        if self.ended_within(self.args.interrupt_after.duration()).await? {
+            evidence.first = self.dir.events(first).await?;
+            evidence.ended_early = Some(self.why_ended().await?);
+            return Ok(());
+        }
+        self.wish(Wish::Interrupt { notice: self.args.notice }).await?;
+        say(format!("a notice of {} is served; waiting for a complete checkpoint", self.args.notice));
+        let saved = self.saved(first, evidence).await?;
+        if saved {
+            say("the checkpoint is complete; the power is cut".into());
+            self.wish(Wish::Interrupt { notice: Span::ZERO }).await?;
+        }
+        self.settled(first, evidence).await?;
+        say("the machine is gone; waiting for the second attempt".into());
+        self.first_step_again(second, evidence).await?;
+        Ok(())
+    }
+
+    /// Waits until the workload of an attempt runs; false when the job ended before.
+    async fn runs(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
+        loop {
+            let started = self.dir.events(attempt).await?.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. }));
+            let phase = self.dir.status(attempt).await?.map(|status| status.phase);
+            if started && phase == Some(AttemptPhase::Running) {
+                return Ok(true);
+            }
+            if self.over(attempt).await? {
+                return Ok(started && phase == Some(AttemptPhase::Running));
+            }
+            self.pause().await;
+        }
+    }
+
+    /// Whether the attempt has ended within a time.
+    async fn ended_within(&self, time: Duration) -> Result<bool, JobDirError> {
+        let until = self.context.clock.mono() + time;
+        while self.context.clock.mono() < until {
+            if self.over(AttemptNo::FIRST).await? {
+                return Ok(true);
+            }
+            self.pause().await;
+        }
+        self.over(AttemptNo::FIRST).await
+    }
+
+    /// Waits for a complete checkpoint after the notice, or for the notice's time.
+    async fn saved(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<bool, JobDirError> {
+        let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
+        while self.context.clock.mono() < until {
+            evidence.first = self.dir.events(attempt).await?;
+            self.last_step(attempt, evidence).await?;
+            if let Some((seen, _)) = notice(&evidence.first)
+                && evidence.first.iter().any(|event: &Event| matches!(event.what, What::Checkpoint { .. }) && event.at >= seen)
+            {
+                return Ok(true);
+            }
+            if self.dir.settled(attempt).await?.is_some() {
+                return Ok(false);
+            }
+            self.pause().await;
+        }
+        Ok(false)
+    }
+
+    async fn settled(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
+        while self.context.clock.mono() < until {
+            if let Some(settled) = self.dir.settled(attempt).await? {
+                let step = settled.outcome.as_ref().and_then(|outcome| outcome.progress.as_ref()).and_then(|progress| progress.step);
+                evidence.last_step = evidence.last_step.or(step);
+                evidence.first_settled = Some(settled);
+                break;
+            }
+            self.last_step(attempt, evidence).await?;
+            self.pause().await;
+        }
+        evidence.first = self.dir.events(attempt).await?;
+        Ok(())
+    }
+
+    /// Waits until the second attempt has said its first step, has ended, or has run long without a word.
+    async fn first_step_again(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        let running = self.runs(attempt).await?;
+        let until = self.context.clock.mono() + FIRST_STEP_WITHIN;
+        loop {
+            evidence.second = self.dir.events(attempt).await?;
+            evidence.first_step_again = self.steps(attempt).await?.map(|(first, _)| first);
+            // Steps that come from the log are only in the heartbeat.
+            if evidence.first_step_again.is_none() {
+                let progress = self.dir.status(attempt).await?.and_then(|status| status.progress);
+                evidence.first_step_again = progress.and_then(|progress| progress.step);
+            }
+            let waited = self.context.clock.mono() >= until;
+            if evidence.first_step_again.is_some() || !running || waited || self.over(attempt).await? {
+                return Ok(());
+            }
+            self.pause().await;
+        }
+    }
+
+    /// The first and the last step of an attempt, from the workload's own file; the heartbeat would be too old.
+    async fn steps(&self, attempt: AttemptNo) -> Result<Option<(f64, f64)>, JobDirError> {
+        Ok(self.dir.lease(attempt).await?.and_then(|lease| self.workstation.steps(&lease.instance)))
+    }
+
+    async fn last_step(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
+        evidence.last_step = self.steps(attempt).await?.map(|(_, last)| last).or(evidence.last_step);
+        Ok(())
+    }
+
+    /// Whether nothing more will come of an attempt.
+    async fn over(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
+        Ok(self.dir.receipt().await?.is_some() || self.dir.settled(attempt).await?.is_some() || self.dir.outcome(attempt).await?.is_some())
+    }
+
+    async fn why_ended(&self) -> Result<String, JobDirError> {
+        let outcome = self.dir.outcome(AttemptNo::FIRST).await?;
+        let said = outcome.and_then(|outcome| outcome.reasons.last().map(|reason| reason.text.clone()));
+        let settled = self.dir.settled(AttemptNo::FIRST).await?.and_then(|settled| settled.cloud_reason);
+        Ok(said.or(settled).unwrap_or_else(|| "no reason was left".into()))
+    }
+
+    async fn wish(&self, wish: Wish) -> Result<(), JobDirError> {
+        self.dir.add_request(wish, &self.workstation.name, self.context.clock.now()).await.map(drop)
+    }
+
+    async fn pause(&self) {
+        self.context.clock.sleep(LOOK_EVERY).await;
+    }
+}
+
+fn report(context: &Context, job: Option<&str>, checks: &[Check], receipt: Option<&Receipt>) -> ExitCode {
+    let proved = proved(checks);
+    let printer = &context.printer;
+    if context.is_machine_output() {
+        printer.json(&Report { proved, job, checks, receipt });
+    } else {
+        for check in checks {
+            let (style, word) = if check.passed { (Style::Good, "ok  ") } else { (Style::Bad, "FAIL") };
+            printer.line(format!("{} {}", printer.paint(Stream::Out, style, word), check.text));
+            if let Some(hint) = &check.hint {
+                printer.line(format!("     {} {hint}", printer.paint(Stream::Out, Style::Hint, "hint:")));
+            }
+        }
+        let verdict = if proved { "proved: an interruption costs this job no more than is said above" } else { "not proved" };
+        printer.line(verdict);
+        if let Some(receipt) = receipt {
+            printer.note(super::receipt::text(receipt));
+        }
+    }
+    if proved { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED }
+}
