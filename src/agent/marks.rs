@@ -18,6 +18,7 @@ use crate::jobdir::What;
 use crate::ports::{Clock, Files};
 
 use super::journal::Journal;
+use super::outbox::Task;
 
 /// Read from the progress file in one poll. A line is about a hundred bytes: this is ten thousand steps a second.
 /// What is left is read by the next poll.
@@ -171,8 +172,17 @@ impl Inner {
     }
 }
 
-/// Follows the progress file and waits for the done marker. Polled by the loop; each poll is a few small reads.
+/// Between two polls of the file. A mark is seen this late; a loop that is busy with something else, a drain above all,
+/// must not hold it up.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Follows the progress file and waits for the done marker; ends when it is dropped.
 pub struct ProgressTail {
+    tail: Arc<Mutex<Tail>>,
+    _task: Task,
+}
+
+struct Tail {
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
     board: Board,
@@ -192,9 +202,9 @@ pub struct ProgressTail {
 impl ProgressTail {
     /// `done_marker`: a file whose appearance says that the work is done.
     pub fn new(files: Arc<dyn Files>, clock: Arc<dyn Clock>, board: Board, journal: Journal, path: PathBuf, done_marker: Option<PathBuf>) -> Self {
-        ProgressTail {
+        let tail = Arc::new(Mutex::new(Tail {
             files,
-            clock,
+            clock: Arc::clone(&clock),
             board,
             journal,
             path,
@@ -205,11 +215,30 @@ impl ProgressTail {
             skipping: false,
             polled: false,
             complained: false,
-        }
+        }));
+        let polled = Arc::clone(&tail);
+        let task = Task::spawn(async move {
+            loop {
+                lock(&polled).poll();
+                clock.sleep(POLL).await;
+            }
+        });
+        ProgressTail { tail, _task: task }
     }
 
-    /// Takes in what is new. Never fails: a file that cannot be read is said once.
-    pub fn poll(&mut self) {
+    /// Takes in what is new, now: a few small reads. For whoever is about to decide, or to write down the end.
+    pub fn poll(&self) {
+        lock(&self.tail).poll();
+    }
+}
+
+fn lock(tail: &Mutex<Tail>) -> MutexGuard<'_, Tail> {
+    tail.lock().expect("nobody panics while holding the tail: it only parses and adds")
+}
+
+impl Tail {
+    /// Never fails: a file that cannot be read is said once.
+    fn poll(&mut self) {
         if let Err(error) = self.read() {
             self.complain(&format!("cannot read the progress file: {error}"));
         }

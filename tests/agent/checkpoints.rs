@@ -93,7 +93,7 @@ fn a_mark_needs_no_quiet_time_and_a_symlink_counts_as_its_file() {
         let watched = Watched::new(Rig::new(clock.clone()));
         let rig = &watched.rig;
         let progress = rig.path("progress.jsonl");
-        let mut tail = ProgressTail::new(rig.files.clone(), clock.clone(), watched.board.clone(), watched.journal.clone(), progress.clone(), None);
+        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), watched.board.clone(), watched.journal.clone(), progress.clone(), None);
         tail.poll();
         watched.write("step-3.pt", "three");
         std::os::unix::fs::symlink("step-3.pt", rig.path("ckpt/latest")).unwrap();

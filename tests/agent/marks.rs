@@ -24,7 +24,7 @@ fn steps_give_a_pace_and_the_median_outvotes_a_pause() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
-        let mut tail = tail(&rig, &board, &journal);
+        let tail = tail(&rig, &board, &journal);
         tail.poll();
         for step in 1..=20 {
             append(&rig, format!("{{\"step\": {step}, \"total\": 100, \"loss\": 0.5}}\n"));
@@ -42,7 +42,7 @@ fn broken_lines_are_signs_of_life_and_said_once() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
         let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
-        let mut tail = tail(&rig, &board, &journal);
+        let tail = tail(&rig, &board, &journal);
         tail.poll();
         append(&rig, b"step 3\n\n{\"step\": \"x\"}\n\xff\xfe\n{\"step\": 4");
         tail.poll();
@@ -69,7 +69,7 @@ fn a_file_that_begins_anew_and_a_step_that_goes_back() {
         let rig = Rig::new(clock.clone());
         let (board, journal) = (Board::default(), Journal::start(rig.outbox()));
         append(&rig, "{\"step\": 100, \"checkpoint\": \"old\"}\n");
-        let mut tail = tail(&rig, &board, &journal);
+        let tail = tail(&rig, &board, &journal);
         tail.poll();
         assert_eq!(board.progress().step, Some(100.0), "what was there before counts");
         std::fs::write(rig.path("progress.jsonl"), "{\"step\": 7}\n").unwrap();
@@ -79,7 +79,9 @@ fn a_file_that_begins_anew_and_a_step_that_goes_back() {
         clock.sleep(secs(2)).await;
         tail.poll();
         let progress = board.progress();
-        assert_eq!((progress.step, progress.secs_per_step), (Some(8.0), Some(2.0)));
+        assert_eq!(progress.step, Some(8.0));
+        let pace = progress.secs_per_step.unwrap();
+        assert!((1.5..=2.5).contains(&pace), "as exact as the polls: {pace}");
         assert_eq!(board.done(), None);
         std::fs::write(rig.path("done"), "").unwrap();
         tail.poll();

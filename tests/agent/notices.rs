@@ -56,8 +56,7 @@ fn notice() -> Notice {
 async fn facts(clock: &VirtualClock, watch: &NoticeWatch, what: &str, wanted: impl Fn(&NoticeFacts) -> bool) -> NoticeFacts {
     let facts = watch.subscribe();
     until(clock, what, secs(30), || wanted(&facts.borrow())).await;
-    let found = facts.borrow().clone();
-    found
+    facts.borrow().clone()
 }
 
 #[test]
