@@ -60,12 +60,19 @@ pub fn for_key(table: &str, key: &str, paths: &[String]) -> Option<String> {
         return Some(did_you_mean(name));
     }
     let plain = key.replace('-', "_");
-    let elsewhere = paths.iter().find(|path| path.rsplit('.').next() == Some(plain.as_str()) && path.contains('.'));
-    let foreign = || FOREIGN.iter().find(|(foreign, _)| *foreign == plain).map(|(_, ours)| *ours);
-    let path = elsewhere.map(String::as_str).or_else(foreign)?;
-    Some(match path.rsplit_once('.') {
+    let sections: Vec<String> = paths
+        .iter()
+        .filter_map(|path| path.rsplit_once('.'))
+        .filter(|(_, name)| *name == plain)
+        .map(|(section, _)| format!("`[{section}]`"))
+        .collect();
+    if !sections.is_empty() {
+        return Some(format!("did you mean `{plain}` in {}?", sections.join(" or ")));
+    }
+    let (_, ours) = FOREIGN.iter().find(|(foreign, _)| *foreign == plain)?;
+    Some(match ours.rsplit_once('.') {
         Some((section, name)) => format!("did you mean `{name}` in `[{section}]`?"),
-        None => did_you_mean(path),
+        None => did_you_mean(ours),
     })
 }
 
@@ -81,5 +88,7 @@ mod tests {
         assert_eq!(for_key("", "budget", &paths).unwrap(), "did you mean `budget` in `[limits]`?");
         assert_eq!(for_key("", "accelerators", &paths).unwrap(), "did you mean `gpus` in `[machine]`?");
         assert_eq!(for_key("", "zzz", &paths), None);
+        let twice: Vec<String> = ["on.idle", "watch.idle"].map(String::from).into();
+        assert_eq!(for_key("", "idle", &twice).unwrap(), "did you mean `idle` in `[on]` or `[watch]`?");
     }
 }

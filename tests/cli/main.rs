@@ -3,6 +3,7 @@
 mod check;
 mod documents;
 mod init;
+mod refused;
 mod sandbox;
 mod secrets;
 mod shell;

@@ -1,0 +1,86 @@
+//! What never becomes a job: `lamp run` and `lamp plan` refuse before anything is written or started.
+
+use super::sandbox::Sandbox;
+
+fn with_job(text: &str) -> Sandbox {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", text);
+    sandbox
+}
+
+/// Whether anything was written to the job root.
+fn is_untouched(sandbox: &Sandbox) -> bool {
+    !sandbox.path().join("root/jobs").exists()
+}
+
+const RUN: [&str; 4] = ["run", "job.toml", "--job-root", "root"];
+
+#[test]
+fn a_job_with_errors_is_not_started() {
+    let sandbox = with_job("command = ['sh', 'train.py']\nidle = 15\n[watch]\nidle = 15\n");
+    let ended = sandbox.lamp(&RUN);
+    assert_eq!((ended.code, ended.out.as_str()), (100, ""), "{ended:?}");
+    assert!(
+        ended.err.contains("job.toml:2: error: `idle`: is not a key of this file\n  hint: did you mean `idle` in `[on]` or `[watch]`?"),
+        "{ended:?}"
+    );
+    assert!(ended.err.contains("job.toml:4: error: `watch.idle`: `15` has no unit"), "{ended:?}");
+    assert!(is_untouched(&sandbox));
+}
+
+#[test]
+fn a_secret_in_the_workdir_is_refused_with_its_own_code() {
+    let sandbox = with_job("command = ['sh', 'train.py']\n");
+    sandbox.write("hub.py", ["TOKEN = 'h", "f_", "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC3dF5'\n"].concat());
+    let ended = sandbox.lamp(&RUN);
+    assert_eq!((ended.code, ended.out.as_str()), (102, ""), "{ended:?}");
+    assert_eq!(
+        ended.err,
+        "hub.py:1: error: looks like a Hugging Face token (rule huggingface-token)\n\
+         \x20 hint: remove it, ignore the file in .lampignore, or allow it with `--allow-secret hub.py:huggingface-token`\n\
+         error: the workdir of `job.toml` holds what looks like secrets\n\
+         nothing was started, and nothing bills\n\
+         hint: if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`\n"
+    );
+    assert!(is_untouched(&sandbox));
+}
+
+#[test]
+fn with_json_the_refusal_carries_its_findings() {
+    let sandbox = with_job("comand = 'x'\n");
+    let ended = sandbox.lamp(&["run", "job.toml", "--job-root", "root", "-o", "json"]);
+    assert_eq!((ended.code, ended.out.as_str()), (100, ""), "{ended:?}");
+    let document: serde_json::Value = serde_json::from_str(&ended.err).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    assert_eq!(document["error"]["code"], 100);
+    assert_eq!(document["error"]["file"], "job.toml");
+    assert_eq!(document["error"]["findings"][0]["path"], "comand");
+    assert_eq!(document["error"]["findings"][0]["hint"], "did you mean `command`?");
+    assert!(is_untouched(&sandbox));
+}
+
+#[test]
+fn a_command_that_is_not_there_is_refused_before_it_costs_anything() {
+    let sandbox = with_job("command = ['pyhton3', 'train.py']\n");
+    let ended = sandbox.lamp(&RUN);
+    assert_eq!(ended.code, 100, "{ended:?}");
+    assert!(ended.err.contains("`pyhton3` is not on this machine"), "{ended:?}");
+    assert!(is_untouched(&sandbox));
+}
+
+#[test]
+fn a_job_root_that_cannot_be_written_says_so() {
+    let sandbox = with_job("command = ['sh', 'train.py']\n");
+    sandbox.write("root", "this is a file");
+    let ended = sandbox.lamp(&RUN);
+    assert_eq!((ended.code, ended.out.as_str()), (103, ""), "{ended:?}");
+    assert!(ended.err.contains("error: ") && ended.err.contains("hint: "), "{ended:?}");
+    assert_eq!(sandbox.read("root"), "this is a file");
+}
+
+#[test]
+fn a_plan_starts_nothing() {
+    let sandbox = with_job("command = ['sh', 'train.py']\nmachine.usd_per_hour = 0.5\nlimits.max_runtime = '2h'\n");
+    let (code, document) = sandbox.json(&["plan", "job.toml", "--job-root", "root", "-o", "json"]);
+    assert_eq!(code, 0, "{document}");
+    assert!(is_untouched(&sandbox));
+}
