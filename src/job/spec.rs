@@ -278,7 +278,7 @@ impl Default for WatchSpec {
 
 impl Default for IdleSpec {
     /// Five minutes of nothing at all, for a job that has worked a quarter of an hour without such a pause; the rule
-    /// itself asks for up to twelve times more while it knows less, and for three times the job's own longest pause.
+    /// itself asks for up to an hour while it knows less, and for three times the job's own longest pause.
     /// Of 223 recorded jobs none was stopped by mistake at this setting; docs/policies.md has the figures of others.
     fn default() -> Self {
         IdleSpec {

@@ -5,9 +5,9 @@
 //!                     ├─ one should be there, is not > the clock stands still: unknown is never idle
 //!                     └─ all quiet ────────────────> the clock goes on ─> idle when quiet ≥ window
 //!
-//!   window = the largest of   spec window × how little is seen       (1, 3 or 12; GPU alone: never)
-//!                             4 × spec window − time worked          (a young job has not shown its rhythm)
-//!                             3 × the job's own longest pause        (that ended in work again)
+//!   window = the largest of   the spec's window, longer where less is seen (GPU alone: never)
+//!                             spec window + a quarter of an hour − time worked   (a young job has not shown its rhythm)
+//!                             3 × the job's own longest pause                    (that ended in work again)
 //! ```
 //! A pure fold over [`Rates`]: the agent feeds it live, `lamp replay` from a recording. Each factor's reason stands at
 //! its constant; measured figures beside the published rules are in docs/policies.md.
@@ -20,18 +20,25 @@ use crate::instance::Rates;
 use crate::job::IdleSpec;
 use crate::market::Span;
 
-/// Three windows where only the main process's CPU is known: its children (data loaders, kernels) may be at work
+/// A longer patience: so many windows, but no more than is enough in any case, and never less than the window.
+#[derive(Clone, Copy)]
+struct Patience {
+    windows: f64,
+    enough_secs: f64,
+}
+
+/// A quarter of an hour where only the main process's CPU is known: its children (data loaders, kernels) may be at work
 /// unseen, and long phases of that kind rarely pass ten minutes in recorded jobs.
-const TIMES_MAIN_PROCESS: f64 = 3.0;
+const MAIN_PROCESS: Patience = Patience { windows: 3.0, enough_secs: 900.0 };
 
-/// Twelve windows, an hour by default, where neither disk nor network is known: a job that waits for a transfer looks
-/// exactly like one that has ended. One recorded job did nothing for 45 minutes and then finished well; an hour is the
-/// published rule that is safe there.
-const TIMES_NO_TRANSFERS: f64 = 12.0;
+/// An hour where neither disk nor network is known: a job that waits for a transfer looks exactly like one that has
+/// ended. One recorded job did nothing for 45 minutes and then finished well; an hour is the published rule that is safe
+/// there. Also for a machine on which nothing was ever seen to work.
+const NO_TRANSFERS: Patience = Patience { windows: 12.0, enough_secs: 3600.0 };
 
-/// A pause after work is a surprise only if there was work without such pauses: work and pause together must fill four
-/// windows. Without it the first evaluation or download after a short warm-up looks like the end.
-const TIMES_YOUNG: f64 = 4.0;
+/// A pause after work is a surprise only if there was work without such pauses: for a quarter of an hour, else the pause
+/// must be longer by what is missing. Without it the first evaluation or download after a warm-up looks like the end.
+const YOUNG: Patience = Patience { windows: 3.0, enough_secs: 900.0 };
 
 /// Three times the longest pause so far. Pauses have heavy tails, the next record is often twice the last; on recorded
 /// jobs two stops one by mistake, four misses a forgotten machine.
@@ -41,9 +48,9 @@ const TIMES_PAUSE: f64 = 3.0;
 /// business, traffic for most of the time is likely a download that the job waits for.
 const NETWORK_SHARE: f64 = 0.5;
 
-/// Three windows after the last key stroke, a quarter of an hour by default: people read and think between commands; a
-/// forgotten terminal must not keep a machine.
-const TIMES_TYPING: f64 = 3.0;
+/// A quarter of an hour after the last key stroke: people read and think between commands; a forgotten terminal must not
+/// keep a machine.
+const TYPING: Patience = Patience { windows: 3.0, enough_secs: 900.0 };
 
 /// Work begins when a GPU was used for a fifth of a window, one minute at most in all: a probe of the driver at start-up
 /// (`nvidia-smi`, `torch.cuda.is_available()`) is shorter.
@@ -161,24 +168,24 @@ impl IdleWatch {
 
     /// The window for what is known now; `None`: cannot be judged.
     fn needed(&self, window: f64, sight: Sight, elapsed: f64) -> Option<f64> {
-        let young = TIMES_YOUNG * window - self.worked_secs;
+        let young = window + (YOUNG.windows * window).min(YOUNG.enough_secs) - self.worked_secs;
         if !self.begun {
             // Nothing was ever seen to work. Then only the workload's own silence counts, and the machine's only after
             // an hour: a slow start of something unseen is as likely as a start that hangs.
             let grace = self.spec.grace.secs_f64();
             return match sight {
                 Sight::Tree if elapsed >= grace => Some(young),
-                Sight::Machine if elapsed >= grace => Some(young.max(TIMES_NO_TRANSFERS * window)),
+                Sight::Machine if elapsed >= grace => Some(young.max(NO_TRANSFERS.secs(window))),
                 _ => None,
             };
         }
-        let times = match sight {
-            Sight::Tree | Sight::Machine => 1.0,
-            Sight::MainProcess => TIMES_MAIN_PROCESS,
-            Sight::NoTransfers => TIMES_NO_TRANSFERS,
+        let seen_so_well = match sight {
+            Sight::Tree | Sight::Machine => window,
+            Sight::MainProcess => MAIN_PROCESS.secs(window),
+            Sight::NoTransfers => NO_TRANSFERS.secs(window),
             Sight::GpuOnly => return None,
         };
-        Some((times * window).max(young).max(TIMES_PAUSE * self.pause_secs_max))
+        Some(seen_so_well.max(young).max(TIMES_PAUSE * self.pause_secs_max))
     }
 
     fn judge(&self, rates: &Rates, seen: &Seen, needed: Option<f64>, memory_changed: bool, window: f64) -> WatchVerdict {
@@ -198,7 +205,7 @@ impl IdleWatch {
         if self.quiet_secs < needed {
             return say(early, format!("quiet for {quiet} of {}: {levels}", span(needed)));
         }
-        if seen.typing_secs.is_some_and(|secs| secs < window * TIMES_TYPING) {
+        if seen.typing_secs.is_some_and(|secs| secs < TYPING.secs(window)) {
             return say(early, format!("quiet for {quiet}, but somebody typed {} ago", span(seen.typing_secs.unwrap_or(0.0))));
         }
         if self.network_busy_secs > NETWORK_SHARE * self.quiet_secs {
@@ -237,6 +244,12 @@ impl IdleWatch {
             }
         }
         verdict
+    }
+}
+
+impl Patience {
+    fn secs(self, window: f64) -> f64 {
+        (self.windows * window).min(self.enough_secs).max(window)
     }
 }
 

@@ -172,7 +172,7 @@ fn device_memory_that_comes_or_goes_is_somebody_at_work() {
 }
 
 #[test]
-fn somebody_at_the_keyboard_holds_the_machine_for_three_windows() {
+fn somebody_at_the_keyboard_holds_the_machine_for_a_quarter_of_an_hour() {
     let typed = |secs: f64| move |rates: &mut Rates| rates.typing_secs = known(secs);
     let at_work = Script::live().work(HOUR).phase(8.0 * MINUTE, typed(200.0));
     assert_eq!(at_work.idle().stop_at(), None);
@@ -201,6 +201,18 @@ fn a_workload_that_was_started_again_is_young_and_keeps_its_rhythm() {
     watch.started_again();
     let verdict = Script::live().quiet(MINUTE).series.iter().map(|rates| watch.step(rates)).last().unwrap();
     assert_eq!((verdict.numbers["window_secs"], verdict.numbers["longest_pause_secs"]), (20.0 * MINUTE, 4.0 * MINUTE));
+}
+
+/// What a person asks for is not multiplied: half an hour is half an hour, and at most a quarter more for a young job.
+#[test]
+fn a_long_window_is_long_enough() {
+    let spec = IdleSpec { window: Some(Span::from_secs(1800)), grace: Span::ZERO, ..IdleSpec::default() };
+    for (sight, minutes) in [(Sight::Tree, Some(30.0)), (Sight::MainProcess, Some(30.0)), (Sight::NoTransfers, Some(60.0))] {
+        let judged = Script::new(sight, 10.0).work(HOUR).quiet(3.0 * HOUR).idle_with(&spec);
+        assert_eq!(judged.stop_at(), minutes.map(|minutes| HOUR + minutes * MINUTE), "{sight:?}");
+    }
+    assert_eq!(Script::live().work(5.0 * MINUTE).quiet(HOUR).idle_with(&spec).stop_at(), Some(45.0 * MINUTE));
+    assert_eq!(Script::live().quiet(HOUR).idle_with(&spec).stop_at(), Some(45.0 * MINUTE));
 }
 
 #[test]
