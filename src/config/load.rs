@@ -137,7 +137,8 @@ fn script_of(command: &Command) -> Option<String> {
 
 /// The path as the user would type it from here.
 pub fn shown(path: &Path, current_dir: &Path) -> String {
-    path.strip_prefix(current_dir).unwrap_or(path).display().to_string()
+    let short = path.strip_prefix(current_dir).unwrap_or(path);
+    if short.as_os_str().is_empty() { ".".to_owned() } else { short.display().to_string() }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file that the user named is read here and nowhere else in config")]

@@ -179,8 +179,11 @@ fn a_file_that_changes_under_the_pack_is_an_error_and_not_a_torn_archive() {
     assert!(matches!(&error, PackError::Read { .. }), "{error:?}");
 }
 
+/// Path, kind, target of a link, content.
+type Entry<'a> = (&'a [u8], EntryType, &'a str, &'a [u8]);
+
 /// An archive made by somebody who means harm: headers as they are, nothing checked.
-fn archive_of(entries: &[(&[u8], EntryType, &str, &[u8])]) -> tempfile::NamedTempFile {
+fn archive_of(entries: &[Entry<'_>]) -> tempfile::NamedTempFile {
     let mut tar = tar::Builder::new(Vec::new());
     for (path, kind, link, data) in entries {
         let mut header = Header::new_gnu();
@@ -198,7 +201,7 @@ fn archive_of(entries: &[(&[u8], EntryType, &str, &[u8])]) -> tempfile::NamedTem
     file
 }
 
-fn unpack_of(entries: &[(&[u8], EntryType, &str, &[u8])], limits: ArchiveLimits) -> (tempfile::TempDir, Result<(), ArchiveError>) {
+fn unpack_of(entries: &[Entry<'_>], limits: ArchiveLimits) -> (tempfile::TempDir, Result<(), ArchiveError>) {
     let place = tempfile::tempdir().expect("a temporary folder can be made");
     let result = unpack(archive_of(entries).path(), &place.path().join("in"), limits).map(|_| ());
     (place, result)
@@ -210,7 +213,7 @@ const LIMITS: ArchiveLimits = ArchiveLimits { bytes_max: 1000, entries_max: 10 }
 fn an_archive_that_means_harm_is_refused_and_writes_nothing_outside() {
     let file = EntryType::Regular;
     let link = EntryType::Symlink;
-    let cases: &[&[(&[u8], EntryType, &str, &[u8])]] = &[
+    let cases: &[&[Entry<'_>]] = &[
         &[(b"/etc/x", file, "", b"x")],
         &[(b"../x", file, "", b"x")],
         &[(b"a/../../x", file, "", b"x")],
@@ -254,7 +257,7 @@ fn more_than_was_said_is_refused() {
     let (_, result) = unpack_of(&[(b"a", EntryType::Regular, "", &big), (b"b", EntryType::Regular, "", &big)], LIMITS);
     assert_eq!(result.expect_err("1200 bytes are more than 1000").to_string(), "the archive was refused: it holds more than 1000 bytes");
     let many: Vec<Vec<u8>> = (0..11).map(|n| format!("f{n}").into_bytes()).collect();
-    let entries: Vec<(&[u8], EntryType, &str, &[u8])> = many.iter().map(|name| (&name[..], EntryType::Regular, "", &b""[..])).collect();
+    let entries: Vec<Entry<'_>> = many.iter().map(|name| (&name[..], EntryType::Regular, "", &b""[..])).collect();
     let (_, result) = unpack_of(&entries, LIMITS);
     assert_eq!(result.expect_err("11 entries are more than 10").to_string(), "the archive was refused: it holds more than 10 entries");
 }
@@ -279,7 +282,7 @@ proptest! {
         links in prop::collection::vec(("[ab](/[ab]){0,2}", "(\\.\\./){0,3}[abc](/(\\.\\.|[ab])){0,3}"), 1..6),
     ) {
         let place = tempfile::tempdir().expect("a temporary folder can be made");
-        let entries: Vec<(&[u8], EntryType, &str, &[u8])> =
+        let entries: Vec<Entry<'_>> =
             links.iter().map(|(path, target)| (path.as_bytes(), EntryType::Symlink, target.as_str(), &b""[..])).collect();
         let into = place.path().join("in");
         if unpack(archive_of(&entries).path(), &into, LIMITS).is_ok() {
