@@ -54,7 +54,8 @@ impl Watching {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just been started again");
         self.idle_rule.started_again();
         self.stall_rule.started_again();
-        (self.began, self.previous, self.last) = (None, None, None);
+        // `began` stays: recorded time never steps back within an attempt.
+        (self.previous, self.last) = (None, None);
         (self.idle, self.stall) = (starting(), starting());
     }
 
