@@ -9,6 +9,7 @@ mod host;
 mod imds;
 #[cfg(feature = "lamp")]
 mod local_cloud;
+mod notify;
 mod nvml;
 mod objects_s3;
 mod units;
