@@ -1,0 +1,165 @@
+//! Lost replies, outages, death at every call, and two controllers at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::job::{EndedBecause, JobOutcome, Receipt};
+use lamplighter::market;
+use lamplighter::ports::{Clock, Cloud, Store};
+
+use super::World;
+use super::cloud::{CloudFault, Life};
+use super::mortal::{Mortal, Mortality};
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+const TWO_ATTEMPTS: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0 }];
+
+/// What must not depend on faults: the moments may move, the story may not.
+fn story(receipt: &Receipt) -> (JobOutcome, Option<i32>, Vec<EndedBecause>) {
+    (receipt.outcome, receipt.exit_code, receipt.attempts.iter().map(|attempt| attempt.ended_because).collect())
+}
+
+#[test]
+fn death_at_every_call_changes_nothing() {
+    let undisturbed = simulate(async |clock| story(&World::new(clock, &TWO_ATTEMPTS).await.drive().await));
+    assert_eq!(undisturbed.2, [EndedBecause::Interrupted, EndedBecause::Succeeded]);
+    let mut deaths = 0;
+    for after in [false, true] {
+        for calls in 0.. {
+            let died = simulate(async |clock| {
+                let world = World::new(clock, &TWO_ATTEMPTS).await;
+                let life = Mortality::new(calls, after);
+                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
+                let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: world.port() });
+                let first = world.controller_on(store, cloud);
+                let died = tokio::select! {
+                    biased;
+                    () = life.died() => true,
+                    receipt = first.drive(world.job()) => {
+                        assert_eq!(story(&receipt.unwrap()), undisturbed);
+                        false
+                    }
+                };
+                drop(first);
+                let receipt = world.drive().await;
+                world.check(&receipt).await;
+                assert_eq!(story(&receipt), undisturbed, "died at call {calls}, after its effect: {after}");
+                died
+            });
+            if !died {
+                break;
+            }
+            deaths += 1;
+        }
+    }
+    assert!(deaths > 100, "{deaths}");
+}
+
+#[test]
+fn two_controllers_do_no_harm() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &TWO_ATTEMPTS).await;
+        let (one, other) = (world.controller(), world.controller());
+        let (first, second) = tokio::join!(one.drive(world.job()), async {
+            clock.sleep(Duration::from_millis(250)).await;
+            other.drive(world.job()).await
+        });
+        let receipt = first.unwrap();
+        assert_eq!(receipt, second.unwrap());
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt).2, [EndedBecause::Interrupted, EndedBecause::Succeeded]);
+    });
+}
+
+#[test]
+fn a_lost_launch_reply_buys_one_machine() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Ends { secs: 60, code: 0 }]).await;
+        world.cloud.fail_launches(&[CloudFault::Down, CloudFault::LostReply, CloudFault::LostReply]);
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt).2, [EndedBecause::Succeeded]);
+    });
+}
+
+#[test]
+fn a_launch_that_can_never_work_ends_the_job() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Endless]).await;
+        world.cloud.fail_launches(&[CloudFault::Invalid]);
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt), (JobOutcome::Failed, None, vec![EndedBecause::LaunchFailed]));
+        assert_eq!((receipt.reason.as_str(), receipt.total_usd.micros()), ("no such image", 0));
+    });
+}
+
+#[test]
+fn without_capacity_the_next_attempt_waits() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.cloud.fail_launches(&[CloudFault::NoCapacity, CloudFault::NoCapacity]);
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt).2, [EndedBecause::LaunchFailed, EndedBecause::LaunchFailed, EndedBecause::Succeeded]);
+        assert!(clock.mono() >= Duration::from_secs(120));
+    });
+}
+
+#[test]
+fn a_silent_cloud_means_unknown_and_nothing_is_done() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Taken { secs: 5 }, Life::Ends { secs: 5, code: 0 }]).await;
+        let controller = world.controller();
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(3)).await;
+            world.cloud.fail_describes(600);
+            clock.sleep(Duration::from_secs(120)).await;
+            assert_eq!(world.cloud.launches(), 1, "nothing is launched while nobody knows");
+            assert_eq!(world.store.keys("settled.json"), Vec::<String>::new());
+        });
+        world.check(&receipt.unwrap()).await;
+    });
+}
+
+#[test]
+fn a_store_that_fails_delays_and_breaks_nothing() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &TWO_ATTEMPTS).await;
+        // Of the controller's keys only: the agents of this test do not bear it.
+        for (part, fault) in
+            [("plan.json", Fault::LostReply), ("plan.json", Fault::Down), ("settled.json", Fault::LostReply), ("receipt.json", Fault::Down)]
+        {
+            world.store.fault(part, fault, 2);
+        }
+        let receipt = world.drive().await;
+        world.store.mend();
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt).2, [EndedBecause::Interrupted, EndedBecause::Succeeded]);
+    });
+}
+
+#[test]
+fn a_machine_that_does_not_show_up_yet_is_not_gone() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock, &[Life::Ends { secs: 900, code: 0 }]).await;
+        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        world.cloud.invisible_for(Duration::from_secs(240));
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt).2, [EndedBecause::Succeeded]);
+    });
+}
+
+#[test]
+fn nothing_of_anybody_elses_is_touched() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock, &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.cloud.add_foreign();
+        let receipt = world.drive().await;
+        assert_eq!(world.cloud.complaints(), Vec::<String>::new());
+        assert_eq!(world.cloud.running(), ["i-foreign"]);
+        assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+    });
+}

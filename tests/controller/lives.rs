@@ -1,0 +1,185 @@
+//! Whole lives of jobs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::job::{EndedBecause, JobOutcome, Wish};
+use lamplighter::market::Span;
+use lamplighter::ports::Clock;
+
+use super::World;
+use super::cloud::Life;
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+fn becauses(receipt: &lamplighter::job::Receipt) -> Vec<EndedBecause> {
+    receipt.attempts.iter().map(|attempt| attempt.ended_because).collect()
+}
+
+#[test]
+fn a_job_runs_and_its_receipt_adds_up() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Ends { secs: 601, code: 0 }]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.exit_code, receipt.reason.as_str()), (JobOutcome::Succeeded, Some(0), "it ended"));
+        assert_eq!((receipt.attempts.len(), world.cloud.launches()), (1, 1));
+        assert_eq!(receipt.attempts[0].billed_seconds, 602.0);
+    });
+}
+
+#[test]
+fn the_workloads_failure_is_the_jobs_and_is_not_run_again() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Ends { secs: 5, code: 7 }]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.exit_code, becauses(&receipt)), (JobOutcome::Failed, Some(7), vec![EndedBecause::Failed]));
+    });
+}
+
+#[test]
+fn an_interrupted_job_goes_on_and_the_last_words_are_kept() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Taken { secs: 100 }, Life::Taken { secs: 50 }, Life::Ends { secs: 5, code: 0 }]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(becauses(&receipt), [EndedBecause::Interrupted, EndedBecause::Interrupted, EndedBecause::Succeeded]);
+        // Of the first two only the heartbeat says anything: 3 s useful, 1 s idle, one checkpoint each.
+        assert_eq!((receipt.useful_seconds, receipt.idle_seconds, receipt.checkpoints), (16.0, 2.0, 2));
+    });
+}
+
+#[test]
+fn no_more_than_the_interruptions_that_were_allowed() {
+    simulate(async |clock| {
+        let world = World::with(clock, &[Life::Taken { secs: 100 }], |spec| spec.interruptions.max = 2).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Failed, 3));
+        assert!(receipt.reason.ends_with("interrupted 3 times, and `interruptions.max` is 2"), "{}", receipt.reason);
+    });
+}
+
+#[test]
+fn machines_that_die_young_are_held_back_and_then_given_up() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::TakenYoung { secs: 20 }]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Failed, 5));
+        assert!(clock.mono() > Duration::from_secs(20 * 60), "two holds of ten minutes");
+    });
+}
+
+#[test]
+fn a_machine_that_is_silent_for_its_lease_is_ended_and_its_job_goes_on() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(becauses(&receipt), [EndedBecause::Lost, EndedBecause::Succeeded]);
+        let billed = receipt.attempts[0].billed_seconds;
+        assert!((1800.0..1830.0).contains(&billed), "{billed}");
+    });
+}
+
+#[test]
+fn a_machine_that_stays_lit_after_its_outcome_is_ended() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::NeverDark]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+        assert!((180.0..200.0).contains(&receipt.attempts[0].billed_seconds));
+    });
+}
+
+#[test]
+fn what_somebody_ends_by_hand_is_not_launched_again() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::EndedByHand { secs: 60 }]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
+    });
+}
+
+#[test]
+fn a_cancel_before_any_machine_wins() {
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Endless]).await;
+        world.wish(Wish::Cancel).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Cancelled, 0, 0));
+    });
+}
+
+#[test]
+fn a_stop_ends_a_running_job() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        let controller = world.controller();
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(600)).await;
+            world.wish(Wish::Stop).await;
+        });
+        let receipt = receipt.unwrap();
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
+    });
+}
+
+#[test]
+fn a_cancel_that_no_agent_obeys_ends_the_machine() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::FallsSilent]).await;
+        let controller = world.controller();
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(60)).await;
+            world.wish(Wish::Cancel).await;
+        });
+        let receipt = receipt.unwrap();
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Cancelled, vec![EndedBecause::UserCancelled]));
+        assert!((240.0..250.0).contains(&receipt.attempts[0].billed_seconds), "a minute, and three to end by itself");
+    });
+}
+
+#[test]
+fn an_extension_reaches_the_machine() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let limits = |spec: &mut lamplighter::job::Spec| spec.limits.max_runtime = Some(Span::from_secs(3600));
+        let world = World::with(clock.clone(), &[Life::Ends { secs: 600, code: 0 }], limits).await;
+        let controller = world.controller();
+        let (receipt, before) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(60)).await;
+            let before = world.dir.plan(lamplighter::job::AttemptNo::FIRST).await.unwrap().unwrap().kill_at.unwrap();
+            world.wish(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None }).await;
+            before
+        });
+        world.check(&receipt.unwrap()).await;
+        let tags = world.cloud.kill_at();
+        assert_eq!(tags, Some(before + Duration::from_secs(7200)));
+    });
+}
+
+#[test]
+fn the_daemon_drives_every_job_and_forgets_the_finished() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        let controller = world.controller();
+        tokio::select! {
+            () = controller.drive_all(&[], |_| {}) => panic!("a daemon does not end"),
+            () = clock.sleep(Duration::from_secs(600)) => {}
+        }
+        world.check(&world.dir.receipt().await.unwrap().unwrap()).await;
+        let before = world.store.calls();
+        tokio::select! {
+            () = controller.drive_all(&[], |_| {}) => panic!("a daemon does not end"),
+            () = clock.sleep(Duration::from_secs(1500)) => {}
+        }
+        // A fresh loop reads the receipt once; then there is one listing every 15 s.
+        assert!(world.store.calls() - before <= 1500 / 15 + 5, "{}", world.store.calls() - before);
+    });
+}

@@ -1,0 +1,110 @@
+//! The controller against a store and a cloud that fail, in virtual time.
+
+#![expect(clippy::disallowed_methods, reason = "the shared stand-ins read and write real files")]
+
+mod cloud;
+mod faults;
+mod lives;
+mod mortal;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "other test binaries use the rest")]
+mod support;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lamplighter::controller::{Controller, submit};
+use lamplighter::job::{Command, JobId, LimitsSpec, MachineSpec, RECORD_FORMAT, Receipt, ResolvedSpec, Spec, Wish};
+use lamplighter::jobdir::JobDir;
+use lamplighter::market::{Usd, UsdPerHour};
+use lamplighter::ports::{Clock, Cloud, Store};
+
+use cloud::{FakeCloud, FakeCloudPort, Life};
+use support::faulty_store::FaultyStore;
+use support::virtual_clock::VirtualClock;
+
+const OWNER: &str = "me";
+
+/// A job root, a cloud and one job in it.
+struct World {
+    clock: Arc<VirtualClock>,
+    store: Arc<FaultyStore>,
+    cloud: Arc<FakeCloud>,
+    dir: JobDir,
+}
+
+impl World {
+    /// `lives`: what happens to the machine of each attempt; the last one is for all that follow.
+    async fn new(clock: Arc<VirtualClock>, lives: &[Life]) -> World {
+        World::with(clock, lives, |_| {}).await
+    }
+
+    async fn with(clock: Arc<VirtualClock>, lives: &[Life], change: impl FnOnce(&mut Spec)) -> World {
+        let store = FaultyStore::new(clock.clone());
+        let mut spec = spec(clock.now());
+        change(&mut spec.spec);
+        let dir = submit(&(store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
+        let cloud = FakeCloud::new(clock.clone(), dir.clone(), lives);
+        World { clock, store, cloud, dir }
+    }
+
+    fn controller(&self) -> Controller {
+        self.controller_on(self.store.clone(), self.port())
+    }
+
+    fn port(&self) -> Arc<dyn Cloud> {
+        Arc::new(FakeCloudPort(self.cloud.clone()))
+    }
+
+    fn controller_on(&self, store: Arc<dyn Store>, cloud: Arc<dyn Cloud>) -> Controller {
+        Controller::new(store, cloud, self.clock.clone(), OWNER.into(), "test".into())
+    }
+
+    fn job(&self) -> &JobId {
+        self.dir.job()
+    }
+
+    async fn drive(&self) -> Receipt {
+        self.controller().drive(self.job()).await.unwrap()
+    }
+
+    async fn wish(&self, wish: Wish) {
+        self.dir.add_request(wish, "somebody", self.clock.now()).await.unwrap();
+    }
+
+    /// What must hold at the end of every story.
+    async fn check(&self, receipt: &Receipt) {
+        assert_eq!(self.dir.receipt().await.unwrap().as_ref(), Some(receipt), "the receipt that counts is the one that is there");
+        assert_eq!(self.cloud.running(), Vec::<String>::new(), "nothing is left running");
+        assert_eq!(self.cloud.complaints(), Vec::<String>::new());
+        let sum: Usd = receipt.attempts.iter().map(|attempt| attempt.usd).sum();
+        assert_eq!(receipt.total_usd, sum);
+        assert_eq!(receipt.total_usd, self.cloud.bill(), "the receipt equals the cloud's ledger");
+    }
+}
+
+fn spec(now: Timestamp) -> ResolvedSpec {
+    let machine = MachineSpec { usd_per_hour: UsdPerHour::new("$1.234567".parse().unwrap()), ..MachineSpec::default() };
+    ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: "digits-222222".parse().unwrap(),
+        created: now,
+        written_by: "test".into(),
+        spec: Spec {
+            name: "digits".into(),
+            command: Command::Shell("true".into()),
+            setup: None,
+            env: Default::default(),
+            outputs: vec![],
+            machine,
+            watch: Default::default(),
+            limits: LimitsSpec::default(),
+            checkpoint: None,
+            on: Default::default(),
+            retries: Default::default(),
+            interruptions: Default::default(),
+        },
+        code: None,
+        origins: Default::default(),
+    }
+}

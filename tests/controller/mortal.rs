@@ -1,0 +1,107 @@
+//! Death at any call: a store and a cloud behind which the controller dies at the n-th call, before or after its effect.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use lamplighter::instance::InstanceView;
+use lamplighter::job::{MachineSpec, Plan};
+use lamplighter::market::{Offer, Span};
+use lamplighter::ports::{Cloud, CloudError, Created, ObjectMeta, Store, StoreError};
+use tokio::sync::Notify;
+
+/// How long one controller has to live.
+pub struct Mortality {
+    left: AtomicI64,
+    /// Whether the last call still has its effect.
+    after: bool,
+    dead: Notify,
+}
+
+impl Mortality {
+    pub fn new(calls: i64, after: bool) -> Arc<Self> {
+        Arc::new(Mortality { left: AtomicI64::new(calls), after, dead: Notify::new() })
+    }
+
+    pub async fn died(&self) {
+        self.dead.notified().await;
+    }
+
+    async fn call<T>(&self, work: impl Future<Output = T>) -> T {
+        if self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
+            return work.await;
+        }
+        if self.after {
+            work.await;
+        }
+        self.dead.notify_one();
+        std::future::pending().await
+    }
+}
+
+pub struct Mortal<T: ?Sized> {
+    pub life: Arc<Mortality>,
+    pub inner: Arc<T>,
+}
+
+#[async_trait]
+impl Store for Mortal<dyn Store> {
+    fn url(&self) -> String {
+        self.inner.url()
+    }
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        self.life.call(self.inner.get(key)).await
+    }
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        self.life.call(self.inner.put(key, body)).await
+    }
+    async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
+        self.life.call(self.inner.create(key, body)).await
+    }
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.life.call(self.inner.head(key)).await
+    }
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.life.call(self.inner.list(prefix)).await
+    }
+    async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.life.call(self.inner.children(prefix)).await
+    }
+    async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        self.life.call(self.inner.put_file(key, path)).await
+    }
+    async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
+        self.life.call(self.inner.get_file(key, path)).await
+    }
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.life.call(self.inner.delete(key)).await
+    }
+}
+
+#[async_trait]
+impl Cloud for Mortal<dyn Cloud> {
+    async fn offers(&self, machine: &MachineSpec) -> Result<Vec<Offer>, CloudError> {
+        self.life.call(self.inner.offers(machine)).await
+    }
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        self.life.call(self.inner.launch(plan)).await
+    }
+    async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError> {
+        self.life.call(self.inner.describe(owner)).await
+    }
+    async fn terminate(&self, instance: &str) -> Result<(), CloudError> {
+        self.life.call(self.inner.terminate(instance)).await
+    }
+    async fn interrupt(&self, instance: &str, notice: Span) -> Result<(), CloudError> {
+        self.life.call(self.inner.interrupt(instance, notice)).await
+    }
+    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError> {
+        self.life.call(self.inner.raise_kill_at(instance, kill_at)).await
+    }
+    async fn release(&self, instance: &str) -> Result<(), CloudError> {
+        self.life.call(self.inner.release(instance)).await
+    }
+}
