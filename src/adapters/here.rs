@@ -64,3 +64,24 @@ pub fn who() -> String {
     let user = variable("USER").or_else(|| variable("LOGNAME")).map_or_else(|| "somebody".into(), |name| name.to_string_lossy().into_owned());
     format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
 }
+
+/// Holds a file for as long as the handle lives; `None` when another process holds it.
+pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let handle = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(file)?;
+    match rustix::fs::flock(&handle, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(handle)),
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The folders directly below one, newest name last; none when it is not there.
+pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> =
+        std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    found.sort();
+    found
+}

@@ -1,6 +1,6 @@
 //! Everything that is fixed about the attempt on this machine, and the little that must outlive a crash of the agent.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -97,7 +97,7 @@ impl Attempt {
 
     /// State of one start of a process: its records and its log.
     pub fn start_dir(&self, start: u32) -> PathBuf {
-        self.folders.state.join("starts").join(format!("{start:04}"))
+        start_dir(&self.folders.state, start)
     }
 
     /// What the machine has cost so far, and the job.
@@ -122,6 +122,11 @@ impl Memory {
             checkpoint_wish: None,
         }
     }
+}
+
+/// The folder of one start below the agent's state.
+pub fn start_dir(state: &Path, start: u32) -> PathBuf {
+    state.join("starts").join(format!("{start:04}"))
 }
 
 /// The numbers of a plan that the agent obeys.

@@ -41,5 +41,5 @@ pub mod stacks;
 mod tick;
 mod wake;
 
-pub use attempt::{Attempt, Folders, Memory, Mode};
-pub use tick::{Agent, Finish, World};
+pub use attempt::{Attempt, Folders, Memory, Mode, start_dir};
+pub use tick::{Agent, Finish, MEMORY, World};

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use futures::FutureExt as _;
+
 use crate::adapters::child_workload::{self, Home};
 use crate::adapters::holder_start::HolderProgram;
 use crate::adapters::local_files::LocalFiles;
@@ -23,10 +25,13 @@ use crate::agent::alone;
 use crate::agent::boot::{self, BootPorts};
 use crate::agent::cli::{self, Alone, BootSource, Call, Then};
 use crate::agent::outbox::Outbox;
-use crate::agent::{Agent, World};
-use crate::job::AttemptNo;
+use crate::agent::{Agent, MEMORY, Memory, World, start_dir};
+use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
-use crate::ports::{Clock, Files, Metadata, Power, SensorFeed, Workloads};
+use crate::ports::{Clock, Files, Launch, Metadata, Power, SensorFeed, Workloads};
+
+/// Held by the agent that watches a stand-alone run.
+const WATCHED: &str = "watched.lock";
 
 /// `lamp-agent ARGS`, or `lamp agent ARGS` with `leading = ["agent"]`: how this program is started again as itself.
 pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
@@ -133,12 +138,20 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         Then::Poweroff => Arc::new(SystemPower::new()),
         Then::Command(command) => Arc::new(ThenCommand(command.clone())),
     };
-    let resolved = alone::resolved(&call, clock.now(), here::random());
     let root = call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"));
-    let outbox = alone_outbox(&root, &clock, &resolved.job)?;
-    let attempt = alone::attempt(&resolved, clock.now(), &work, &outbox.state, &here::cache_folder());
-    alone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
+    let mut resolved = alone::resolved(&call, clock.now(), here::random());
+    let abandoned = abandoned(&root, &call.argv, &work, &*workloads).await;
+    let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
+    // Held until this process ends: it tells the next one that this run is being watched.
+    let _watched = here::lock(&outbox.state.join(WATCHED)).map_err(|error| format!("cannot write {}: {error}", outbox.state.display()))?;
+    if let Some(job) = abandoned {
+        complain(&format!("lamp-agent: `{job}` still runs, and the agent that watched it is gone: watching it again\n"));
+        resolved.job = job;
+    } else {
+        alone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
+    }
     let memory = boot::remember(&outbox);
+    let attempt = alone::attempt(&resolved, memory.started, &work, &outbox.state, &here::cache_folder());
     let world = World {
         sensors: feed,
         workloads,
@@ -151,6 +164,32 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     complain(&alone::last_words(&finish, &root, &resolved.job));
     Ok(alone::exit_code(&finish))
+}
+
+/// The same command, started in this folder by an agent that is gone, and still running: starting it a second time would
+/// be two trainings on one GPU. Its job, to be watched again.
+async fn abandoned(root: &Path, argv: &[String], work: &Path, workloads: &dyn Workloads) -> Option<JobId> {
+    for state in here::folders_below(&root.join("runs")).into_iter().rev() {
+        let Some(job) = state.file_name().and_then(|name| name.to_str()).and_then(|name| name.parse::<JobId>().ok()) else { continue };
+        let read = |path: PathBuf| LocalFiles.read(&path).ok().flatten();
+        let memory: Option<Memory> = read(state.join(MEMORY)).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(memory) = memory.filter(|memory| memory.start > 0) else { continue };
+        let start = start_dir(&state, memory.start);
+        let launch: Option<Launch> = read(start.join("launch.json")).and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        if !launch.is_some_and(|launch| launch.argv == argv && launch.cwd == work) {
+            continue;
+        }
+        // Somebody watches it: this is a second run, and meant to be one.
+        if !matches!(here::lock(&state.join(WATCHED)), Ok(Some(_))) {
+            continue;
+        }
+        if let Ok(Some(workload)) = workloads.attach(&start).await
+            && workload.ended().now_or_never().is_none()
+        {
+            return Some(job);
+        }
+    }
+    None
 }
 
 fn alone_outbox(root: &Path, clock: &Arc<dyn Clock>, job: &crate::job::JobId) -> Result<Outbox, String> {
