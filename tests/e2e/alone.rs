@@ -1,0 +1,159 @@
+//! `lamp-agent run` and `watch`, as on a machine that somebody rented by hand.
+
+use std::process::Stdio;
+
+use super::bench::{Bench, Running, alive, kill, wait_until};
+use super::fake_nvml::{BUSY, FakeNvml, MISMATCH};
+
+/// Works for a moment, then does nothing for long.
+const WORKS_THEN_SLEEPS: &str = "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done; echo $$ > pid; exec sleep 300";
+
+fn pid_of(bench: &Bench, file: &str) -> u32 {
+    wait_until("the workload wrote its pid", || std::fs::read_to_string(bench.file(file)).ok()?.trim().parse().ok())
+}
+
+#[test]
+fn output_and_exit_code_are_the_commands_own() {
+    let bench = Bench::new();
+    let out = bench.agent().args(["run", "--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 7"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(7));
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.contains("to stdout") && said.contains("to stderr"), "{said}");
+    let outcome = bench.json("state", "outcome.json");
+    assert_eq!(outcome["because"], "failed");
+    assert_eq!(outcome["exit"]["code"], 7);
+}
+
+#[test]
+fn an_idle_run_is_ended_with_its_reason_and_the_command_after_it_runs() {
+    let bench = Bench::new();
+    let out = bench
+        .agent()
+        .args(["run", "--idle", "1s", "--idle-grace", "1s", "--then", "echo \"$LAMP_REASON\" > after", "--", "sh", "-c", WORKS_THEN_SLEEPS])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(124), "{}", String::from_utf8_lossy(&out.stderr));
+    let after = std::fs::read_to_string(bench.file("after")).expect("the command of --then ran");
+    assert!(after.starts_with("idle: nothing for"), "{after}");
+    let outcome = bench.json("state", "outcome.json");
+    assert_eq!(outcome["because"], "idle");
+    let reason = &outcome["reasons"][0];
+    assert_eq!(reason["policy"], "idle");
+    assert!(reason["numbers"]["quiet_secs"].as_f64().unwrap() >= 1.0, "{reason}");
+    assert!(!alive(pid_of(&bench, "pid")), "the workload is gone");
+}
+
+#[test]
+fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
+    let bench = Bench::new();
+    let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > away; sleep 300 & wait; sleep 300' & \
+                  while [ ! -s away ]; do sleep 0.05; done; echo $$ > pid; while :; do sleep 1; done";
+    let out = bench.agent().args(["run", "--max-runtime", "3s", "--grace", "1s", "--", "sh", "-c", script]).output().unwrap();
+    assert_eq!(out.status.code(), Some(124));
+    assert_eq!(bench.json("state", "outcome.json")["because"], "max_runtime");
+    for file in ["pid", "away"] {
+        assert!(!alive(pid_of(&bench, file)), "{file} is gone");
+    }
+}
+
+#[test]
+fn a_hung_run_is_restarted_and_then_ended_as_stalled() {
+    let bench = Bench::new();
+    // Prints, so that there was progress, and then spins without a word.
+    let script = "echo start >> starts; for i in 1 2 3; do echo step $i; sleep 0.3; done; while :; do :; done";
+    let out = bench.agent().args(["run", "--stall", "2s", "--grace", "1s", "--", "sh", "-c", script]).output().unwrap();
+    assert_eq!(out.status.code(), Some(124), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(bench.json("state", "outcome.json")["because"], "stalled");
+    let starts = std::fs::read_to_string(bench.file("starts")).unwrap();
+    assert_eq!(starts.lines().count(), 3, "once, and two restarts");
+    assert!(!bench.find("state", "stacks/0001.txt").is_empty(), "what it waited for was written down");
+}
+
+#[test]
+fn a_dead_agent_harms_nothing_and_the_next_one_watches_the_same_run() {
+    let bench = Bench::new();
+    let command = ["run", "--", "sh", "-c", "echo $$ > pid; echo begun >> log; while [ ! -e go ]; do sleep 0.05; done; echo done >> log; exit 5"];
+    let first = Running::start(bench.agent().args(command).stdout(Stdio::null()).stderr(Stdio::null()));
+    let workload = pid_of(&bench, "pid");
+    kill(first.pid(), "KILL");
+    wait_until("the agent is dead", || (!alive(first.pid())).then_some(()));
+    assert!(alive(workload), "the workload does not notice");
+
+    let mut second = Running::start(bench.agent().args(command).stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_until("the second agent has taken it up", || {
+        let events = bench.find("state", "events.jsonl");
+        std::fs::read_to_string(events.first()?).ok()?.contains("\"reattached\":true").then_some(())
+    });
+    bench.write("go", "");
+    assert_eq!(second.wait().code(), Some(5), "the exit code of a workload that it did not start");
+    assert_eq!(std::fs::read_to_string(bench.file("log")).unwrap(), "begun\ndone\n", "started once");
+}
+
+#[test]
+fn ctrl_c_ends_the_workload_politely() {
+    let bench = Bench::new();
+    let script = "trap 'echo saved > saved; exit 0' TERM; echo $$ > pid; while :; do sleep 0.05; done";
+    let mut agent = Running::start(bench.agent().args(["run", "--", "sh", "-c", script]).stdout(Stdio::null()).stderr(Stdio::null()));
+    let workload = pid_of(&bench, "pid");
+    kill(agent.pid(), "INT");
+    agent.wait();
+    assert!(bench.file("saved").exists(), "it got SIGTERM and had its say");
+    assert!(!alive(workload));
+    assert_eq!(bench.json("state", "outcome.json")["because"], "user_stopped");
+}
+
+#[test]
+fn a_lost_sensor_is_unknown_and_unknown_is_never_idle() {
+    let bench = Bench::new();
+    let gpu = FakeNvml::in_dir(bench.path());
+    gpu.play(MISMATCH);
+    let out = bench
+        .agent()
+        .env("LAMP_NVML_LIBRARY", gpu.library())
+        .args(["run", "--idle", "1s", "--idle-grace", "0s", "--", "sh", "-c", "sleep 8; exit 3"])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(3), "it ended by itself: {}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn a_busy_gpu_keeps_a_silent_command() {
+    let bench = Bench::new();
+    let gpu = FakeNvml::in_dir(bench.path());
+    gpu.play(BUSY);
+    let out = bench
+        .agent()
+        .env("LAMP_NVML_LIBRARY", gpu.library())
+        .args(["run", "--idle", "1s", "--idle-grace", "0s", "--gpus", "all", "--", "sh", "-c", "sleep 8; exit 4"])
+        .output()
+        .unwrap();
+    assert_eq!(out.status.code(), Some(4), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn a_command_that_is_not_there_is_said_as_a_shell_would() {
+    let bench = Bench::new();
+    let out = bench.agent().args(["run", "--", "no-such-program-here"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(127));
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(said.contains("no-such-program-here"), "{said}");
+}
+
+#[test]
+fn a_dry_run_says_what_would_be_done_and_does_nothing() {
+    let bench = Bench::new();
+    let out = bench.agent().args(["run", "--dry-run", "--idle", "15m", "--then", "poweroff", "--", "sh", "-c", "touch ran"]).output().unwrap();
+    assert!(out.status.success());
+    let said = String::from_utf8_lossy(&out.stdout).into_owned();
+    assert!(said.contains("systemctl poweroff") && said.contains("15m"), "{said}");
+    assert!(!bench.file("ran").exists());
+    assert!(bench.find("state", "").is_empty(), "not even a record");
+}
+
+#[test]
+fn nothing_is_left_running() {
+    let bench = Bench::new();
+    let status = bench.agent().args(["run", "--", "sh", "-c", "sleep 300 & setsid sleep 300 & exit 0"]).stdout(Stdio::null()).status().unwrap();
+    assert_eq!(status.code(), Some(0));
+    wait_until("every process of the run is gone", || bench.processes().is_empty().then_some(()));
+}
