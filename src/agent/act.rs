@@ -162,8 +162,9 @@ impl Agent {
     pub(super) async fn start_main(&mut self) -> Option<Decision> {
         self.memory.stage = Stage::Main;
         let argv = self.attempt.resolved.spec.command.argv();
+        let before = self.board.marks();
         let failed = self.start(argv).await;
-        self.watching.restart();
+        self.watching.restart(before);
         self.enter(AttemptPhase::Running);
         failed
     }

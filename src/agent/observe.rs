@@ -16,6 +16,8 @@ pub struct Watching {
     gpus_asked: bool,
     idle_rule: IdleWatch,
     stall_rule: StallWatch,
+    /// The marks when this start began: what the workload does before the first sample counts too.
+    baseline: Marks,
     began: Option<Sample>,
     previous: Option<Sample>,
     last: Option<Rates>,
@@ -33,13 +35,14 @@ pub struct Drawers {
 }
 
 impl Watching {
-    pub fn new(spec: &Spec, drawers: Drawers) -> Self {
+    pub fn new(spec: &Spec, drawers: Drawers, baseline: Marks) -> Self {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
         Watching {
             selection: spec.watch.gpus.clone(),
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
             idle_rule: IdleWatch::new(&spec.watch.idle),
             stall_rule: StallWatch::new(&spec.watch.stall),
+            baseline,
             began: None,
             previous: None,
             last: None,
@@ -50,12 +53,13 @@ impl Watching {
     }
 
     /// The workload was started again: what was learned of it stays, the clocks do not.
-    pub fn restart(&mut self) {
+    pub fn restart(&mut self, baseline: Marks) {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just been started again");
         self.idle_rule.started_again();
         self.stall_rule.started_again();
         // `began` stays: recorded time never steps back within an attempt.
         (self.previous, self.last) = (None, None);
+        self.baseline = baseline;
         (self.idle, self.stall) = (starting(), starting());
     }
 
@@ -68,7 +72,10 @@ impl Watching {
             sample.gpus = Reading::unknown("the job asks for GPUs and no NVIDIA driver answers");
         }
         let began = self.began.get_or_insert_with(|| sample.clone());
-        let previous = self.previous.replace(sample.clone())?;
+        let Some(previous) = self.previous.replace(sample.clone()) else {
+            self.previous = Some(Sample { marks: self.baseline.clone(), ..sample });
+            return None;
+        };
         let rates = rates(began, &previous, &sample, &self.selection);
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);

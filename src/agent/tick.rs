@@ -97,7 +97,7 @@ impl Agent {
         let (journal, heartbeat, samples) = (Journal::start(out.clone()), Heartbeat::start(out.clone()), Samples::start(out.clone()));
         let board = Board::default();
         let settings = LogSettings { bytes_max: LOG_BYTES_MAX, pattern: spec.watch.log_pattern.clone(), done_line: spec.watch.done_marker.clone() };
-        let logs = LogShip::start(out.clone(), journal.clone(), board.clone(), settings);
+        let logs = LogShip::start(out.clone(), &journal, board.clone(), settings);
         let progress = ProgressTail::new(
             Arc::clone(&out.files),
             Arc::clone(&out.clock),
@@ -109,7 +109,7 @@ impl Agent {
         let requests = RequestWatch::start(out.clone());
         let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
-        let watching = Watching::new(spec, memory.drawers);
+        let watching = Watching::new(spec, memory.drawers, board.marks());
         Agent {
             journal,
             heartbeat,
@@ -193,7 +193,7 @@ impl Agent {
         self.world.service.alive();
     }
 
-    fn marks(&self) -> crate::instance::Marks {
+    pub(super) fn marks(&self) -> crate::instance::Marks {
         let mut marks = self.board.marks();
         if let Some(workload) = &self.workload {
             // The holder counts every byte at once; the shipper sees them a second later.

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use super::bench::{Bench, Running, alive, kill, wait_until};
+use super::bench::{Bench, Finish as _, Running, alive, kill, wait_until};
 use super::fake_nvml::{BUSY, FakeNvml, MISMATCH};
 
 /// Works for a moment, then does nothing for long.
@@ -15,7 +15,7 @@ fn pid_of(bench: &Bench, file: &str) -> u32 {
 #[test]
 fn output_and_exit_code_are_the_commands_own() {
     let bench = Bench::new();
-    let out = bench.agent().args(["run", "--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 7"]).output().unwrap();
+    let out = bench.agent().args(["run", "--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 7"]).finish();
     assert_eq!(out.status.code(), Some(7));
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(said.contains("to stdout") && said.contains("to stderr"), "{said}");
@@ -30,8 +30,7 @@ fn an_idle_run_is_ended_with_its_reason_and_the_command_after_it_runs() {
     let out = bench
         .agent()
         .args(["run", "--idle", "1s", "--idle-grace", "1s", "--then", "echo \"$LAMP_REASON\" > after", "--", "sh", "-c", WORKS_THEN_SLEEPS])
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(out.status.code(), Some(124), "{}", String::from_utf8_lossy(&out.stderr));
     let after = std::fs::read_to_string(bench.file("after")).expect("the command of --then ran");
     assert!(after.starts_with("idle: nothing for"), "{after}");
@@ -48,7 +47,7 @@ fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
     let bench = Bench::new();
     let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > away; sleep 300 & wait; sleep 300' & \
                   while [ ! -s away ]; do sleep 0.05; done; echo $$ > pid; while :; do sleep 1; done";
-    let out = bench.agent().args(["run", "--max-runtime", "3s", "--grace", "1s", "--", "sh", "-c", script]).output().unwrap();
+    let out = bench.agent().args(["run", "--max-runtime", "3s", "--grace", "1s", "--", "sh", "-c", script]).finish();
     assert_eq!(out.status.code(), Some(124));
     assert_eq!(bench.json("state", "outcome.json")["because"], "max_runtime");
     for file in ["pid", "away"] {
@@ -60,8 +59,8 @@ fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
 fn a_hung_run_is_restarted_and_then_ended_as_stalled() {
     let bench = Bench::new();
     // Prints, so that there was progress, and then spins without a word.
-    let script = "echo start >> starts; for i in 1 2 3; do echo step $i; sleep 0.3; done; while :; do :; done";
-    let out = bench.agent().args(["run", "--stall", "2s", "--grace", "1s", "--", "sh", "-c", script]).output().unwrap();
+    let script = "echo start >> starts; for i in 1 2 3 4 5 6; do echo step $i; sleep 0.4; done; while :; do :; done";
+    let out = bench.agent().args(["run", "--stall", "2s", "--grace", "1s", "--", "sh", "-c", script]).finish();
     assert_eq!(out.status.code(), Some(124), "{}", String::from_utf8_lossy(&out.stderr));
     assert_eq!(bench.json("state", "outcome.json")["because"], "stalled");
     let starts = std::fs::read_to_string(bench.file("starts")).unwrap();
@@ -111,8 +110,7 @@ fn a_lost_sensor_is_unknown_and_unknown_is_never_idle() {
         .agent()
         .env("LAMP_NVML_LIBRARY", gpu.library())
         .args(["run", "--idle", "1s", "--idle-grace", "0s", "--", "sh", "-c", "sleep 8; exit 3"])
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(out.status.code(), Some(3), "it ended by itself: {}", String::from_utf8_lossy(&out.stderr));
 }
 
@@ -125,15 +123,14 @@ fn a_busy_gpu_keeps_a_silent_command() {
         .agent()
         .env("LAMP_NVML_LIBRARY", gpu.library())
         .args(["run", "--idle", "1s", "--idle-grace", "0s", "--gpus", "all", "--", "sh", "-c", "sleep 8; exit 4"])
-        .output()
-        .unwrap();
+        .finish();
     assert_eq!(out.status.code(), Some(4), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
 #[test]
 fn a_command_that_is_not_there_is_said_as_a_shell_would() {
     let bench = Bench::new();
-    let out = bench.agent().args(["run", "--", "no-such-program-here"]).output().unwrap();
+    let out = bench.agent().args(["run", "--", "no-such-program-here"]).finish();
     assert_eq!(out.status.code(), Some(127));
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(said.contains("no-such-program-here"), "{said}");
@@ -142,7 +139,7 @@ fn a_command_that_is_not_there_is_said_as_a_shell_would() {
 #[test]
 fn a_dry_run_says_what_would_be_done_and_does_nothing() {
     let bench = Bench::new();
-    let out = bench.agent().args(["run", "--dry-run", "--idle", "15m", "--then", "poweroff", "--", "sh", "-c", "touch ran"]).output().unwrap();
+    let out = bench.agent().args(["run", "--dry-run", "--idle", "15m", "--then", "poweroff", "--", "sh", "-c", "touch ran"]).finish();
     assert!(out.status.success());
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(said.contains("systemctl poweroff") && said.contains("15m"), "{said}");
@@ -153,7 +150,7 @@ fn a_dry_run_says_what_would_be_done_and_does_nothing() {
 #[test]
 fn nothing_is_left_running() {
     let bench = Bench::new();
-    let status = bench.agent().args(["run", "--", "sh", "-c", "sleep 300 & setsid sleep 300 & exit 0"]).stdout(Stdio::null()).status().unwrap();
-    assert_eq!(status.code(), Some(0));
+    let status = bench.agent().args(["run", "--", "sh", "-c", "sleep 300 & setsid sleep 300 & exit 0"]).finish();
+    assert_eq!(status.status.code(), Some(0));
     wait_until("every process of the run is gone", || bench.processes().is_empty().then_some(()));
 }

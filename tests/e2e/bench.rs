@@ -1,7 +1,8 @@
 //! A folder, two programs, and a broom.
 
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a condition may take on a busy machine before the test gives up.
@@ -153,4 +154,30 @@ impl Drop for Running {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
     }
+}
+
+/// Runs a program to its end, never longer than [`PATIENCE`].
+pub trait Finish {
+    fn finish(&mut self) -> Output;
+}
+
+impl Finish for Command {
+    fn finish(&mut self) -> Output {
+        let (mut out, mut err) = (spool(), spool());
+        let copy = |file: &std::fs::File| file.try_clone().expect("a file handle can be copied");
+        let mut running = Running::start(self.stdout(copy(&out)).stderr(copy(&err)));
+        let status = running.wait();
+        Output { status, stdout: read_all(&mut out), stderr: read_all(&mut err) }
+    }
+}
+
+fn spool() -> std::fs::File {
+    tempfile::tempfile().expect("the test can have a file")
+}
+
+fn read_all(file: &mut std::fs::File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0)).expect("a file can be read from its start");
+    file.read_to_end(&mut bytes).expect("a file can be read");
+    bytes
 }
