@@ -21,6 +21,10 @@ impl Agent {
     /// Carries out what a decision says; gives it back when it ends the attempt.
     pub(super) async fn act(&mut self, decision: Option<Decision>) -> Option<Decision> {
         let decision = decision?;
+        // The ladder may have gone past its rung between two samples: what the processes wait for is only to be seen now.
+        if decision.reason.policy == "stall" && matches!(decision.step, Step::Restart { .. } | Step::End(_)) {
+            self.record_stacks(&decision.reason).await;
+        }
         match decision.step.clone() {
             Step::End(_) => return Some(decision),
             Step::Continue => {}
@@ -35,8 +39,8 @@ impl Agent {
 
     /// Puts a sentence where people look: the status, the journal, the program's own words.
     fn tell(&mut self, reason: &Reason) {
-        let text = format!("{}: {}", reason.verdict, reason.text);
         let kind = format!("{}:", reason.verdict);
+        let text = if reason.text.starts_with(&kind) { reason.text.clone() } else { format!("{kind} {}", reason.text) };
         if self.attention.iter().any(|line| line.starts_with(&kind)) {
             return;
         }

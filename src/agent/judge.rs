@@ -94,8 +94,7 @@ impl Agent {
         let ends = facts.notices.iter().filter(|notice| notice.kind != NoticeKind::Rebalance && !self.warned.void.contains(notice));
         let newest =
             ends.min_by_key(|notice| notice.at).or_else(|| facts.notices.iter().find(|notice| notice.kind == NoticeKind::Rebalance)).cloned();
-        if newest.is_some() && newest != self.warned.notice {
-            let notice = newest.expect("it was just looked at");
+        if let Some(notice) = newest.filter(|notice| self.warned.notice.as_ref() != Some(notice)) {
             self.journal.record(What::Notice { notice: notice.clone() });
             self.tell_workload(&notice);
             self.warned =
