@@ -97,7 +97,7 @@ impl Agent {
         let (journal, heartbeat, samples) = (Journal::start(out.clone()), Heartbeat::start(out.clone()), Samples::start(out.clone()));
         let board = Board::default();
         let settings = LogSettings { bytes_max: LOG_BYTES_MAX, pattern: spec.watch.log_pattern.clone(), done_line: spec.watch.done_marker.clone() };
-        let logs = LogShip::start(out.clone(), &journal, board.clone(), settings);
+        let logs = LogShip::start(out.clone(), journal.clone(), board.clone(), settings);
         let progress = ProgressTail::new(
             Arc::clone(&out.files),
             Arc::clone(&out.clock),
