@@ -101,6 +101,8 @@ fn remove(value: &mut Value, path: &[String]) -> bool {
 mod tests {
     use std::path::Path;
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::config::fragments::JobFile;
 
@@ -136,5 +138,48 @@ mod tests {
         let (_, found) = read("machine = 'aws'\noutputs = ['a', 3]\n[name]\nx = 1\n");
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[0].contains("`machine`: is string \"aws\", expected a table"), "{found:?}");
+    }
+
+    /// Values of every shape, as a tired person might write them.
+    fn anything() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            "[a-z0-9% :.]{0,12}".prop_map(Value::from),
+            prop::sample::select(vec!["15m", "off", "spot", "A10G:1", "100GiB", "keep 2h", "auto", "all"]).prop_map(Value::from),
+        ];
+        leaf.prop_recursive(2, 8, 3, |inner| {
+            let key = prop::sample::select(vec!["gpus", "idle", "budget", "path", "max", "idel"]);
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+                prop::collection::vec((key, inner), 0..3).prop_map(|pairs| pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Whatever stands in the file: it ends, no mistake is told twice, and what is left without mistakes reads clean.
+        #[test]
+        fn every_file_is_read_to_its_end(
+            entries in prop::collection::btree_map(prop::sample::select(key_paths::<JobFile>()), anything(), 0..8),
+        ) {
+            let mut value = Value::Object(serde_json::Map::new());
+            for (path, entry) in entries {
+                match path.split_once('.') {
+                    None => value[path] = entry,
+                    Some((table, key)) if value[table].is_null() || value[table].is_object() => value[table][key] = entry,
+                    Some(_) => {}
+                }
+            }
+            let (_, found) = decode::<JobFile>(&Source::from_value(value));
+            let mut paths: Vec<_> = found.iter().map(|finding| &finding.path).collect();
+            paths.sort();
+            let told = paths.len();
+            paths.dedup();
+            prop_assert_eq!(paths.len(), told, "{:?}", found);
+            prop_assert!(found.iter().all(|finding| !finding.path.is_empty() && !finding.message.is_empty()), "{:?}", found);
+        }
     }
 }

@@ -46,6 +46,12 @@ impl Source {
         Ok(Source { value, lines })
     }
 
+    /// A tree that came from no file.
+    #[cfg(test)]
+    pub fn from_value(value: Value) -> Self {
+        Source { value, lines: BTreeMap::new() }
+    }
+
     /// The line of this key, or of the closest key around it.
     pub fn line(&self, path: &str) -> Option<usize> {
         let mut path = path;
