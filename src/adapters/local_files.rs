@@ -138,8 +138,16 @@ impl Walk {
             self.tree.skipped.push(format!("{prefix}: nested too deep"));
             return Ok(());
         }
-        // A folder that vanishes while it is read is an ordinary change.
-        let Some(entries) = found(fs::read_dir(folder))? else { return Ok(()) };
+        let entries = match found(fs::read_dir(folder)) {
+            Ok(Some(entries)) => entries,
+            // A folder that vanishes while it is read is an ordinary change.
+            Ok(None) => return Ok(()),
+            Err(error) if depth > 0 => {
+                self.tree.skipped.push(format!("{prefix}: {error}"));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         for entry in entries {
             let Some(entry) = found(entry)? else { continue };
             let name = entry.file_name();
@@ -168,7 +176,8 @@ impl Walk {
     }
 
     fn link(&mut self, path: &Path, shown: String) -> io::Result<()> {
-        let Some(target) = found(fs::canonicalize(path))? else {
+        // Errors too: a link to itself leads nowhere.
+        let Ok(target) = fs::canonicalize(path) else {
             self.tree.skipped.push(format!("{shown}: a link to nothing"));
             return Ok(());
         };

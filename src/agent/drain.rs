@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::attempt::Mode;
 use super::checkpoints::Saved;
 use super::outbox::chain;
-use super::outputs;
+use super::outputs::{self, Wanted};
 use super::tick::{Agent, Finish};
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
@@ -118,9 +118,8 @@ impl Agent {
     }
 
     async fn upload_outputs(&self, within: Duration) -> Vec<String> {
-        let mut globs = self.attempt.resolved.spec.outputs.clone();
-        globs.push("lamp-output/**".into());
-        self.alive_while(outputs::upload(&self.out, &self.attempt.folders.work, &globs, within)).await.losses
+        let wanted = Wanted { named: &self.attempt.resolved.spec.outputs, if_any: &["lamp-output/**"] };
+        self.alive_while(outputs::upload(&self.out, &self.attempt.folders.work, wanted, within)).await.losses
     }
 
     /// Keeps watchdog and heartbeat alive while something takes its time.

@@ -34,13 +34,19 @@ pub struct Kept {
     pub losses: Vec<String>,
 }
 
-/// Uploads what the globs name below the workdir to `outputs/`. Never longer than `within`.
-pub async fn upload(outbox: &Outbox, workdir: &Path, globs: &[String], within: Duration) -> Kept {
+/// What is wanted, below the workdir.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// Named by the user: one that is not there is a loss.
+    pub named: &'a [String],
+    /// Our own places: kept if there is anything.
+    pub if_any: &'a [&'a str],
+}
+
+/// Uploads what is wanted to `outputs/`. Never longer than `within`.
+pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within: Duration) -> Kept {
     let kept = Mutex::new(Kept::default());
-    if globs.is_empty() {
-        return Kept::default();
-    }
-    let found = find(outbox, workdir, globs).await;
+    let found = find(outbox, workdir, wanted).await;
     let pace = Pace::default();
     // The machine is about to go: tries follow each other closely.
     pace.hurry();
@@ -104,10 +110,11 @@ struct Found {
     losses: Vec<String>,
 }
 
-async fn find(outbox: &Outbox, workdir: &Path, globs: &[String]) -> Found {
+async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
     let mut found = Found::default();
     let mut files = BTreeMap::new();
-    for glob in globs {
+    let named = wanted.named.iter().map(|glob| (glob.as_str(), true));
+    for (glob, is_named) in named.chain(wanted.if_any.iter().map(|glob| (*glob, false))) {
         let base = base(glob);
         let (tree, prefix) = match look(outbox, workdir, &base).await {
             Ok(seen) => seen,
@@ -117,14 +124,12 @@ async fn find(outbox: &Outbox, workdir: &Path, globs: &[String]) -> Found {
             }
         };
         let full = |path: &str| format!("{prefix}{path}");
-        let before = files.len();
-        let wanted = tree.files.iter().filter(|file| matches(glob, &full(&file.path)));
         let mut any = false;
-        for file in wanted {
+        for file in tree.files.iter().filter(|file| matches(glob, &full(&file.path))) {
             any = true;
             files.insert(full(&file.path), file.stamp);
         }
-        if !any && files.len() == before {
+        if !any && is_named {
             found.losses.push(format!("output `{glob}` was not there"));
         }
         if tree.truncated {

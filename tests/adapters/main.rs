@@ -9,6 +9,7 @@ mod host;
 mod imds;
 #[cfg(feature = "lamp")]
 mod local_cloud;
+mod local_files;
 mod notify;
 mod nvml;
 mod objects_s3;

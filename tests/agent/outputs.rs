@@ -1,6 +1,6 @@
 //! What was named is kept, or its loss is said.
 
-use lamplighter::agent::outputs::upload;
+use lamplighter::agent::outputs::{Wanted, upload};
 use lamplighter::ports::Clock;
 
 use super::support::faulty_store::Fault;
@@ -23,7 +23,8 @@ fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
         std::os::unix::fs::symlink("/etc", rig.path("work/out/etc")).unwrap();
         let globs = ["model.pt", "out", "runs/*/m.csv", "absent/*.x"].map(str::to_owned);
         rig.store.fault("model.pt", Fault::Down, 2);
-        let kept = upload(&rig.outbox(), &rig.path("work"), &globs, secs(60)).await;
+        let wanted = Wanted { named: &globs, if_any: &["lamp-output/**", "runs/2/m.csv"] };
+        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, secs(60)).await;
         let keys: Vec<String> = rig.store.keys("").iter().map(|key| key.replace("jobs/digits-222222/outputs/", "")).collect();
         assert_eq!(keys, ["model.pt", "out/a.json", "out/deep/b.json", "runs/1/m.csv", "runs/2/m.csv"]);
         assert_eq!((kept.files, kept.bytes), (5, 8 + 10 + 15 + 12 + 12));
@@ -41,7 +42,8 @@ fn what_does_not_arrive_in_time_is_named() {
         rig.store.fault("b.pt", Fault::Hang, None);
         rig.store.fault("c.pt", Fault::Denied, None);
         let begun = clock.mono();
-        let kept = upload(&rig.outbox(), &rig.path("work"), &["*.pt".to_owned()], secs(30)).await;
+        let wanted = Wanted { named: &["*.pt".to_owned()], if_any: &[] };
+        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, secs(30)).await;
         assert_eq!(clock.mono() - begun, secs(30));
         assert_eq!(kept.files, 1);
         let cut = "the upload of the outputs was cut after 30 s";
