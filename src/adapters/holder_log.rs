@@ -11,6 +11,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "writes the log, and looks at the disk again after a while")]
 
+use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,9 @@ const SEGMENTS_MIN: u64 = 4;
 const TOTAL_BYTES_MIN: u64 = 64 << 10;
 /// Kept free of output for the lines that tell of a gap, so that the bound holds with them.
 const MARK_BYTES_MAX: u64 = 128;
+/// The end of what was dropped is remembered: when the output ends in a gap, this much of it is written after all, beyond
+/// the bound if need be, because the end is where the error message is. Each holder may need this much memory.
+const TAIL_BYTES_MAX: usize = 64 << 10;
 /// How long to drop before looking for room again. Shorter costs a directory listing each time in the middle of a flood;
 /// longer drops output for which there would be room.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -45,6 +49,8 @@ pub struct SegmentedLog {
     ends_with_newline: bool,
     /// Dropped since the last line that told of it.
     gap_bytes: u64,
+    /// The newest bytes of the gap.
+    tail: VecDeque<u8>,
     printed_bytes: u64,
     dropped_bytes: u64,
 }
@@ -65,6 +71,7 @@ impl SegmentedLog {
             blocked: None,
             ends_with_newline: true,
             gap_bytes: 0,
+            tail: VecDeque::new(),
             printed_bytes: 0,
             dropped_bytes: 0,
         };
@@ -86,6 +93,7 @@ impl SegmentedLog {
             let Some(file) = self.current.as_mut().filter(|_| !part.is_empty()) else {
                 self.dropped_bytes += bytes.len() as u64;
                 self.gap_bytes += bytes.len() as u64;
+                self.remember(bytes);
                 return;
             };
             match file.write(part) {
@@ -100,11 +108,31 @@ impl SegmentedLog {
         }
     }
 
-    /// Tells of a gap now, room or not by our own bound: nothing more is to come.
+    /// Tells of a gap now, and writes what is known of its end, room or not by our own bound: nothing more is to come.
     pub fn finish(&mut self) {
-        if self.gap_bytes > 0 && (self.current.is_some() || self.open_next()) {
-            self.tell_gap();
+        if self.gap_bytes == 0 || !(self.current.is_some() || self.open_next()) {
+            return;
         }
+        let mut tail = Vec::from(std::mem::take(&mut self.tail));
+        if self.gap_bytes > tail.len() as u64 {
+            // From the first whole line, unless it is all one line.
+            let from = tail.iter().position(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+            tail.drain(..from);
+        }
+        self.gap_bytes -= tail.len() as u64;
+        if self.tell_gap() && self.current.as_mut().is_some_and(|file| file.write_all(&tail).is_ok()) {
+            self.dropped_bytes -= tail.len() as u64;
+            self.current_bytes += tail.len() as u64;
+            self.ends_with_newline = tail.last().is_none_or(|byte| *byte == b'\n');
+        }
+        self.gap_bytes = 0;
+    }
+
+    fn remember(&mut self, bytes: &[u8]) {
+        let newest = &bytes[bytes.len().saturating_sub(TAIL_BYTES_MAX)..];
+        let too_many = (self.tail.len() + newest.len()).saturating_sub(TAIL_BYTES_MAX);
+        self.tail.drain(..too_many);
+        self.tail.extend(newest);
     }
 
     /// How many bytes may be written to the current segment now; zero while blocked.
@@ -152,6 +180,7 @@ impl SegmentedLog {
         self.current_bytes += line.len() as u64;
         self.ends_with_newline = true;
         self.gap_bytes = 0;
+        self.tail.clear();
         true
     }
 
@@ -253,15 +282,33 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_at_the_end_is_told_within_the_bound() {
+    fn a_gap_at_the_end_is_told_and_the_very_end_is_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let bound = 128 << 10;
+        let mut log = SegmentedLog::new(folder.path(), bound);
+        let flood = "a line of a flood\n".repeat(100_000);
+        log.take(flood.as_bytes());
+        log.take(b"Traceback: the reason\n");
+        log.finish();
+        log.finish();
+        let (printed, dropped) = log.printed();
+        let kept = kept(folder.path());
+        assert_eq!(kept.matches(&format!("[lamp: {dropped} bytes of output were not kept here]\na line")).count(), 1);
+        assert!(kept.ends_with("a line of a flood\nTraceback: the reason\n"));
+        assert!(kept.len() as u64 <= bound + TAIL_BYTES_MAX as u64, "{}", kept.len());
+        let line = kept.lines().find(|line| line.starts_with("[lamp")).expect("the gap is told").len() as u64 + 1;
+        assert!(printed - dropped == kept.len() as u64 - line || printed - dropped == kept.len() as u64 - line - 1, "every byte is counted once");
+    }
+
+    #[test]
+    fn a_small_gap_at_the_end_is_no_gap() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut log = SegmentedLog::new(folder.path(), 64 << 10);
-        log.take(&vec![b'\n'; 70 << 10]);
+        let text: String = (0..20_000).map(|line| format!("{line}\n")).collect();
+        log.take(text.as_bytes());
+        assert!(log.printed().1 > 0);
         log.finish();
-        log.finish();
-        let (_, dropped) = log.printed();
-        assert_eq!(kept(folder.path()).matches(&format!("[lamp: {dropped} bytes")).count(), 1);
-        assert!(kept(folder.path()).len() <= 64 << 10);
+        assert_eq!((kept(folder.path()), log.printed().1), (text, 0));
     }
 
     #[test]

@@ -110,6 +110,9 @@ impl Agent {
         let flushed = async move { (logs.finish(within).await, samples.finish(within).await) };
         let (log_losses, sample_losses) = self.alive_while(flushed).await;
         losses.extend(log_losses);
+        if let Some((_, dropped)) = self.workload.as_ref().map(|workload| workload.printed()).filter(|(_, dropped)| *dropped > 0) {
+            losses.push(format!("{dropped} bytes of output were not kept: they came faster than they could be shipped"));
+        }
         losses.extend(sample_losses);
         for text in &losses {
             journal.record(What::Loss { text: text.clone() });
