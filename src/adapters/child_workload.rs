@@ -49,7 +49,7 @@ impl ChildWorkloads {
 
     fn command(&self, launch: &Launch) -> Command {
         let mut command = Command::new(&self.program.exe);
-        command.args(self.program.arguments(&launch.dir)).env_clear().current_dir("/").process_group(0);
+        command.args(self.program.arguments(&launch.dir)).current_dir("/").process_group(0);
         command.stdin(Stdio::null()).stdout(if launch.echo { Stdio::inherit() } else { Stdio::null() });
         command.stderr(complaints(&launch.dir));
         command

@@ -5,13 +5,13 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
+use super::detach::detach;
 use super::object_file::hex;
 
 /// Held by the daemon of a job root while it lives.
@@ -51,10 +51,7 @@ pub fn start_detached(words: &[String], log: &Path) -> io::Result<u32> {
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(words).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    // SAFETY: setsid(2) is one system call; between fork and exec it touches nothing of ours.
-    unsafe {
-        command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
-    }
+    detach(&mut command);
     Ok(command.spawn()?.id())
 }
 

@@ -15,6 +15,9 @@ use super::holder_cgroup::Groups;
 use super::holder_records::{End, mark};
 use crate::ports::Launch;
 
+/// What a service manager told the agent about the agent: a workload that believed it would speak in its name.
+const MANAGERS_OWN: [&str; 6] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+
 /// The pipe between the workload and its holder: what any user may ask for. Smaller (64 KiB is what one gets unasked), and
 /// a burst of output makes the workload wait for the holder's turn on the processor.
 pub const PIPE_BYTES: usize = 1 << 20;
@@ -41,7 +44,10 @@ pub fn spawn(dir: &Path, launch: &Launch, groups: Option<&Groups>) -> Result<(u3
 
     let mut command = Command::new(program);
     let (name, value) = mark(dir);
-    command.args(arguments).current_dir(&launch.cwd).env_clear().envs(&launch.env).env(name, value);
+    for variable in MANAGERS_OWN {
+        command.env_remove(variable);
+    }
+    command.args(arguments).current_dir(&launch.cwd).envs(&launch.env).env(name, value);
     command.stdin(Stdio::null()).stdout(writer).stderr(errors).process_group(0);
     let spawned = with_ordinary_oom_score(|| match groups {
         Some(groups) => groups.inside(|| command.spawn()),

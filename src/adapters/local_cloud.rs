@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -23,6 +22,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
+use super::detach::detach;
 use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, boot_id};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use crate::instance::{InstanceState, InstanceView, Notice, NoticeKind, Tags};
@@ -105,10 +105,7 @@ impl LocalCloud {
         command.args(words).arg("machine").arg(folder.dir());
         command.env(INSTANCE_VARIABLE, &record.instance).current_dir(folder.dir());
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // SAFETY: setsid(2) is one system call; between fork and exec it touches nothing of ours.
-        unsafe {
-            command.pre_exec(|| Ok(rustix::process::setsid().map(drop)?));
-        }
+        detach(&mut command);
         let child = command.spawn()?;
         self.seen.lock().expect("nothing panics while it is held").children.push(child);
         Ok(())

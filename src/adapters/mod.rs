@@ -6,6 +6,7 @@
 pub mod archive;
 pub mod child_workload;
 mod counter;
+pub mod detach;
 #[cfg(feature = "lamp")]
 pub mod driver_process;
 mod held_workload;

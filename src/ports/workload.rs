@@ -16,7 +16,8 @@ pub struct Launch {
     pub name: String,
     pub argv: Vec<String>,
     pub cwd: PathBuf,
-    /// The whole environment of the workload.
+    /// Set on top of the environment that the agent itself has (for a unit of its own: that systemd gives). What the user's
+    /// own environment holds is thus in no record.
     pub env: BTreeMap<String, String>,
     /// State of this start: its records and its log, as numbered segments `log/00000001.log`, ... Created if absent.
     pub dir: PathBuf,
