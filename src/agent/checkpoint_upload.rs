@@ -108,7 +108,12 @@ pub(super) struct Try {
     pub manifest: Manifest,
     /// Bytes that have been sent, for the sentence when time runs out.
     pub sent: Arc<AtomicU64>,
+    /// What a person should know, when tries keep failing.
+    pub trouble: Arc<Mutex<Option<String>>>,
 }
+
+/// Failures of one file in a row before a person is told: one or two are the weather.
+const FAILURES_TOLD: u32 = 3;
 
 impl Try {
     /// Sends what is not there yet, then the manifest.
@@ -171,11 +176,19 @@ impl Try {
                     return Ok(());
                 }
                 Some(Ok(_)) => return Err(torn()),
-                Some(Err(error)) => tracing::warn!("`{}` of a checkpoint is not uploaded yet: {}", file.path, chain(&error)),
-                None => tracing::warn!("`{}` of a checkpoint is not uploaded within {} s, trying again", file.path, limit.as_secs()),
+                Some(Err(error)) => self.failed(file, failures + 1, &chain(&error)),
+                None => self.failed(file, failures + 1, &format!("no answer within {} s", limit.as_secs())),
             }
             failures += 1;
             self.pace.wait(&*outbox.clock, failures).await;
+        }
+    }
+
+    fn failed(&self, file: &TreeFile, failures: u32, why: &str) {
+        tracing::warn!("`{}` of a checkpoint is not uploaded yet: {why}", file.path);
+        if failures == FAILURES_TOLD {
+            let text = format!("`{}` of a checkpoint is not uploaded after {failures} tries, which go on: {why}", file.path);
+            *self.trouble.lock().expect("never held over a panic") = Some(text);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The working half of `checkpoints`: one task that looks, uploads and answers.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
@@ -182,6 +182,7 @@ impl Worker {
         };
         self.next = Some(number.next());
         let sent = Arc::new(AtomicU64::new(0));
+        let trouble = Arc::default();
         let attempt = Try {
             outbox: self.shared.outbox.clone(),
             folder: self.shared.folder.clone(),
@@ -200,14 +201,15 @@ impl Worker {
                 asked_by: asked.as_ref().map(|(_, by, _)| by.clone()),
             },
             sent: Arc::clone(&sent),
+            trouble: Arc::clone(&trouble),
         };
-        let ended = self.drive(attempt, &picture, &sent).await;
+        let ended = self.drive(attempt, &picture, &sent, &trouble).await;
         let cost = save_time + self.now().saturating_sub(complete_at) + QUIET;
         self.ended(ended, picture, asked.is_some(), cost.as_secs_f64());
     }
 
     /// Runs a try, and ends it when the folder changes or the time of a save is up.
-    async fn drive(&mut self, attempt: Try, picture: &Picture, sent: &AtomicU64) -> Ended {
+    async fn drive(&mut self, attempt: Try, picture: &Picture, sent: &AtomicU64, trouble: &Mutex<Option<String>>) -> Ended {
         let running = attempt.run();
         tokio::pin!(running);
         let clock = Arc::clone(&self.shared.outbox.clock);
@@ -217,6 +219,10 @@ impl Worker {
                 result = &mut running => return result.map_or_else(Ended::Torn, Ended::Done),
                 Some(save) = self.inbox.recv() => self.accept(save),
                 () = clock.sleep(self.look_after.min(LOOK)) => self.look().await,
+            }
+            let trouble = trouble.lock().expect("never held over a panic").take();
+            if let Some(text) = trouble {
+                self.say(text);
             }
             if self.watch.seen() != Some(picture) {
                 return Ended::Torn(Torn::Folder);

@@ -263,6 +263,21 @@ fn a_store_that_is_down_for_twenty_minutes_costs_no_checkpoint() {
 }
 
 #[test]
+fn tries_that_keep_failing_are_told_to_a_person_once() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("/files/", Fault::Denied, None);
+        watched.write("a.pt", "one");
+        clock.sleep(secs(600)).await;
+        watched.journal.flush(secs(5)).await;
+        let told = watched.rig.attention().await;
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("`a.pt` of a checkpoint is not uploaded after 3 tries, which go on: not allowed to upload"), "{told:?}");
+        watched.complete(1).await;
+    });
+}
+
+#[test]
 fn an_agent_that_was_restarted_uploads_what_its_predecessor_did_not() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
