@@ -24,6 +24,8 @@ pub struct Attached<'a> {
     context: &'a Context,
     dir: &'a JobDir,
     tail: Option<LogTail>,
+    /// Whether the log is printed.
+    log: bool,
     /// The live line is kept on a terminal; elsewhere there are sentences.
     terminal: bool,
     live_shown: bool,
@@ -42,6 +44,7 @@ impl<'a> Attached<'a> {
             context,
             dir,
             tail: None,
+            log: !context.is_machine_output(),
             terminal,
             live_shown: false,
             mid_line: false,
@@ -50,6 +53,13 @@ impl<'a> Attached<'a> {
             trouble_at: None,
             attention: Vec::new(),
         }
+    }
+
+    /// Only how the job stands.
+    #[must_use]
+    pub fn without_log(mut self) -> Self {
+        self.log = false;
+        self
     }
 
     /// Follows the job to its receipt, through every failure of the job root.
@@ -85,7 +95,7 @@ impl<'a> Attached<'a> {
 
     /// Prints what has come of the log, through all attempts in turn.
     async fn print_log(&mut self) -> Result<(), JobDirError> {
-        if self.context.is_machine_output() {
+        if !self.log {
             return Ok(());
         }
         let attempts = self.dir.attempts().await?;

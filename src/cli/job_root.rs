@@ -76,7 +76,8 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
 
 fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
     let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
-    match closest(text, jobs.iter().map(JobId::as_str)) {
+    let names = jobs.iter().filter_map(|job| job.as_str().rsplit_once('-')).map(|(name, _)| name);
+    match closest(text, jobs.iter().map(JobId::as_str).chain(names)) {
         Some(job) => fault.hint(format!("did you mean `{job}`?")),
         None => fault.hint("`lamp status` lists the jobs; --job-root names another place"),
     }

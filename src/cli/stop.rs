@@ -41,7 +41,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         context.printer.hint(format!("`lamp status {0}` shows when the machine is gone, `lamp {verb} --wait {0}` waits for it", dir.job()));
         return Ok(ExitCode::SUCCESS);
     }
-    let ended = Attached::new(context, &dir).follow().await?;
+    let ended = Attached::new(context, &dir).without_log().follow().await?;
     receipt::show(context, &ended);
     Ok(ExitCode::SUCCESS)
 }

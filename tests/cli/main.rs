@@ -3,6 +3,7 @@
 mod check;
 mod documents;
 mod init;
+mod jobs;
 mod refused;
 mod sandbox;
 mod secrets;

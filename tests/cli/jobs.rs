@@ -1,0 +1,291 @@
+//! Whole jobs through the real binary, on the local cloud.
+
+use std::io::Read;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::sandbox::Sandbox;
+
+/// A sandbox in which jobs run; at its end nothing of them is left.
+struct Place(Sandbox);
+
+impl Place {
+    /// `GO` in the script is the path of a file that the test makes when the job may go on.
+    fn new(script: &str) -> Place {
+        let sandbox = Sandbox::new();
+        sandbox.write("job.sh", script.replace("GO", &sandbox.path().join("go").display().to_string()));
+        Place(sandbox)
+    }
+
+    /// Starts `lamp` without waiting for it.
+    fn start(&self, args: &[&str]) -> Child {
+        self.0.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    }
+
+    fn status(&self, job: &str) -> Value {
+        let (code, value) = self.0.json(&["status", job, "-o", "json"]);
+        assert_eq!(code, 0);
+        value["jobs"][0].clone()
+    }
+
+    /// Waits until the job is in this state.
+    fn until(&self, job: &str, state: &str) -> Value {
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            // A job that is not there yet is waited for as well.
+            if self.0.lamp(&["status", job, "-o", "json"]).code == 0 {
+                let status = self.status(job);
+                if status["state"] == state {
+                    return status;
+                }
+                assert!(Instant::now() < end, "never {state}: {status}");
+            }
+            assert!(Instant::now() < end, "job {job} is never there");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn receipt(&self, job: &str) -> Value {
+        let (code, receipt) = self.0.json(&["receipt", job, "-o", "json"]);
+        assert_eq!(code, 0);
+        let sum: f64 = receipt["attempts"].as_array().unwrap().iter().map(|attempt| attempt["usd"].as_f64().unwrap()).sum();
+        assert!((receipt["total_usd"].as_f64().unwrap() - sum).abs() < 1e-9, "{receipt}");
+        receipt
+    }
+
+    /// Every process that was started from this sandbox has it as its home.
+    fn processes(&self) -> Vec<u32> {
+        let home = format!("HOME={}/home", self.0.path().display());
+        let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let ours = |pid: &u32| {
+            std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|entry| entry == home.as_bytes()))
+        };
+        pids.filter(ours).collect()
+    }
+
+    fn nothing_is_left(&self) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !self.processes().is_empty() {
+            assert!(Instant::now() < end, "left running: {:?}", self.processes());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        for pid in self.processes() {
+            signal(pid, "KILL");
+        }
+    }
+}
+
+fn signal(pid: u32, name: &str) {
+    let _ = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).stderr(Stdio::null()).status();
+}
+
+fn end(child: Child) -> (i32, Vec<u8>, String) {
+    let output = child.wait_with_output().unwrap();
+    (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_job_runs_to_its_end_and_says_what_it_was() {
+    let place = Place::new("printf 'one\\n\\000\\377two'; mkdir -p out; echo kept > out/a.txt; exit 7");
+    let run = place.start(&["run", "--usd-per-hour", "1.5", "--idle", "off", "--keep", "out/**", "--", "sh", "job.sh"]);
+    let (code, out, err) = end(run);
+    assert_eq!(code, 7, "{err}");
+    assert_eq!(out, b"one\n\0\xfftwo", "the log is the workload's own bytes: {err}");
+    assert!(err.contains("receipt of job-"), "{err}");
+    let receipt = place.receipt("job");
+    assert_eq!((receipt["outcome"].as_str(), receipt["exit_code"].as_i64()), (Some("failed"), Some(7)));
+    assert!(receipt["total_usd"].as_f64().unwrap() > 0.0);
+    let job = receipt["job"].as_str().unwrap();
+    assert_eq!(place.0.read(&format!("lamp-outputs/{job}/out/a.txt")), "kept\n");
+    let logs = place.start(&["logs", job]);
+    assert_eq!(end(logs).1, b"one\n\0\xfftwo");
+    let explained = place.0.lamp(&["explain", job]);
+    assert!(explained.out.contains("workload/failed: the workload ended with exit code 7"), "{}", explained.out);
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_detached_job_is_driven_by_somebody_and_stops_when_told() {
+    let place = Place::new("trap 'exit 5' TERM; while :; do echo x; sleep 0.1; done");
+    let ended = place.0.lamp(&["run", "--detach", "--idle", "off", "--", "sh", "job.sh"]);
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let job = ended.out.trim();
+    place.until(job, "running");
+    let stopped = place.0.lamp(&["stop", "--wait", job]);
+    assert_eq!(stopped.code, 0, "{}", stopped.err);
+    let receipt = place.receipt(job);
+    assert_eq!((receipt["outcome"].as_str(), receipt["attempts"][0]["ended_because"].as_str()), (Some("stopped"), Some("user_stopped")));
+    assert_eq!(place.0.lamp(&["stop", job]).code, 102, "what has ended cannot be stopped");
+    place.nothing_is_left();
+}
+
+#[test]
+fn ctrl_c_detaches_and_the_job_goes_on() {
+    let place = Place::new("echo begun; while [ ! -e GO ]; do sleep 0.05; done; exit 0");
+    let run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
+    place.until("job", "running");
+    signal(run.id(), "INT");
+    let (code, _, err) = end(run);
+    assert_eq!(code, 130, "{err}");
+    assert!(err.contains("goes on") && err.contains("lamp logs -f job-") && err.contains("lamp stop job-"), "{err}");
+    place.until("job", "running");
+    place.0.write("go", "");
+    place.until("job", "succeeded");
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_killed_controller_is_replaced_by_any_other() {
+    let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
+    let mut run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
+    let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    place.0.write("go", "");
+    place.until(&job, "terminating");
+    // Two at once do no harm.
+    let (one, other) = (place.start(&["daemon", "--job", &job, "--until-done"]), place.start(&["daemon", "--job", &job, "--until-done"]));
+    assert_eq!((end(one).0, end(other).0), (0, 0));
+    let receipt = place.receipt(&job);
+    assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
+    place.nothing_is_left();
+}
+
+#[test]
+fn an_idle_job_is_ended_and_the_exit_code_says_so() {
+    let place = Place::new("echo busy; sleep 1000");
+    let toml = "command = [\"sh\", \"job.sh\"]\nname = \"idler\"\n[watch]\nidle = \"2s\"\nidle_grace = \"1s\"\n";
+    place.0.write("job.toml", toml);
+    let (code, _, err) = end(place.start(&["run", "job.toml"]));
+    assert_eq!(code, 107, "{err}");
+    let receipt = place.receipt("idler");
+    assert_eq!(receipt["attempts"][0]["ended_because"], "idle");
+    assert!(place.0.lamp(&["explain", "idler"]).out.contains("quiet_secs"));
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_killed_machine_is_lost_and_the_job_goes_on_elsewhere() {
+    let place = Place::new("if [ $LAMP_ATTEMPT = 1 ]; then sleep 1000; fi; exit 0");
+    let run = place.start(&["run", "--idle", "off", "--usd-per-hour", "10", "--", "sh", "job.sh"]);
+    let instance = place.until("job", "running")["instance"].as_str().unwrap().to_owned();
+    let record: Value = serde_json::from_str(&place.0.read(&format!("home/.local/state/lamplighter/local/{instance}/machine.json"))).unwrap();
+    signal(u32::try_from(record["process"]["pid"].as_u64().unwrap()).unwrap(), "KILL");
+    let (code, _, err) = end(run);
+    assert_eq!(code, 0, "{err}");
+    let receipt = place.receipt("job");
+    let becauses: Vec<&str> = receipt["attempts"].as_array().unwrap().iter().map(|attempt| attempt["ended_because"].as_str().unwrap()).collect();
+    assert_eq!(becauses, ["lost", "succeeded"]);
+    place.nothing_is_left();
+}
+
+#[test]
+fn what_is_not_there_is_said_with_what_was_meant() {
+    let place = Place::new("exit 0");
+    let none = place.0.lamp(&["receipt"]);
+    assert_eq!((none.code, none.err.contains("no jobs in")), (101, true), "{}", none.err);
+    assert_eq!(end(place.start(&["run", "-q", "--name", "digits", "--", "sh", "job.sh"])).0, 0);
+    let missing = place.0.lamp(&["status", "digit"]);
+    assert_eq!(missing.code, 0, "the beginning of an id is enough: {}", missing.err);
+    let missing = place.0.lamp(&["logs", "digtis"]);
+    assert_eq!((missing.code, missing.err.contains("did you mean `digits")), (101, true), "{}", missing.err);
+    let attempt = place.0.lamp(&["logs", "digits", "--attempt", "9"]);
+    assert_eq!(attempt.code, 101);
+}
+
+#[test]
+fn a_dry_run_starts_nothing() {
+    let place = Place::new("exit 0");
+    let planned = place.0.lamp(&["run", "--dry-run", "--usd-per-hour", "2", "--max-runtime", "1h", "--", "sh", "job.sh"]);
+    assert_eq!(planned.code, 0, "{}", planned.err);
+    assert!(planned.out.contains("costs at most $2.17"), "an hour, and five minutes to go dark: {}", planned.out);
+    let (_, plan) = place.0.json(&["plan", "-o", "json", "--usd-per-hour", "2", "--", "sh", "job.sh"]);
+    assert_eq!(plan["most_usd"], Value::Null);
+    let (_, status) = place.0.json(&["status", "-o", "json"]);
+    assert_eq!(status["jobs"].as_array().unwrap().len(), 0);
+    let aws = place.0.lamp(&["run", "--cloud", "aws", "--", "sh", "job.sh"]);
+    assert_eq!((aws.code, aws.err.contains("nothing bills")), (104, true), "{}", aws.err);
+}
+
+const TRAINS: &str = r#"
+import json, os, pathlib, signal, time
+want = []
+HANDLER
+folder = pathlib.Path(os.environ["LAMP_CHECKPOINT_DIR"])
+folder.mkdir(parents=True, exist_ok=True)
+state = folder / "state.json"
+step = json.loads(state.read_text())["step"] if state.exists() and RESUMES else 0
+while step < 400:
+    step += 1
+    with open(os.environ["LAMP_PROGRESS"], "a") as progress:
+        progress.write(json.dumps({"step": step, "total": 400}) + "\n")
+    time.sleep(0.05)
+    if want:
+        want.clear()
+        new = folder / ".new"
+        new.write_text(json.dumps({"step": step}))
+        new.rename(state)
+"#;
+
+fn rehearse(handler: &str, resumes: bool) -> (i32, Value) {
+    let place = Place::new("");
+    place.0.write("train.py", TRAINS.replace("HANDLER", handler).replace("RESUMES", if resumes { "True" } else { "False" }));
+    place.0.write(
+        "lamp.toml",
+        "name = \"r\"\ncommand = [\"python3\", \"train.py\"]\n[checkpoint]\npath = \"ckpt\"\nsignal = \"SIGUSR1\"\ninterval = \"1h\"\ngrace = \"5s\"\n",
+    );
+    let report = place.0.json(&["rehearse", "--interrupt-after", "1s", "--notice", "15s", "-o", "json"]);
+    place.nothing_is_left();
+    report
+}
+
+fn failed(report: &Value) -> Vec<&str> {
+    let checks = report["checks"].as_array().unwrap().iter();
+    checks.filter(|check| check["passed"] == false).map(|check| check["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_rehearsal_proves_a_script_that_resumes() {
+    let (code, report) = rehearse("signal.signal(signal.SIGUSR1, lambda *_: want.append(1))", true);
+    assert_eq!((code, report["proved"].as_bool()), (0, Some(true)), "{report:#}");
+    let resumed = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "resumed").unwrap();
+    assert!(resumed["seconds"].as_f64().unwrap() < 60.0);
+}
+
+#[test]
+fn a_rehearsal_finds_a_script_that_begins_again() {
+    let (code, report) = rehearse("signal.signal(signal.SIGUSR1, lambda *_: want.append(1))", false);
+    assert_eq!((code, failed(&report)), (109, vec!["went_on"]), "{report:#}");
+    assert!(report.to_string().contains("LAMP_RESUME"));
+}
+
+#[test]
+fn a_rehearsal_finds_a_script_that_ignores_the_signal() {
+    let (code, report) = rehearse("signal.signal(signal.SIGUSR1, signal.SIG_IGN)", true);
+    assert_eq!((code, failed(&report).first()), (109, Some(&"saved")), "{report:#}");
+}
+
+#[test]
+fn a_rehearsal_without_a_checkpoint_says_what_is_missing() {
+    let place = Place::new("exit 0");
+    let ended = place.0.lamp(&["rehearse", "--", "sh", "job.sh"]);
+    assert_eq!((ended.code, ended.out.contains("add [checkpoint]")), (109, true), "{}{}", ended.out, ended.err);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_printing() {
+    let place = Place::new("seq 200000");
+    assert_eq!(end(place.start(&["run", "-q", "--", "sh", "job.sh"])).0, 0);
+    let mut logs = place.start(&["logs", "job"]);
+    let mut some = [0; 10];
+    logs.stdout.take().unwrap().read_exact(&mut some).unwrap();
+    let status = logs.wait().unwrap();
+    assert!(status.success(), "{status}");
+}
