@@ -252,6 +252,14 @@ impl Workload for HeldWorkload {
         }
     }
 
+    fn ask(&self, signal: Signal) -> Result<u32, WorkloadError> {
+        let main = self.started.workload;
+        if !self.this_boot || !main.exists() {
+            return Ok(0);
+        }
+        Ok(super::ask::ask(main.pid, number(signal)))
+    }
+
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
         self.mark_killed();
         self.ask_holder_to_kill();

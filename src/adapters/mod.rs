@@ -4,6 +4,7 @@
 //! live here: a decision; an adapter answers what is, and does what it is told.
 
 pub mod archive;
+mod ask;
 pub mod child_workload;
 mod counter;
 pub mod detach;

@@ -44,6 +44,10 @@ impl Workload for Everything {
         Ok(())
     }
 
+    fn ask(&self, _signal: Signal) -> Result<u32, WorkloadError> {
+        Ok(0)
+    }
+
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
         self.ended.send_replace(true);
         Ok(())

@@ -17,6 +17,9 @@ use crate::ports::{Launch, Signal, WorkloadError};
 /// and small beside the disks that training machines have.
 const LOG_SPOOL_BYTES_MAX: u64 = 512 << 20;
 
+/// The answer of a workload in which no process has a handler for the signal that asks for a checkpoint.
+pub(super) const NOBODY: &str = "no process of the workload has a handler for the checkpoint signal";
+
 impl Agent {
     /// Carries out what a decision says; gives it back when it ends the attempt.
     pub(super) async fn act(&mut self, decision: Option<Decision>) -> Option<Decision> {
@@ -70,20 +73,26 @@ impl Agent {
     /// Asks the workload for a checkpoint; the upload goes on beside the loop.
     pub(super) fn begin_save(&mut self, asked_by: &'static str) {
         let Some((checkpoints, spec)) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone()) else { return };
-        let Some((signal, workload)) = spec.signal.as_deref().and_then(Signal::from_name).zip(self.workload.clone()) else { return };
+        // A signal that ends the workload is for its end only.
+        let signal = spec.signal.as_deref().and_then(Signal::from_name).filter(|signal| signal.asks());
+        let Some((signal, workload)) = signal.zip(self.workload.clone()) else { return };
         self.warned.asked = Some(self.out.clock.now());
         self.saves.send_replace(None);
         let (journal, saves, within) = (self.journal.clone(), self.saves.clone(), spec.grace.duration());
         tokio::spawn(async move {
             // First a look at the folder, so that what changes after the signal is known to be its answer.
             let ask = checkpoints.ask().await;
-            if let Err(error) = workload.signal(signal) {
-                tracing::warn!("{}", super::outbox::chain(&error));
-            }
-            let saved = checkpoints.save(ask, asked_by, within).await;
-            if let Saved::Failed(why) = &saved {
-                journal
-                    .record(What::Attention { text: format!("the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}") });
+            let saved = match workload.ask(signal) {
+                Ok(0) => Saved::Failed(NOBODY.into()),
+                Ok(_) => checkpoints.save(ask, asked_by, within).await,
+                Err(error) => Saved::Failed(super::outbox::chain(&error)),
+            };
+            match &saved {
+                Saved::Failed(why) if why != NOBODY => {
+                    let text = format!("the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}");
+                    journal.record(What::Attention { text });
+                }
+                _ => {}
             }
             saves.send_replace(Some(saved));
         });

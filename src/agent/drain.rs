@@ -70,9 +70,13 @@ impl Agent {
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
         let within = self.within(end.by, spec.grace.duration());
         let ask = checkpoints.ask().await;
-        let signalled = self.workload.as_ref().is_some_and(|workload| workload.signal(signal).is_ok());
-        if !signalled {
-            return Some("the workload could not be asked to save".into());
+        let workload = self.workload.clone()?;
+        // A signal that ends the workload goes to all of it, as when it is told to end.
+        let asked = if signal.asks() { workload.ask(signal) } else { workload.signal(signal).map(|()| 1) };
+        match asked {
+            Ok(0) => return Some(format!("no last checkpoint: {}", super::act::NOBODY)),
+            Ok(_) => {}
+            Err(error) => return Some(format!("no last checkpoint: {}", chain(&error))),
         }
         let mut saving = Box::pin(checkpoints.save(ask, asked_by, within));
         let saved = loop {

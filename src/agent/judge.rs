@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::act::NOBODY;
 use super::checkpoints::Saved;
 use super::tick::Agent;
 use crate::instance::{Notice, NoticeKind};
@@ -14,6 +15,7 @@ use crate::policy::{
     Account, Decision, EndWish, Extension, Facts, LimitLevel, NoticeFacts, NoticeStep, Stage, Standing, Warning, WorkloadFact, judge_limits,
     judge_notice, supervise,
 };
+use crate::ports::Signal;
 
 /// Logs, outputs and the way out: a few seconds on a quiet day.
 const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
@@ -125,7 +127,7 @@ impl Agent {
                 Some(saves) => saves.secs_p95().map(|secs| Span::from_duration(Duration::from_secs_f64(secs))),
                 None => Some(Span::ZERO),
             },
-            saving_ends: !matches!(signal, Some("SIGUSR1" | "SIGUSR2")),
+            saving_ends: !signal.and_then(Signal::from_name).is_some_and(Signal::asks),
             saved_since: self.warned.saved,
             dirty_since: self.dirty(),
         };
@@ -144,6 +146,15 @@ impl Agent {
     /// The answer to the newest request for a checkpoint, if it came after the notice was seen.
     fn learn_of_saves(&mut self) {
         let answer = self.saves.borrow().clone();
+        if answer == Some(Saved::Failed(NOBODY.into())) {
+            // It may still be importing: it is asked again at the next look, and said once.
+            self.saves.send_replace(None);
+            self.warned.asked = None;
+            if !self.attention.iter().any(|line| line == NOBODY) {
+                self.journal.record(What::Attention { text: NOBODY.into() });
+                self.attention.push(NOBODY.into());
+            }
+        }
         if self.warned.asked.is_some() && matches!(answer, Some(Saved::Complete(_))) {
             self.warned.saved = true;
         }

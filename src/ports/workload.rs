@@ -82,6 +82,10 @@ pub trait Workload: Send + Sync {
     /// To the main process's group. A workload that is gone is success.
     fn signal(&self, signal: Signal) -> Result<(), WorkloadError>;
 
+    /// To those processes of the tree that have a handler for it, the topmost of each branch: a request, which ends nobody who
+    /// does not know it. Gives how many were asked; 0: nobody would understand.
+    fn ask(&self, signal: Signal) -> Result<u32, WorkloadError>;
+
     /// SIGKILL to everything in the tree, also what forked away, until nothing is left.
     async fn kill_tree(&self) -> Result<(), WorkloadError>;
 
@@ -90,6 +94,11 @@ pub trait Workload: Send + Sync {
 }
 
 impl Signal {
+    /// Whether it is free for programs to give it a meaning, so that a workload can answer it and go on.
+    pub fn asks(self) -> bool {
+        matches!(self, Signal::Usr1 | Signal::Usr2)
+    }
+
     /// By its usual name, `SIGUSR1`.
     pub fn from_name(name: &str) -> Option<Signal> {
         Some(match name {

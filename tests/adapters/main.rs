@@ -17,6 +17,7 @@ mod units;
 #[cfg(feature = "lamp")]
 mod workdir;
 mod workload;
+mod workload_ask;
 mod workload_end;
 mod workload_memory;
 mod workload_output;
