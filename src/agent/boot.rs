@@ -14,7 +14,7 @@ use crate::instance::{Tags, TagsError};
 use crate::job::{Lease, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
-use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Store};
+use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Service, Store};
 
 /// Why there is nothing to do on this machine. It is put out, and the controller settles it.
 #[derive(Debug, thiserror::Error)]
@@ -38,6 +38,7 @@ pub struct BootPorts {
     pub store: Arc<dyn Store>,
     pub metadata: Arc<dyn Metadata>,
     pub power: Arc<dyn Power>,
+    pub service: Arc<dyn Service>,
     /// Drawn at the first boot and kept on the machine's disk.
     pub nonce: String,
 }
@@ -66,7 +67,12 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
 
 /// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work.
 pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
-    let booted = take_up(ports, folders).await;
+    // The service manager waits for no store: we are up, and alive for as long as we ask.
+    ports.service.ready();
+    let booted = tokio::select! {
+        booted = take_up(ports, folders) => booted,
+        never = keep_alive(ports) => match never {},
+    };
     if let Err(error) = &booted {
         tracing::error!("nothing to do on this machine: {}", chain(error));
         if let Err(error) = ports.power.off(PowerOff::Terminate, &chain(error)).await {
@@ -74,6 +80,13 @@ pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbo
         }
     }
     booted
+}
+
+async fn keep_alive(ports: &BootPorts) -> std::convert::Infallible {
+    loop {
+        ports.service.alive();
+        ports.clock.sleep(RETRY).await;
+    }
 }
 
 async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {

@@ -35,6 +35,8 @@ pub enum Call {
 pub enum BootSource {
     /// The folder of a machine of the local cloud.
     Local(PathBuf),
+    /// This machine, which answers for itself through its metadata service; afterwards, this.
+    Machine(Then),
 }
 
 /// Settings of the stand-alone modes.
@@ -79,7 +81,8 @@ lamp-agent: runs a command, watches it and the machine, and puts the machine out
 Usage:
   lamp-agent run [OPTIONS] -- COMMAND [ARG]...    run COMMAND; when it ends, idles or hangs, do what --then says
   lamp-agent watch [OPTIONS]                      watch this machine; when it idles, do what --then says
-  lamp-agent boot --local DIR                     the agent of a launched machine (started by the machine itself)
+  lamp-agent boot                                 the agent of a machine that a controller launched: takes its job
+                                                  from the machine's tags and LAMP_JOB_ROOT, and powers off at the end
 
 Options:
   --idle SPAN|off         idle window: every known signal quiet this long (default 15m, `watch` 30m)
@@ -132,15 +135,16 @@ pub fn parse(args: Vec<OsString>) -> Result<Call, UsageError> {
 
 fn boot(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
     use lexopt::prelude::*;
-    let mut source = None;
+    let (mut source, mut after) = (None, Then::Poweroff);
     while let Some(arg) = parser.next()? {
         match arg {
+            Long("then") => after = then(parser.value()?.string()?),
             Long("local") => source = Some(BootSource::Local(parser.value()?.into())),
             Short('h') | Long("help") => return Ok(Call::Help),
             other => return Err(other.unexpected().into()),
         }
     }
-    source.map(Call::Boot).ok_or_else(|| UsageError::Wrong("`boot` needs --local DIR".into()))
+    Ok(Call::Boot(source.unwrap_or(BootSource::Machine(after))))
 }
 
 fn holder(mut parser: lexopt::Parser) -> Result<Call, UsageError> {
@@ -266,6 +270,13 @@ mod tests {
         assert_eq!(alone.then, Then::Exit);
         let Ok(Call::Watch(alone)) = parsed("watch") else { panic!() };
         assert_eq!(alone.then, Then::Exit);
+    }
+
+    #[test]
+    fn a_launched_machine_powers_off_unless_told_otherwise() {
+        assert_eq!(parsed("boot"), Ok(Call::Boot(BootSource::Machine(Then::Poweroff))));
+        assert_eq!(parsed("boot --then exit"), Ok(Call::Boot(BootSource::Machine(Then::Exit))));
+        assert_eq!(parsed("boot --local /m"), Ok(Call::Boot(BootSource::Local("/m".into()))));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use futures::FutureExt as _;
 
 use crate::adapters::child_workload::{self, Home};
 use crate::adapters::holder_start::HolderProgram;
+use crate::adapters::imds::Imds;
 use crate::adapters::local_files::LocalFiles;
 use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::local_metadata::LocalMetadata;
@@ -25,7 +26,7 @@ use crate::agent::alone;
 use crate::agent::boot::{self, BootPorts};
 use crate::agent::cli::{self, Alone, BootSource, Call, Then};
 use crate::agent::outbox::Outbox;
-use crate::agent::{Agent, MEMORY, Memory, World, start_dir};
+use crate::agent::{Agent, Folders, MEMORY, Memory, World, start_dir};
 use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
 use crate::ports::{Clock, Files, Launch, Metadata, Power, SensorFeed, Workloads};
@@ -48,6 +49,7 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
         Ok(Call::Holder { dir, machine_pid }) => code(holder::main(&dir, machine_pid)),
         Ok(Call::Machine { dir }) => local_machine::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
+        Ok(Call::Boot(BootSource::Machine(then))) => in_runtime("info", boot_machine(then, leading)),
         Ok(Call::Run(call)) => in_runtime("warn", run_alone(call, leading)),
         Ok(Call::Watch(call)) => in_runtime("info", watch_alone(call)),
         Err(error) => {
@@ -94,23 +96,58 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         store: objects::open(&record.job_root).map_err(|error| error.to_string())?,
         metadata: Arc::clone(&metadata),
         power: Arc::clone(&power),
+        service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
-    let Ok((attempt, outbox, memory)) = boot::boot(&ports, folders).await else { return Ok(1) };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup))).await
+}
+
+/// The agent of a machine that was launched for an attempt: who it is, its metadata service says; where its job directory
+/// is, `LAMP_JOB_ROOT` in its environment (`/etc/lamplighter/agent.env`, which holds no secret).
+async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String> {
+    let text = |name: &str| here::variable(name).map(|value| value.to_string_lossy().into_owned());
+    let root = text("LAMP_JOB_ROOT").ok_or("LAMP_JOB_ROOT is not set: a launched machine is told its job root there")?;
+    let imds =
+        Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref()).map_err(|error| format!("cannot ask the metadata service: {error}"))?;
+    let folders = boot::folders(&here::state_folder(), &here::cache_folder());
+    let ports = BootPorts {
+        clock: Arc::new(SystemClock),
+        files: Arc::new(LocalFiles),
+        store: objects::open(&root).map_err(|error| error.to_string())?,
+        metadata: Arc::new(imds),
+        power: power(then),
+        service: Arc::new(Notify),
+        nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+    };
+    let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own))).await
+}
+
+/// From boot to the power switch.
+async fn attempt(ports: BootPorts, folders: Folders, workloads: Arc<dyn Workloads>) -> Result<i32, String> {
+    let Ok((attempt, outbox, memory)) = boot::boot(&ports, folders).await else { return Ok(1) };
     let (sensors, _) = sensors()?;
     let world = World {
         sensors,
-        workloads: Arc::from(child_workload::workloads(program, Home::ProcessGroup)),
-        metadata: Some(metadata),
-        power,
-        service: Arc::new(Notify),
+        workloads,
+        metadata: Some(ports.metadata),
+        power: ports.power,
+        service: ports.service,
         stacks: Arc::new(ProcStacks),
         signals: signals::none(),
     };
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
     tracing::info!(because = finish.because.word(), "the attempt is over");
     Ok(0)
+}
+
+fn power(then: Then) -> Arc<dyn Power> {
+    match then {
+        Then::Exit => Arc::new(ThenExit),
+        Then::Poweroff => Arc::new(SystemPower::new()),
+        Then::Command(command) => Arc::new(ThenCommand(command)),
+    }
 }
 
 async fn run_alone(call: Alone, leading: Vec<OsString>) -> Result<i32, String> {
@@ -133,11 +170,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         print(&alone::describe(&call, sample.as_ref(), problem.get().as_deref()));
         return Ok(0);
     }
-    let power: Arc<dyn Power> = match &call.then {
-        Then::Exit => Arc::new(ThenExit),
-        Then::Poweroff => Arc::new(SystemPower::new()),
-        Then::Command(command) => Arc::new(ThenCommand(command.clone())),
-    };
+    let power = power(call.then.clone());
     let root = call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"));
     let mut resolved = alone::resolved(&call, clock.now(), here::random());
     let abandoned = abandoned(&root, &call.argv, &work, &*workloads).await;
