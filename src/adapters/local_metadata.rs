@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 
 use super::local_folder::LocalFolder;
-use crate::instance::Notice;
+use crate::instance::{Notice, Tags};
 use crate::ports::{Identity, Metadata, MetadataError};
 
 pub struct LocalMetadata {
@@ -20,7 +20,16 @@ impl LocalMetadata {
 impl Metadata for LocalMetadata {
     async fn identity(&self) -> Result<Identity, MetadataError> {
         let record = self.folder.instance().map_err(|cause| unavailable("instance", cause))?;
-        Ok(Identity { instance: record.instance, tags: record.tags, launched: record.launched })
+        let raised = self.folder.kill_at().map_err(|cause| unavailable("kill-at", cause))?;
+        let mut tags = record.tags;
+        // As on EC2, where raising the cap changes the tag.
+        if let Some(raised) = raised
+            && let Ok(mut ours) = Tags::from_map(&tags)
+        {
+            ours.kill_at = ours.kill_at.max(Some(raised.at));
+            tags.extend(ours.to_map());
+        }
+        Ok(Identity { instance: record.instance, tags, launched: record.launched })
     }
 
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
