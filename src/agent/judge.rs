@@ -187,6 +187,12 @@ impl Agent {
         None
     }
 
+    /// The hard cap as it was at the launch, or as somebody has raised it since.
+    fn kill_at(&self) -> Option<Timestamp> {
+        let raised = self.news.notices.as_ref().and_then(|channel| channel.borrow().kill_at);
+        self.attempt.kill_at.max(raised)
+    }
+
     fn account(&self) -> Account {
         let wishes = self.requests.wishes.borrow();
         Account {
@@ -195,7 +201,7 @@ impl Agent {
             spent_before: self.attempt.spent_before,
             limits: self.attempt.resolved.spec.limits.clone(),
             extended: Extension { time: wishes.more_time, budget: wishes.more_budget },
-            kill_at: self.attempt.kill_at,
+            kill_at: self.kill_at(),
             drain: self.drain_allowance(),
         }
     }

@@ -6,14 +6,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::outbox::{Task, chain, within};
-use crate::instance::Notice;
+use crate::instance::{Notice, Tags};
 use crate::ports::{Clock, Metadata};
 
 /// EC2 documents five seconds; a second costs a local request and gives the save four seconds more of its 120.
 const POLL: Duration = Duration::from_secs(1);
+
+/// Polls between two looks at the tags. An extension is asked for long before the old cap; every second would be a second
+/// request for nothing.
+const TAGS_EVERY: u64 = 30;
 
 /// An adapter has shorter limits of its own; this one is for an adapter that hangs.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -26,6 +31,8 @@ pub struct NoticeFacts {
     pub answered: Option<Duration>,
     /// Failed polls since then.
     pub failures: u32,
+    /// The hard cap by the machine's own tags, which a user's extension raises; `None`: not known yet, or there is none.
+    pub kill_at: Option<Timestamp>,
 }
 
 /// Polls once a second; dropping it ends that.
@@ -38,8 +45,14 @@ impl NoticeWatch {
     pub fn start(metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) -> Self {
         let (sender, facts) = watch::channel(NoticeFacts::default());
         let _task = Task::spawn(async move {
-            loop {
+            for poll in 0_u64.. {
                 let begun = clock.mono();
+                if poll % TAGS_EVERY == 0
+                    && let Some(Ok(identity)) = within(&*clock, ANSWER_MAX, metadata.identity()).await
+                    && let Ok(tags) = Tags::from_map(&identity.tags)
+                {
+                    sender.send_if_modified(|facts| std::mem::replace(&mut facts.kill_at, tags.kill_at) != tags.kill_at);
+                }
                 let answer = within(&*clock, ANSWER_MAX, metadata.notices()).await;
                 take(&sender, answer.map(|answer| answer.map_err(|error| chain(&error))), clock.mono());
                 let left = POLL.saturating_sub(clock.mono().saturating_sub(begun));
@@ -63,7 +76,7 @@ fn take(sender: &watch::Sender<NoticeFacts>, answer: Option<Result<Vec<Notice>, 
                 tracing::info!("the metadata service answers again, after {} failures", facts.failures);
             }
             let news = facts.notices != notices || facts.failures > 0;
-            *facts = NoticeFacts { notices, answered: Some(now), failures: 0 };
+            *facts = NoticeFacts { notices, answered: Some(now), failures: 0, kill_at: facts.kill_at };
             news
         }
         failed => {

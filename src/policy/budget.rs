@@ -26,7 +26,7 @@ pub struct Account {
     pub spent_before: Usd,
     pub limits: LimitsSpec,
     pub extended: Extension,
-    /// The hard cap on the machine's life, set at launch; no extension moves it.
+    /// The hard cap on the machine's life as it stands; an extension raises it once a controller has seen it.
     pub kill_at: Option<Timestamp>,
     /// How long saving, uploading and powering off may take.
     pub drain: Span,
