@@ -16,9 +16,9 @@ use crate::ports::{Clock, Metadata};
 /// EC2 documents five seconds; a second costs a local request and gives the save four seconds more of its 120.
 const POLL: Duration = Duration::from_secs(1);
 
-/// Polls between two looks at the tags. An extension is asked for long before the old cap; every second would be a second
-/// request for nothing.
-const TAGS_EVERY: u64 = 30;
+/// Between two looks at the tags. An extension is asked for long before the old cap; every second would be a second request
+/// for nothing.
+const TAGS_EVERY: Duration = Duration::from_secs(30);
 
 /// An adapter has shorter limits of its own; this one is for an adapter that hangs.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -39,32 +39,41 @@ pub struct NoticeFacts {
 pub struct NoticeWatch {
     facts: watch::Receiver<NoticeFacts>,
     _task: Task,
+    _tags: Task,
 }
 
 impl NoticeWatch {
     pub fn start(metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) -> Self {
         let (sender, facts) = watch::channel(NoticeFacts::default());
+        let sender = Arc::new(sender);
+        let _tags = Task::spawn(watch_tags(Arc::clone(&sender), Arc::clone(&metadata), Arc::clone(&clock)));
         let _task = Task::spawn(async move {
-            for poll in 0_u64.. {
+            loop {
                 let begun = clock.mono();
-                if poll % TAGS_EVERY == 0
-                    && let Some(Ok(identity)) = within(&*clock, ANSWER_MAX, metadata.identity()).await
-                    && let Ok(tags) = Tags::from_map(&identity.tags)
-                {
-                    sender.send_if_modified(|facts| std::mem::replace(&mut facts.kill_at, tags.kill_at) != tags.kill_at);
-                }
                 let answer = within(&*clock, ANSWER_MAX, metadata.notices()).await;
                 take(&sender, answer.map(|answer| answer.map_err(|error| chain(&error))), clock.mono());
                 let left = POLL.saturating_sub(clock.mono().saturating_sub(begun));
                 clock.sleep(left).await;
             }
         });
-        NoticeWatch { facts, _task }
+        NoticeWatch { facts, _task, _tags }
     }
 
     /// `changed` resolves when the notices do, or when answers begin to fail; the facts are always the newest.
     pub fn subscribe(&self) -> watch::Receiver<NoticeFacts> {
         self.facts.clone()
+    }
+}
+
+/// Looks after the hard cap beside the notices, so that a look that hangs delays none of them.
+async fn watch_tags(sender: Arc<watch::Sender<NoticeFacts>>, metadata: Arc<dyn Metadata>, clock: Arc<dyn Clock>) {
+    loop {
+        if let Some(Ok(identity)) = within(&*clock, ANSWER_MAX, metadata.identity()).await
+            && let Ok(tags) = Tags::from_map(&identity.tags)
+        {
+            sender.send_if_modified(|facts| std::mem::replace(&mut facts.kill_at, tags.kill_at) != tags.kill_at);
+        }
+        clock.sleep(TAGS_EVERY).await;
     }
 }
 

@@ -3,8 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use lamplighter::agent::notices::{NoticeFacts, NoticeWatch};
-use lamplighter::instance::{Notice, NoticeKind};
+use lamplighter::instance::{Notice, NoticeKind, Tags};
+use lamplighter::job::AttemptNo;
+use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
 
 use super::secs;
@@ -17,7 +20,7 @@ enum Service {
     Hangs,
 }
 
-struct Machine(Mutex<(Service, u32)>);
+struct Machine(Mutex<(Service, u32)>, Mutex<Option<Timestamp>>);
 
 impl Machine {
     fn set(&self, service: Service) {
@@ -28,7 +31,9 @@ impl Machine {
 #[async_trait]
 impl Metadata for Machine {
     async fn identity(&self) -> Result<Identity, MetadataError> {
-        unreachable!("only notices are asked for")
+        let (kill_at, job) = (self.1.lock().unwrap().to_owned(), "digits-222222".parse().unwrap());
+        let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at };
+        Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: Timestamp::UNIX_EPOCH })
     }
 
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
@@ -46,7 +51,7 @@ impl Metadata for Machine {
 }
 
 fn machine() -> Arc<Machine> {
-    Arc::new(Machine(Mutex::new((Service::Says(Vec::new()), 0))))
+    Arc::new(Machine(Mutex::new((Service::Says(Vec::new()), 0)), Mutex::default()))
 }
 
 fn notice() -> Notice {
@@ -55,7 +60,7 @@ fn notice() -> Notice {
 
 async fn facts(clock: &VirtualClock, watch: &NoticeWatch, what: &str, wanted: impl Fn(&NoticeFacts) -> bool) -> NoticeFacts {
     let facts = watch.subscribe();
-    until(clock, what, secs(30), || wanted(&facts.borrow())).await;
+    until(clock, what, secs(31), || wanted(&facts.borrow())).await;
     facts.borrow().clone()
 }
 
@@ -101,5 +106,18 @@ fn what_was_known_stands_while_nobody_answers() {
         let polls = machine.0.lock().unwrap().1;
         clock.sleep(secs(60)).await;
         assert_eq!(machine.0.lock().unwrap().1, polls, "it ends with its handle");
+    });
+}
+
+#[test]
+fn a_raised_hard_cap_is_seen_in_the_tags() {
+    simulate(async |clock| {
+        let machine = machine();
+        let watch = NoticeWatch::start(machine.clone(), clock.clone());
+        clock.sleep(secs(1)).await;
+        assert_eq!(watch.subscribe().borrow().kill_at, None);
+        *machine.1.lock().unwrap() = Some("2026-01-01T05:00:00Z".parse().unwrap());
+        let seen = facts(&clock, &watch, "the new cap", |facts| facts.kill_at.is_some()).await;
+        assert_eq!(seen.kill_at, *machine.1.lock().unwrap());
     });
 }
