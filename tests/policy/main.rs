@@ -5,6 +5,7 @@ mod checkpointing;
 mod idle;
 mod idle_laws;
 mod interruption;
+mod reconcile;
 #[cfg(feature = "lamp")]
 mod recordings;
 mod script;
