@@ -1,5 +1,7 @@
 //! Whole jobs through the real binary, on the local cloud.
 
+#![expect(clippy::disallowed_methods, reason = "a test waits for conditions and looks for processes")]
+
 use std::io::Read;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};

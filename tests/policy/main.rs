@@ -6,6 +6,8 @@ mod idle;
 mod idle_laws;
 mod interruption;
 mod reconcile;
+mod reconcile_facts;
+mod reconcile_laws;
 #[cfg(feature = "lamp")]
 mod recordings;
 mod script;

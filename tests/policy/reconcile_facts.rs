@@ -1,0 +1,197 @@
+//! Facts for the tests of `reconcile`: records at one moment.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
+use lamplighter::job::{
+    AttemptNo, AttemptPhase, Command, EndedBecause, LimitsSpec, MachineSpec, Outcome, Plan, RECORD_FORMAT, Request, ResolvedSpec, Settled, Spec, Wish,
+};
+use lamplighter::market::{self, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
+use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile};
+
+pub const OWNER: &str = "me";
+
+pub fn now() -> Timestamp {
+    "2026-01-02T00:00:00Z".parse().unwrap()
+}
+
+pub fn ago(secs: u64) -> Timestamp {
+    now() - Duration::from_secs(secs)
+}
+
+pub fn spec() -> ResolvedSpec {
+    ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: "digits-222222".parse().unwrap(),
+        created: ago(100_000),
+        written_by: "test".into(),
+        spec: Spec {
+            name: "digits".into(),
+            command: Command::Shell("true".into()),
+            setup: None,
+            env: Default::default(),
+            outputs: vec![],
+            machine: MachineSpec::default(),
+            watch: Default::default(),
+            limits: LimitsSpec::default(),
+            checkpoint: None,
+            on: Default::default(),
+            retries: Default::default(),
+            interruptions: Default::default(),
+        },
+        code: None,
+        origins: Default::default(),
+    }
+}
+
+pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
+    let attempt = AttemptNo::new(number);
+    Plan {
+        format: RECORD_FORMAT,
+        job: spec().job,
+        attempt,
+        created: ago(age_secs),
+        controller: "test".into(),
+        offer: Offer {
+            cloud,
+            region: Region::new("r"),
+            zone: Zone::new("z"),
+            instance_type: "t".into(),
+            gpus: 0,
+            gpu_model: None,
+            market: Market::Spot,
+            price: UsdPerHour::new("$1".parse().unwrap()),
+        },
+        reasons: vec!["x".into()],
+        rejected: vec![],
+        most_usd: None,
+        client_token: format!("token-{number}"),
+        kill_at: None,
+        lease: Span::from_secs(1800),
+        resume_from: None,
+        tags: Default::default(),
+    }
+}
+
+pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
+    AttemptFacts {
+        plan: plan(market::Cloud::Aws, number, age_secs),
+        lease: None,
+        status: None,
+        outcome: None,
+        settled: None,
+        journal: Journal::default(),
+        watched: Watched::default(),
+    }
+}
+
+pub fn view(number: u32, owner: &str, state: InstanceState, reason: Option<&str>) -> InstanceView {
+    let tags = Tags { owner: owner.into(), job: spec().job, attempt: AttemptNo::new(number), lease: Span::from_secs(1800), kill_at: None };
+    InstanceView {
+        id: format!("i-{number}-{owner}"),
+        state,
+        tags,
+        client_token: Some(format!("token-{number}")),
+        launched: ago(600),
+        ended: state.is_terminated().then(|| ago(60)),
+        state_reason: reason.map(str::to_owned),
+    }
+}
+
+pub fn status(phase: AttemptPhase, at: Timestamp) -> Status {
+    Status {
+        format: RECORD_FORMAT,
+        instance: "i".into(),
+        sequence: 1,
+        at,
+        phase,
+        started: ago(590),
+        verdict: "busy".into(),
+        reason: None,
+        progress: None,
+        gpus: vec![],
+        cpu_percent: None,
+        memory_bytes: None,
+        useful: Span::from_secs(100),
+        idle: Span::from_secs(5),
+        last_checkpoint: None,
+        checkpoints: 2,
+        notice: None,
+        starts: 1,
+        held_until: None,
+        attention: vec![],
+        exit: None,
+    }
+}
+
+pub fn outcome(number: u32, because: EndedBecause) -> Outcome {
+    Outcome {
+        format: RECORD_FORMAT,
+        job: spec().job,
+        attempt: AttemptNo::new(number),
+        instance: "i".into(),
+        started: ago(590),
+        ended: ago(60),
+        because,
+        exit: None,
+        reasons: vec![],
+        useful: Span::from_secs(100),
+        idle: Span::ZERO,
+        unknown: Span::ZERO,
+        last_checkpoint: None,
+        checkpoints: 0,
+        resumed_from: None,
+        progress: None,
+        losses: vec![],
+    }
+}
+
+pub fn settled(number: u32, because: EndedBecause) -> Settled {
+    Settled {
+        format: RECORD_FORMAT,
+        attempt: AttemptNo::new(number),
+        instance: Some("i".into()),
+        because,
+        billed_from: Some(ago(600)),
+        billed_to: Some(ago(60)),
+        billed: Span::from_secs(540),
+        usd: Usd::from_micros(150_000),
+        cloud_reason: None,
+        outcome: Some(outcome(number, because)),
+    }
+}
+
+pub fn wish(wish: Wish, age_secs: u64) -> Request {
+    Request { format: RECORD_FORMAT, number: 1, at: ago(age_secs), by: "somebody".into(), wish }
+}
+
+pub fn acts(attempts: &[AttemptFacts], requests: &[Request], cloud: CloudAnswer) -> Vec<Act> {
+    let spec = spec();
+    reconcile(&Facts { spec: &spec, attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, now: now() })
+}
+
+pub fn word(act: &Act) -> &'static str {
+    match act {
+        Act::CreatePlan { .. } => "plan",
+        Act::Launch { .. } => "launch",
+        Act::RaiseKillAt { .. } => "raise",
+        Act::Terminate { .. } => "terminate",
+        Act::Interrupt { .. } => "interrupt",
+        Act::Settle(_) => "settle",
+        Act::WriteReceipt(_) => "receipt",
+        Act::Wait { .. } => "wait",
+    }
+}
+
+pub fn words(attempts: &[AttemptFacts], requests: &[Request], cloud: CloudAnswer) -> Vec<&'static str> {
+    acts(attempts, requests, cloud).iter().map(word).collect()
+}
+
+pub fn known(views: &[InstanceView]) -> CloudAnswer {
+    CloudAnswer::Known(views.to_vec())
+}
+
+pub fn unknown() -> CloudAnswer {
+    CloudAnswer::Unknown("an outage".into())
+}
