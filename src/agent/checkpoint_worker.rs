@@ -72,10 +72,11 @@ impl Worker {
             }
             self.answer(now);
             let wait = if self.pending.is_some() { LOOK_HURRIED.max(self.look_after - LOOK) } else { self.look_after };
-            let clock = Arc::clone(&self.shared.outbox.clock);
+            let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
             tokio::select! {
                 () = clock.sleep(wait) => {}
                 () = self.shared.wake.notified() => {}
+                () = board.marked() => {}
                 Some(save) = self.inbox.recv() => self.accept(save),
             }
         }

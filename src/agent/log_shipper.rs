@@ -37,7 +37,6 @@ const STATE: &str = "log.json";
 /// What survives a crash of the agent.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct State {
-    pub follows: Vec<Follow>,
     start: u32,
     segment: u64,
     offset: u64,
@@ -272,7 +271,6 @@ impl Shipper {
     }
 
     fn keep(&mut self) {
-        self.state.follows = self.shared.follows();
         self.shared.outbox.keep(STATE, &self.state);
     }
 
@@ -304,7 +302,8 @@ impl Shipper {
     /// arrived, since it is removed only after that.
     async fn send_again(&mut self) {
         let Some(piece) = self.state.sending.take() else { return };
-        let Some(follow) = self.state.follows.iter().find(|follow| follow.start == self.state.start) else { return };
+        let follows = self.shared.follows();
+        let Some(follow) = follows.iter().find(|follow| follow.start == self.state.start) else { return };
         let path = follow.dir.join("log").join(segment_name(self.state.segment));
         let length = usize::try_from(piece.bytes).unwrap_or(PIECE_BYTES_MAX);
         match self.shared.outbox.files.read_from(&path, self.state.offset, length) {

@@ -28,6 +28,8 @@ use crate::jobdir::What;
 /// 1 GiB is two days at a line of 60 bytes every 10 ms; a log beyond it is a loop that prints.
 pub const BYTES_MAX_DEFAULT: u64 = 1 << 30;
 
+const STARTS: &str = "log.starts.json";
+
 #[derive(Clone, Debug)]
 pub struct LogSettings {
     /// Raw bytes shipped per attempt; beyond it the head and the last 4 MiB are kept.
@@ -87,9 +89,10 @@ impl LogShip {
             }
         });
         let state = State::recall(&outbox);
+        let follows = outbox.recall(STARTS).unwrap_or_default();
         let shared = Arc::new(Shared {
             outbox,
-            follows: Mutex::new(state.follows.clone()),
+            follows: Mutex::new(follows),
             scanned: Mutex::default(),
             wake_shipper: Notify::new(),
             wake_scan: Notify::new(),
@@ -111,6 +114,8 @@ impl LogShip {
             // An earlier start is over when the next begins.
             follows.iter_mut().for_each(|follow| follow.ended = true);
             follows.push(Follow { start, dir: dir.to_owned(), ended: false });
+            // At once: the next agent knows only the newest start by itself.
+            self.shared.outbox.keep(STARTS, &*follows);
         }
     }
 

@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use crate::instance::Marks;
 use crate::job::{Progress, ProgressLine};
 use crate::jobdir::What;
@@ -33,7 +35,11 @@ const INTERVALS_MAX: usize = 51;
 
 /// What the workload has said of itself so far. Cheap to clone; all clones are one board.
 #[derive(Clone, Default)]
-pub struct Board(Arc<Mutex<Inner>>);
+pub struct Board {
+    inner: Arc<Mutex<Inner>>,
+    /// A checkpoint mark was seen: the folder should be looked at before the workload goes on to the next.
+    marked: Arc<Notify>,
+}
 
 #[derive(Default)]
 struct Inner {
@@ -99,6 +105,11 @@ impl Board {
         self.inner().marks.checkpoints += 1;
     }
 
+    /// Resolves when there is a mark that was not waited for yet.
+    pub(super) async fn marked(&self) {
+        self.marked.notified().await;
+    }
+
     /// Explicit checkpoint marks so far, and the step at the newest.
     pub(super) fn saved(&self) -> (u64, Option<f64>) {
         let inner = self.inner();
@@ -126,11 +137,12 @@ impl Board {
         if line.checkpoint.is_some() && timed {
             inner.saved += 1;
             inner.saved_step = inner.progress.step;
+            self.marked.notify_one();
         }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().expect("nobody panics while holding the board: it only adds numbers")
+        self.inner.lock().expect("nobody panics while holding the board: it only adds numbers")
     }
 }
 
