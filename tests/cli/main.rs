@@ -1,5 +1,7 @@
 //! The command line from outside: exit code, stdout and stderr of the real binary.
 
+#![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
+
 mod check;
 mod documents;
 mod init;
