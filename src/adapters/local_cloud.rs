@@ -63,6 +63,25 @@ impl LocalCloud {
         LocalCloud { machines: state.into().join("local"), job_root: job_root.into(), agent, seen: Mutex::default() }
     }
 
+    /// The name of this workstation among those that share a job root: drawn once, kept in the state folder beside the
+    /// machines, and not the host's name, which a laptop changes with its network.
+    pub fn zone(&self) -> io::Result<Zone> {
+        let path = self.machines.join("workstation");
+        let read = || fs::read_to_string(&path).map(|text| Zone::new(text.trim()));
+        match read() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            other => return other,
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.machines)?;
+        let drawn = uuid::Uuid::new_v4().simple().to_string();
+        // Of two that draw at once, the first link stands.
+        let staged = self.machines.join(format!(".workstation-{drawn}"));
+        fs::write(&staged, format!("ws-{}\n", &drawn[..8]))?;
+        let _ = fs::hard_link(&staged, &path);
+        fs::remove_file(&staged)?;
+        read()
+    }
+
     /// The folder of a machine, for those who want to look into it.
     pub fn folder(&self, instance: &str) -> LocalFolder {
         LocalFolder::new(self.machines.join(instance))
@@ -278,12 +297,13 @@ fn failed(act: &str, cause: io::Error) -> CloudError {
 #[async_trait]
 impl Cloud for LocalCloud {
     async fn offers(&self, machine: &MachineSpec) -> Result<Vec<Offer>, CloudError> {
+        let zone = self.zone().map_err(|cause| failed("name this workstation", cause))?;
         // There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
         let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
         Ok(vec![Offer {
             cloud: market::Cloud::Local,
             region: Region::new("local"),
-            zone: Zone::new("local"),
+            zone,
             instance_type: "workstation".into(),
             gpus: gpu_count(),
             gpu_model: None,

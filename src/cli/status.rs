@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root, live, render_table};
 use crate::job::JobState;
-use crate::jobdir::{self, JobDir};
+use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::Span;
 
 /// Show jobs: what runs, what it costs, how it stands
@@ -49,8 +49,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let dir = JobDir::new(Arc::clone(&store), job);
         async move { Summary::read(&dir, now).await }
     });
-    let read: Vec<Option<Summary>> = read.buffer_unordered(READS_IN_FLIGHT).try_collect().await.map_err(|error| job_root::record_fault(&error))?;
-    let mut summaries: Vec<Summary> = read.into_iter().flatten().collect();
+    let read: Vec<Result<Option<Summary>, JobDirError>> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
+    let mut summaries = Vec::new();
+    for read in read {
+        match read {
+            Ok(summary) => summaries.extend(summary),
+            // One record that this version does not understand must not hide the other jobs.
+            Err(JobDirError::Record(error)) if args.job.is_none() => context.printer.warn(format!("left out: {error}")),
+            Err(error) => return Err(job_root::record_fault(&error)),
+        }
+    }
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
     if context.is_machine_output() {
         context.printer.json(&Listing { jobs: summaries });

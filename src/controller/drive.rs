@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::act::{ActError, Done, backoff};
 use super::memory::JobMemory;
 use super::observe::observe;
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
+use crate::market::Zone;
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, reconcile};
 use crate::ports::{Clock, Cloud, Store, StoreError};
 
@@ -22,6 +23,8 @@ pub struct Controller {
     pub(super) owner: String,
     /// For people: who wrote a plan.
     pub(super) name: String,
+    /// This workstation as a zone of the local cloud.
+    pub(super) here: Zone,
 }
 
 /// Why a job is driven no further by this controller.
@@ -63,8 +66,8 @@ const TICK_REST: Duration = Duration::from_secs(15);
 const ACTS_MAX: u32 = 8;
 
 impl Controller {
-    pub fn new(store: Arc<dyn Store>, cloud: Arc<dyn Cloud>, clock: Arc<dyn Clock>, owner: String, name: String) -> Self {
-        Controller { store, cloud, clock, owner, name }
+    pub fn new(store: Arc<dyn Store>, cloud: Arc<dyn Cloud>, clock: Arc<dyn Clock>, owner: String, name: String, here: Zone) -> Self {
+        Controller { store, cloud, clock, owner, name, here }
     }
 
     /// Drives one job until its receipt is written, through every failure of the store and the cloud.
@@ -130,10 +133,16 @@ impl Controller {
         for job in open {
             let memory = memories.entry(job.clone()).or_default();
             match self.tick(&job, memory, answer.clone()).await {
-                Ok(Ticked::Active) => active += 1,
+                Ok(Ticked::Active) => {
+                    memory.trouble = None;
+                    active += 1;
+                }
                 Ok(Ticked::Final(_)) => drop(finished.insert(job)),
                 Ok(Ticked::Unknown(error)) => {
-                    warn!(%job, "trying again: {error}");
+                    // Said once, not every two seconds of an outage.
+                    if memory.trouble.replace(error.to_string()) != Some(error.to_string()) {
+                        warn!(%job, "trying again: {error}");
+                    }
                     active += 1;
                 }
                 Err(DriveError::NoJob { .. }) => {
@@ -194,6 +203,7 @@ impl Controller {
             cloud: answer,
             newest_checkpoint: observed.newest_checkpoint,
             owner: &self.owner,
+            here: self.here.as_str(),
             now: self.clock.now(),
         };
         let mut step = Step::Waiting;
@@ -207,9 +217,6 @@ impl Controller {
                 // The record that counts is the one that is there, whoever wrote it.
                 Done::Final => step = Step::Changed,
             }
-        }
-        if matches!(step, Step::Changed) {
-            info!(%job, "looking again");
         }
         Ok(Some(step))
     }

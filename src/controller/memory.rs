@@ -14,6 +14,8 @@ pub struct JobMemory {
     pub spec: Option<ResolvedSpec>,
     pub attempts: BTreeMap<AttemptNo, AttemptMemory>,
     pub requests: BTreeMap<u32, Request>,
+    /// What went wrong in the last tick, in the daemon.
+    pub trouble: Option<String>,
 }
 
 /// Of one attempt. Records are written once, so what was read is never read again.

@@ -51,6 +51,6 @@ name_type!(
     Region
 );
 name_type!(
-    /// An availability zone, such as `us-east-1a`. The local cloud has one, `local`.
+    /// An availability zone, such as `us-east-1a`. On the local cloud each workstation is one, `ws-3f2a9c1b`.
     Zone
 );

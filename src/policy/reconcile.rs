@@ -33,6 +33,8 @@ pub struct Facts<'a> {
     pub newest_checkpoint: Option<CheckpointNo>,
     /// Ourselves: what carries another owner's tag is never touched.
     pub owner: &'a str,
+    /// This workstation as a zone of the local cloud: another one's machines cannot be seen from here.
+    pub here: &'a str,
     pub now: Timestamp,
 }
 
@@ -122,6 +124,10 @@ pub enum Act {
 /// listings; longer only bills.
 const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
+/// A machine whose agent has not taken its lease by then never will (FAULTS §1: boot time-to-live). Shorter ends slow
+/// images; longer bills a machine on which nothing runs.
+const BOOT_WITHIN: Duration = Duration::from_secs(15 * 60);
+
 /// What a cancelled workload gets to end by itself before its machine is ended: SIGTERM's grace and the ladder.
 const CANCEL_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
@@ -183,8 +189,18 @@ fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
     view.tags.owner == facts.owner && view.tags.job == facts.spec.job
 }
 
+/// Whether only another workstation can see and launch the machine of a plan.
+fn is_elsewhere(facts: &Facts<'_>, plan: &Plan) -> bool {
+    plan.offer.cloud == Cloud::Local && plan.offer.zone.as_str() != facts.here
+}
+
 /// No machine is under way.
 fn between(facts: &Facts<'_>) -> Vec<Act> {
+    if let Some(last) = facts.attempts.last()
+        && is_elsewhere(facts, &last.plan)
+    {
+        return wait(format!("the job runs on the workstation {}", last.plan.offer.zone));
+    }
     let history = history(facts.attempts);
     match relaunch::next(&facts.spec.spec, &history, &Wishes::of(facts.requests), facts.now) {
         Next::Attempt { not_before, reason, .. } if not_before > facts.now => vec![Act::Wait { until: Some(not_before), why: reason.text }],
@@ -221,6 +237,9 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
 
 /// The cloud knows no machine of this plan.
 fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
+    if is_elsewhere(facts, &attempt.plan) {
+        return wait(format!("its machine is on the workstation {}", attempt.plan.offer.zone));
+    }
     let nothing = || vec![Act::Settle(Box::new(settle(facts, attempt, None)))];
     if attempt.watched.refused.is_some() {
         return nothing();
@@ -246,8 +265,15 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     if attempt.outcome.is_some() && !held && watched.outcome_for > OUTCOME_TO_DARK {
         return terminate(format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs()));
     }
-    if watched.silent_for > attempt.plan.lease.duration() {
-        return terminate(format!("no heartbeat for {} s, and the lease is {}", watched.silent_for.as_secs(), attempt.plan.lease));
+    let heard = attempt.lease.is_some() || attempt.status.is_some();
+    let patience = if heard { attempt.plan.lease.duration() } else { BOOT_WITHIN };
+    if watched.silent_for > patience {
+        let silence = watched.silent_for.as_secs();
+        return terminate(format!(
+            "{} for {silence} s, and {} s is the most",
+            if heard { "no heartbeat" } else { "no word of its agent" },
+            patience.as_secs()
+        ));
     }
     if let Some((EndedBecause::UserCancelled, by, at)) = &wishes.end
         && facts.now.duration_since(*at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")

@@ -34,11 +34,12 @@ impl Workstation {
     }
 
     /// # Errors
-    /// When this program cannot find itself.
+    /// When this program cannot find itself, or the state folder cannot be written.
     pub fn controller(&self, store: &Store) -> io::Result<Controller> {
         let program = std::env::current_exe()?.display().to_string();
         let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]);
-        Ok(Controller::new(Arc::clone(store), Arc::new(cloud), clock(), self.owner.clone(), self.name.clone()))
+        let here = cloud.zone()?;
+        Ok(Controller::new(Arc::clone(store), Arc::new(cloud), clock(), self.owner.clone(), self.name.clone(), here))
     }
 
     /// Whether a daemon drives this job root here.

@@ -221,3 +221,13 @@ async fn a_reboot_of_the_workstation_ends_every_machine() {
     assert_eq!(view.id, instance);
     assert!(world.file("local").exists());
 }
+
+#[tokio::test]
+async fn a_workstation_keeps_its_name() {
+    let world = World::new("exit 0");
+    let name = world.cloud.zone().unwrap();
+    assert!(name.as_str().starts_with("ws-") && name.as_str().len() == 11, "{name}");
+    assert_eq!(World::cloud_of(world.folder.path(), "file:///other").zone().unwrap(), name);
+    assert_eq!(world.cloud.offers(&MachineSpec::default()).await.unwrap()[0].zone, name);
+    assert_ne!(World::new("exit 0").cloud.zone().unwrap(), name);
+}

@@ -1,6 +1,5 @@
 //! A folder of its own for each test, and `lamp` run in it with an environment that holds nothing of the developer's.
 
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 

@@ -279,7 +279,7 @@ impl Cloud for FakeCloudPort {
         Ok(vec![Offer {
             cloud: kind,
             region: Region::new("local"),
-            zone: Zone::new("local"),
+            zone: Zone::new("ws-test"),
             instance_type: "t".into(),
             gpus: 0,
             gpu_model: None,

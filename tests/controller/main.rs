@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use lamplighter::controller::{Controller, submit};
 use lamplighter::job::{Command, JobId, LimitsSpec, MachineSpec, RECORD_FORMAT, Receipt, ResolvedSpec, Spec, Wish};
 use lamplighter::jobdir::JobDir;
-use lamplighter::market::{Usd, UsdPerHour};
+use lamplighter::market::{Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, Store};
 
 use cloud::{FakeCloud, FakeCloudPort, Life};
@@ -57,7 +57,7 @@ impl World {
     }
 
     fn controller_on(&self, store: Arc<dyn Store>, cloud: Arc<dyn Cloud>) -> Controller {
-        Controller::new(store, cloud, self.clock.clone(), OWNER.into(), "test".into())
+        Controller::new(store, cloud, self.clock.clone(), OWNER.into(), "test".into(), Zone::new("ws-test"))
     }
 
     fn job(&self) -> &JobId {

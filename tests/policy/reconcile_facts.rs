@@ -168,7 +168,7 @@ pub fn wish(wish: Wish, age_secs: u64) -> Request {
 
 pub fn acts(attempts: &[AttemptFacts], requests: &[Request], cloud: CloudAnswer) -> Vec<Act> {
     let spec = spec();
-    reconcile(&Facts { spec: &spec, attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, now: now() })
+    reconcile(&Facts { spec: &spec, attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() })
 }
 
 pub fn word(act: &Act) -> &'static str {
