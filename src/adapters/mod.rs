@@ -34,6 +34,8 @@ pub mod local_power;
 mod logins;
 mod network;
 pub mod notify;
+#[cfg(feature = "lamp")]
+pub mod notify_command;
 mod nvml;
 mod nvml_events;
 mod nvml_gpu;

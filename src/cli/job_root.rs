@@ -28,7 +28,7 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
         .environment
         .state_dir()
         .ok_or_else(|| Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is").hint("set HOME, or XDG_STATE_HOME"))?;
-    Ok(Workstation::new(state, &context.job_root, &context.user.owner, context.environment.user.as_deref()))
+    Ok(Workstation::new(state, &context.job_root, &context.user.owner, context.environment.user.as_deref(), &context.user.notify.command))
 }
 
 /// What an unreadable record or a silent store means for a verb.

@@ -1,9 +1,10 @@
 //! The loops: one job until its receipt, or all jobs for ever.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tracing::warn;
 
 use super::act::{ActError, Done, backoff};
@@ -13,7 +14,7 @@ use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::market::Zone;
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, reconcile};
-use crate::ports::{Clock, Cloud, Store, StoreError};
+use crate::ports::{Clock, Cloud, Notifier, Store, StoreError};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
 pub struct Controller {
@@ -25,6 +26,9 @@ pub struct Controller {
     pub(super) name: String,
     /// This workstation as a zone of the local cloud.
     pub(super) here: Zone,
+    pub(super) notifier: Option<Arc<dyn Notifier>>,
+    /// Tellings that are still under way.
+    pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// Why a job is driven no further by this controller.
@@ -67,7 +71,14 @@ const ACTS_MAX: u32 = 8;
 
 impl Controller {
     pub fn new(store: Arc<dyn Store>, cloud: Arc<dyn Cloud>, clock: Arc<dyn Clock>, owner: String, name: String, here: Zone) -> Self {
-        Controller { store, cloud, clock, owner, name, here }
+        Controller { store, cloud, clock, owner, name, here, notifier: None, telling: Mutex::default() }
+    }
+
+    /// Tells somebody what a person should know.
+    #[must_use]
+    pub fn notifying(mut self, notifier: Arc<dyn Notifier>) -> Self {
+        self.notifier = Some(notifier);
+        self
     }
 
     /// Drives one job until its receipt is written, through every failure of the store and the cloud.
@@ -80,7 +91,10 @@ impl Controller {
         loop {
             let answer = self.describe().await;
             match self.tick(job, &mut memory, answer).await? {
-                Ticked::Final(receipt) => return Ok(*receipt),
+                Ticked::Final(receipt) => {
+                    self.finish_telling().await;
+                    return Ok(*receipt);
+                }
                 Ticked::Active => {
                     failures = 0;
                     self.clock.sleep(TICK_ATTACHED).await;
@@ -104,7 +118,7 @@ impl Controller {
         let mut failures = 0;
         loop {
             let pause = match self.round(jobs, &mut memories, &mut finished).await {
-                Ok(0) if !jobs.is_empty() => return,
+                Ok(0) if !jobs.is_empty() => return self.finish_telling().await,
                 Ok(active) => {
                     failures = 0;
                     alive(active);
@@ -189,6 +203,7 @@ impl Controller {
     async fn step(&self, job: &JobId, memory: &mut JobMemory, answer: &CloudAnswer) -> Result<Option<Step>, ActError> {
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         if let Some(receipt) = dir.receipt().await? {
+            self.tell_end(&dir, memory, &receipt).await;
             return Ok(Some(Step::Final(Box::new(receipt))));
         }
         if memory.spec.is_none() {
@@ -196,6 +211,7 @@ impl Controller {
         }
         let Some(spec) = memory.spec.clone() else { return Ok(None) };
         let observed = observe(&dir, memory, answer, self.clock.mono()).await?;
+        self.tell_attention(&dir, &spec, memory, &observed).await;
         let facts = Facts {
             spec: &spec,
             attempts: &observed.attempts,

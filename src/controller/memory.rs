@@ -1,6 +1,6 @@
 //! What one controller remembers of a job: what it watched, and records that never change.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -16,6 +16,8 @@ pub struct JobMemory {
     pub requests: BTreeMap<u32, Request>,
     /// What went wrong in the last tick, in the daemon.
     pub trouble: Option<String>,
+    /// The names of what somebody was told.
+    pub told: BTreeSet<String>,
 }
 
 /// Of one attempt. Records are written once, so what was read is never read again.

@@ -13,6 +13,7 @@
 mod act;
 mod drive;
 mod memory;
+mod notify;
 mod observe;
 mod submit;
 

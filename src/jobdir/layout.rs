@@ -105,6 +105,11 @@ pub fn checkpoint_file(id: &JobId, no: CheckpointNo, path: &str) -> String {
     format!("{}files/{path}", checkpoint(id, no))
 }
 
+/// What somebody was told, once: `attention-<hash>` or `ended-<hash>`.
+pub fn told(id: &JobId, name: &str) -> String {
+    format!("{}told/{name}.json", job(id))
+}
+
 pub fn outputs(id: &JobId) -> String {
     format!("{}outputs/", job(id))
 }

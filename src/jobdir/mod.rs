@@ -8,6 +8,7 @@
 //!   jobs/<job>/attempts/<n>/status.json                         agent, overwritten
 //!   jobs/<job>/attempts/<n>/{events,samples,log,stacks}/...     agent, once each
 //!   jobs/<job>/checkpoints/<n>/...  manifest.json               agent, once, manifest last
+//!   jobs/<job>/told/<what>.json                                 controller, once each
 //!   jobs/<job>/outputs/...                                      agent
 //! ```
 //! One writer per key; create-if-absent is the only primitive for agreement. Records carry a format number: readers

@@ -9,6 +9,7 @@ use crate::adapters::driver_process;
 use crate::adapters::local_cloud::LocalCloud;
 use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::notify::Notify;
+use crate::adapters::notify_command::NotifyCommand;
 use crate::controller::Controller;
 use crate::ports;
 
@@ -24,13 +25,15 @@ pub struct Workstation {
     pub owner: String,
     /// `user@host`, for people.
     pub name: String,
+    /// The user's command that tells somebody; empty: nobody is told.
+    pub notify: Vec<String>,
 }
 
 impl Workstation {
-    pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>) -> Self {
+    pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>, notify: &[String]) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = format!("{}@{host}", user.unwrap_or("unknown"));
-        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name }
+        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name, notify: notify.to_vec() }
     }
 
     /// # Errors
@@ -39,7 +42,11 @@ impl Workstation {
         let program = std::env::current_exe()?.display().to_string();
         let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]);
         let here = cloud.zone()?;
-        Ok(Controller::new(Arc::clone(store), Arc::new(cloud), clock(), self.owner.clone(), self.name.clone(), here))
+        let controller = Controller::new(Arc::clone(store), Arc::new(cloud), clock(), self.owner.clone(), self.name.clone(), here);
+        Ok(match self.notify.as_slice() {
+            [] => controller,
+            argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),
+        })
     }
 
     /// Whether a daemon drives this job root here.

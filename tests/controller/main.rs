@@ -9,6 +9,7 @@ mod mortal;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;
+mod telling;
 
 use std::sync::Arc;
 
