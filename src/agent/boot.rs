@@ -69,10 +69,14 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
 pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
     // The service manager waits for no store: we are up, and alive for as long as we ask.
     ports.service.ready();
-    let booted = tokio::select! {
-        booted = take_up(ports, folders) => booted,
-        never = keep_alive(ports) => match never {},
-    };
+    tokio::select! {
+        booted = take_up_or_put_out(ports, folders) => booted,
+        never = keep_alive(&*ports.service, &*ports.clock) => match never {},
+    }
+}
+
+async fn take_up_or_put_out(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+    let booted = take_up(ports, folders).await;
     if let Err(error) = &booted {
         tracing::error!("nothing to do on this machine: {}", chain(error));
         if let Err(error) = ports.power.off(PowerOff::Terminate, &chain(error)).await {
@@ -82,10 +86,11 @@ pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbo
     booted
 }
 
-async fn keep_alive(ports: &BootPorts) -> std::convert::Infallible {
+/// Tells the service manager every second that we are alive, beside whatever takes its time.
+pub(super) async fn keep_alive(service: &dyn Service, clock: &dyn Clock) -> std::convert::Infallible {
     loop {
-        ports.service.alive();
-        ports.clock.sleep(RETRY).await;
+        service.alive();
+        clock.sleep(RETRY).await;
     }
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::attempt::Mode;
+use super::boot::keep_alive;
 use super::checkpoints::Saved;
 use super::outbox::chain;
 use super::outputs::{self, Wanted};
@@ -239,17 +240,26 @@ impl Agent {
         self.journal.flush(FLUSH_MIN).await;
         self.heartbeat.update(self.status());
         self.heartbeat.flush(FLUSH_MIN).await;
-        self.world.service.stopping();
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
         let why = reason.text.clone();
-        while let Err(error) = self.world.power.off(how, &why).await {
+        while let Err(error) = self.watched(self.world.power.off(how, &why)).await {
             tracing::error!("{error}; trying again");
             self.out.clock.sleep(Duration::from_secs(5)).await;
             if self.alone() {
                 break;
             }
         }
+        // Not earlier: from this word on systemd waits for us instead of asking us to end, and with us waits the power-off.
+        self.world.service.stopping();
         Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason })
+    }
+
+    /// Keeps the watchdog quiet while the switch is turned: an agent that is killed on the ladder begins at its foot again.
+    async fn watched<T>(&self, work: impl Future<Output = T>) -> T {
+        tokio::select! {
+            done = work => done,
+            never = keep_alive(&*self.world.service, &*self.out.clock) => match never {},
+        }
     }
 
     /// What is left of a limit on the wall clock, at most `most`.

@@ -59,6 +59,8 @@ fn the_agent_can_still_do_its_work() {
         "StartLimitIntervalSec=0",
         "OOMScoreAdjust=-1000",
         "KillMode=process",
+        "StateDirectory=lamplighter",
+        "CacheDirectory=lamplighter",
         "DeviceAllow=char-* rw",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}");
