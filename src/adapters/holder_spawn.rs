@@ -16,7 +16,17 @@ use super::holder_records::{End, mark};
 use crate::ports::Launch;
 
 /// What a service manager told the agent about the agent: a workload that believed it would speak in its name.
-const MANAGERS_OWN: [&str; 6] = ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
+const MANAGERS_OWN: [&str; 9] = [
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
+    "LISTEN_FDS",
+    "LISTEN_PID",
+    "LISTEN_FDNAMES",
+    "INVOCATION_ID",
+    "JOURNAL_STREAM",
+    "SYSTEMD_EXEC_PID",
+];
 
 /// The pipe between the workload and its holder: what any user may ask for. Smaller (64 KiB is what one gets unasked), and
 /// a burst of output makes the workload wait for the holder's turn on the processor.

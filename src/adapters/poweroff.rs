@@ -78,12 +78,14 @@ impl Step {
         Step { argv: argv.iter().map(|part| (*part).to_owned()).collect(), wait, preparation: false }
     }
 
-    /// Runs the rung; true when the command did what it should within its time.
+    /// Runs the rung; true when the command did what it should within its time, or when a signal ended it.
     async fn take(&self) -> bool {
         let mut command = Command::new(&self.argv[0]);
         command.args(&self.argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
         match timeout(self.wait, command.status()).await {
             Ok(Ok(status)) if status.success() => true,
+            // Somebody ended the command: most likely the shutdown that it asked for, which a harder step would cut short.
+            Ok(Ok(status)) if status.code().is_none() => true,
             Ok(Ok(status)) => {
                 tracing::warn!(command = ?self.argv, %status, "a power-off command failed");
                 false
@@ -169,12 +171,16 @@ mod tests {
             rung(&file, "clean-but-fails", "exit 1", long),
             Step::new(&["/nonexistent/poweroff"], long),
             rung(&file, "hangs", "exec sleep 600", short),
+            rung(&file, "ended-by-the-shutdown", "kill -TERM $$", short),
             rung(&file, "works-but-nothing-happens", "true", short),
         ]);
         let still_on = power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on");
-        assert_eq!(still_on.to_string(), "cannot power off: still on after 5 steps");
+        assert_eq!(still_on.to_string(), "cannot power off: still on after 6 steps");
         let climbed = std::fs::read_to_string(&file).expect("written");
-        assert_eq!(climbed, "guard\nclean-but-fails\nhangs\nworks-but-nothing-happens\n", "long waits are only taken after success");
+        assert_eq!(
+            climbed, "guard\nclean-but-fails\nhangs\nended-by-the-shutdown\nworks-but-nothing-happens\n",
+            "long waits are only taken after success"
+        );
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{Afterwards, End, Stage};
-use crate::ports::{PowerOff, Signal};
+use crate::ports::{PowerError, PowerOff, Signal};
 
 /// What became of the drain.
 pub(super) enum Drained {
@@ -242,7 +242,7 @@ impl Agent {
         self.heartbeat.flush(FLUSH_MIN).await;
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
         let why = reason.text.clone();
-        while let Err(error) = self.watched(self.world.power.off(how, &why)).await {
+        while let Err(error) = self.put_out(how, &why).await {
             tracing::error!("{error}; trying again");
             self.out.clock.sleep(Duration::from_secs(5)).await;
             if self.alone() {
@@ -254,10 +254,14 @@ impl Agent {
         Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason })
     }
 
-    /// Keeps the watchdog quiet while the switch is turned: an agent that is killed on the ladder begins at its foot again.
-    async fn watched<T>(&self, work: impl Future<Output = T>) -> T {
+    /// The ladder, with a word to the watchdog every second: an agent that is killed on it begins at its foot again. A
+    /// SIGTERM on the ladder is the shutdown that we asked for; who stays then only holds it up.
+    async fn put_out(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
+        let mut signals = self.world.signals.clone();
+        signals.mark_unchanged();
         tokio::select! {
-            done = work => done,
+            done = self.world.power.off(how, why) => done,
+            Ok(()) = signals.changed() => Ok(()),
             never = keep_alive(&*self.world.service, &*self.out.clock) => match never {},
         }
     }

@@ -102,6 +102,17 @@ fn ctrl_c_ends_the_workload_politely() {
 }
 
 #[test]
+fn sigterm_after_the_end_is_the_shutdown_and_is_not_held_up() {
+    let bench = Bench::new();
+    let then = "echo $$ > then; exec sleep 300";
+    let mut agent =
+        Running::start(bench.agent().args(["run", "--then", then, "--", "sh", "-c", "exit 5"]).stdout(Stdio::null()).stderr(Stdio::null()));
+    pid_of(&bench, "then");
+    kill(agent.pid(), "TERM");
+    assert_eq!(agent.wait().code(), Some(5));
+}
+
+#[test]
 fn a_lost_sensor_is_unknown_and_unknown_is_never_idle() {
     let bench = Bench::new();
     let gpu = FakeNvml::in_dir(bench.path());
