@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use super::log_tail::LogTail;
 use super::summary::Summary;
-use super::{Context, Fault, job_root, live};
+use super::{Context, Fault, job_root, live, run};
+use crate::controller::Controller;
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 
@@ -62,11 +63,35 @@ impl<'a> Attached<'a> {
         self
     }
 
+    /// Follows the job to its receipt and drives it meanwhile, because nobody else may: the controller that began it may
+    /// have been killed, and two at once do no harm. `None`: Ctrl-C.
+    ///
+    /// # Errors
+    /// As [`Attached::follow`], and when the job cannot be driven.
+    pub async fn follow_and_drive(&mut self, controller: &Controller) -> Result<Option<Receipt>, Fault> {
+        let job = self.dir.job().clone();
+        let drive = async {
+            match controller.drive(&job).await {
+                // The display ends with what it has shown, so it has the last word.
+                Ok(_) => std::future::pending().await,
+                Err(error) => run::drive_fault(&error),
+            }
+        };
+        tokio::select! {
+            receipt = self.follow() => receipt.map(Some),
+            fault = drive => Err(fault),
+            _ = tokio::signal::ctrl_c() => {
+                self.clear();
+                Ok(None)
+            }
+        }
+    }
+
     /// Follows the job to its receipt, through every failure of the job root.
     ///
     /// # Errors
     /// A record that this version does not understand.
-    pub async fn follow(&mut self) -> Result<Receipt, Fault> {
+    async fn follow(&mut self) -> Result<Receipt, Fault> {
         loop {
             match self.look().await {
                 Ok(Some(receipt)) => return Ok(receipt),
@@ -138,7 +163,7 @@ impl<'a> Attached<'a> {
             self.clear();
             let start = if self.mid_line { "\n" } else { "" };
             self.mid_line = false;
-            self.context.printer.raw_err(&format!("{start}{}", live::line(summary, terminal_width())));
+            self.context.printer.raw_err(&format!("{start}{}", live::line(summary, terminal_width() - 1)));
             self.live_shown = true;
         } else if changed || now.saturating_sub(self.told_at) >= WORD_EVERY {
             self.context.printer.note(live::line(summary, usize::MAX));
@@ -148,7 +173,7 @@ impl<'a> Attached<'a> {
     }
 
     /// Takes the live line away.
-    pub fn clear(&mut self) {
+    fn clear(&mut self) {
         if self.live_shown {
             self.context.printer.raw_err("\r\u{1b}[2K");
             self.live_shown = false;
@@ -165,7 +190,7 @@ impl<'a> Attached<'a> {
     }
 }
 
-/// Columns of the terminal on stderr; 80 when it does not say.
+/// Columns of the terminal on stderr; 80 when it does not say. The last one stays free: some terminals wrap there.
 fn terminal_width() -> usize {
     rustix::termios::tcgetwinsize(std::io::stderr()).map(|size| usize::from(size.ws_col)).ok().filter(|columns| *columns > 10).unwrap_or(80)
 }

@@ -66,12 +66,13 @@ pub fn line(summary: &Summary, width: usize) -> String {
         parts.push(format!("attempt {attempt}"));
     }
     parts.extend(summary.verdict.clone().filter(|verdict| verdict != "busy"));
+    // Before what may be long: money is never cut off.
+    parts.push(money_text(summary));
     if let Some(progress) = &summary.progress {
         parts.extend(progress.fraction().map(bar));
         parts.extend(progress_text(progress));
     }
     parts.extend(usage_text(summary));
-    parts.push(money_text(summary));
     parts.join("  ").chars().take(width).collect()
 }
 

@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::attach::Attached;
 use super::log_tail::LogTail;
-use super::{Context, ExitCode, Fault, job_root};
+use super::{Context, ExitCode, Fault, job_root, run};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
 
@@ -29,12 +29,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open(context)?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     if args.follow && !context.is_machine_output() {
-        let mut attached = Attached::new(context, &dir);
-        tokio::select! {
-            receipt = attached.follow() => drop(receipt?),
-            _ = tokio::signal::ctrl_c() => {}
-        }
-        attached.clear();
+        let controller = run::controller(&job_root::workstation(context)?, &store)?;
+        Attached::new(context, &dir).follow_and_drive(&controller).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let fault = |error: JobDirError| job_root::record_fault(&error);

@@ -71,24 +71,8 @@ pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
 
 /// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
 async fn stand_beside(context: &Context, workstation: &Workstation, store: &Store, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
-    let controller = controller(workstation, store)?;
-    let mut attached = Attached::new(context, dir);
-    let ended = {
-        let drive = async {
-            match controller.drive(dir.job()).await {
-                // The display ends with what it has shown, so it has the last word.
-                Ok(_) => std::future::pending().await,
-                Err(error) => drive_fault(&error),
-            }
-        };
-        tokio::select! {
-            receipt = attached.follow() => Some(receipt?),
-            fault = drive => return Err(fault),
-            _ = tokio::signal::ctrl_c() => None,
-        }
-    };
+    let ended = Attached::new(context, dir).follow_and_drive(&controller(workstation, store)?).await?;
     if ended.is_none() {
-        attached.clear();
         leave(context, workstation, dir)?;
     }
     Ok(ended)

@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
-use super::{Context, ExitCode, Fault, job_root, receipt};
+use super::{Context, ExitCode, Fault, job_root, receipt, run};
 use crate::job::Wish;
 
 /// End a job: save a checkpoint, keep the outputs, put the machine out
@@ -34,6 +34,12 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let (verb, saved) =
         if matches!(wish, Wish::Stop) { ("stop", "it saves a checkpoint first") } else { ("cancel", "it does not save a checkpoint") };
     if !args.wait {
+        // Whoever began the job may be gone; the receipt must be written all the same.
+        if !workstation.daemon_runs()
+            && let Err(error) = workstation.start_driver(dir.job().as_str())
+        {
+            context.printer.warn(format!("no process could be started that writes the receipt ({error}); `lamp stop --wait` does"));
+        }
         if context.is_machine_output() {
             context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish }));
         }
@@ -41,7 +47,10 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         context.printer.hint(format!("`lamp status {0}` shows when the machine is gone, `lamp {verb} --wait {0}` waits for it", dir.job()));
         return Ok(ExitCode::SUCCESS);
     }
-    let ended = Attached::new(context, &dir).without_log().follow().await?;
-    receipt::show(context, &ended);
+    let controller = run::controller(&workstation, &store)?;
+    match Attached::new(context, &dir).without_log().follow_and_drive(&controller).await? {
+        Some(ended) => receipt::show(context, &ended),
+        None => return Ok(ExitCode::CTRL_C),
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -59,7 +59,9 @@ impl JobArgs {
         let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).collect();
         let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)?;
         let mut findings = loaded.findings.clone();
-        findings.extend(survey.findings.iter().cloned());
+        // That our own folder stays at home surprises nobody.
+        let ours = format!("`{}`", outputs::FOLDER);
+        findings.extend(survey.findings.iter().filter(|finding| !finding.message.starts_with(&ours)).cloned());
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
         if survey.bytes <= loaded.workdir_bytes_max {

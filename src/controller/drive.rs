@@ -171,6 +171,15 @@ impl Controller {
         Ok(active)
     }
 
+    /// One tick, without what a loop would remember.
+    ///
+    /// # Errors
+    /// When there is no such job, or a newer version wrote it.
+    pub async fn look(&self, job: &JobId) -> Result<Ticked, DriveError> {
+        let answer = self.describe().await;
+        self.tick(job, &mut JobMemory::default(), answer).await
+    }
+
     /// The cloud's answer about all our machines.
     pub async fn describe(&self) -> CloudAnswer {
         match self.cloud.describe(&self.owner).await {
