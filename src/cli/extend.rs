@@ -32,9 +32,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open(context)?;
     let dir = job_root::find(&store, Some(&args.job)).await?;
     let fault = |error| job_root::record_fault(&error);
-    if let Some(ended) = dir.receipt().await.map_err(fault)? {
-        return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome)));
-    }
+    job_root::must_be_under_way(&dir).await?;
     let wish = Wish::Extend { time: args.time, budget };
     let by = job_root::workstation(context)?.name;
     let request = dir.add_request(wish, &by, context.clock.now()).await.map_err(fault)?;

@@ -74,6 +74,26 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     }
 }
 
+/// Refuses a job that has ended, and one that this version does not understand: no wish is left for those.
+///
+/// # Errors
+/// As said, and when the job root does not answer.
+pub async fn must_be_under_way(dir: &JobDir) -> Result<(), Fault> {
+    let fault = |error| record_fault(&error);
+    if let Some(ended) = dir.receipt().await.map_err(fault)? {
+        return Err(
+            Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome)).meaning("nothing runs, and nothing bills")
+        );
+    }
+    match dir.spec().await.map_err(fault)? {
+        Some(_) => Ok(()),
+        None => {
+            Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` was never submitted completely", dir.job()))
+                .meaning("nothing runs, and nothing bills"))
+        }
+    }
+}
+
 fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
     let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
     let names = jobs.iter().filter_map(|job| job.as_str().rsplit_once('-')).map(|(name, _)| name);

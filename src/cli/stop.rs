@@ -25,11 +25,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let workstation = job_root::workstation(context)?;
     let fault = |error| job_root::record_fault(&error);
-    if let Some(ended) = dir.receipt().await.map_err(fault)? {
-        return Err(
-            Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome)).meaning("nothing runs, and nothing bills")
-        );
-    }
+    job_root::must_be_under_way(&dir).await?;
     let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
     let (verb, saved) =
         if matches!(wish, Wish::Stop) { ("stop", "it saves a checkpoint first") } else { ("cancel", "it does not save a checkpoint") };

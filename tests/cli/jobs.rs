@@ -219,6 +219,51 @@ fn a_dry_run_starts_nothing() {
     assert_eq!((aws.code, aws.err.contains("nothing bills")), (104, true), "{}", aws.err);
 }
 
+#[test]
+fn a_limit_ends_a_job_unless_it_is_extended() {
+    let place = Place::new("sleep 8");
+    let (code, _, err) = end(place.start(&["run", "-q", "--name", "cut", "--idle", "off", "--max-runtime", "4s", "--", "sh", "job.sh"]));
+    assert_eq!(code, 124, "{err}");
+    assert_eq!(place.receipt("cut")["attempts"][0]["ended_because"], "max_runtime");
+
+    let run = place.start(&["run", "-q", "--name", "more", "--idle", "off", "--max-runtime", "5s", "--", "sh", "job.sh"]);
+    place.until("more", "running");
+    assert_eq!(place.0.lamp(&["extend", "more"]).code, 2, "by what?");
+    let extended = place.0.lamp(&["extend", "more", "1h"]);
+    assert_eq!((extended.code, extended.err.contains("1h more")), (0, true), "{}", extended.err);
+    let (code, _, err) = end(run);
+    assert_eq!(code, 0, "{err}");
+    let receipt = place.receipt("more");
+    assert!(receipt["attempts"][0]["billed_seconds"].as_f64().unwrap() > 5.0, "{receipt}");
+}
+
+#[test]
+fn a_job_of_a_newer_version_hides_no_other_and_is_not_touched() {
+    let place = Place::new("exit 0");
+    assert_eq!(end(place.start(&["run", "-q", "--name", "mine", "--", "sh", "job.sh"])).0, 0);
+    let newer = "{\"format\": 99, \"job\": \"newer-222222\"}";
+    let key = "home/.local/state/lamplighter/jobs/newer-222222/spec.json";
+    place.0.write(key, newer);
+    let status = place.0.lamp(&["status"]);
+    assert_eq!((status.code, status.out.contains("mine-"), status.err.contains("format 99")), (0, true, true), "{}{}", status.out, status.err);
+    for verb in ["status", "stop", "receipt"] {
+        let one = place.0.lamp(&[verb, "newer-222222"]);
+        assert_eq!((one.code, one.err.contains("format 99")), (102, true), "{verb}: {}", one.err);
+    }
+    assert_eq!(place.0.read(key), newer);
+    assert_eq!(std::fs::read_dir(place.0.path().join("home/.local/state/lamplighter/jobs/newer-222222")).unwrap().count(), 1, "no request was left");
+}
+
+#[test]
+fn a_job_root_that_cannot_be_written_is_said_and_nothing_runs() {
+    let place = Place::new("exit 0");
+    for root in ["/proc/lamp", "file:///dev/null/jobs"] {
+        let ended = place.0.lamp(&["--job-root", root, "run", "--", "sh", "job.sh"]);
+        assert_eq!((ended.code, ended.err.contains("--job-root")), (103, true), "{}", ended.err);
+    }
+    place.nothing_is_left();
+}
+
 const TRAINS: &str = r#"
 import json, os, pathlib, signal, time
 want = []
