@@ -3,6 +3,7 @@
 //! Reads the job directory only; whoever drives the job does so beside it. What must never live here: driving.
 
 use std::io::IsTerminal;
+use std::pin::pin;
 use std::time::Duration;
 
 use super::log_tail::LogTail;
@@ -20,6 +21,10 @@ const WORD_EVERY: Duration = Duration::from_secs(60);
 
 /// How often an unreachable job root is told.
 const TROUBLE_EVERY: Duration = Duration::from_secs(30);
+
+/// How long the command that tells somebody may hold us up at the end. It is given 30 s itself; less would cut it off, and
+/// more than a little above only waits for a job root that does not answer.
+pub const TELLING_MAX: Duration = Duration::from_secs(32);
 
 pub struct Attached<'a> {
     context: &'a Context,
@@ -69,22 +74,37 @@ impl<'a> Attached<'a> {
     /// # Errors
     /// As [`Attached::follow`], and when the job cannot be driven.
     pub async fn follow_and_drive(&mut self, controller: &Controller) -> Result<Option<Receipt>, Fault> {
-        let job = self.dir.job().clone();
-        let drive = async {
-            match controller.drive(&job).await {
-                // The display ends with what it has shown, so it has the last word.
-                Ok(_) => std::future::pending().await,
-                Err(error) => run::drive_fault(&error),
+        let mut drive = pin!(controller.drive(self.dir.job()));
+        let mut driven = false;
+        let ended = {
+            let mut follow = pin!(self.follow());
+            loop {
+                tokio::select! {
+                    // The display ends with what it has shown, so it has the last word.
+                    receipt = &mut follow => break Some(receipt?),
+                    result = &mut drive, if !driven => match result {
+                        Ok(_) => driven = true,
+                        Err(error) => return Err(run::drive_fault(&error)),
+                    },
+                    _ = tokio::signal::ctrl_c() => break None,
+                }
+            }
+        };
+        self.clear();
+        // What ends with us is the command that tells somebody: it is not cut off.
+        let finish = async {
+            match &ended {
+                Some(_) if driven => {}
+                Some(_) => drop(drive.await),
+                None => controller.finish_telling().await,
             }
         };
         tokio::select! {
-            receipt = self.follow() => receipt.map(Some),
-            fault = drive => Err(fault),
-            _ = tokio::signal::ctrl_c() => {
-                self.clear();
-                Ok(None)
-            }
+            () = finish => {}
+            () = self.context.clock.sleep(TELLING_MAX) => {}
+            _ = tokio::signal::ctrl_c() => {}
         }
+        Ok(ended)
     }
 
     /// Follows the job to its receipt, through every failure of the job root.

@@ -2,6 +2,7 @@
 
 use clap::Args as ClapArgs;
 
+use super::attach::TELLING_MAX;
 use super::{Context, ExitCode, Fault, job_root, run};
 use crate::job::JobId;
 
@@ -51,6 +52,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         () = ended_from_outside() => {}
     }
     service.stopping();
+    // A command that tells somebody is not cut off.
+    tokio::select! {
+        () = controller.finish_telling() => {}
+        () = context.clock.sleep(TELLING_MAX) => {}
+    }
     drop(lock);
     Ok(ExitCode::SUCCESS)
 }

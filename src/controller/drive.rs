@@ -177,7 +177,9 @@ impl Controller {
     /// When there is no such job, or a newer version wrote it.
     pub async fn look(&self, job: &JobId) -> Result<Ticked, DriveError> {
         let answer = self.describe().await;
-        self.tick(job, &mut JobMemory::default(), answer).await
+        let ticked = self.tick(job, &mut JobMemory::default(), answer).await;
+        self.finish_telling().await;
+        ticked
     }
 
     /// The cloud's answer about all our machines.

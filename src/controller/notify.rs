@@ -65,7 +65,7 @@ impl Controller {
     }
 
     /// Before this controller ends: a command that it started is not cut off.
-    pub(super) async fn finish_telling(&self) {
+    pub async fn finish_telling(&self) {
         let under_way = std::mem::take(&mut *self.telling.lock().expect("nobody panics while holding the list: it is only changed"));
         for telling in under_way {
             if telling.await.is_err() {

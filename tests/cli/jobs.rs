@@ -144,6 +144,18 @@ fn ctrl_c_detaches_and_the_job_goes_on() {
 }
 
 #[test]
+fn the_command_that_tells_is_not_cut_off_by_the_end_of_run() {
+    let place = Place::new("exit 0");
+    let told = place.0.path().join("told").display().to_string();
+    let config = format!("[notify]\ncommand = ['sh', '-c', 'sleep 1; echo $LAMP_TEXT > {told}.new; mv {told}.new {told}']\n");
+    place.0.write("home/.config/lamplighter/config.toml", config);
+    let (code, _, err) = end(place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]));
+    assert_eq!(code, 0, "{err}");
+    assert!(place.0.read("told").starts_with("succeeded: "), "{err}");
+    place.nothing_is_left();
+}
+
+#[test]
 fn a_killed_controller_is_replaced_by_any_other() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
     let mut run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
