@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -47,12 +48,36 @@ fn lock_path(state: &Path, job_root: &str) -> PathBuf {
 pub fn start_detached(words: &[String], log: &Path) -> io::Result<u32> {
     if let Some(folder) = log.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+        forget_old(folder);
     }
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(words).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     detach(&mut command);
     Ok(command.spawn()?.id())
+}
+
+/// A file for a short while, in a folder of such files.
+///
+/// # Errors
+/// When the folder cannot be created.
+pub fn scratch_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    forget_old(folder);
+    Ok(folder.join(name))
+}
+
+/// How long the words of a driver, or a scratch file that a killed process left, are kept.
+const KEEP: Duration = Duration::from_secs(7 * 86_400);
+
+/// Old files go, so that the state folder stays small. What cannot be removed is tried again the next time.
+fn forget_old(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+        if age.is_some_and(|age| age > KEEP) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(test)]

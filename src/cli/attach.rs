@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::log_tail::LogTail;
 use super::summary::Summary;
-use super::{Context, Fault, job_root, live, run};
+use super::{Context, Fault, job_root, live, run, signals};
 use crate::controller::Controller;
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
@@ -69,12 +69,13 @@ impl<'a> Attached<'a> {
     }
 
     /// Follows the job to its receipt and drives it meanwhile, because nobody else may: the controller that began it may
-    /// have been killed, and two at once do no harm. `None`: Ctrl-C.
+    /// have been killed, and two at once do no harm. `None`: the user has gone.
     ///
     /// # Errors
     /// As [`Attached::follow`], and when the job cannot be driven.
     pub async fn follow_and_drive(&mut self, controller: &Controller) -> Result<Option<Receipt>, Fault> {
         let mut drive = pin!(controller.drive(self.dir.job()));
+        let mut left = pin!(signals::left());
         let mut driven = false;
         let ended = {
             let mut follow = pin!(self.follow());
@@ -86,7 +87,7 @@ impl<'a> Attached<'a> {
                         Ok(_) => driven = true,
                         Err(error) => return Err(run::drive_fault(&error)),
                     },
-                    _ = tokio::signal::ctrl_c() => break None,
+                    () = &mut left => break None,
                 }
             }
         };
@@ -102,7 +103,7 @@ impl<'a> Attached<'a> {
         tokio::select! {
             () = finish => {}
             () = self.context.clock.sleep(TELLING_MAX) => {}
-            _ = tokio::signal::ctrl_c() => {}
+            () = signals::left() => {}
         }
         Ok(ended)
     }

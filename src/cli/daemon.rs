@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 
 use super::attach::TELLING_MAX;
-use super::{Context, ExitCode, Fault, job_root, run};
+use super::{Context, ExitCode, Fault, job_root, run, signals};
 use crate::job::JobId;
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
@@ -49,7 +49,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     });
     tokio::select! {
         () = driven => {}
-        () = ended_from_outside() => {}
+        // Nothing needs saving: what matters is in the job root.
+        () = signals::left() => {}
     }
     service.stopping();
     // A command that tells somebody is not cut off.
@@ -59,14 +60,4 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     drop(lock);
     Ok(ExitCode::SUCCESS)
-}
-
-/// SIGTERM from the service manager, or Ctrl-C. Nothing needs saving: what matters is in the job root.
-async fn ended_from_outside() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(mut term) = signal(SignalKind::terminate()) else { return std::future::pending().await };
-    tokio::select! {
-        _ = term.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
 }

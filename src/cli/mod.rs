@@ -34,6 +34,7 @@ mod replay;
 mod run;
 mod schema;
 mod shell;
+mod signals;
 mod status;
 mod stop;
 mod submission;

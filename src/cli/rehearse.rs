@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use super::rehearsal::{Check, Evidence, checks, notice, proved};
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, submission};
+use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
 use crate::job::{AttemptNo, AttemptPhase, MarketChoice, Receipt, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::{Cloud, Span};
@@ -106,7 +106,7 @@ impl<'a> Stage<'a> {
             tokio::select! {
                 biased;
                 played = &mut fate => played.map_err(|error| job_root::record_fault(&error)),
-                _ = tokio::signal::ctrl_c() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off").meaning("its job was cancelled")),
+                () = signals::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off").meaning("its job was cancelled")),
                 // The job is over; fate sees that in the records, and says so.
                 driven = &mut drive => {
                     driven.map_err(|error| run::drive_fault(&error))?;

@@ -115,13 +115,13 @@ impl Controller {
         let mut memories: BTreeMap<JobId, JobMemory> = BTreeMap::new();
         // Remembered, so that a thousand finished jobs cost nothing but their names in a listing.
         let mut finished: BTreeSet<JobId> = BTreeSet::new();
-        let mut failures = 0;
+        let (mut failures, mut under_way) = (0, 0);
         loop {
             let pause = match self.round(jobs, &mut memories, &mut finished).await {
                 Ok(0) if !jobs.is_empty() => return self.finish_telling().await,
                 Ok(active) => {
                     failures = 0;
-                    alive(active);
+                    under_way = active;
                     if active > 0 { TICK_BUSY } else { TICK_REST }
                 }
                 Err(error) => {
@@ -130,6 +130,8 @@ impl Controller {
                     backoff(failures - 1)
                 }
             };
+            // Also in an outage: the loop lives.
+            alive(under_way);
             self.clock.sleep(pause).await;
         }
     }

@@ -73,9 +73,7 @@ impl Workstation {
 
     /// A file for the packed workdir; the caller removes it.
     pub fn scratch_file(&self, name: &str) -> io::Result<PathBuf> {
-        let folder = self.state.join("tmp");
-        std::fs::create_dir_all(&folder)?;
-        Ok(folder.join(name))
+        driver_process::scratch_file(&self.state.join("tmp"), name)
     }
 
     /// The first and the last step that the workload on a local machine has said of itself, while the machine is there.

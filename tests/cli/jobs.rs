@@ -129,18 +129,21 @@ fn a_detached_job_is_driven_by_somebody_and_stops_when_told() {
 }
 
 #[test]
-fn ctrl_c_detaches_and_the_job_goes_on() {
-    let place = Place::new("echo begun; while [ ! -e GO ]; do sleep 0.05; done; exit 0");
-    let run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
-    place.until("job", "running");
-    signal(run.id(), "INT");
-    let (code, _, err) = end(run);
-    assert_eq!(code, 130, "{err}");
-    assert!(err.contains("goes on") && err.contains("lamp logs -f job-") && err.contains("lamp stop job-"), "{err}");
-    place.until("job", "running");
-    place.0.write("go", "");
-    place.until("job", "succeeded");
-    place.nothing_is_left();
+fn who_leaves_leaves_the_job_running() {
+    // Ctrl-C, and a terminal that is closed.
+    for name in ["INT", "HUP"] {
+        let place = Place::new("echo begun; while [ ! -e GO ]; do sleep 0.05; done; exit 0");
+        let run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
+        place.until("job", "running");
+        signal(run.id(), name);
+        let (code, _, err) = end(run);
+        assert_eq!(code, 130, "{err}");
+        assert!(err.contains("goes on") && err.contains("lamp logs -f job-") && err.contains("lamp stop job-"), "{err}");
+        place.until("job", "running");
+        place.0.write("go", "");
+        place.until("job", "succeeded");
+        place.nothing_is_left();
+    }
 }
 
 #[test]
