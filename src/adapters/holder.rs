@@ -138,7 +138,7 @@ impl Holder {
         let (pid, output) = match spawn(dir, launch, groups.as_ref()) {
             Ok(spawned) => spawned,
             Err(end) => {
-                exit.write(&Exit { format: FORMAT, end })?;
+                exit.write(&Exit { format: FORMAT, end, told: false })?;
                 return Ok(None);
             }
         };
@@ -278,7 +278,7 @@ impl Holder {
         let orphans = descendants(self.this).into_iter().filter(|process| process.alive()).count();
         let end = End::Ended(Ended { exit, orphans: u32::try_from(orphans).unwrap_or(u32::MAX) });
         match self.exit.take() {
-            Some((record, _running)) => record.write(&Exit { format: FORMAT, end }),
+            Some((record, _running)) => record.write(&Exit { format: FORMAT, end, told: Signals::told_to_end() }),
             None => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 //! | File | Writer | What |
 //! |---|---|---|
 //! | `launch.json` | agent | what to start |
+//! | `boot` | agent | in which life of the machine |
 //! | `lock` | holder | held (flock) as long as it lives: one holder a folder |
 //! | `running` | both | a pipe with a name that the holder keeps open until the end is recorded |
 //! | `started.json` | holder | who is who |
@@ -31,6 +32,7 @@ use super::proc_tree::ProcessRef;
 use crate::ports::Ended;
 
 pub const LAUNCH: &str = "launch.json";
+pub const BOOT: &str = "boot";
 pub const LOCK: &str = "lock";
 pub const RUNNING: &str = "running";
 pub const STARTED: &str = "started.json";
@@ -61,6 +63,9 @@ pub struct Started {
 pub struct Exit {
     pub format: u32,
     pub end: End,
+    /// The holder had been told to end before: a shutdown, and the end is not the workload's own.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub told: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -186,6 +191,14 @@ pub fn mark(dir: &Path) -> (&'static str, String) {
     ("LAMP_WORKLOAD", fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned()).display().to_string())
 }
 
+/// Names this life of the machine, as this process sees it. The kernel's own name for it is not enough in a container,
+/// where a sandbox may see the one of the host; the start of the first process differs there.
+pub fn boot() -> String {
+    let first = fs::read_to_string("/proc/1/stat").unwrap_or_default();
+    let ticks = first.rsplit(')').next().and_then(|fields| fields.split_ascii_whitespace().nth(19)).unwrap_or_default().to_owned();
+    format!("{} {ticks}", boot_id())
+}
+
 /// Differs after every boot.
 pub fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
@@ -201,7 +214,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let reserved = Reserved::new(folder.path(), EXIT);
         assert_eq!(read::<Exit>(folder.path(), EXIT).expect("readable"), None, "not there before it is written");
-        let record = Exit { format: FORMAT, end: End::Ended(Ended { exit: ExitStatus { code: Some(3), ..Default::default() }, orphans: 2 }) };
+        let record =
+            Exit { format: FORMAT, end: End::Ended(Ended { exit: ExitStatus { code: Some(3), ..Default::default() }, orphans: 2 }), told: false };
         reserved.write(&record).expect("written");
         assert_eq!(read(folder.path(), EXIT).expect("readable"), Some(record));
         assert_eq!(

@@ -7,14 +7,19 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 
 /// Where the handler writes; -1 before there is anything.
 static WAKE: AtomicI32 = AtomicI32::new(-1);
+/// Whether a SIGTERM came: systemd sends it to the whole unit when the machine is shut down.
+static TOLD: AtomicBool = AtomicBool::new(false);
 
-extern "C" fn wake(_signal: libc::c_int) {
+extern "C" fn wake(signal: libc::c_int) {
+    if signal == libc::SIGTERM {
+        TOLD.store(true, Ordering::Relaxed);
+    }
     let one = 1_u64.to_ne_bytes();
     // SAFETY: `write` may be called in a signal handler, and the buffer lives until it returns. The value of `errno` that
     // the interrupted code may be about to read is put back.
@@ -43,6 +48,11 @@ impl Signals {
             }
         }
         Ok(Signals(descriptor))
+    }
+
+    /// Whether somebody told this process, and so most likely the whole unit, to end.
+    pub fn told_to_end() -> bool {
+        TOLD.load(Ordering::Relaxed)
     }
 
     /// Forgets the signals that came so far; call before looking at what they were about.

@@ -19,7 +19,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
 
 use super::held_workload::{HeldWorkload, refused, watch};
-use super::holder_records as records;
+use super::holder_records::{self as records, End, Exit};
 use crate::ports::{Launch, Workload, WorkloadError};
 
 /// A holder says its first word a few milliseconds after it was asked for; a machine that has just booted and is loading
@@ -62,6 +62,7 @@ pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
         if fs::exists(launch.dir.join(records::STARTED))? {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this state folder had its start"));
         }
+        fs::write(launch.dir.join(records::BOOT), records::boot())?;
         records::write(&launch.dir, records::LAUNCH, launch)?;
         records::make_running(&launch.dir)?;
         watch(records::open_running_as_agent(&launch.dir)?)
@@ -88,9 +89,22 @@ pub async fn await_first_word(
     Err(refused(&launch.dir).unwrap_or_else(|| WorkloadError::Failed { act: "start", cause: io::Error::other(what) }))
 }
 
+/// Whether the machine was shut down under the workload, or lost its power: it is gone, and not by its own doing. One that
+/// had ended well before counts as ended; a failure is not believed, because a shutdown looks the same.
+fn ended_with_the_machine(dir: &Path) -> bool {
+    let another_boot = fs::read_to_string(dir.join(records::BOOT)).is_ok_and(|boot| boot != records::boot());
+    let by_itself = match records::read::<Exit>(dir, records::EXIT) {
+        Ok(Some(Exit { end: End::Ended(ended), told, .. })) => ended.exit.success() && !told,
+        Ok(Some(_)) => true,
+        Ok(None) | Err(_) => false,
+    };
+    another_boot && !by_itself
+}
+
 /// The workload of a state folder, or the reason why it never started, which is the same after a restart of the agent.
+/// `None`: nothing was started, or what was started is gone with an earlier life of the machine.
 pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
-    if !fs::exists(dir.join(records::LAUNCH)).unwrap_or(false) {
+    if !fs::exists(dir.join(records::LAUNCH)).unwrap_or(false) || ended_with_the_machine(dir) {
         return Ok(None);
     }
     let end = Instant::now() + UNHEARD_WAIT;
@@ -102,5 +116,30 @@ pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadErr
             return Ok(None);
         }
         sleep(UNHEARD_LOOK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::ExitStatus;
+    use crate::ports::Ended;
+
+    #[test]
+    fn after_a_reboot_only_a_success_of_its_own_is_believed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let exit = |code, told| {
+            let ended = Ended { exit: ExitStatus { code: Some(code), ..Default::default() }, orphans: 0 };
+            records::write(dir, records::EXIT, &Exit { format: records::FORMAT, end: End::Ended(ended), told }).expect("written");
+        };
+        fs::write(dir.join(records::BOOT), records::boot()).expect("written");
+        assert!(!ended_with_the_machine(dir), "this boot");
+        fs::write(dir.join(records::BOOT), "another").expect("written");
+        assert!(ended_with_the_machine(dir), "the power was cut");
+        for (code, told, with_the_machine) in [(0, false, false), (0, true, true), (143, true, true), (1, false, true)] {
+            exit(code, told);
+            assert_eq!(ended_with_the_machine(dir), with_the_machine, "{code} {told}");
+        }
     }
 }

@@ -44,10 +44,10 @@ impl UnitWorkloads {
     }
 }
 
-/// The settings of the [Service] section, but for the command.
+/// The settings, but for the description (systemd-run makes its own, with the start's number in it) and the command.
 fn properties(unit: &str) -> impl Iterator<Item = &str> {
-    let service = unit.lines().map(str::trim).skip_while(|line| *line != "[Service]").skip(1).take_while(|line| !line.starts_with('['));
-    service.filter(|line| line.contains('=') && !line.starts_with('#') && !line.starts_with("ExecStart="))
+    let settings = unit.lines().map(str::trim).filter(|line| line.contains('=') && !line.starts_with('#'));
+    settings.filter(|line| !line.starts_with("Description=") && !line.starts_with("ExecStart="))
 }
 
 #[async_trait]
@@ -78,7 +78,8 @@ mod tests {
     #[test]
     fn the_transient_unit_has_the_documented_settings() {
         let found: Vec<&str> = properties(UNIT).collect();
-        for wanted in ["Type=exec", "KillMode=control-group", "Delegate=yes", "OOMPolicy=continue", "TasksMax=infinity"] {
+        for wanted in ["Before=lamp-agent.service", "Type=exec", "KillMode=control-group", "Delegate=yes", "OOMPolicy=continue", "TasksMax=infinity"]
+        {
             assert!(found.contains(&wanted), "{wanted} in {found:?}");
         }
         assert!(!found.iter().any(|property| property.starts_with("ExecStart") || property.starts_with('#') || property.starts_with("Description")));

@@ -39,6 +39,10 @@ impl Agent {
         let (version, instance) = (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
         self.journal.record(What::Agent { version, instance, reattached: attached });
         self.world.service.ready();
+        if !attached && self.memory.start > 0 {
+            let text = format!("start {} is gone with an earlier life of the machine: the work is started again", self.memory.start);
+            self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
+        }
         if attached {
             self.open_checkpoints();
             self.enter(if self.memory.stage == Stage::Setup { AttemptPhase::Setup } else { AttemptPhase::Running });
