@@ -45,7 +45,7 @@ pub struct Attached<'a> {
 
 impl<'a> Attached<'a> {
     pub fn new(context: &'a Context, dir: &'a JobDir) -> Self {
-        let terminal = std::io::stderr().is_terminal() && !context.is_machine_output();
+        let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
         Attached {
             context,
             dir,

@@ -9,7 +9,6 @@ use super::{Context, ExitCode, Fault, Stream, Style, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::Span;
-use crate::policy::relaunch::Wishes;
 
 /// Show every verdict on a job with the numbers behind it, and why it ended
 #[derive(Clone, Debug, ClapArgs)]
@@ -59,9 +58,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     for request in &explained.requests {
         printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), wish_text(request.wish)));
-    }
-    if let Some((because, by, _)) = Wishes::of(&explained.requests).end {
-        printer.line(format!("asked to end by {by}: {}", because.word().replace('_', " ")));
     }
     if let Some(reason) = &explained.reason {
         printer.line(printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));

@@ -59,6 +59,11 @@ impl Printer {
         self.format
     }
 
+    /// Whether only data and errors are wanted.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// Whether stdout's reader went away; a verb that streams ends then, with success.
     pub fn reader_is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)

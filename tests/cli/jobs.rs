@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test waits for conditions and looks for processes")]
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -175,6 +175,28 @@ fn a_killed_controller_is_replaced_by_any_other() {
     assert_eq!((end(one).0, end(other).0), (0, 0));
     let receipt = place.receipt(&job);
     assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_daemon_drives_what_is_left_to_it() {
+    let place = Place::new("if [ $LAMP_ATTEMPT = 1 ]; then sleep 1000; fi; exit 0");
+    let mut daemon = place.start(&["daemon"]);
+    let mut first_line = String::new();
+    let mut words = BufReader::new(daemon.stderr.take().unwrap());
+    words.read_line(&mut first_line).unwrap();
+    assert!(first_line.contains("driving the jobs"), "{first_line}");
+    assert_eq!(place.0.lamp(&["daemon"]).code, 102, "a second daemon is refused");
+    let detached = place.0.lamp(&["run", "--detach", "--idle", "off", "--name", "d", "--", "sh", "job.sh"]);
+    assert_eq!((detached.code, detached.err.contains("`lamp daemon` drives it")), (0, true), "{}", detached.err);
+    // It relaunches what was lost, and writes the receipt.
+    let instance = place.until("d", "running")["instance"].as_str().unwrap().to_owned();
+    let record: Value = serde_json::from_str(&place.0.read(&format!("home/.local/state/lamplighter/local/{instance}/machine.json"))).unwrap();
+    signal(u32::try_from(record["process"]["pid"].as_u64().unwrap()).unwrap(), "KILL");
+    place.until("d", "succeeded");
+    assert_eq!(place.receipt("d")["attempts"].as_array().unwrap().len(), 2);
+    signal(daemon.id(), "TERM");
+    assert_eq!(end(daemon).0, 0);
     place.nothing_is_left();
 }
 
