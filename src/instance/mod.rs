@@ -18,4 +18,4 @@ pub use reading::Reading;
 pub use sample::{GpuSample, IoCounters, Marks, Sample};
 pub use state::{InstanceState, InstanceView};
 pub use status::{GpuStatus, Status};
-pub use tags::{TAG_PREFIX, Tags, TagsError};
+pub use tags::{OWNER_TAG, TAG_PREFIX, Tags, TagsError};

@@ -14,6 +14,9 @@ use crate::market::Span;
 /// Before every tag key of ours.
 pub const TAG_PREFIX: &str = "lamplighter:";
 
+/// The whole key of the tag that says whose machine it is.
+pub const OWNER_TAG: &str = "lamplighter:owner";
+
 /// The tags of a machine of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags {
@@ -37,7 +40,7 @@ pub enum TagsError {
 impl Tags {
     pub fn to_map(&self) -> BTreeMap<String, String> {
         let mut map = BTreeMap::from([
-            (format!("{TAG_PREFIX}owner"), self.owner.clone()),
+            (OWNER_TAG.to_owned(), self.owner.clone()),
             (format!("{TAG_PREFIX}job"), self.job.to_string()),
             (format!("{TAG_PREFIX}attempt"), self.attempt.to_string()),
             (format!("{TAG_PREFIX}lease-s"), self.lease.duration().as_secs().to_string()),

@@ -81,8 +81,8 @@ fn reasons(spec: &Spec, best: &Offer, others: usize) -> Vec<String> {
     reasons
 }
 
-/// The first of: run time, deadline, the moment when the budget is spent; and the time to drain.
-fn kill_at(spec: &Spec, offer: &Offer, budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Option<Timestamp> {
+/// The first of: run time, deadline, the moment when the budget is spent; and the time to drain. `now` is when the plan is made.
+pub(super) fn kill_at(spec: &Spec, offer: &Offer, budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Option<Timestamp> {
     let limits = &spec.limits;
     let later = |from: Timestamp, time: Duration| from.saturating_add(time).unwrap_or(Timestamp::MAX);
     let run_time = limits.max_runtime.map(|time| later(now, time.duration().saturating_add(more_time.duration())));

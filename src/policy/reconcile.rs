@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::placement;
 use super::relaunch::{self, Next, Wishes};
 use super::settlement::settle;
-use crate::instance::{InstanceState, InstanceView, Status};
+use crate::instance::{InstanceState, InstanceView, OWNER_TAG, Status};
 use crate::job::{
     AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, EndedBecause, JobState, Lease, Outcome, Plan, Receipt, Request,
     ResolvedSpec, Settled, Wish,
@@ -189,25 +190,31 @@ fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
     view.tags.owner == facts.owner && view.tags.job == facts.spec.job
 }
 
-/// Whether only another workstation can see and launch the machine of a plan.
-fn is_elsewhere(facts: &Facts<'_>, plan: &Plan) -> bool {
-    plan.offer.cloud == Cloud::Local && plan.offer.zone.as_str() != facts.here
+/// Why only another controller can see, launch and end the machine of a plan; `None`: this one can.
+///
+/// A machine of the local cloud belongs to its workstation, and a machine to its owner: what this one does not see of them
+/// is unknown, and never gone.
+pub fn belongs_elsewhere(plan: &Plan, owner: &str, here: &str) -> Option<String> {
+    let theirs = plan.tags.get(OWNER_TAG).filter(|tag| *tag != owner);
+    if let Some(theirs) = theirs {
+        return Some(format!("its machine is of the owner `{theirs}`, and this is `{owner}`"));
+    }
+    let away = plan.offer.cloud == Cloud::Local && plan.offer.zone.as_str() != here;
+    away.then(|| format!("its machine is on the workstation {}, and this is {here}", plan.offer.zone))
 }
 
 /// No machine is under way.
 fn between(facts: &Facts<'_>) -> Vec<Act> {
-    if let Some(last) = facts.attempts.last()
-        && is_elsewhere(facts, &last.plan)
-    {
-        return wait(format!("the job runs on the workstation {}", last.plan.offer.zone));
-    }
     let history = history(facts.attempts);
-    match relaunch::next(&facts.spec.spec, &history, &Wishes::of(facts.requests), facts.now) {
-        Next::Attempt { not_before, reason, .. } if not_before > facts.now => vec![Act::Wait { until: Some(not_before), why: reason.text }],
-        Next::Attempt { number, reason, .. } => {
+    let elsewhere = facts.attempts.last().and_then(|last| belongs_elsewhere(&last.plan, facts.owner, facts.here));
+    match (relaunch::next(&facts.spec.spec, &history, &Wishes::of(facts.requests), facts.now), elsewhere) {
+        // Another workstation may lack what the job needs, so it goes on where it was; its end anybody may write.
+        (Next::Attempt { .. }, Some(elsewhere)) => wait(elsewhere),
+        (Next::Attempt { not_before, reason, .. }, None) if not_before > facts.now => vec![Act::Wait { until: Some(not_before), why: reason.text }],
+        (Next::Attempt { number, reason, .. }, None) => {
             vec![Act::CreatePlan { attempt: number, resume_from: facts.newest_checkpoint, reason: reason.text }]
         }
-        Next::End { outcome, reason } => {
+        (Next::End { outcome, reason }, _) => {
             let ended = history.iter().filter_map(|record| record.settled.billed_to).max().unwrap_or(facts.now);
             let spec = facts.spec;
             let end = (outcome, reason.text);
@@ -237,10 +244,10 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
 
 /// The cloud knows no machine of this plan.
 fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
-    if is_elsewhere(facts, &attempt.plan) {
-        return wait(format!("its machine is on the workstation {}", attempt.plan.offer.zone));
-    }
     let nothing = || vec![Act::Settle(Box::new(settle(facts, attempt, None)))];
+    if let Some(elsewhere) = belongs_elsewhere(&attempt.plan, facts.owner, facts.here) {
+        return if is_over(facts, attempt) { nothing() } else { wait(elsewhere) };
+    }
     if attempt.watched.refused.is_some() {
         return nothing();
     }
@@ -254,6 +261,19 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
         (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
     }
+}
+
+/// Whether a machine that cannot be seen from here is over by its own records: as [`alive`] ends one that can be seen. Its
+/// own controller is nearer and goes first, if there still is one; a machine that lives all the same ends as an orphan.
+fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
+    let watched = &attempt.watched;
+    let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
+    let long_ago = |at: Timestamp, time: Duration| Duration::try_from(facts.now.duration_since(at)).unwrap_or_default() > time;
+    let ended = attempt.outcome.as_ref().is_some_and(|outcome| watched.outcome_for > OUTCOME_TO_DARK || long_ago(outcome.ended, OUTCOME_TO_DARK));
+    // Whoever saves or obeys is heard meanwhile.
+    let unwanted = Wishes::of(facts.requests).end.is_some_and(|(_, _, at)| long_ago(at, CANCEL_TO_DARK));
+    let patience = if unwanted { CANCEL_TO_DARK } else { attempt.plan.lease.duration() };
+    (ended && !held) || watched.silent_for > patience
 }
 
 /// The machine is there and bills.
@@ -280,7 +300,7 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     {
         return terminate(format!("cancelled by {by}, and it still runs"));
     }
-    if let (Some(kill_at), Some(set)) = (extended_kill_at(&attempt.plan, facts.requests), view.tags.kill_at)
+    if let (Some(kill_at), Some(set)) = (extended_kill_at(facts, &attempt.plan), view.tags.kill_at)
         && kill_at > set
     {
         return vec![Act::RaiseKillAt { instance: view.id.clone(), kill_at }];
@@ -304,12 +324,13 @@ fn rehearsal(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<(u32, Span)> {
     (now || (status.phase == AttemptPhase::Running && status.notice.is_none())).then_some(wished)
 }
 
-/// The hard cap with what the users have added since the plan was made; what they added before is in the plan.
-fn extended_kill_at(plan: &Plan, requests: &[Request]) -> Option<Timestamp> {
-    let since: Vec<Request> = requests.iter().filter(|request| request.at > plan.created).cloned().collect();
-    let added = Wishes::of(&since);
-    let bought = plan.offer.price.time_for(added.more_budget).unwrap_or_default();
-    plan.kill_at?.saturating_add(added.more_time.duration().saturating_add(bought)).ok()
+/// The hard cap of a plan as it would be made now, with what the users have added since. Each limit grows by what was added
+/// to it, and the first still counts: more money is no more time where money was not what ran out.
+fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
+    plan.kill_at?;
+    let (spec, wishes) = (&facts.spec.spec, Wishes::of(facts.requests));
+    let budget_left = relaunch::budget_left(spec, &history(facts.attempts), &wishes);
+    placement::kill_at(spec, &plan.offer, budget_left, wishes.more_time, plan.created)
 }
 
 fn wait(why: String) -> Vec<Act> {

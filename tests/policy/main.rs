@@ -6,6 +6,8 @@ mod idle;
 mod idle_laws;
 mod interruption;
 mod reconcile;
+mod reconcile_elsewhere;
+mod reconcile_extended;
 mod reconcile_facts;
 mod reconcile_laws;
 #[cfg(feature = "lamp")]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, Notice, NoticeKind, Status};
 use lamplighter::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Request, Wish};
-use lamplighter::market::{self, Span, Usd, Zone};
+use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Watched, job_state};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, status, unknown, view, wish, words};
@@ -18,9 +18,6 @@ fn from_submission_to_the_receipt() {
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
     let over = |because| AttemptFacts { settled: Some(settled(1, because)), ..attempt(1, 600) };
-    let mut elsewhere = AttemptFacts { lease: None, status: Some(status(AttemptPhase::Running, ago(5000))), ..attempt(1, 90_000) };
-    elsewhere.plan.offer.cloud = market::Cloud::Local;
-    elsewhere.plan.offer.zone = Zone::new("ws-other");
     let cases: Vec<Case> = vec![
         ("submitted", vec![], vec![], known(&[]), vec!["plan"]),
         ("a plan does not need the cloud's answer", vec![], vec![], unknown(), vec!["plan"]),

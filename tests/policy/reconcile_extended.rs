@@ -1,0 +1,55 @@
+//! What an extension does to the hard cap of a machine that runs.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lamplighter::instance::{InstanceState, InstanceView, Tags};
+use lamplighter::job::{AttemptPhase, LimitsSpec, Request, Wish};
+use lamplighter::market::{Span, Usd};
+use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
+
+use super::reconcile_facts::{OWNER, ago, attempt, known, now, spec, status, view, wish};
+
+const HOUR: Span = Span::from_secs(3600);
+
+/// Where the cap moves to, of a machine at $1 an hour that was launched ten minutes ago.
+fn raised(limits: LimitsSpec, kill_at: Timestamp, requests: &[Request]) -> Option<Timestamp> {
+    let mut spec = spec();
+    spec.spec.limits = limits;
+    let mut running = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), ..attempt(1, 600) };
+    running.plan.kill_at = Some(kill_at);
+    let seen = view(1, OWNER, InstanceState::Running, None);
+    let seen = InstanceView { tags: Tags { kill_at: Some(kill_at), ..seen.tags.clone() }, ..seen };
+    let (attempts, cloud) = ([running], known(&[seen]));
+    let facts =
+        Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+    match reconcile(&facts).as_slice() {
+        [Act::RaiseKillAt { kill_at, .. }] => Some(*kill_at),
+        [Act::Wait { .. }] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn after(hours: u64) -> Timestamp {
+    ago(600) + Duration::from_secs(hours * 3600 + 300)
+}
+
+fn more(time: Option<Span>, dollars: Option<&str>) -> [Request; 1] {
+    [wish(Wish::Extend { time, budget: dollars.map(|text| text.parse::<Usd>().unwrap()) }, 5)]
+}
+
+#[test]
+fn more_money_is_no_more_time_where_money_was_not_what_ran_out() {
+    let hour = LimitsSpec { max_runtime: Some(HOUR), ..LimitsSpec::default() };
+    assert_eq!(raised(hour.clone(), after(1), &[]), None);
+    assert_eq!(raised(hour.clone(), after(1), &more(None, Some("$5"))), None);
+    assert_eq!(raised(hour, after(1), &more(Some(HOUR), None)), Some(after(2)));
+}
+
+#[test]
+fn the_first_limit_still_counts_when_another_has_grown() {
+    let both = LimitsSpec { max_runtime: Some(Span::from_secs(3 * 3600)), budget: Some("$1".parse().unwrap()), ..LimitsSpec::default() };
+    assert_eq!(raised(both.clone(), after(1), &more(None, Some("$1"))), Some(after(2)));
+    assert_eq!(raised(both.clone(), after(1), &more(None, Some("$50"))), Some(after(3)), "the run time is the first limit now");
+    assert_eq!(raised(both, after(1), &more(Some(HOUR), None)), None, "the budget still ends it first");
+}
