@@ -12,6 +12,7 @@ use super::{Context, ExitCode, Fault, Stream, Style, job_root, live, render_tabl
 use crate::job::JobState;
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::Span;
+use crate::policy::reconcile::belongs_elsewhere;
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]
@@ -53,7 +54,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut summaries = Vec::new();
     for read in read {
         match read {
-            Ok(summary) => summaries.extend(summary),
+            Ok(summary) => summaries.extend(summary.map(|summary| with_whose(context, summary))),
             // One record that this version does not understand must not hide the other jobs.
             Err(JobDirError::Record(error)) if args.job.is_none() => context.printer.warn(format!("left out: {error}")),
             Err(error) => return Err(job_root::record_fault(&error)),
@@ -68,6 +69,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         show_table(context, &summaries, args.all);
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What cannot be driven from here waits for somebody else, and whoever looks should know for whom.
+fn with_whose(context: &Context, mut summary: Summary) -> Summary {
+    let here = || job_root::workstation(context).ok()?.here().ok();
+    if let Some(plan) = &summary.plan
+        && let Some(here) = here()
+        && let Some(whose) = belongs_elsewhere(plan, &context.user.owner, here.as_str())
+    {
+        summary.attention.push(format!("{whose}: it is driven from there, and ended from here only when nobody is there any more"));
+    }
+    summary
 }
 
 fn show_table(context: &Context, summaries: &[Summary], all: bool) {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::instance::{GpuStatus, Status};
-use crate::job::{AttemptNo, JobState, Progress, Receipt, ResolvedSpec};
+use crate::job::{AttemptNo, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, job_state};
@@ -39,6 +39,9 @@ pub struct Summary {
     pub exit_code: Option<i32>,
     /// What a person should look at.
     pub attention: Vec<String>,
+    /// Of the last attempt of a job that has not ended: whose it is.
+    #[serde(skip)]
+    pub plan: Option<Plan>,
 }
 
 impl Summary {
@@ -80,6 +83,7 @@ impl Summary {
             reason: Some(receipt.reason),
             exit_code: receipt.exit_code,
             attention: receipt.losses,
+            plan: None,
         }
     }
 
@@ -116,6 +120,7 @@ impl Summary {
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
+            plan: last.map(|attempt| attempt.plan.clone()),
         }
     }
 }

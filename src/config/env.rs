@@ -40,7 +40,7 @@ impl Environment {
             config_home: folder("XDG_CONFIG_HOME"),
             state_home: folder("XDG_STATE_HOME"),
             home: folder("HOME"),
-            user: text("USER").or_else(|| text("LOGNAME")),
+            user: text("USER").or_else(|| text("LOGNAME")).or_else(login_of_this_process),
             no_color: raw("NO_COLOR").is_some(),
             path: raw("PATH"),
         }
@@ -72,6 +72,21 @@ impl Environment {
     }
 }
 
+/// A service that was started without `USER` is still of the same user, and must have the same owner: what another owner
+/// launched is not its to drive.
+fn login_of_this_process() -> Option<String> {
+    login_in(&std::fs::read_to_string("/etc/passwd").ok()?, rustix::process::getuid().as_raw())
+}
+
+fn login_in(passwd: &str, uid: u32) -> Option<String> {
+    let name = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, id) = (fields.next()?, fields.nth(1)?);
+        (id.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    };
+    passwd.lines().find_map(name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -87,6 +102,14 @@ mod tests {
         assert_eq!(environment.state_dir(), Some("/s/lamplighter".into()));
         environment.config = Some("/x.toml".into());
         assert_eq!(environment.user_config_path(), Some("/x.toml".into()));
+    }
+
+    #[test]
+    fn a_process_without_user_has_the_login_of_its_number() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nalice:x:1000:1000:Alice,,,:/home/alice:/bin/bash\nbroken\n";
+        assert_eq!(login_in(passwd, 1000).as_deref(), Some("alice"));
+        assert_eq!(login_in(passwd, 0).as_deref(), Some("root"));
+        assert_eq!(login_in(passwd, 7), None);
     }
 
     #[test]

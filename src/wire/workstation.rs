@@ -11,6 +11,7 @@ use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::controller::Controller;
+use crate::market::Zone;
 use crate::ports;
 
 pub use crate::adapters::driver_process::DaemonLock;
@@ -47,6 +48,14 @@ impl Workstation {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),
         })
+    }
+
+    /// The name of this workstation among those that share a job root.
+    ///
+    /// # Errors
+    /// When the state folder cannot be written.
+    pub fn here(&self) -> io::Result<Zone> {
+        LocalCloud::new(&self.state, &self.job_root, Vec::new()).zone()
     }
 
     /// Whether a daemon drives this job root here.

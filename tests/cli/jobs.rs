@@ -201,6 +201,27 @@ fn a_daemon_drives_what_is_left_to_it() {
 }
 
 #[test]
+fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
+    let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
+    let mut run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
+    let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let mut other = place.0.command(&["daemon", "--job", &job, "--until-done"]);
+    let mut other = other.env("LAMP_OWNER", "other").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let seen = place.0.end(place.0.command(&["status", &job]).env("LAMP_OWNER", "other"));
+    assert!(seen.out.contains("its machine is of the owner `alice`, and this is `other`"), "{seen:?}");
+    assert!(!place.0.lamp(&["status", &job]).out.contains("of the owner"));
+    place.0.write("go", "");
+    let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(other.wait().unwrap().code(), Some(0), "what its owner has settled ends it for everybody");
+    let receipt = place.receipt(&job);
+    assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
+    place.nothing_is_left();
+}
+
+#[test]
 fn an_idle_job_is_ended_and_the_exit_code_says_so() {
     let place = Place::new("echo busy; sleep 1000");
     let toml = "command = [\"sh\", \"job.sh\"]\nname = \"idler\"\n[watch]\nidle = \"2s\"\nidle_grace = \"1s\"\n";

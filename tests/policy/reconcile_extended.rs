@@ -21,8 +21,7 @@ fn raised(limits: LimitsSpec, kill_at: Timestamp, requests: &[Request]) -> Optio
     let seen = view(1, OWNER, InstanceState::Running, None);
     let seen = InstanceView { tags: Tags { kill_at: Some(kill_at), ..seen.tags.clone() }, ..seen };
     let (attempts, cloud) = ([running], known(&[seen]));
-    let facts =
-        Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+    let facts = Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
     match reconcile(&facts).as_slice() {
         [Act::RaiseKillAt { kill_at, .. }] => Some(*kill_at),
         [Act::Wait { .. }] => None,
