@@ -82,7 +82,11 @@ impl Agent {
         tokio::spawn(async move {
             // First a look at the folder, so that what changes after the signal is known to be its answer.
             let ask = checkpoints.ask().await;
-            let saved = match workload.ask(signal) {
+            let asked = workload.ask(signal);
+            if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
+                journal.record(What::Asked { by: asked_by.into(), signal, processes: *processes });
+            }
+            let saved = match asked {
                 Ok(0) => Saved::Failed(NOBODY.into()),
                 Ok(_) => checkpoints.save(ask, asked_by, within).await,
                 Err(error) => Saved::Failed(super::outbox::chain(&error)),

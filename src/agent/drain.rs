@@ -74,6 +74,9 @@ impl Agent {
         let workload = self.workload.clone()?;
         // A signal that ends the workload goes to all of it, as when it is told to end.
         let asked = if signal.asks() { workload.ask(signal) } else { workload.signal(signal).map(|()| 1) };
+        if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
+            self.journal.record(What::Asked { by: asked_by.to_owned(), signal, processes: *processes });
+        }
         match asked {
             Ok(0) => return Some(format!("no last checkpoint: {}", super::act::NOBODY)),
             Ok(_) => {}

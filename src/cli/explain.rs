@@ -129,6 +129,8 @@ fn event_text(what: &What, all: bool) -> Option<(&'static str, String)> {
         What::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),
         What::Attention { text } => ("attention", text.clone()),
         What::Loss { text } => ("lost", text.clone()),
+        What::Asked { by, signal, processes: 0 } => ("asked", format!("to save ({by}): nobody has a handler for {signal}, so it was not sent")),
+        What::Asked { by, signal, .. } => ("asked", format!("to save ({by}), with {signal}")),
         What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } => {
             let asked = asked_by.as_ref().map(|by| format!(", asked for by {by}")).unwrap_or_default();
             let took = format!("saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s");

@@ -52,8 +52,8 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
     }
     checks.push(was_interrupted(evidence));
     let Some(notice) = notice(&evidence.first) else { return checks };
-    checks.extend(was_asked(evidence, &notice));
-    let saved = saved(evidence, &notice);
+    let saved = saved(&evidence.first, &notice);
+    checks.extend(was_asked(evidence, &notice, saved.is_some()));
     checks.push(was_saved(evidence, &notice, saved));
     checks.push(resumed(evidence, saved.map(|(_, summary)| summary)));
     checks.extend(went_on(evidence));
@@ -120,22 +120,37 @@ fn was_interrupted(evidence: &Evidence) -> Check {
     }
 }
 
-/// When the script was asked to save; nothing to say when it never is.
-fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice)) -> Option<Check> {
+/// Whether and when the signal was sent. Nothing to say when there is none, or when the script's own save came first.
+fn was_asked(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: bool) -> Option<Check> {
     let signal = evidence.checkpoint.as_ref()?.signal.as_ref()?;
-    let asked = evidence.first.iter().find_map(|event| match &event.what {
-        What::Verdict { reason } if reason.policy == "interruption" && ["save", "interrupted"].contains(&reason.verdict.as_str()) => Some(event.at),
+    let asked = |event: &Event| match &event.what {
+        What::Asked { by, processes, .. } if event.at >= *seen && FOR_THE_NOTICE.contains(&by.as_str()) => Some((event.at, *processes)),
         _ => None,
-    });
-    let asked = asked.unwrap_or(*seen);
-    let after = secs(served(evidence, notice), asked).max(0.0);
-    Some(good("asked", format!("{signal} was sent {after:.1} s after the notice")).took(after))
+    };
+    let all: Vec<(Timestamp, u32)> = evidence.first.iter().filter_map(asked).collect();
+    if let Some((at, _)) = all.iter().find(|(_, processes)| *processes > 0) {
+        let after = secs(served(evidence, notice), *at).max(0.0);
+        return Some(good("asked", format!("{signal} was sent {after:.1} s after the notice")).took(after));
+    }
+    if all.is_empty() {
+        return (!saved).then(|| bad("asked", format!("{signal} was never sent"), "`lamp explain` shows what the agent did with the notice"));
+    }
+    let mend = format!("install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles");
+    Some(bad("asked", format!("no process of the script has a handler for {signal}, so it was not sent"), mend))
 }
 
-/// The first complete checkpoint between the notice and its time.
-fn saved<'a>(evidence: &'a Evidence, (seen, notice): &(Timestamp, Notice)) -> Option<(&'a Event, &'a CheckpointSummary)> {
-    evidence.first.iter().find_map(|event| match &event.what {
-        What::Checkpoint { checkpoint, .. } if event.at >= *seen && event.at <= notice.at => Some((event, checkpoint)),
+/// Why the agent asks when there is a notice: the first save, and the last.
+const FOR_THE_NOTICE: [&str; 2] = ["notice", "interrupted"];
+
+/// The first complete checkpoint that the notice brought, or that was begun after it, within its time.
+pub fn saved<'a>(events: &'a [Event], (seen, notice): &(Timestamp, Notice)) -> Option<(&'a Event, &'a CheckpointSummary)> {
+    events.iter().find_map(|event| match &event.what {
+        What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } if event.at >= *seen && event.at <= notice.at => {
+            let asked = asked_by.as_ref().is_some_and(|by| FOR_THE_NOTICE.contains(&by.as_str()));
+            // One that was under way when the notice came says nothing about what a notice brings.
+            let begun_since = secs(*seen, event.at) >= save_secs + upload_secs;
+            (asked || begun_since).then_some((event, checkpoint))
+        }
         _ => None,
     })
 }
@@ -250,7 +265,7 @@ fn went_on(evidence: &Evidence) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{AttemptNo, CheckpointNo, Reason};
+    use crate::job::{AttemptNo, CheckpointNo};
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + secs).unwrap()
@@ -271,7 +286,7 @@ mod tests {
     /// Notice at 1 s for 121 s, saved at 3 s, cut at 4 s, running again at 6 s, on from step 20.
     fn whole() -> Evidence {
         let notice = Notice { kind: NoticeKind::Interruption, at: at(121), detail: "terminate".into() };
-        let asked = Reason::new(at(2), "interruption", "save", "x");
+        let asked = What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 1 };
         let started = What::WorkloadStarted { start: 1, pid: 1, command: "x".into() };
         Evidence {
             checkpoint: Some(CheckpointSpec {
@@ -281,7 +296,7 @@ mod tests {
                 grace: Span::from_secs(20),
             }),
             notice: Span::from_secs(120),
-            first: vec![event(2, What::Notice { notice }), event(2, What::Verdict { reason: asked }), checkpoint(3, 2, 20.0)],
+            first: vec![event(2, What::Notice { notice }), event(2, asked), checkpoint(3, 2, 20.0)],
             second: vec![event(5, What::Resumed { checkpoint: summary(2, 20.0) }), event(6, started)],
             first_settled: None,
             last_step: Some(22.0),
@@ -304,6 +319,32 @@ mod tests {
         assert!(proved(&checks), "{checks:#?}");
         assert_eq!(checks.iter().find(|check| check.name == "asked").unwrap().seconds, Some(1.0));
         assert!(checks.last().unwrap().text.ends_with("1 steps were done twice"));
+    }
+
+    #[test]
+    fn what_was_not_sent_was_not_asked() {
+        let mut deaf = whole();
+        deaf.first[1] = event(2, What::Asked { by: "notice".into(), signal: "SIGUSR1".into(), processes: 0 });
+        assert_eq!(failed(&deaf)[0].0, "asked");
+        assert!(failed(&deaf)[0].1.contains("no process of the script has a handler for SIGUSR1"), "{:?}", failed(&deaf));
+        deaf.first.truncate(1);
+        assert!(failed(&deaf)[0].1.contains("never sent"), "{:?}", failed(&deaf));
+        // A person's `lamp checkpoint` is not the notice's.
+        deaf.first.push(event(2, What::Asked { by: "request".into(), signal: "SIGUSR1".into(), processes: 1 }));
+        assert_eq!(failed(&deaf)[0].0, "asked");
+    }
+
+    #[test]
+    fn a_checkpoint_that_was_begun_before_the_notice_proves_nothing() {
+        let own = |done: i64| {
+            let mut evidence = whole();
+            evidence.first.truncate(1);
+            let what = What::Checkpoint { checkpoint: summary(2, 20.0), save_secs: 3.0, upload_secs: 1.0, asked_by: None };
+            evidence.first.push(event(done, what));
+            evidence
+        };
+        assert_eq!(failed(&own(4)).iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["asked", "saved", "resumed"]);
+        assert_eq!(failed(&own(7)), [], "its own save, begun after the notice, is as good");
     }
 
     #[test]

@@ -9,11 +9,11 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
-use super::rehearsal::{Check, Evidence, checks, notice, proved};
+use super::rehearsal::{Check, Evidence, checks, notice, proved, saved};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
 use crate::job::{AttemptNo, AttemptPhase, MarketChoice, Receipt, Wish};
-use crate::jobdir::{Event, JobDir, JobDirError, What};
+use crate::jobdir::{JobDir, JobDirError, What};
 use crate::market::{Cloud, Span};
 use crate::wire::Workstation;
 
@@ -182,9 +182,7 @@ impl<'a> Stage<'a> {
         while self.context.clock.mono() < until {
             evidence.first = self.dir.events(attempt).await?;
             self.last_step(attempt, evidence).await?;
-            if let Some((seen, _)) = notice(&evidence.first)
-                && evidence.first.iter().any(|event: &Event| matches!(event.what, What::Checkpoint { .. }) && event.at >= seen)
-            {
+            if notice(&evidence.first).is_some_and(|notice| saved(&evidence.first, &notice).is_some()) {
                 return Ok(true);
             }
             if self.dir.settled(attempt).await?.is_some() {

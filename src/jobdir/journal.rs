@@ -47,6 +47,12 @@ pub enum What {
     Notice {
         notice: Notice,
     },
+    /// The workload was asked for a checkpoint with this signal; `processes` 0: none has a handler, so it was not sent.
+    Asked {
+        by: String,
+        signal: String,
+        processes: u32,
+    },
     /// A complete checkpoint: its manifest is written.
     Checkpoint {
         checkpoint: CheckpointSummary,
