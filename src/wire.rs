@@ -14,7 +14,9 @@ use crate::ports;
 // What ships and what must not: plain functions of one workdir, so that they need no port.
 pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code};
 #[cfg(feature = "lamp")]
-pub use crate::adapters::secret_scan::{Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets};
+pub use crate::adapters::secret_scan::{
+    Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets, scan_words as scan_words_for_secrets, sounds_secret,
+};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]

@@ -184,6 +184,19 @@ fn scan_file(root: &Path, entry: &PackEntry, found: &mut Vec<Secret>) -> Result<
     Ok(())
 }
 
+/// Looks through words that ship with the job but are in no file: its environment, `setup`, the command.
+pub fn scan_words(place: &str, text: &str) -> Vec<Secret> {
+    let mut found = Vec::new();
+    scan_text(place, text.as_bytes(), false, &mut found);
+    found
+}
+
+/// Whether a variable sounds like a secret by its name. Only good for a warning: a `TOKENIZER` sounds like one too.
+pub fn sounds_secret(name: &str, value: &str) -> bool {
+    let line = format!("{name}={value}");
+    ENV_SECRET.is_match(line.as_bytes()) && !PLACEHOLDER.is_match(line.as_bytes())
+}
+
 /// A file that is a secret whatever stands in it.
 fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;

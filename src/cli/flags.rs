@@ -43,7 +43,7 @@ pub struct JobFlags {
     /// Path or glob below the workdir to keep at the end; may be repeated
     #[arg(long, value_name = "PATH")]
     pub keep: Vec<String>,
-    /// Ship this file though it looks like it holds a secret; may be repeated
+    /// Ship this file (or `env.NAME`, `setup`, `command`) though it looks like it holds a secret; may be repeated
     #[arg(long, value_name = "PATH[:RULE]")]
     pub allow_secret: Vec<String>,
     #[command(flatten)]

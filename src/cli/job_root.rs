@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Context, ExitCode, Fault};
 use crate::config::closest;
-use crate::job::JobId;
+use crate::job::{JobId, Spec};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::wire::{self, Store, Workstation};
 
@@ -74,11 +74,12 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     }
 }
 
-/// Refuses a job that has ended, and one that this version does not understand: no wish is left for those.
+/// The job that a wish is for. Refuses one that has ended, and one that this version does not understand: no wish is left
+/// for those.
 ///
 /// # Errors
 /// As said, and when the job root does not answer.
-pub async fn must_be_under_way(dir: &JobDir) -> Result<(), Fault> {
+pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     let fault = |error| record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
         return Err(
@@ -86,7 +87,7 @@ pub async fn must_be_under_way(dir: &JobDir) -> Result<(), Fault> {
         );
     }
     match dir.spec().await.map_err(fault)? {
-        Some(_) => Ok(()),
+        Some(resolved) => Ok(resolved.spec),
         None => {
             Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` was never submitted completely", dir.job()))
                 .meaning("nothing runs, and nothing bills"))

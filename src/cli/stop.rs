@@ -25,10 +25,14 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let workstation = job_root::workstation(context)?;
     let fault = |error| job_root::record_fault(&error);
-    job_root::must_be_under_way(&dir).await?;
+    let spec = job_root::must_be_under_way(&dir).await?;
     let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
-    let (verb, saved) =
-        if matches!(wish, Wish::Stop) { ("stop", "it saves a checkpoint first") } else { ("cancel", "it does not save a checkpoint") };
+    let (verb, saved) = match (wish, &spec.checkpoint) {
+        (Wish::Stop, Some(checkpoint)) if checkpoint.signal.is_some() => ("stop", "it saves a checkpoint first"),
+        (Wish::Stop, Some(_)) => ("stop", "what its script has saved is kept"),
+        (Wish::Stop, None) => ("stop", "it has no [checkpoint], so only its outputs are kept"),
+        _ => ("cancel", "it does not save a checkpoint"),
+    };
     if !args.wait {
         // Whoever began the job may be gone; the receipt must be written all the same.
         if !workstation.daemon_runs()

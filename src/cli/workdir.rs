@@ -9,7 +9,7 @@ use super::flags::JobArgs;
 use super::{Context, ExitCode, Fault, outputs};
 use crate::config::{self, Loaded};
 use crate::job::{Command, Finding, Severity};
-use crate::wire::{self, PackError, PackKind, Survey};
+use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
 /// A job without errors, and the files that ship with it.
 pub struct Prepared {
@@ -38,9 +38,11 @@ impl JobArgs {
             context.printer.findings(Some(&file), &findings);
             return Ok(Prepared { loaded, survey });
         }
+        let in_words = findings.iter().any(|finding| finding.rule.is_some() && finding.file.is_none());
         let only_secrets = errors.all(|finding| finding.rule.is_some());
         let fault = if only_secrets {
-            let what = format!("the workdir of `{file}` holds what looks like secrets");
+            let place = if in_words { "environment, setup or command" } else { "workdir" };
+            let what = format!("the {place} of `{file}` holds what looks like secrets");
             Fault::new(ExitCode::REFUSED, what).hint("if they are meant to ship, acknowledge each with `--allow-secret PATH:RULE`")
         } else {
             Fault::new(ExitCode::FINDINGS, format!("`{file}` cannot run"))
@@ -64,9 +66,9 @@ impl JobArgs {
         findings.extend(survey.findings.iter().filter(|finding| !finding.message.starts_with(&ours)).cloned());
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
-        if survey.bytes <= loaded.workdir_bytes_max {
-            findings.extend(secrets(&loaded, &survey)?);
-        }
+        let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
+        findings.extend(secrets_in_words(&loaded, &in_files));
+        findings.extend(secrets_in_files(&loaded, in_files));
         Ok(Examined { loaded, survey, findings })
     }
 }
@@ -75,17 +77,49 @@ pub fn shown_file(loaded: &Loaded, context: &Context) -> String {
     loaded.file.as_deref().map_or_else(|| "the command line".to_owned(), |path| config::shown(path, &context.current_dir))
 }
 
-fn secrets(loaded: &Loaded, survey: &Survey) -> Result<Vec<Finding>, PackError> {
-    let found = wire::scan_for_secrets(survey)?;
+fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
     let refused = found.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
-    Ok(refused
+    refused
         .map(|secret| {
             let message = format!("looks like {} (rule {})", secret.what, secret.rule);
             let hint = format!("remove it, ignore the file in .lampignore, or allow it with `--allow-secret {}:{}`", secret.path, secret.rule);
             let line = (secret.line > 0).then_some(secret.line);
             Finding::error("", message).hint(hint).in_file(secret.path, secret.rule).at_line(line)
         })
-        .collect())
+        .collect()
+}
+
+/// The environment, `setup` and the command stand in the job directory as they are, for whoever may read the job root.
+fn secrets_in_words(loaded: &Loaded, in_files: &[Secret]) -> Vec<Finding> {
+    let spec = &loaded.spec;
+    let job_file = loaded.file.as_deref().and_then(|file| file.strip_prefix(&loaded.workdir).ok()).map(|file| file.to_string_lossy());
+    let env = spec.env.iter().map(|(name, value)| (format!("env.{name}"), format!("{name}={value}")));
+    let setup = spec.setup.iter().map(|setup| ("setup".to_owned(), setup.clone()));
+    let words = env.chain(setup).chain([("command".to_owned(), spec.command.display())]);
+    let found = words.flat_map(|(place, text)| wire::scan_words_for_secrets(&place, &text));
+    // What stands in a job file that ships is found, or acknowledged, there.
+    let is_in_job_file = |secret: &Secret| in_files.iter().any(|other| other.rule == secret.rule && Some(other.path.as_str()) == job_file.as_deref());
+    let secrets: Vec<Secret> = found.filter(|secret| !is_in_job_file(secret)).collect();
+    let sounds = spec.env.iter().filter(|(name, value)| wire::sounds_secret(name, value));
+    let is_known = |path: &str| {
+        let by_name = Secret { path: path.to_owned(), line: 0, rule: "env-file", what: "" };
+        secrets.iter().any(|secret| secret.path == path) || wire::is_secret_allowed(&by_name, &loaded.secrets_allowed)
+    };
+    let doubtful: Vec<Finding> = sounds
+        .map(|(name, _)| format!("env.{name}"))
+        .filter(|path| !is_known(path))
+        .map(|path| {
+            let hint = format!("if it may stand there, say so with `--allow-secret {path}`; else fetch it in `setup`");
+            Finding::warning(&path, "sounds like a secret; it is kept as it is in the job directory").hint(hint)
+        })
+        .collect();
+    let refused = secrets.into_iter().filter(|secret| !wire::is_secret_allowed(secret, &loaded.secrets_allowed));
+    let refused = refused.map(|secret| {
+        let message = format!("looks like {} (rule {}), and would be kept as it is in the job directory", secret.what, secret.rule);
+        let hint = format!("fetch it in `setup` from where it is safe, or allow it with `--allow-secret {}:{}`", secret.path, secret.rule);
+        Finding { rule: Some(secret.rule), ..Finding::error(&secret.path, message).hint(hint) }
+    });
+    refused.chain(doubtful).collect()
 }
 
 /// The script or program is in the workdir, but an ignore file keeps it at home.

@@ -28,7 +28,7 @@ pub fn wishes(requests: &[Request]) -> Wishes {
             Wish::Stop | Wish::Interrupt { .. } => {}
             Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
             Wish::Extend { time, budget } => {
-                folded.more_time = Span::from_duration(folded.more_time.duration() + time.unwrap_or(Span::ZERO).duration());
+                folded.more_time = Span::from_duration(folded.more_time.duration().saturating_add(time.unwrap_or(Span::ZERO).duration()));
                 folded.more_budget += budget.unwrap_or(Usd::ZERO);
                 folded.extended = folded.extended.max(Some(request.number));
             }

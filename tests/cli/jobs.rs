@@ -11,18 +11,18 @@ use serde_json::Value;
 use crate::sandbox::Sandbox;
 
 /// A sandbox in which jobs run; at its end nothing of them is left.
-struct Place(Sandbox);
+pub(super) struct Place(pub(super) Sandbox);
 
 impl Place {
     /// `GO` in the script is the path of a file that the test makes when the job may go on.
-    fn new(script: &str) -> Place {
+    pub(super) fn new(script: &str) -> Place {
         let sandbox = Sandbox::new();
         sandbox.write("job.sh", script.replace("GO", &sandbox.path().join("go").display().to_string()));
         Place(sandbox)
     }
 
     /// Starts `lamp` without waiting for it.
-    fn start(&self, args: &[&str]) -> Child {
+    pub(super) fn start(&self, args: &[&str]) -> Child {
         self.0.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
@@ -33,7 +33,7 @@ impl Place {
     }
 
     /// Waits until the job is in this state.
-    fn until(&self, job: &str, state: &str) -> Value {
+    pub(super) fn until(&self, job: &str, state: &str) -> Value {
         let end = Instant::now() + Duration::from_secs(60);
         loop {
             // A job that is not there yet is waited for as well.
@@ -49,7 +49,7 @@ impl Place {
         }
     }
 
-    fn receipt(&self, job: &str) -> Value {
+    pub(super) fn receipt(&self, job: &str) -> Value {
         let (code, receipt) = self.0.json(&["receipt", job, "-o", "json"]);
         assert_eq!(code, 0);
         let sum: f64 = receipt["attempts"].as_array().unwrap().iter().map(|attempt| attempt["usd"].as_f64().unwrap()).sum();
@@ -67,7 +67,7 @@ impl Place {
         pids.filter(ours).collect()
     }
 
-    fn nothing_is_left(&self) {
+    pub(super) fn nothing_is_left(&self) {
         let end = Instant::now() + Duration::from_secs(30);
         while !self.processes().is_empty() {
             assert!(Instant::now() < end, "left running: {:?}", self.processes());
@@ -88,7 +88,7 @@ fn signal(pid: u32, name: &str) {
     let _ = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).stderr(Stdio::null()).status();
 }
 
-fn end(child: Child) -> (i32, Vec<u8>, String) {
+pub(super) fn end(child: Child) -> (i32, Vec<u8>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
@@ -376,8 +376,15 @@ fn a_rehearsal_finds_a_script_that_begins_again() {
 
 #[test]
 fn a_rehearsal_finds_a_script_that_ignores_the_signal() {
-    let (code, report) = rehearse("signal.signal(signal.SIGUSR1, signal.SIG_IGN)", true);
+    let (code, report) = rehearse("signal.signal(signal.SIGUSR1, lambda *_: None)", true);
     assert_eq!((code, failed(&report).first()), (109, Some(&"saved")), "{report:#}");
+}
+
+#[test]
+fn a_rehearsal_finds_a_script_that_has_no_handler() {
+    let (code, report) = rehearse("", true);
+    assert_eq!((code, failed(&report)), (109, vec!["asked", "saved", "resumed"]), "{report:#}");
+    assert!(report.to_string().contains("no process of the script has a handler for SIGUSR1"), "{report:#}");
 }
 
 #[test]

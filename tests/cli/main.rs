@@ -10,3 +10,4 @@ mod refused;
 mod sandbox;
 mod secrets;
 mod shell;
+mod wishes;

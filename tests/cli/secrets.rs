@@ -42,6 +42,46 @@ fn acknowledged_by_flag_or_in_the_file_it_ships() {
 }
 
 #[test]
+fn a_token_in_the_environment_setup_or_command_is_refused_and_never_shown() {
+    let token = github_token();
+    for (args, place) in [
+        (["--env", &format!("GH={token}"), "--setup", "true", "--", "sh", "train.py"], "env.GH"),
+        (["--env", "A=b", "--setup", &format!("git clone https://{token}@github.com/a/b"), "--", "sh", "train.py"], "setup"),
+        (["--env", "A=b", "--setup", "true", "--", "sh", &format!("--token={token}")], "command"),
+    ] {
+        let sandbox = Sandbox::with_script();
+        let run = |before: &[&str]| sandbox.lamp(&[before, &args[..]].concat());
+        let ended = run(&["run", "--dry-run", "--job-root", "root"]);
+        assert_eq!((ended.code, ended.out.as_str()), (102, ""), "{ended:?}");
+        assert!(ended.err.contains(&format!("`{place}`: looks like a GitHub token (rule github-token)")), "{ended:?}");
+        assert!(!ended.err.contains(&token[4..]), "{ended:?}");
+        let allowed = run(&["check", "--allow-secret", &format!("{place}:github-token")]);
+        assert_eq!(allowed.code, 0, "{allowed:?}");
+    }
+}
+
+#[test]
+fn what_only_sounds_like_a_secret_is_a_warning_that_can_be_answered() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\nenv = { DB_PASSWORD = 'correct-horse', TOKENIZERS_PARALLELISM = 'false' }\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 0);
+    assert!(ended.out.starts_with("job.toml: warning: `env.DB_PASSWORD`: sounds like a secret"), "{ended:?}");
+    assert!(ended.out.contains("1 warning\n"), "{ended:?}");
+    let answered = sandbox.lamp(&["check", "job.toml", "--allow-secret", "env.DB_PASSWORD"]);
+    assert!(answered.out.contains("no findings"), "{answered:?}");
+}
+
+#[test]
+fn a_token_in_the_job_file_is_told_once() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", format!("command = ['sh', 'train.py']\nenv = {{ GH = '{}' }}\n", github_token()));
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!((ended.code, ended.out.matches("error: ").count()), (100, 1), "{ended:?}");
+    assert_eq!(sandbox.lamp(&["check", "job.toml", "--allow-secret", "job.toml:github-token"]).code, 0);
+}
+
+#[test]
 fn an_ignored_secret_does_not_ship_and_is_no_finding() {
     let sandbox = with_secret();
     sandbox.write(".lampignore", "lib/hub.py\n");
