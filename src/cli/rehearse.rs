@@ -115,11 +115,21 @@ impl<'a> Stage<'a> {
                 }
             }
         };
-        if played.is_err() || !self.args.to_end {
-            self.wish(Wish::Cancel).await.map_err(|error| job_root::record_fault(&error))?;
+        let cancelled = if played.is_err() || !self.args.to_end { self.wish(Wish::Cancel).await } else { Ok(()) };
+        let driven = match cancelled {
+            Err(error) => Err(job_root::record_fault(&error)),
+            Ok(()) => tokio::select! {
+                biased;
+                driven = &mut drive => driven.map_err(|error| run::drive_fault(&error)),
+                () = signals::left() => Err(Fault::new(ExitCode::CTRL_C, "the rehearsal was broken off")),
+            },
+        };
+        if driven.is_err() {
+            // Nobody here waits for its end any more, and its machine must go all the same.
+            run::leave(self.context, &self.workstation, &self.dir)?;
         }
-        let receipt = drive.await.map_err(|error| run::drive_fault(&error))?;
-        played.map(|()| Some(receipt))
+        played?;
+        driven.map(Some)
     }
 
     async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {

@@ -71,11 +71,17 @@ pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
 
 /// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
 async fn stand_beside(context: &Context, workstation: &Workstation, store: &Store, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
-    let ended = Attached::new(context, dir).follow_and_drive(&controller(workstation, store)?).await?;
-    if ended.is_none() {
-        leave(context, workstation, dir)?;
+    let ended = match controller(workstation, store) {
+        Ok(controller) => Attached::new(context, dir).follow_and_drive(&controller).await,
+        Err(fault) => Err(fault),
+    };
+    match &ended {
+        Ok(Some(_)) => {}
+        Ok(None) => leave(context, workstation, dir)?,
+        // What stops the display need not stop the job: its machine runs, and somebody must see it off.
+        Err(_) => leave(context, workstation, dir).unwrap_or_else(|fault| context.printer.warn(&fault.what)),
     }
-    Ok(ended)
+    ended
 }
 
 /// # Errors
@@ -93,7 +99,7 @@ pub fn drive_fault(error: &DriveError) -> Fault {
 }
 
 /// Somebody must drive the job when we go: the daemon if one runs, else a process of its own.
-fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
+pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
     let job = dir.job();
     let driver = if workstation.daemon_runs() {
         "`lamp daemon` drives it".to_owned()

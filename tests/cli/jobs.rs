@@ -201,6 +201,22 @@ fn a_daemon_drives_what_is_left_to_it() {
 }
 
 #[test]
+fn a_record_that_stops_the_display_does_not_leave_the_job_alone() {
+    let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 0");
+    let run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
+    let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
+    let lease = format!("home/.local/state/lamplighter/jobs/{job}/attempts/0001/lease.json");
+    let whole = place.0.read(&lease);
+    place.0.write(&lease, "{");
+    let (code, _, err) = end(run);
+    assert!(code != 0 && err.contains("is not a record of ours") && err.contains("a background process drives it"), "{code}: {err}");
+    place.0.write(&lease, whole);
+    place.0.write("go", "");
+    place.until(&job, "succeeded");
+    place.nothing_is_left();
+}
+
+#[test]
 fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
     let mut run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
