@@ -5,9 +5,10 @@
 //!   create  temporary file ── hard link ─> key          the link fails when something is there: one winner
 //! ```
 //! Not `object_store::local`: that one makes files with the umask's permissions, hides keys that end in `#<digits>`, and
-//! wraps the kernel's error so deep that "disk full" must be guessed. What is created once (plans, leases, manifests) is
-//! synced to the disk before the call returns, and so are the files of a checkpoint, because a manifest that survives a
-//! power cut must not name files that did not. What is overwritten (the heartbeat) is not synced: the next one comes.
+//! wraps the kernel's error so deep that "disk full" must be guessed. What is written once (plans, leases, manifests, the
+//! journal, the log) is synced to the disk before the call returns, and so are the files of a checkpoint, because a
+//! manifest that survives a power cut must not name files that did not. What is overwritten (the heartbeat) is not synced:
+//! the next one comes, and a torn one is read as none.
 //!
 //! Small reads are done where they stand, since a read of the page cache is shorter than the way to another thread;
 //! everything that writes or walks goes to a blocking thread.
@@ -82,6 +83,16 @@ impl Store for FileStore {
         self.blocking("write", key, move |path| {
             let staged = Staged::with(path, &body)?;
             staged.publish(path)
+        })
+        .await
+    }
+
+    async fn put_durable(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        self.blocking("write", key, move |path| {
+            let staged = Staged::with(path, &body)?;
+            staged.file.sync_all()?;
+            staged.publish(path)?;
+            sync_parent(path)
         })
         .await
     }
@@ -302,7 +313,7 @@ mod tests {
         assert_eq!(store.children("a/").await.unwrap(), Vec::<String>::new());
         store.put("a/b", Bytes::from_static(b"one")).await.unwrap();
         store.put("a/b", Bytes::from_static(b"second")).await.unwrap();
-        store.put("a/c/d#1", Bytes::from_static(b"x")).await.unwrap();
+        store.put_durable("a/c/d#1", Bytes::from_static(b"x")).await.unwrap();
         assert_eq!(store.get("a/b").await.unwrap().as_deref(), Some(&b"second"[..]));
         let listed: Vec<(String, u64)> = store.list("a/").await.unwrap().into_iter().map(|meta| (meta.key, meta.bytes)).collect();
         assert_eq!(listed, [("a/b".into(), 6), ("a/c/d#1".into(), 1)]);

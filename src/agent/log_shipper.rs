@@ -286,7 +286,7 @@ impl Shipper {
             Ok(frame) => {
                 drop(raw);
                 let (key, frame) = (layout::log_piece(outbox.dir.job(), outbox.attempt, number), Bytes::from(frame));
-                outbox.persist("a piece of the log", &self.shared.pace, || outbox.dir.store().put(&key, frame.clone()).boxed()).await;
+                outbox.persist("a piece of the log", &self.shared.pace, || outbox.dir.store().put_durable(&key, frame.clone()).boxed()).await;
             }
             Err(error) => tracing::warn!("a piece of the log is lost: cannot compress it: {error}"),
         }

@@ -151,7 +151,7 @@ async fn run(inner: Arc<Inner>) {
             continue;
         };
         let key = layout::sample_batch(outbox.dir.job(), outbox.attempt, batch.number);
-        outbox.persist("a batch of samples", &inner.pace, || outbox.dir.store().put(&key, batch.body.clone()).boxed()).await;
+        outbox.persist("a batch of samples", &inner.pace, || outbox.dir.store().put_durable(&key, batch.body.clone()).boxed()).await;
         inner.queue().waiting.pop_front();
         inner.sent.send_replace(batch.number);
     }

@@ -29,7 +29,7 @@ pub async fn collect(outbox: &Outbox, journal: &Journal, stacks: &dyn Stacks, sc
     let text = Bytes::from(stacks.dump(scope, BYTES_MAX).await);
     let mut why = String::new();
     for _ in 0..TRIES {
-        match outbox.within(TRY_SECS_MAX, outbox.dir.store().put(&key, text.clone())).await {
+        match outbox.within(TRY_SECS_MAX, outbox.dir.store().put_durable(&key, text.clone())).await {
             Some(Ok(())) => {
                 journal.record(What::Stacks { key: key.clone() });
                 return Some(key);

@@ -59,7 +59,7 @@ async fn observe_attempt(
         if let CloudAnswer::Known(views) = cloud {
             let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
             memory.shown(view.is_some(), now);
-            if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && status.is_some() {
+            if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && memory.lease.is_some() {
                 journal = read_journal(dir, number).await?;
             }
         }

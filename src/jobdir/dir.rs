@@ -117,8 +117,13 @@ impl JobDir {
         }
     }
 
+    /// The newest heartbeat. It is not synced to the disk, so a power cut may leave a torn one: that is as good as none, and
+    /// must not stand in the way of everything else.
     pub async fn status(&self, no: AttemptNo) -> Result<Option<Status>, JobDirError> {
-        self.read(layout::status(&self.job, no)).await
+        match self.read(layout::status(&self.job, no)).await {
+            Err(JobDirError::Record(RecordError::Broken { .. })) => Ok(None),
+            other => other,
+        }
     }
 
     /// The only record that is ever overwritten, so the only one that is read before: an agent that was put back to an
@@ -159,15 +164,14 @@ impl JobDir {
         }
     }
 
-    /// All events of an attempt, in order.
+    /// All events of an attempt, in order. A line that is torn or not ours is left out: the others still tell their part.
     pub async fn events(&self, no: AttemptNo) -> Result<Vec<Event>, JobDirError> {
         let batches = self.store.list(&layout::events(&self.job, no)).await?;
         let mut events = Vec::new();
         for batch in batches {
             let Some(bytes) = self.store.get(&batch.key).await? else { continue };
             for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                let event: Event = serde_json::from_slice(line).map_err(|cause| RecordError::Broken { key: batch.key.clone(), cause })?;
-                events.push(event);
+                events.extend(serde_json::from_slice::<Event>(line).ok());
             }
         }
         events.sort_by_key(|event| event.seq);
@@ -183,7 +187,7 @@ impl JobDir {
             serde_json::to_writer(&mut body, event).expect("events hold only strings, finite numbers and maps with string keys");
             body.push(b'\n');
         }
-        Ok(self.store.put(&layout::event_batch(&self.job, no, first.seq), Bytes::from(body)).await?)
+        Ok(self.store.put_durable(&layout::event_batch(&self.job, no, first.seq), Bytes::from(body)).await?)
     }
 
     /// Every checkpoint number that was begun, complete or torn, in order.

@@ -64,6 +64,11 @@ pub trait Store: Send + Sync {
     /// Writes or overwrites; readers see the old or the new, never a part.
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError>;
 
+    /// As [`Store::put`], and a power cut after it takes nothing back: for what is written once and never again.
+    async fn put_durable(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        self.put(key, body).await
+    }
+
     /// Writes only if nothing is there. Exactly one of many callers gets [`Created::New`]; after a lost reply, a retry may
     /// report [`Created::Exists`] for the caller's own write, so callers compare what is there with what they meant.
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError>;

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "the shared stand-ins read and write real files")]
 
 mod cloud;
+mod damaged;
 mod faults;
 mod lives;
 mod mortal;
