@@ -9,3 +9,5 @@ mod alone;
 mod bench;
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
+mod machine;
+mod nspawn;

@@ -1,0 +1,87 @@
+//! `lamp-agent boot` under its own unit, on a machine that systemd runs: from power-on to power-off.
+//!
+//! Skipped, with a word, where no such machine can be had: it takes root and systemd-nspawn.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::bench::wait_until;
+use super::nspawn::{Machine, metadata};
+
+const JOB: &str = "box-222222";
+const FOLDER: &str = "var/lib/lamplighter/root/jobs/box-222222";
+
+/// Works where the agent may not, then waits for a word.
+const SCRIPT: &str = "echo x > here && echo x > /tmp/there && echo $HOME > $LAMP_OUTPUT_DIR/home && echo x > $LAMP_CACHE_DIR/kept || exit 9; \
+                      while [ ! -e /root/go ]; do sleep 0.05; done";
+
+/// The agent's unit as it is installed, but for the place of the program.
+fn agent_unit() -> String {
+    let unit = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/lamp-agent.service");
+    std::fs::read_to_string(unit).expect("a unit").replace("/usr/local/bin/lamp-agent", "/opt/lamp-agent")
+}
+
+fn launched() -> Option<Machine> {
+    let machine = Machine::new()?;
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1");
+    let record = |name: &str| -> Value { serde_json::from_slice(&std::fs::read(data.join(name)).expect("there")).expect("JSON") };
+    let (mut spec, mut plan) = (record("spec.json"), record("plan.json"));
+    (spec["job"], spec["code"]) = (json!(JOB), Value::Null);
+    let settings = &mut spec["spec"];
+    (settings["command"], settings["setup"]) = (json!({ "args": ["/bin/sh", "-c", SCRIPT] }), json!("echo x > /tmp/by-setup"));
+    (settings["checkpoint"], settings["outputs"]) = (Value::Null, json!([]));
+    settings["machine"]["gpus"] = json!("none");
+    settings["limits"] = json!({ "max_runtime": "30m", "budget": null, "deadline": null });
+    (plan["job"], plan["attempt"], plan["resume_from"]) = (json!(JOB), json!(1), Value::Null);
+    plan["kill_at"] = json!((jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)).to_string());
+    machine.write(&format!("{FOLDER}/spec.json"), &spec.to_string());
+    machine.write(&format!("{FOLDER}/attempts/0001/plan.json"), &plan.to_string());
+    let tags = [("owner", "me"), ("job", JOB), ("attempt", "0001"), ("lease-s", "1800")];
+    let tags: BTreeMap<String, String> = tags.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect();
+    let settings = format!("LAMP_JOB_ROOT=file:///var/lib/lamplighter/root\nAWS_EC2_METADATA_SERVICE_ENDPOINT={}\n", metadata("i-0123", tags));
+    machine.write("etc/lamplighter/agent.env", &settings);
+    machine.unit("lamp-agent.service", &agent_unit());
+    machine.wants("lamp-agent.service");
+    Some(machine)
+}
+
+/// Everything that happened so far, in order; the numbers have no gaps.
+fn events(machine: &Machine) -> Vec<Value> {
+    let Ok(folder) = std::fs::read_dir(machine.path(&format!("{FOLDER}/attempts/0001/events"))) else { return Vec::new() };
+    let mut files: Vec<_> = folder.flatten().map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|end| end == "jsonl")).collect();
+    files.sort();
+    let text: String = files.iter().map(|file| std::fs::read_to_string(file).expect("readable")).collect();
+    let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert!(events.iter().enumerate().all(|(at, event)| event["seq"] == at + 1), "{text}");
+    events
+}
+
+fn until(machine: &Machine, what: &str, is_it: impl Fn(&Value) -> bool) {
+    wait_until(what, || events(machine).iter().any(&is_it).then_some(()));
+}
+
+#[test]
+fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
+    let Some(mut machine) = launched() else { return };
+    machine.power_on();
+    // The first start is the setup.
+    until(&machine, "the command is started", |event| event["kind"] == "workload_started" && event["start"] == 2);
+
+    machine.run(&["systemctl", "kill", "--signal=SIGKILL", "lamp-agent"]);
+    until(&machine, "the agent is back and finds its workload", |event| event["kind"] == "agent" && event["reattached"] == true);
+
+    machine.cut_the_power();
+    machine.power_on();
+    until(&machine, "the work is started again", |event| event["kind"] == "workload_started" && event["start"] == 3);
+
+    machine.write("root/go", "");
+    machine.until_dark();
+    let outcome = std::fs::read(machine.path(&format!("{FOLDER}/attempts/0001/outcome.json"))).expect("the last thing before the power goes");
+    let outcome: Value = serde_json::from_slice(&outcome).expect("JSON");
+    assert_eq!((&outcome["because"], &outcome["exit"]["code"]), (&json!("succeeded"), &json!(0)), "{outcome}");
+    let home = std::fs::read_to_string(machine.path(&format!("{FOLDER}/outputs/lamp-output/home"))).expect("an output that was kept");
+    assert_eq!(home, "/root\n");
+    let ended: Vec<Value> = events(&machine).into_iter().filter(|event| event["kind"] == "workload_ended").collect();
+    assert_eq!(ended.len(), 2, "the setup and the last start, and neither crash: {ended:?}");
+}

@@ -1,0 +1,192 @@
+//! A machine of its own for a test: systemd as its first process, the disk a folder, the programs those of this machine.
+//!
+//! systemd-nspawn boots a tree that holds nothing but `/etc`, `/var` and a mount of our `/usr`. Its power switch ends the
+//! container and nothing else. The metadata service is a thread of the test.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use super::bench::wait_until;
+
+/// Boots, and powers off: does that work here at all?
+const PROBE: &str = "[Unit]\nAfter=basic.target\nRequires=basic.target\n[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff\n";
+
+/// The disk of a machine, and the machine while it is on.
+pub struct Machine {
+    disk: tempfile::TempDir,
+    running: Option<Child>,
+}
+
+impl Machine {
+    /// `None`, with a word, where such a machine cannot be had.
+    pub fn new() -> Option<Self> {
+        let mut probe = Machine::blank().map_err(|why| eprintln!("skipped: {why}")).ok()?;
+        probe.unit("probe.service", PROBE);
+        probe.wants("probe.service");
+        probe.power_on_for(30);
+        let status = probe.running.as_mut().expect("just started").wait().expect("it is our child");
+        if !status.success() {
+            eprintln!("skipped: systemd-nspawn cannot boot a machine here ({status}): {}", probe.console());
+            return None;
+        }
+        Some(Machine::blank().expect("it worked a moment ago"))
+    }
+
+    fn blank() -> Result<Self, String> {
+        if !rustix::process::geteuid().is_root() {
+            return Err("this is not root".into());
+        }
+        for program in ["systemd-nspawn", "nsenter", "timeout"] {
+            Command::new(program).arg("--version").stdout(Stdio::null()).status().map_err(|error| format!("{program}: {error}"))?;
+        }
+        let machine = Machine { disk: tempfile::Builder::new().prefix("lamp-machine-").tempdir().expect("a folder"), running: None };
+        let made = ["usr", "etc/systemd/system", "etc/lamplighter", "var/lib", "proc", "sys", "dev", "run", "tmp", "root"];
+        made.iter().for_each(|folder| std::fs::create_dir_all(machine.path(folder)).expect("writable"));
+        for link in ["bin", "sbin", "lib", "lib64"] {
+            match std::fs::read_link(Path::new("/").join(link)) {
+                Ok(target) => symlink(target, machine.path(link)).expect("writable"),
+                Err(_) if link == "lib64" => {}
+                Err(_) => return Err(format!("/{link} is no link into /usr")),
+            }
+        }
+        machine.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n");
+        machine.write("etc/group", "root:x:0:\n");
+        machine.write("etc/machine-id", "");
+        for file in ["etc/ld.so.cache", "etc/os-release"] {
+            std::fs::copy(Path::new("/").join(file), machine.path(file)).map_err(|error| format!("/{file}: {error}"))?;
+        }
+        Ok(machine)
+    }
+
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.disk.path().join(path)
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        std::fs::create_dir_all(self.path(path).parent().expect("below the disk")).expect("writable");
+        std::fs::write(self.path(path), text).expect("writable");
+    }
+
+    pub fn unit(&self, name: &str, text: &str) {
+        self.write(&format!("etc/systemd/system/{name}"), text);
+    }
+
+    /// What the machine is for.
+    pub fn wants(&self, unit: &str) {
+        self.unit("default.target", &format!("[Unit]\nRequires=basic.target {unit}\nAfter=basic.target\n"));
+    }
+
+    /// Never on for longer than two minutes, whatever happens to the test.
+    pub fn power_on(&mut self) {
+        self.power_on_for(120);
+    }
+
+    fn power_on_for(&mut self, secs: u32) {
+        // A control group of its own: two machines below one would share the groups of units with the same name.
+        let script = "for tree in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do \
+                      [ -e $tree/cgroup.procs ] && mkdir -p $tree/$0 && echo $$ > $tree/$0/cgroup.procs; done; \
+                      exec timeout -s KILL $3 systemd-nspawn --quiet --boot --directory=\"$1\" --machine=$0 --register=no --keep-unit \
+                      --resolv-conf=off --timezone=off --link-journal=no --console=pipe --bind-ro=/usr --bind-ro=\"$2\":/opt/lamp-agent";
+        let console = std::fs::File::create(self.path("console")).expect("writable");
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", script, &self.name()]).arg(self.disk.path()).arg(env!("CARGO_BIN_EXE_lamp-agent")).arg(secs.to_string());
+        command.stdin(Stdio::null()).stdout(console.try_clone().expect("a handle")).stderr(console);
+        self.running = Some(command.spawn().expect("a shell"));
+    }
+
+    fn name(&self) -> String {
+        self.disk.path().file_name().and_then(|name| name.to_str()).expect("plain").replace('.', "").to_lowercase()
+    }
+
+    fn console(&self) -> String {
+        std::fs::read_to_string(self.path("console")).unwrap_or_default()
+    }
+
+    /// `timeout`, systemd-nspawn, and the first process of the machine, as far as they are there.
+    fn processes(&self) -> Vec<u32> {
+        let mut found: Vec<u32> = self.running.iter().map(Child::id).collect();
+        for _ in 0..2 {
+            let Some(last) = found.last() else { break };
+            let children = std::fs::read_to_string(format!("/proc/{last}/task/{last}/children")).unwrap_or_default();
+            found.extend(children.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok()));
+        }
+        found
+    }
+
+    /// Runs a command inside.
+    pub fn run(&self, words: &[&str]) {
+        let processes = self.processes();
+        let [_, _, first] = processes[..] else { panic!("the machine is off: {}", self.console()) };
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--target={first}")).args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--"]);
+        assert!(command.args(words).status().expect("it was there a moment ago").success(), "{words:?}");
+    }
+
+    pub fn until_dark(&mut self) {
+        let mut running = self.running.take().expect("it is on");
+        wait_until("the machine is dark", || running.try_wait().expect("it is our child"));
+    }
+
+    pub fn cut_the_power(&mut self) {
+        for pid in self.processes().into_iter().rev() {
+            super::bench::kill(pid, "KILL");
+        }
+        if let Some(mut running) = self.running.take() {
+            let _reaped = running.wait();
+        }
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.cut_the_power();
+        for tree in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd"] {
+            let group = Path::new(tree).join(self.name());
+            // What was killed needs a moment to leave it; an empty one that stays harms nobody.
+            for _ in 0..40 {
+                if !group.is_dir() {
+                    break;
+                }
+                let _removed = Command::new("find").arg(&group).args(["-depth", "-type", "d", "-delete"]).stderr(Stdio::null()).status();
+                std::thread::sleep(std::time::Duration::from_millis(25));
+            }
+        }
+    }
+}
+
+/// Answers as the metadata service of an instance with these tags. Gives its address; ends with the test's process.
+pub fn metadata(instance: &str, tags: BTreeMap<String, String>) -> String {
+    let mut documents: BTreeMap<String, String> =
+        tags.iter().map(|(key, value)| (format!("/latest/meta-data/tags/instance/{key}"), value.clone())).collect();
+    documents.insert("/latest/meta-data/tags/instance".into(), tags.into_keys().collect::<Vec<_>>().join("\n"));
+    let identity = serde_json::json!({ "instanceId": instance, "pendingTime": jiff::Timestamp::now().to_string() });
+    documents.insert("/latest/dynamic/instance-identity/document".into(), identity.to_string());
+    let (documents, listener) = (Arc::new(documents), TcpListener::bind("127.0.0.1:0").expect("a port"));
+    let address = format!("http://{}", listener.local_addr().expect("it listens"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let documents = Arc::clone(&documents);
+            std::thread::spawn(move || answer(stream, &documents));
+        }
+    });
+    address
+}
+
+fn answer(stream: TcpStream, documents: &BTreeMap<String, String>) {
+    let head: Vec<String> = BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+    let (method, path) = head.first().and_then(|line| line.split_once(' ')).unwrap_or_default();
+    let path = path.split(' ').next().unwrap_or_default();
+    let (status, body) = match documents.get(path) {
+        _ if method == "PUT" => ("200 OK", "a-token"),
+        _ if !head.iter().any(|line| line.to_lowercase().starts_with("x-aws-ec2-metadata-token: a-token")) => ("401 Unauthorized", ""),
+        Some(document) => ("200 OK", document.as_str()),
+        None => ("404 Not Found", ""),
+    };
+    // A client that went away has its reasons.
+    let _gone = write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+}
