@@ -10,6 +10,8 @@ mod imds;
 #[cfg(feature = "lamp")]
 mod local_cloud;
 mod local_files;
+#[path = "../support/moto.rs"]
+mod moto;
 mod notify;
 mod nvml;
 mod objects_s3;

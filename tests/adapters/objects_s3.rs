@@ -2,52 +2,13 @@
 //!
 //! Skipped, in words, where `moto_server` is not installed (`pip install 'moto[server]'`).
 
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use lamplighter::adapters::objects;
 use lamplighter::ports::{Created, Store};
 
-struct Moto {
-    server: Child,
-    endpoint: String,
-}
-
-impl Drop for Moto {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
-}
-
-fn moto() -> Option<Moto> {
-    let program = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let spawned = Command::new(&program)
-        .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(server) = spawned else {
-        eprintln!("skipped: `{program}` is not installed (pip install 'moto[server]')");
-        return None;
-    };
-    let mut moto = Moto { server, endpoint: format!("http://127.0.0.1:{port}") };
-    let until = Instant::now() + Duration::from_secs(60);
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        if let Ok(Some(status)) = moto.server.try_wait() {
-            eprintln!("skipped: `{program}` ended at once with {status} (pip install 'moto[server]')");
-            return None;
-        }
-        assert!(Instant::now() < until, "moto does not listen");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    Some(moto)
-}
+use crate::moto::{Moto, moto};
 
 impl Moto {
     fn open(&self, url: &str) -> Arc<dyn Store> {
