@@ -10,10 +10,11 @@ use super::outbox::Outbox;
 use super::tick::Finish;
 use crate::instance::{Reading, Sample};
 use crate::job::{
-    AttemptNo, Command, EndedBecause, IdleSpec, JobId, LimitsSpec, MachineSpec, OnSpec, RECORD_FORMAT, ResolvedSpec, Spec, StallSpec, WatchSpec,
+    AttemptNo, Command, EndedBecause, GpuSelection, IdleSpec, JobId, LimitsSpec, MachineSpec, OnSpec, RECORD_FORMAT, ResolvedSpec, Spec, StallSpec,
+    WatchSpec,
 };
 use crate::jobdir::JobDirError;
-use crate::market::{Span, Usd, UsdPerHour};
+use crate::market::{GpuRequirement, Span, Usd, UsdPerHour};
 
 /// What `timeout(1)` ends with when it ended its command: ours was ended by a rule or a limit, not by itself.
 const ENDED_BY_US: i32 = 124;
@@ -32,7 +33,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         setup: None,
         env: Default::default(),
         outputs: Vec::new(),
-        machine: MachineSpec::default(),
+        machine: MachineSpec { gpus: asked(&call.gpus), ..MachineSpec::default() },
         watch,
         limits: LimitsSpec { max_runtime: call.max_runtime, ..LimitsSpec::default() },
         checkpoint: None,
@@ -48,6 +49,16 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         spec,
         code: None,
         origins: Default::default(),
+    }
+}
+
+/// Who names GPUs needs them: if none can be seen, that is a lost sensor and not a machine without.
+fn asked(selection: &GpuSelection) -> GpuRequirement {
+    match selection {
+        GpuSelection::Indices(indices) => {
+            GpuRequirement { count: u32::try_from(indices.len()).unwrap_or(u32::MAX), model: None, memory_mib_min: None }
+        }
+        GpuSelection::Workload | GpuSelection::All => GpuRequirement::NONE,
     }
 }
 

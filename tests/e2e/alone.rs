@@ -165,3 +165,14 @@ fn nothing_is_left_running() {
     assert_eq!(status.status.code(), Some(0));
     wait_until("every process of the run is gone", || bench.processes().is_empty().then_some(()));
 }
+
+#[test]
+fn who_names_gpus_is_never_judged_without_them() {
+    let bench = Bench::new();
+    let out = bench
+        .agent()
+        .env("LAMP_NVML_LIBRARY", bench.file("no-such-library.so"))
+        .args(["run", "--gpus", "0", "--idle", "1s", "--idle-grace", "0s", "--", "sh", "-c", "sleep 8; exit 3"])
+        .finish();
+    assert_eq!(out.status.code(), Some(3), "it ended by itself: {}", String::from_utf8_lossy(&out.stderr));
+}
