@@ -85,3 +85,7 @@ pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
     found.sort();
     found
 }
+
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}

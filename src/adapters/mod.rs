@@ -6,6 +6,7 @@
 pub mod archive;
 mod ask;
 pub mod child_workload;
+pub mod counted;
 mod counter;
 pub mod detach;
 #[cfg(feature = "lamp")]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::attempt::Mode;
+use super::attempt::{Ending, Mode};
 use super::checkpoints::Saved;
 use super::environment::{Place, environment};
 use super::stacks;
@@ -16,6 +16,10 @@ use crate::ports::{Launch, Signal, WorkloadError};
 /// The log of one start may take this much disk while the store does not take it: some minutes of a talkative program,
 /// and small beside the disks that training machines have.
 const LOG_SPOOL_BYTES_MAX: u64 = 512 << 20;
+
+/// How long a killed process may still be there before its end is taken for granted. The holder itself waits ten seconds
+/// and the record of the end as long again; a healthy kernel needs milliseconds.
+const UNKILLABLE_AFTER: Duration = Duration::from_secs(35);
 
 /// The answer of a workload in which no process has a handler for the signal that asks for a checkpoint.
 pub(super) const NOBODY: &str = "no process of the workload has a handler for the checkpoint signal";
@@ -118,6 +122,8 @@ impl Agent {
         } else {
             self.memory.retries_used += 1;
         }
+        // Before the first signal: a workload that answers it with exit code 0 has not succeeded.
+        self.memory.ending = Some(Ending::Restart);
         self.keep();
         self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration()).await;
         // In steps, so that the watchdog and the heartbeat see a living agent.
@@ -143,13 +149,15 @@ impl Agent {
                 self.observe(super::wake::Wake::Ended(ended)).await;
             }
         }
-        if let Err(error) = workload.kill_tree().await {
+        if let Err(error) = self.alive_while(workload.kill_tree()).await {
             self.journal.record(What::Attention { text: format!("something of the workload could not be killed: {error}") });
         }
         if self.ended.is_none() {
-            let ended = workload.ended().await;
+            // A process that hangs in a dead driver or file system ends with the machine and not before.
+            let ended = self.patiently(&*workload, UNKILLABLE_AFTER).await.unwrap_or_default();
             self.observe(super::wake::Wake::Ended(ended)).await;
         }
+        self.printed = Some(workload.printed());
         self.logs.ended(self.memory.start);
     }
 
@@ -188,8 +196,9 @@ impl Agent {
 
     pub(super) async fn start(&mut self, argv: Vec<String>) -> Option<Decision> {
         self.memory.start += 1;
+        self.memory.ending = None;
         self.ended = None;
-        self.board.restarted();
+        self.board.restarted(self.out.clock.now());
         self.keep();
         let launch = self.launch(argv);
         let command = launch.argv.join(" ");
@@ -227,6 +236,8 @@ impl Agent {
     fn launch(&self, argv: Vec<String>) -> Launch {
         let attempt = &self.attempt;
         let spec = &attempt.resolved.spec;
+        // A start again in this attempt finds what the one before it saved.
+        let resume = self.checkpoints.as_ref().and_then(|checkpoints| checkpoints.last()).or_else(|| self.memory.resumed_from.clone());
         let place = Place {
             job: attempt.job(),
             name: &spec.name,
@@ -239,8 +250,8 @@ impl Agent {
             progress: &attempt.progress_file(),
             done: &attempt.done_file(),
             notice: &attempt.notice_file(),
-            resumed: self.memory.resumed_from.is_some(),
-            resume_step: self.memory.resumed_from.as_ref().and_then(|summary| summary.step),
+            resumed: resume.is_some(),
+            resume_step: resume.and_then(|summary| summary.step),
             gpus: self.watching.gpu_count(),
         };
         Launch {

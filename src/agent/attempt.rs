@@ -1,17 +1,18 @@
 //! Everything that is fixed about the attempt on this machine, and the little that must outlive a crash of the agent.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::observe::Drawers;
-use crate::job::{AttemptNo, CheckpointSummary, JobId, Plan, ResolvedSpec};
+use crate::job::{AttemptNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Usd, UsdPerHour};
-use crate::policy::Stage;
+use crate::policy::{End, Stage};
 
-/// What was agreed before the workload starts.
-#[derive(Clone, Debug)]
+/// What was agreed before the workload starts. Kept on disk: an agent that comes after a crash needs no store to go on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attempt {
     pub resolved: ResolvedSpec,
     pub no: AttemptNo,
@@ -27,7 +28,8 @@ pub struct Attempt {
 }
 
 /// Who is in charge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Mode {
     /// A controller launched this machine for this attempt.
     Launched,
@@ -36,7 +38,7 @@ pub enum Mode {
 }
 
 /// Where things are on this machine.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Folders {
     /// The workload's current folder.
     pub work: PathBuf,
@@ -61,6 +63,29 @@ pub struct Memory {
     pub resumed_from: Option<CheckpointSummary>,
     /// The number of the newest request for a checkpoint that was obeyed.
     pub checkpoint_wish: Option<u32>,
+    #[serde(default)]
+    pub anchor: Option<Anchor>,
+    /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
+    #[serde(default)]
+    pub ending: Option<Ending>,
+}
+
+/// One moment on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Anchor {
+    pub wall: Timestamp,
+    pub mono: Duration,
+}
+
+/// A decision that was begun and takes time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Ending {
+    /// The workload is being ended, to be started again.
+    Restart,
+    End {
+        end: End,
+        reason: Reason,
+    },
 }
 
 impl Attempt {
@@ -120,6 +145,8 @@ impl Memory {
             started,
             resumed_from: None,
             checkpoint_wish: None,
+            anchor: None,
+            ending: None,
         }
     }
 }

@@ -43,6 +43,9 @@ pub struct BootPorts {
     pub nonce: String,
 }
 
+/// The name of the attempt in the state folder.
+const ATTEMPT: &str = "attempt.json";
+
 /// Between two questions to a service that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -77,7 +80,10 @@ pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbo
 
 async fn take_up_or_put_out(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
     let booted = take_up(ports, folders).await;
-    if let Err(error) = &booted {
+    if let Err(error @ BootError::Tags(_)) = &booted {
+        // Not a machine of ours: it is not touched, and whoever started it decides.
+        tracing::error!("this machine is left alone: {}", chain(error));
+    } else if let Err(error) = &booted {
         tracing::error!("nothing to do on this machine: {}", chain(error));
         if let Err(error) = ports.power.off(PowerOff::Terminate, &chain(error)).await {
             tracing::error!("{error}");
@@ -98,6 +104,15 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     let identity = identity(&*ports.metadata, &*ports.clock).await;
     let tags = Tags::from_map(&identity.tags)?;
     let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());
+    let state = folders.state.clone();
+    let outbox = |dir| Outbox { dir, attempt: tags.attempt, clock: Arc::clone(&ports.clock), files: Arc::clone(&ports.files), state: state.clone() };
+    if let Some(attempt) = kept(&outbox(dir.clone()), &identity.instance, &tags) {
+        // An agent before this one held the lease and may have left a workload: it is watched whether the store answers
+        // or not.
+        let outbox = outbox(dir);
+        let memory = remember(&outbox);
+        return Ok((attempt, outbox, memory));
+    }
     let resolved = spec(&dir, &*ports.clock).await?;
     let lease = Lease { format: RECORD_FORMAT, instance: identity.instance.clone(), nonce: ports.nonce.clone(), taken: ports.clock.now() };
     patiently(&*ports.clock, async || dir.take_lease(tags.attempt, &lease).await).await.map_err(|error| match error {
@@ -110,8 +125,7 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     let plan = patiently(&*ports.clock, async || dir.plan(tags.attempt).await).await.map_err(BootError::Record)?;
     let (price, kill_at) = terms(plan.as_ref());
     let spent_before = spent_before(&dir, &*ports.clock, tags.attempt).await?;
-    let outbox =
-        Outbox { dir, attempt: tags.attempt, clock: Arc::clone(&ports.clock), files: Arc::clone(&ports.files), state: folders.state.clone() };
+    let outbox = outbox(dir);
     let memory = remember(&outbox);
     let attempt = Attempt {
         resolved,
@@ -124,7 +138,14 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
         folders,
         mode: Mode::Launched,
     };
+    outbox.keep(ATTEMPT, &attempt);
     Ok((attempt, outbox, memory))
+}
+
+/// The attempt as an agent before this one took it up on this machine.
+fn kept(outbox: &Outbox, instance: &str, tags: &Tags) -> Option<Attempt> {
+    let attempt: Attempt = outbox.recall(ATTEMPT)?;
+    (attempt.instance == instance && attempt.no == tags.attempt && attempt.resolved.job == tags.job).then_some(attempt)
 }
 
 /// What an agent before this one kept, or a fresh start.

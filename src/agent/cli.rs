@@ -99,6 +99,7 @@ Options:
   -h, --help              this text
   -V, --version           the version
 
+A signal (Ctrl-C, SIGTERM) ends the run or the watching, and then --then is not done; a closed terminal ends nothing.
 SPAN is a number with its unit: 30s, 15m, 2h, 3d.
 `run` ends with COMMAND's own exit code, or 124 when it was ended for idling, stalling or a limit.
 ";

@@ -6,16 +6,18 @@
 //! Every wait has a limit, so that no store and no workload can keep a machine billing. An interruption ends without an
 //! outcome: the cloud cuts the power, and if it does not, the work goes on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::attempt::Mode;
+use super::attempt::{Ending, Mode};
 use super::boot::keep_alive;
 use super::checkpoints::Saved;
 use super::outbox::chain;
 use super::outputs::{self, Wanted};
 use super::tick::{Agent, Finish};
+use super::wake::Wake;
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::market::Span;
@@ -41,6 +43,8 @@ const FLUSH_MIN: Duration = Duration::from_secs(2);
 
 impl Agent {
     pub(super) async fn drain(&mut self, end: End, reason: Reason) -> Drained {
+        self.memory.ending = Some(Ending::End { end, reason: reason.clone() });
+        self.keep();
         self.enter(AttemptPhase::Draining);
         let asked_by = end.because.word();
         let mut losses = Vec::new();
@@ -57,7 +61,7 @@ impl Agent {
         if let Afterwards::LeaveToCloud { at } = end.then {
             return self.wait_for_reclaim(at, reason).await;
         }
-        self.write_outcome(end.because, losses).await;
+        self.write_outcome(end.because, losses, end.by).await;
         if let Afterwards::Hold(time) = end.then {
             self.hold(time).await;
         }
@@ -86,6 +90,10 @@ impl Agent {
         let saved = loop {
             tokio::select! {
                 saved = &mut saving => break saved,
+                // It saved and ended: what its folder holds now is final, and the upload of the rest takes it up.
+                ended = workload.ended(), if self.ended.is_none() => {
+                    self.observe(Wake::Ended(ended)).await;
+                }
                 () = self.out.clock.sleep(Duration::from_secs(1)) => {}
             }
             self.world.service.alive();
@@ -104,21 +112,24 @@ impl Agent {
     /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
     async fn upload_rest(&mut self, end: &End, asked_by: &str) -> Vec<String> {
         let mut losses = Vec::new();
-        let within = self.within(end.by, UPLOAD_MAX).max(FLUSH_MIN);
+        let until = self.out.clock.mono() + self.within(end.by, UPLOAD_MAX).max(FLUSH_MIN);
+        // One deadline for all of it, and a little for whoever comes after a step that took everything.
+        let clock = Arc::clone(&self.out.clock);
+        let left = move || until.saturating_sub(clock.mono()).max(FLUSH_MIN);
         if let Some(checkpoints) = self.checkpoints.clone()
             && self.memory.stage == Stage::Main
-            && let Saved::Failed(why) = self.alive_while(checkpoints.save(checkpoints.as_is(), asked_by, within)).await
+            && let Saved::Failed(why) = self.alive_while(checkpoints.save(checkpoints.as_is(), asked_by, left())).await
         {
             losses.push(format!("what the checkpoint folder held at the end is not kept: {why}"));
         }
         if self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main {
-            losses.extend(self.upload_outputs(within).await);
+            losses.extend(self.upload_outputs(left()).await);
         }
         let (logs, samples, journal) = (self.logs.clone(), self.samples.clone(), self.journal.clone());
-        let flushed = async move { (logs.finish(within).await, samples.finish(within).await) };
-        let (log_losses, sample_losses) = self.alive_while(flushed).await;
+        let log_losses = self.alive_while(logs.finish(left())).await;
+        let sample_losses = self.alive_while(samples.finish(left())).await;
         losses.extend(log_losses);
-        if let Some((_, dropped)) = self.workload.as_ref().map(|workload| workload.printed()).filter(|(_, dropped)| *dropped > 0) {
+        if let Some((_, dropped)) = self.printed.filter(|(_, dropped)| *dropped > 0) {
             losses.push(format!("{dropped} bytes of output were not kept: they came faster than they could be shipped"));
         }
         losses.extend(sample_losses);
@@ -134,7 +145,7 @@ impl Agent {
     }
 
     /// Keeps watchdog and heartbeat alive while something takes its time.
-    async fn alive_while<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(super) async fn alive_while<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = Box::pin(work);
         loop {
             tokio::select! {
@@ -157,7 +168,8 @@ impl Agent {
             self.out.clock.sleep(Duration::from_secs(1)).await;
             self.world.service.alive();
             self.report();
-            if self.wish().is_some() {
+            let now = self.steady_now();
+            if self.wish().is_some() || self.limit(now).is_some() {
                 return Drained::Over(self.after_reclaim_wish(reason).await);
             }
         }
@@ -172,9 +184,14 @@ impl Agent {
 
     /// Somebody stopped the job while it waited to be taken away: that ends it here.
     async fn after_reclaim_wish(&mut self, reason: Reason) -> Finish {
-        let cancel = self.wish().is_some_and(|wish| wish.cancel);
-        let because = if cancel { EndedBecause::UserCancelled } else { EndedBecause::UserStopped };
-        self.write_outcome(because, Vec::new()).await;
+        let now = self.steady_now();
+        let because = match (self.wish(), self.limit(now)) {
+            (Some(wish), _) if wish.cancel => EndedBecause::UserCancelled,
+            (Some(_), _) => EndedBecause::UserStopped,
+            (None, Some(reached)) => reached.because,
+            (None, None) => EndedBecause::Interrupted,
+        };
+        self.write_outcome(because, Vec::new(), None).await;
         let end = End { because, save: false, by: None, then: Afterwards::Terminate };
         match self.finish(end, reason).await {
             Drained::Over(finish) => finish,
@@ -182,8 +199,10 @@ impl Agent {
         }
     }
 
-    async fn write_outcome(&mut self, because: EndedBecause, losses: Vec<String>) {
-        self.journal.flush(UPLOAD_MAX).await;
+    async fn write_outcome(&mut self, because: EndedBecause, losses: Vec<String>, by: Option<Timestamp>) {
+        let journal = self.journal.clone();
+        let until = self.out.clock.mono() + self.within(by, UPLOAD_MAX).max(FLUSH_MIN);
+        self.alive_while(journal.flush(until.saturating_sub(self.out.clock.mono()))).await;
         let now = self.out.clock.now();
         let outcome = Outcome {
             format: RECORD_FORMAT,
@@ -204,7 +223,6 @@ impl Agent {
             progress: Some(self.board.progress()),
             losses,
         };
-        let until = self.out.clock.mono() + UPLOAD_MAX;
         loop {
             match self.out.dir.create_outcome(&outcome).await {
                 // Somebody's outcome is there already: ours, from before a crash. It was true then and stays.
@@ -221,14 +239,17 @@ impl Agent {
 
     /// Keeps the machine for a look. More time by `lamp extend`, an end by `lamp stop`, and never beyond the limits.
     async fn hold(&mut self, time: Span) {
-        let began = self.out.clock.now();
+        let began = self.steady_now();
+        // Time that was granted while the work ran was for the work.
+        let granted = self.requests.wishes.borrow().more_time.duration();
         self.enter(AttemptPhase::Held);
         loop {
             let more = self.requests.wishes.borrow().more_time;
-            let until = began + SignedDuration::try_from(time.duration() + more.duration()).unwrap_or(SignedDuration::MAX);
+            let more = more.duration().saturating_sub(granted);
+            let until = began + SignedDuration::try_from(time.duration() + more).unwrap_or(SignedDuration::MAX);
             self.held_until = Some(until);
             self.report();
-            let now = self.out.clock.now();
+            let now = self.steady_now();
             if now >= until || self.wish().is_some() || self.limit(now).is_some() {
                 return;
             }
@@ -243,14 +264,18 @@ impl Agent {
         self.journal.flush(FLUSH_MIN).await;
         self.heartbeat.update(self.status());
         self.heartbeat.flush(FLUSH_MIN).await;
+        if self.alone() && *self.news.signals.borrow() > 0 {
+            // Who stops the agent by hand has taken the machine into their own hands.
+            return Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason });
+        }
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
         let why = reason.text.clone();
         while let Err(error) = self.put_out(how, &why).await {
-            tracing::error!("{error}; trying again");
-            self.out.clock.sleep(Duration::from_secs(5)).await;
-            if self.alone() {
+            tracing::error!("{error}");
+            if !self.world.insist {
                 break;
             }
+            self.out.clock.sleep(Duration::from_secs(5)).await;
         }
         // Not earlier: from this word on systemd waits for us instead of asking us to end, and with us waits the power-off.
         self.world.service.stopping();

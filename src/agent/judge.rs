@@ -5,14 +5,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::act::NOBODY;
+use super::attempt::Anchor;
 use super::checkpoints::Saved;
 use super::tick::Agent;
 use crate::instance::{Notice, NoticeKind};
-use crate::job::{AttemptPhase, EndedBecause, Reason};
+use crate::job::AttemptPhase;
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{
-    Account, Decision, EndWish, Extension, Facts, LimitLevel, NoticeFacts, NoticeStep, Stage, Standing, Warning, WorkloadFact, judge_limits,
+    Account, Decision, EndWish, Extension, Facts, LimitLevel, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning, WorkloadFact, judge_limits,
     judge_notice, supervise,
 };
 use crate::ports::Signal;
@@ -35,7 +36,7 @@ pub(super) struct Warned {
 
 impl Agent {
     pub(super) fn decide(&mut self) -> Decision {
-        let now = self.out.clock.now();
+        let now = self.steady_now();
         self.look_for_notice(now);
         let (warning, limit) = (self.warning(now), self.limit(now));
         let decision = supervise(&Facts {
@@ -43,6 +44,7 @@ impl Agent {
             on: &self.attempt.resolved.spec.on,
             retries: &self.attempt.resolved.spec.retries,
             workload: self.workload_fact(),
+            stage: self.memory.stage,
             retries_used: self.memory.retries_used,
             warning,
             wish: self.wish(),
@@ -54,6 +56,18 @@ impl Agent {
         let action = self.watch_action(&decision);
         self.note(&decision, action);
         decision
+    }
+
+    /// The wall clock as it was when this attempt began, carried on by the clock that never steps: a machine whose clock is
+    /// set by a day reaches no limit by it. After a reboot that clock begins anew, and so does the carrying.
+    pub(super) fn steady_now(&mut self) -> Timestamp {
+        let mono = self.out.clock.mono();
+        if self.memory.anchor.is_none_or(|anchor| mono < anchor.mono) {
+            self.memory.anchor = Some(Anchor { wall: self.out.clock.now(), mono });
+        }
+        let anchor = self.memory.anchor.expect("it was just set");
+        let passed = mono.saturating_sub(anchor.mono);
+        jiff::SignedDuration::try_from(passed).ok().and_then(|passed| anchor.wall.checked_add(passed).ok()).unwrap_or(anchor.wall)
     }
 
     fn workload_fact(&self) -> WorkloadFact {
@@ -93,9 +107,17 @@ impl Agent {
     fn look_for_notice(&mut self, now: Timestamp) {
         let Some(channel) = &mut self.news.notices else { return };
         let facts = channel.borrow_and_update().clone();
-        let ends = facts.notices.iter().filter(|notice| notice.kind != NoticeKind::Rebalance && !self.warned.void.contains(notice));
-        let newest =
-            ends.min_by_key(|notice| notice.at).or_else(|| facts.notices.iter().find(|notice| notice.kind == NoticeKind::Rebalance)).cloned();
+        // A scheduled event can be called off; an interruption never is.
+        if let Some(notice) = &self.warned.notice
+            && notice.kind == NoticeKind::Maintenance
+            && facts.failures == 0
+            && !facts.notices.contains(notice)
+        {
+            self.warned.notice = None;
+        }
+        let standing = || facts.notices.iter().filter(|notice| !self.warned.void.contains(notice));
+        let ends = standing().filter(|notice| notice.kind != NoticeKind::Rebalance).min_by_key(|notice| notice.at);
+        let newest = ends.or_else(|| standing().find(|notice| notice.kind == NoticeKind::Rebalance)).cloned();
         if let Some(notice) = newest.filter(|notice| self.warned.notice.as_ref() != Some(notice)) {
             self.journal.record(What::Notice { notice: notice.clone() });
             self.tell_workload(&notice);
@@ -170,11 +192,11 @@ impl Agent {
     }
 
     /// The first limit that has been reached; the levels before it are told once.
-    pub(super) fn limit(&mut self, now: Timestamp) -> Option<(EndedBecause, Reason)> {
+    pub(super) fn limit(&mut self, now: Timestamp) -> Option<Reached> {
         let verdict = judge_limits(&self.account(), now);
         let (next, reason) = verdict.next.zip(verdict.reason)?;
         if verdict.level == LimitLevel::Reached {
-            return Some((next.kind.ended_because(), reason));
+            return Some(Reached { because: next.kind.ended_because(), reason, by: next.at });
         }
         if verdict.level > self.limit_level {
             let share = if verdict.level == LimitLevel::Warn95 { 95 } else { 80 };

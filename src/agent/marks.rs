@@ -43,6 +43,8 @@ pub struct Board {
 
 #[derive(Default)]
 struct Inner {
+    /// When the newest start began.
+    began: Option<jiff::Timestamp>,
     marks: Marks,
     progress: Progress,
     /// Seconds for one unit of `step`, newest last.
@@ -83,9 +85,16 @@ impl Board {
         self.inner().done
     }
 
-    /// Forgets that it is done, before a new start of the workload.
-    pub fn restarted(&self) {
-        self.inner().done = None;
+    /// Forgets that it is done, before a new start of the workload. A marker file older than this start is not its word:
+    /// it came with the workdir, or an earlier start left it.
+    pub fn restarted(&self, at: jiff::Timestamp) {
+        let mut inner = self.inner();
+        inner.done = None;
+        inner.began = Some(at);
+    }
+
+    fn is_news(&self, modified_nanos: i64) -> bool {
+        self.inner().began.is_none_or(|began| i128::from(modified_nanos) >= began.as_nanosecond())
     }
 
     pub(super) fn logged(&self, bytes: u64) {
@@ -256,7 +265,8 @@ impl Tail {
         }
         self.polled = true;
         if let Some(marker) = &self.done_marker
-            && matches!(self.files.stamp(marker), Ok(Some(_)))
+            && let Ok(Some(stamp)) = self.files.stamp(marker)
+            && self.board.is_news(stamp.modified_nanos)
         {
             self.board.set_done(self.clock.mono());
         }

@@ -2,20 +2,26 @@
 //!
 //! While this waits for the store, a person's cancel, a notice and the limits are obeyed all the same.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Attempt, Mode};
+use super::attempt::{Attempt, Ending, Mode};
 use super::checkpoints::{Checkpoints, restore};
 use super::outbox::{Outbox, chain};
 use super::preflight::preflight;
 use super::tick::Agent;
 use super::wake::Wake;
+use crate::instance::Sample;
 use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity};
 use crate::jobdir::{What, layout};
 use crate::policy::{Afterwards, Decision, End, Stage, Standing, Step};
+use crate::ports::Scope;
 
 /// Fetching may take as long as the store needs; only the limits of the job, a notice or a person end it.
 const FOREVER: Duration = Duration::from_secs(7 * 86_400);
+
+/// How long the driver may take to answer for the first time.
+const FIRST_SAMPLE_MAX: Duration = Duration::from_secs(15);
 
 /// Between two tries of a download that failed.
 const RETRY: Duration = Duration::from_secs(5);
@@ -39,6 +45,17 @@ impl Agent {
         let (version, instance) = (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
         self.journal.record(What::Agent { version, instance, reattached: attached });
         self.world.service.ready();
+        match self.memory.ending.clone() {
+            Some(Ending::End { end, reason }) => {
+                self.open_checkpoints();
+                self.reasons.push(reason.clone());
+                return Some(Decision { step: Step::End(end), standing: Standing::Starting, reason });
+            }
+            Some(Ending::Restart) => {
+                self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration()).await;
+                return self.proceed().await;
+            }
+            None => {}
         if !attached && self.memory.start > 0 {
             let text = format!("start {} is gone with an earlier life of the machine: the work is started again", self.memory.start);
             self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
@@ -48,15 +65,22 @@ impl Agent {
             self.enter(if self.memory.stage == Stage::Setup { AttemptPhase::Setup } else { AttemptPhase::Running });
             return None;
         }
-        self.enter(AttemptPhase::Preparing);
+        self.proceed().await
+    }
+
+    /// What is left to do before the command runs, and the command.
+    pub(super) async fn proceed(&mut self) -> Option<Decision> {
         if !self.memory.prepared {
+            self.enter(AttemptPhase::Preparing);
             if let Some(decision) = self.prepare().await {
                 return Some(decision);
             }
             self.memory.prepared = true;
             self.keep();
         }
-        self.open_checkpoints();
+        if self.checkpoints.is_none() {
+            self.open_checkpoints();
+        }
         match self.attempt.resolved.spec.setup.clone() {
             Some(script) if self.memory.stage == Stage::Setup => {
                 self.enter(AttemptPhase::Setup);
@@ -75,6 +99,7 @@ impl Agent {
         let dir = self.attempt.start_dir(self.memory.start);
         match self.world.workloads.attach(&dir).await {
             Ok(Some(workload)) => {
+                self.board.restarted(self.memory.started);
                 self.logs.follow(self.memory.start, &dir);
                 self.workload = Some(workload.into());
                 true
@@ -113,11 +138,31 @@ impl Agent {
         self.look_at_machine().await
     }
 
-    /// Two samples, so that rates are known, and the preflight.
+    /// The first call into a driver wakes the GPUs, which takes seconds where nothing keeps them awake.
+    async fn first_sample(&mut self, scope: &Scope) -> Option<Sample> {
+        let until = self.out.clock.mono() + FIRST_SAMPLE_MAX;
+        loop {
+            if let Some(sample) = self.world.sensors.sample(scope).await {
+                return Some(sample);
+            }
+            if self.out.clock.mono() >= until {
+                return None;
+            }
+            self.out.clock.sleep(Duration::from_millis(500)).await;
+            self.world.service.alive();
+        }
+    }
+
+    /// One sample, and the preflight.
     async fn look_at_machine(&mut self) -> Option<Decision> {
         let mut scope = self.scope();
         scope.workdir = self.attempt.folders.work.clone();
-        let sample = self.world.sensors.sample(&scope).await?;
+        let Some(sample) = self.first_sample(&scope).await else {
+            let text = "the sensors do not answer: this machine was not looked at before the start".to_owned();
+            self.journal.record(What::Attention { text: text.clone() });
+            self.attention.push(text);
+            return None;
+        };
         let mono = self.out.clock.mono();
         let findings = preflight(&self.attempt.resolved.spec, &sample);
         self.watching.take(Some(sample), self.board.marks(), mono, 0);
@@ -158,7 +203,8 @@ impl Agent {
 async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) -> Result<Option<Manifest>, PrepareError> {
     let folders = &attempt.folders;
     // An agent before this one may have died half-way: code is unpacked into an empty folder.
-    out.files.remove(&folders.work).map_err(PrepareError::Unpack)?;
+    let (files, work) = (Arc::clone(&out.files), folders.work.clone());
+    aside(move || files.remove(&work)).await?;
     for folder in [&folders.work, &folders.cache, &attempt.output_dir()] {
         out.files.create_folder(folder).map_err(PrepareError::Unpack)?;
     }
@@ -168,7 +214,8 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
         if sha256 != code.sha256 {
             return Err(PrepareError::BadCode);
         }
-        out.files.unpack(&archive, &folders.work, code).map_err(PrepareError::Unpack)?;
+        let (files, from, to, code) = (Arc::clone(&out.files), archive.clone(), folders.work.clone(), code.clone());
+        aside(move || files.unpack(&from, &to, &code)).await?;
         if let Err(error) = out.files.remove(&archive) {
             tracing::warn!("cannot remove the code archive: {error}");
         }
@@ -177,6 +224,11 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
         return Ok(None);
     }
     restore(&out, &journal, &attempt.checkpoint_dir(), FOREVER).await.map_err(PrepareError::Restore)
+}
+
+/// Long work on the disk, beside the loop: the watchdog and the wishes do not wait for it.
+async fn aside(work: impl FnOnce() -> std::io::Result<()> + Send + 'static) -> Result<(), PrepareError> {
+    tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other).and_then(|done| done).map_err(PrepareError::Unpack)
 }
 
 async fn download(out: &Outbox, key: &str, to: &std::path::Path) -> Result<String, PrepareError> {

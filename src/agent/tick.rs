@@ -5,6 +5,7 @@
 //! (the senders do that), a second place that decides.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -35,6 +36,10 @@ pub struct World {
     /// `None`: nobody gives notice (a stand-alone run).
     pub metadata: Option<Arc<dyn Metadata>>,
     pub power: Arc<dyn Power>,
+    /// The power switch is the machine's own: it is tried until the machine is out. A user's command runs once.
+    pub insist: bool,
+    /// Bytes that this process itself moved over the network.
+    pub own_network: Arc<AtomicU64>,
     pub service: Arc<dyn Service>,
     pub stacks: Arc<dyn Stacks>,
     /// How often somebody asked this process to end (stand-alone runs).
@@ -85,6 +90,8 @@ pub struct Agent {
     pub(super) warned: super::judge::Warned,
     /// The answer to the newest request for a checkpoint, once there is one.
     pub(super) saves: tokio::sync::watch::Sender<Option<super::checkpoints::Saved>>,
+    /// What the last process printed, and what of it was dropped.
+    pub(super) printed: Option<(u64, u64)>,
     /// How near the next limit was at the last look.
     pub(super) limit_level: LimitLevel,
     next_sample: Duration,
@@ -131,6 +138,7 @@ impl Agent {
             noted: None,
             warned: super::judge::Warned::default(),
             saves: tokio::sync::watch::Sender::new(None),
+            printed: None,
             limit_level: LimitLevel::Far,
             next_sample: Duration::ZERO,
             next_keep: Duration::ZERO,
@@ -149,7 +157,10 @@ impl Agent {
                 let reason = decision.take().expect("it was just read").reason;
                 match self.drain(end, reason).await {
                     Drained::Over(finish) => return finish,
-                    Drained::NoticeWasVoid => decision = self.start_main().await,
+                    Drained::NoticeWasVoid => {
+                        self.memory.ending = None;
+                        decision = self.proceed().await;
+                    }
                 }
                 continue;
             }
@@ -177,6 +188,7 @@ impl Agent {
             self.next_sample = mono + TICK - TICK / 10;
             let mut scope = self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default();
             scope.workdir = self.attempt.folders.work.clone();
+            scope.own_network_bytes = self.world.own_network.load(Ordering::Relaxed);
             let sample = self.world.sensors.sample(&scope).await;
             let marks = self.marks();
             if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts) {

@@ -145,11 +145,14 @@ impl JobDir {
         self.create(layout::outcome(&self.job, outcome.attempt), outcome).await
     }
 
-    /// All requests, in order of their numbers.
+    /// All requests, in order of their numbers. One that is not understood, damaged or of a newer version, is passed over with
+    /// a word: it must not hide a cancel.
     pub async fn requests(&self) -> Result<Vec<Request>, JobDirError> {
         let names = self.store.children(&layout::requests(&self.job)).await?;
         let numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
-        self.read_all(numbers.into_iter().map(|number| layout::request(&self.job, number))).await
+        let keys = numbers.into_iter().map(|number| layout::request(&self.job, number));
+        let found: Vec<Option<Request>> = stream::iter(keys).map(|key| self.read_if_understood(key)).buffered(READS_IN_FLIGHT).try_collect().await?;
+        Ok(found.into_iter().flatten().collect())
     }
 
     /// Leaves a wish under the next free number.
@@ -226,9 +229,14 @@ impl JobDir {
         }
     }
 
-    async fn read_all<T: DeserializeOwned>(&self, keys: impl Iterator<Item = String>) -> Result<Vec<T>, JobDirError> {
-        let found: Vec<Option<T>> = stream::iter(keys).map(|key| self.read(key)).buffered(READS_IN_FLIGHT).try_collect().await?;
-        Ok(found.into_iter().flatten().collect())
+    async fn read_if_understood<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {
+        match self.read(key).await {
+            Err(JobDirError::Record(error)) => {
+                tracing::warn!("passed over: {error}");
+                Ok(None)
+            }
+            other => other,
+        }
     }
 
     /// Create-if-absent. After a lost reply our own record may already be there: the same bytes count as new.

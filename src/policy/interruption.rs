@@ -29,6 +29,10 @@ const VOID_AFTER_SECS: i64 = 180;
 /// before and begin up to minutes early.
 const MAINTENANCE_LEAD_SECS: i64 = 600;
 
+/// A save that was never measured is taken to need five minutes at most: the notice of an interruption is shorter and is
+/// used whole, a scheduled event may be a week away, and a week of work is not given up for it.
+const UNMEASURED_SECS: i64 = 300;
+
 /// What is known when a notice is judged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NoticeFacts {
@@ -81,7 +85,9 @@ fn taken_away(facts: &NoticeFacts, lead_secs: i64) -> NoticeStep {
     }
     if facts.saving_ends {
         // One save is all there is, and how long it takes is known or it is not.
-        return if facts.save_p95.is_some() { NoticeStep::Wait { until: begin.max(now) } } else { final_save };
+        let soon = now >= later(at, -UNMEASURED_SECS.max(lead_secs));
+        let known = facts.save_p95.is_some();
+        return if known || !soon { NoticeStep::Wait { until: begin.max(now) } } else { final_save };
     }
     if !facts.saved_since {
         return NoticeStep::SaveNow;
@@ -101,7 +107,7 @@ fn manifest_by(facts: &NoticeFacts) -> Timestamp {
 
 /// When the final save must begin. An unmeasured save is taken to need half of the notice.
 fn final_begins(facts: &NoticeFacts, lead_secs: i64) -> Timestamp {
-    let save_secs = facts.save_p95.map_or(length_secs(facts) / 2, |span| span.secs_f64().ceil() as i64);
+    let save_secs = facts.save_p95.map_or((length_secs(facts) / 2).min(UNMEASURED_SECS), |span| span.secs_f64().ceil() as i64);
     later(facts.notice.at, -(save_secs.saturating_add(SAVE_MARGIN_SECS).max(lead_secs)))
 }
 

@@ -33,6 +33,6 @@ pub use checkpointing::{
 pub use idle::IdleWatch;
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
 pub use stall::StallWatch;
-pub use supervise::{Afterwards, Decision, End, EndWish, Facts, Stage, Step, Warning, WorkloadFact, supervise};
+pub use supervise::{Afterwards, Decision, End, EndWish, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};
 pub use wishes::{Wishes, wishes};

@@ -22,17 +22,28 @@ pub struct Facts<'a> {
     pub on: &'a OnSpec,
     pub retries: &'a RetriesSpec,
     pub workload: WorkloadFact,
+    /// What runs, or ran last.
+    pub stage: Stage,
     /// How often the workload was restarted in this attempt after a failure.
     pub retries_used: u32,
     pub warning: Warning,
     /// The strongest wish that was not yet obeyed.
     pub wish: Option<EndWish>,
-    /// The first limit that has been reached.
-    pub limit: Option<(EndedBecause, Reason)>,
+    /// The first limit that has been reached, and by when the end must be over.
+    pub limit: Option<Reached>,
     pub stall: &'a WatchVerdict,
     pub idle: &'a WatchVerdict,
     /// How long ago the workload said that it is done, if it did.
     pub done_for: Option<Span>,
+}
+
+/// A limit whose drain begins now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reached {
+    pub because: EndedBecause,
+    pub reason: Reason,
+    /// Billing should have ended by then.
+    pub by: Timestamp,
 }
 
 /// What the operating system says of the workload.
@@ -89,7 +100,7 @@ pub enum Step {
 }
 
 /// How the attempt ends.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct End {
     pub because: EndedBecause,
     /// Ask for a checkpoint first.
@@ -100,7 +111,8 @@ pub struct End {
 }
 
 /// What becomes of the machine after the drain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Afterwards {
     Terminate,
     Stop,
@@ -173,8 +185,12 @@ fn wished(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 fn limited(facts: &Facts<'_>) -> Option<Decision> {
-    let (because, reason) = facts.limit.clone()?;
-    Some(end(facts, because, true, reason, Reaction::Terminate))
+    let Reached { because, reason, by } = facts.limit.clone()?;
+    let mut decision = end(facts, because, true, reason, Reaction::Terminate);
+    if let Step::End(end) = &mut decision.step {
+        end.by = Some(end.by.map_or(by, |notice| notice.min(by)));
+    }
+    Some(decision)
 }
 
 fn ended(facts: &Facts<'_>) -> Option<Decision> {
@@ -221,7 +237,8 @@ fn idle(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: &str, because: EndedBecause, reaction: Reaction) -> Option<Decision> {
-    if verdict.standing != judged || facts.workload != WorkloadFact::Running {
+    // A setup script that compiles for half an hour says nothing and leaves no mark: the limits hold it, not the judges.
+    if facts.stage != Stage::Main || verdict.standing != judged || facts.workload != WorkloadFact::Running {
         return None;
     }
     let reason = verdict.reason(facts.now, policy);

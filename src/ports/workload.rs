@@ -28,7 +28,7 @@ pub struct Launch {
 }
 
 /// How a start of the workload ended.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ended {
     pub exit: ExitStatus,
     /// Processes of the tree that were still alive when the main process ended.

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use futures::FutureExt as _;
 
 use crate::adapters::child_workload::{self, Home};
+use crate::adapters::counted::counted;
 use crate::adapters::holder_start::HolderProgram;
 use crate::adapters::imds::Imds;
 use crate::adapters::local_files::LocalFiles;
@@ -90,17 +92,18 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
     let folders = boot::folders(&dir, &here::cache_folder());
+    let (store, own_network) = counted(objects::open(&record.job_root).map_err(|error| error.to_string())?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
-        store: objects::open(&record.job_root).map_err(|error| error.to_string())?,
+        store,
         metadata: Arc::clone(&metadata),
         power: Arc::clone(&power),
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup))).await
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network).await
 }
 
 /// The agent of a machine that was launched for an attempt: who it is, its metadata service says; where its job directory
@@ -111,21 +114,28 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     let imds =
         Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref()).map_err(|error| format!("cannot ask the metadata service: {error}"))?;
     let folders = boot::folders(&here::state_folder(), &here::cache_folder());
+    let (store, own_network) = counted(objects::open(&root).map_err(|error| error.to_string())?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
-        store: objects::open(&root).map_err(|error| error.to_string())?,
+        store,
         metadata: Arc::new(imds),
-        power: power(then),
+        power: power(then.clone()),
         service: Arc::new(Notify),
         nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own))).await
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), then == Then::Poweroff, own_network).await
 }
 
 /// From boot to the power switch.
-async fn attempt(ports: BootPorts, folders: Folders, workloads: Arc<dyn Workloads>) -> Result<i32, String> {
+async fn attempt(
+    ports: BootPorts,
+    folders: Folders,
+    workloads: Arc<dyn Workloads>,
+    insist: bool,
+    own_network: Arc<AtomicU64>,
+) -> Result<i32, String> {
     let Ok((attempt, outbox, memory)) = boot::boot(&ports, folders).await else { return Ok(1) };
     let (sensors, _) = sensors()?;
     let world = World {
@@ -133,6 +143,8 @@ async fn attempt(ports: BootPorts, folders: Folders, workloads: Arc<dyn Workload
         workloads,
         metadata: Some(ports.metadata),
         power: ports.power,
+        insist,
+        own_network,
         service: ports.service,
         stacks: Arc::new(ProcStacks),
         signals: signals::none(),
@@ -170,6 +182,11 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         print(&alone::describe(&call, sample.as_ref(), problem.get().as_deref()));
         return Ok(0);
     }
+    if call.then == Then::Poweroff && !here::is_root() {
+        return Err(
+            "only root may power this machine off\nhint: run it with `sudo`, or name a command that may: --then 'sudo systemctl poweroff'".into()
+        );
+    }
     let power = power(call.then.clone());
     let root = call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"));
     let mut resolved = alone::resolved(&call, clock.now(), here::random());
@@ -190,6 +207,8 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         workloads,
         metadata: None,
         power,
+        insist: call.then == Then::Poweroff,
+        own_network: Arc::default(),
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),
         signals: signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,

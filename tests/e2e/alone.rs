@@ -176,3 +176,45 @@ fn who_names_gpus_is_never_judged_without_them() {
         .finish();
     assert_eq!(out.status.code(), Some(3), "it ended by itself: {}", String::from_utf8_lossy(&out.stderr));
 }
+
+#[test]
+fn a_watch_that_is_stopped_by_hand_does_nothing_to_the_machine() {
+    let bench = Bench::new();
+    let mut agent =
+        Running::start(bench.agent().args(["watch", "--idle", "30m", "--then", "touch then"]).stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_until("it watches", || (!bench.find("state", "status.json").is_empty()).then_some(()));
+    kill(agent.pid(), "TERM");
+    agent.wait();
+    assert!(!bench.file("then").exists(), "who stops it has taken the machine into their own hands");
+}
+
+#[test]
+fn a_terminal_that_is_closed_ends_nothing() {
+    let bench = Bench::new();
+    let script = "echo $$ > pid; while [ ! -e go ]; do sleep 0.05; done; exit 6";
+    let mut agent =
+        Running::start(bench.agent().args(["run", "--then", "touch then", "--", "sh", "-c", script]).stdout(Stdio::null()).stderr(Stdio::null()));
+    let workload = pid_of(&bench, "pid");
+    kill(agent.pid(), "HUP");
+    std::fs::write(bench.file("go"), "").unwrap();
+    assert_eq!(agent.wait().code(), Some(6), "the agent lived on and saw the end");
+    assert!(!alive(workload));
+    assert!(bench.file("then").exists(), "and did what comes after it");
+}
+
+#[test]
+fn a_restart_that_the_agent_did_not_survive_is_not_a_success() {
+    let bench = Bench::new();
+    // Hangs after its first steps, and answers SIGTERM slowly with exit code 0.
+    let script = "trap 'echo t >> terms; sleep 3; exit 0' TERM; echo $$ > pid; echo s >> starts; for i in 1 2 3 4 5 6; do echo step $i; sleep 0.4; done; while :; do :; done";
+    let command = ["run", "--stall", "2s", "--grace", "10s", "--max-runtime", "50s", "--", "sh", "-c", script];
+    let first = Running::start(bench.agent().args(command).stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_until("the restart has begun", || bench.file("terms").exists().then_some(()));
+    kill(first.pid(), "KILL");
+    let mut second = Running::start(bench.agent().args(command).stdout(Stdio::null()).stderr(Stdio::null()));
+    let code = second.wait().code();
+    let outcome = bench.json("state", "outcome.json");
+    assert_ne!(outcome["because"], "succeeded", "{outcome}");
+    assert_eq!(code, Some(124));
+    assert!(std::fs::read_to_string(bench.file("starts")).unwrap().lines().count() >= 2, "it was started again");
+}

@@ -48,6 +48,8 @@ fn what_was_never_measured_is_not_waited_for() {
     assert_eq!(judge_notice(&unmeasured(false, -120)), NoticeStep::SaveNow);
     assert!(matches!(judge_notice(&unmeasured(false, -89)), NoticeStep::Final { .. }), "half of the notice and the margin");
     assert!(matches!(judge_notice(&unmeasured(true, -120)), NoticeStep::Final { .. }));
+    let far = NoticeFacts { first_seen: at(-604_800), ..unmeasured(true, -604_800) };
+    assert!(matches!(judge_notice(&far), NoticeStep::Wait { .. }), "a week ahead nothing is given up");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use lamplighter::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
 use lamplighter::market::Span;
-use lamplighter::policy::{EndWish, Facts, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise};
+use lamplighter::policy::{EndWish, Facts, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise};
 
 fn at(secs: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + secs).unwrap()
@@ -21,7 +21,8 @@ struct World {
     workload: WorkloadFact,
     warning: Warning,
     wish: Option<EndWish>,
-    limit: Option<(EndedBecause, Reason)>,
+    limit: Option<Reached>,
+    stage: Stage,
     done_for: Option<Span>,
     retries_used: u32,
 }
@@ -37,6 +38,7 @@ impl Default for World {
             warning: Warning::None,
             wish: None,
             limit: None,
+            stage: Stage::Main,
             done_for: None,
             retries_used: 0,
         }
@@ -50,6 +52,7 @@ impl World {
             on: &self.on,
             retries: &self.retries,
             workload: self.workload,
+            stage: self.stage,
             retries_used: self.retries_used,
             warning: self.warning,
             wish: self.wish.clone(),
@@ -81,7 +84,8 @@ fn the_order_of_verdicts() {
     assert_eq!(world.because(), Some(EndedBecause::Stalled));
     world.workload = exit(3);
     assert_eq!(world.because(), Some(EndedBecause::Failed));
-    world.limit = Some((EndedBecause::Budget, Reason::new(at(0), "budget", "stop", "spent")));
+    let reason = Reason::new(at(0), "budget", "stop", "spent");
+    world.limit = Some(Reached { because: EndedBecause::Budget, reason, by: at(60) });
     assert_eq!(world.because(), Some(EndedBecause::Budget));
     world.wish = Some(EndWish { cancel: false, by: "me".into() });
     assert_eq!(world.because(), Some(EndedBecause::UserStopped));
@@ -103,6 +107,23 @@ fn being_told_of_a_stall_does_not_keep_an_idle_machine() {
     world.stall = verdict(Standing::Stalled, WatchAction::Stacks);
     world.on.idle = Reaction::Notify;
     assert_eq!(world.step(), Step::Stacks);
+}
+
+#[test]
+fn a_limits_end_is_over_when_the_limit_falls() {
+    let reason = Reason::new(at(0), "budget", "stop", "spent");
+    let world = World { limit: Some(Reached { because: EndedBecause::Budget, reason, by: at(60) }), ..World::default() };
+    assert!(matches!(world.step(), Step::End(end) if end.by == Some(at(60))));
+}
+
+/// A setup that compiles for half an hour prints nothing; restarting it as the command would run the command without it.
+#[test]
+fn setup_is_not_watched() {
+    for action in [WatchAction::Restart, WatchAction::Stop] {
+        let world =
+            World { stage: Stage::Setup, stall: verdict(Standing::Stalled, action), idle: verdict(Standing::Idle, action), ..World::default() };
+        assert_eq!(world.step(), Step::Continue);
+    }
 }
 
 #[test]
