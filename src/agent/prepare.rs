@@ -56,6 +56,7 @@ impl Agent {
                 return self.proceed().await;
             }
             None => {}
+        }
         if !attached && self.memory.start > 0 {
             let text = format!("start {} is gone with an earlier life of the machine: the work is started again", self.memory.start);
             self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
