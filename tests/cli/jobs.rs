@@ -3,95 +3,11 @@
 #![expect(clippy::disallowed_methods, reason = "a test waits for conditions and looks for processes")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::sandbox::Sandbox;
-
-/// A sandbox in which jobs run; at its end nothing of them is left.
-pub(super) struct Place(pub(super) Sandbox);
-
-impl Place {
-    /// `GO` in the script is the path of a file that the test makes when the job may go on.
-    pub(super) fn new(script: &str) -> Place {
-        let sandbox = Sandbox::new();
-        sandbox.write("job.sh", script.replace("GO", &sandbox.path().join("go").display().to_string()));
-        Place(sandbox)
-    }
-
-    /// Starts `lamp` without waiting for it.
-    pub(super) fn start(&self, args: &[&str]) -> Child {
-        self.0.command(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    }
-
-    fn status(&self, job: &str) -> Value {
-        let (code, value) = self.0.json(&["status", job, "-o", "json"]);
-        assert_eq!(code, 0);
-        value["jobs"][0].clone()
-    }
-
-    /// Waits until the job is in this state.
-    pub(super) fn until(&self, job: &str, state: &str) -> Value {
-        let end = Instant::now() + Duration::from_secs(60);
-        loop {
-            // A job that is not there yet is waited for as well.
-            if self.0.lamp(&["status", job, "-o", "json"]).code == 0 {
-                let status = self.status(job);
-                if status["state"] == state {
-                    return status;
-                }
-                assert!(Instant::now() < end, "never {state}: {status}");
-            }
-            assert!(Instant::now() < end, "job {job} is never there");
-            std::thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    pub(super) fn receipt(&self, job: &str) -> Value {
-        let (code, receipt) = self.0.json(&["receipt", job, "-o", "json"]);
-        assert_eq!(code, 0);
-        let sum: f64 = receipt["attempts"].as_array().unwrap().iter().map(|attempt| attempt["usd"].as_f64().unwrap()).sum();
-        assert!((receipt["total_usd"].as_f64().unwrap() - sum).abs() < 1e-9, "{receipt}");
-        receipt
-    }
-
-    /// Every process that was started from this sandbox has it as its home.
-    fn processes(&self) -> Vec<u32> {
-        let home = format!("HOME={}/home", self.0.path().display());
-        let pids = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let ours = |pid: &u32| {
-            std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|entry| entry == home.as_bytes()))
-        };
-        pids.filter(ours).collect()
-    }
-
-    pub(super) fn nothing_is_left(&self) {
-        let end = Instant::now() + Duration::from_secs(30);
-        while !self.processes().is_empty() {
-            assert!(Instant::now() < end, "left running: {:?}", self.processes());
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        for pid in self.processes() {
-            signal(pid, "KILL");
-        }
-    }
-}
-
-fn signal(pid: u32, name: &str) {
-    let _ = std::process::Command::new("kill").args([format!("-{name}"), pid.to_string()]).stderr(Stdio::null()).status();
-}
-
-pub(super) fn end(child: Child) -> (i32, Vec<u8>, String) {
-    let output = child.wait_with_output().unwrap();
-    (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
-}
+use crate::place::{Place, end, signal};
 
 #[test]
 fn a_job_runs_to_its_end_and_says_what_it_was() {

@@ -1,6 +1,6 @@
 //! `lamp stop` and `lamp extend` of a job that runs: what is refused, and what is said.
 
-use super::jobs::Place;
+use super::place::Place;
 
 const WAITS: &str = "trap 'exit 5' TERM; while :; do sleep 0.1; done";
 
