@@ -54,7 +54,7 @@ pub enum PackError {
         #[source]
         source: io::Error,
     },
-    #[error("`{}` changed while it was being packed", path.display())]
+    #[error("`{}` became shorter while it was being packed", path.display())]
     Changed { path: PathBuf },
     #[error("cannot write the archive `{}`", path.display())]
     Write {
@@ -252,7 +252,7 @@ pub fn show_bytes(bytes: u64) -> String {
 /// Packs what the survey found into a new file.
 ///
 /// # Errors
-/// A file cannot be read or changed its size since the survey, or the archive cannot be written.
+/// A file cannot be read or is shorter than it was at the survey, or the archive cannot be written.
 pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
     let write_failed = |source| PackError::Write { path: out.to_owned(), source };
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(out).map_err(write_failed)?;
@@ -309,7 +309,7 @@ fn append<W: Write>(tar: &mut tar::Builder<W>, root: &Path, entry: &PackEntry) -
             // A file that became a link since the survey is not followed out of the workdir.
             let no_follow = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
             let file = OpenOptions::new().read(true).custom_flags(no_follow).open(&full).map_err(unreadable)?;
-            if file.metadata().map_err(unreadable)?.len() != *bytes {
+            if file.metadata().map_err(unreadable)?.len() < *bytes {
                 return Err(changed());
             }
             let mut exact = Exact { file, left: *bytes };

@@ -49,13 +49,15 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
 
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
+    let spent = if summary.usd_estimated { format!("about {}", summary.usd) } else { summary.usd.to_string() };
     let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
         _ if summary.state.is_final() => summary.usd.to_string(),
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
         _ if free && summary.usd == Usd::ZERO => "free".into(),
-        Some(most) => format!("{} of at most {most}", summary.usd),
-        None => format!("{}, and no limit is set", summary.usd),
+        Some(most) => format!("{spent} of at most {most}"),
+        None if summary.limited => spent,
+        None => format!("{spent}, and no limit is set"),
     }
 }
 

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::instance::{GpuStatus, Status};
-use crate::job::{AttemptNo, JobState, Plan, Progress, Receipt, ResolvedSpec};
+use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, job_state};
@@ -23,6 +23,8 @@ pub struct Summary {
     pub verdict: Option<String>,
     /// What the job has cost so far; of a machine that runs, up to now.
     pub usd: Usd,
+    /// Nobody knows to the second when the last machine ended: `usd` goes up to its last sign of life.
+    pub usd_estimated: bool,
     /// The most that the attempts so far can cost; null when nothing bounds it.
     pub most_usd: Option<Usd>,
     pub usd_per_hour: Option<UsdPerHour>,
@@ -42,6 +44,9 @@ pub struct Summary {
     /// Of the last attempt of a job that has not ended: whose it is.
     #[serde(skip)]
     pub plan: Option<Plan>,
+    /// Whether the spec has a limit that bounds what it costs.
+    #[serde(skip)]
+    pub limited: bool,
 }
 
 impl Summary {
@@ -71,6 +76,7 @@ impl Summary {
             instance: last.and_then(|attempt| attempt.instance.clone()),
             verdict: None,
             usd: receipt.total_usd,
+            usd_estimated: false,
             most_usd: Some(receipt.total_usd),
             usd_per_hour: None,
             started: receipt.started,
@@ -84,6 +90,7 @@ impl Summary {
             exit_code: receipt.exit_code,
             attention: receipt.losses,
             plan: None,
+            limited: true,
         }
     }
 
@@ -93,8 +100,13 @@ impl Summary {
         let since = |from: Timestamp| Duration::try_from(now.duration_since(from)).unwrap_or_default();
         let cost = |attempt: &AttemptFacts| match &attempt.settled {
             Some(settled) => settled.usd,
-            None => attempt.plan.offer.price.cost_of(since(attempt.plan.created)),
+            None => {
+                let to = last_sign(attempt, now).unwrap_or(now);
+                let billed = Duration::try_from(to.duration_since(attempt.plan.created)).unwrap_or_default();
+                attempt.plan.offer.price.cost_of(billed)
+            }
         };
+        let limits = &spec.spec.limits;
         let most = |attempt: &AttemptFacts| attempt.settled.as_ref().map_or(attempt.plan.most_usd, |settled| Some(settled.usd));
         let instance = |attempt: &AttemptFacts| {
             let settled = attempt.settled.as_ref().and_then(|settled| settled.instance.clone());
@@ -108,6 +120,7 @@ impl Summary {
             instance: last.and_then(instance),
             verdict: status.map(|status| status.verdict.clone()),
             usd: attempts.iter().map(cost).sum(),
+            usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
             most_usd: attempts.iter().map(most).try_fold(Usd::ZERO, |sum, most| Some(sum + most?)),
             usd_per_hour: last.map(|attempt| attempt.plan.offer.price),
             started: spec.created,
@@ -121,8 +134,21 @@ impl Summary {
             exit_code: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),
+            limited: limits.max_runtime.is_some() || limits.deadline.is_some() || limits.budget.is_some(),
         }
     }
+}
+
+/// Up to when an attempt that is not settled is known to have billed; `None`: it runs, up to now.
+fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
+    let status = attempt.status.as_ref();
+    let is_held = status.is_some_and(|status| status.phase == AttemptPhase::Held);
+    let silent = status.map(|status| status.at).filter(|at| {
+        let silence = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
+        silence >= attempt.plan.lease.duration()
+    });
+    let ended = attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended);
+    ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
 }
 
 /// One attempt's records, without what only a controller watches.
@@ -145,4 +171,68 @@ fn checkpoints(attempts: &[AttemptFacts]) -> u32 {
         settled.or(attempt.status.as_ref().map(|status: &Status| status.checkpoints)).unwrap_or(0)
     };
     attempts.iter().map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::cli::live::money_text;
+
+    fn at(hours: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + hours * 3600).unwrap()
+    }
+
+    /// At noon of a job of a dollar an hour that began at midnight.
+    fn summary(outcome: Option<Value>, status: Option<Value>, limits: &Value) -> Summary {
+        let price = json!({ "cloud": "local", "region": "here", "zone": "z", "instance_type": "t", "gpus": 0, "gpu_model": null,
+            "market": "on-demand", "price": 1.0 });
+        let plan = json!({ "format": 1, "job": "x-222222", "attempt": 1, "created": at(0), "controller": "c", "offer": price, "reasons": [],
+            "most_usd": null, "client_token": "t", "lease": "30m", "tags": {} });
+        let spec = json!({ "format": 1, "job": "x-222222", "created": at(0), "written_by": "v",
+            "spec": { "name": "x", "command": { "shell": "true" }, "limits": limits } });
+        let facts = AttemptFacts {
+            plan: serde_json::from_value(plan).unwrap(),
+            lease: None,
+            status: status.map(|status| serde_json::from_value(status).unwrap()),
+            outcome: outcome.map(|outcome| serde_json::from_value(outcome).unwrap()),
+            settled: None,
+            journal: Journal::default(),
+            watched: Watched::default(),
+        };
+        Summary::of_records(&serde_json::from_value(spec).unwrap(), &[facts], at(12))
+    }
+
+    fn status(heard: i64, phase: &str) -> Option<Value> {
+        Some(json!({ "format": 1, "instance": "i", "sequence": 1, "at": at(heard), "phase": phase, "started": at(0), "verdict": "busy",
+            "useful": "1s", "idle": "0s" }))
+    }
+
+    fn ended(hours: i64) -> Option<Value> {
+        Some(json!({ "format": 1, "job": "x-222222", "attempt": 1, "instance": "i", "started": at(0), "ended": at(hours),
+            "because": "succeeded", "reasons": [], "useful": "1s", "idle": "0s" }))
+    }
+
+    #[test]
+    fn what_has_ended_or_fallen_silent_bills_up_to_its_last_sign_of_life() {
+        for (outcome, status, usd, estimated) in [
+            (None, None, "$12", false),
+            (None, status(12, "running"), "$12", false),
+            (None, status(5, "running"), "$5", true),
+            (ended(4), status(4, "ended"), "$4", true),
+            (ended(4), None, "$4", true),
+            (ended(4), status(12, "held"), "$12", false),
+            (ended(4), status(6, "held"), "$6", true),
+        ] {
+            let summary = summary(outcome.clone(), status.clone(), &json!({}));
+            assert_eq!((summary.usd, summary.usd_estimated), (usd.parse().unwrap(), estimated), "{outcome:?} {status:?}");
+        }
+    }
+
+    #[test]
+    fn that_no_limit_is_set_is_said_only_of_a_job_without_one() {
+        assert_eq!(money_text(&summary(ended(4), None, &json!({}))), "about $4.00, and no limit is set");
+        assert_eq!(money_text(&summary(None, None, &json!({ "budget": 50.0 }))), "$12.00");
+    }
 }

@@ -23,6 +23,7 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
     }
     check_program(spec, workdir, inputs.environment, &mut found);
     check_script(spec, workdir, &mut found);
+    check_gpus(spec, &mut found);
     if let Some(pattern) = &spec.watch.log_pattern
         && let Err(error) = regex_lite::Regex::new(pattern)
     {
@@ -35,6 +36,20 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
         found.push(finding.hint("it must be the folder that the script saves to"));
     }
     found
+}
+
+/// Fewer GPUs than the job asks for, where that shows without asking the driver: the agent asks it, and has the last word.
+fn check_gpus(spec: &Spec, found: &mut Vec<Finding>) {
+    let wanted = &spec.machine.gpus;
+    // Under WSL the driver shows no devices of its own.
+    if spec.machine.cloud != Cloud::Local || wanted.count == 0 || Path::new("/dev/dxg").exists() {
+        return;
+    }
+    let shown = (0..wanted.count).filter(|index| Path::new(&format!("/dev/nvidia{index}")).exists()).count();
+    if shown < wanted.count as usize {
+        let message = format!("is `{wanted}`, but this machine shows {shown} NVIDIA GPUs");
+        found.push(Finding::warning("machine.gpus", message).hint("the driver is asked when the job starts, and too few GPUs end it there"));
+    }
 }
 
 /// Whether the command's program can be found; a machine in the cloud has other programs than this one.

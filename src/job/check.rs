@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{MarketChoice, Reaction, Spec};
+use super::{MachineSpec, MarketChoice, Reaction, Spec};
 use crate::market::{Cloud, Span};
 
 /// One problem in a spec.
@@ -140,6 +140,9 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
             Finding::warning("machine.market", "is `spot`, but this workstation has one price").hint("`lamp rehearse` plays an interruption on it"),
         );
     }
+    if machine.cloud == Cloud::Local {
+        check_what_local_ignores(spec, found);
+    }
     if machine.market != MarketChoice::OnDemand && spec.checkpoint.is_none() {
         found.push(
             Finding::warning("machine.market", "can be interrupted, and without `[checkpoint]` an interruption loses all work")
@@ -152,6 +155,31 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     if machine.disk_gib == 0 {
         found.push(Finding::error("machine.disk", "is zero"));
     }
+}
+
+/// This workstation is what it is: what is asked of a machine that is bought changes nothing here.
+fn check_what_local_ignores(spec: &Spec, found: &mut Vec<Finding>) {
+    let (machine, bought) = (&spec.machine, MachineSpec::default());
+    let asked = [
+        ("machine.instance_types", machine.instance_types != bought.instance_types),
+        ("machine.regions", machine.regions != bought.regions),
+        ("machine.image", machine.image != bought.image),
+        ("machine.disk", machine.disk_gib != bought.disk_gib),
+        ("machine.max_price", machine.max_price != bought.max_price),
+    ];
+    for (path, _) in asked.into_iter().filter(|(_, asked)| *asked) {
+        found.push(Finding::warning(path, "changes nothing with `cloud = \"local\"`: the job runs on this workstation as it is"));
+    }
+    for (path, reaction) in reactions(spec) {
+        if reaction == Reaction::Stop {
+            let message = "is `stop`, but a local machine has no disk of its own to keep; it ends as with `terminate`";
+            found.push(Finding::warning(path, message).hint("outputs and checkpoints are kept in the job directory either way"));
+        }
+    }
+}
+
+fn reactions(spec: &Spec) -> [(&'static str, Reaction); 4] {
+    [("on.success", spec.on.success), ("on.failure", spec.on.failure), ("on.idle", spec.on.idle), ("on.stall", spec.on.stall)]
 }
 
 fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
@@ -175,8 +203,7 @@ fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {
     if limits.budget.is_some_and(|budget| budget.micros() <= 0) {
         found.push(Finding::error("limits.budget", "is not more than zero: the job could not start"));
     }
-    let stops = [("on.success", spec.on.success), ("on.failure", spec.on.failure), ("on.idle", spec.on.idle), ("on.stall", spec.on.stall)];
-    for (path, reaction) in stops {
+    for (path, reaction) in reactions(spec) {
         if reaction == Reaction::Stop && spec.machine.market == MarketChoice::Spot {
             found.push(
                 Finding::error(path, "is `stop`, but a one-time spot machine can only be terminated")

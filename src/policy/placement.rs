@@ -78,6 +78,10 @@ fn reasons(spec: &Spec, best: &Offer, others: usize) -> Vec<String> {
         let market = if best.market == Market::Spot { "it can be interrupted like a spot machine" } else { "it is as good as on-demand" };
         reasons.push(format!("this workstation has one price; {market}"));
     }
+    let wanted = &spec.machine.gpus;
+    if best.cloud == Cloud::Local && wanted.count > 0 {
+        reasons.push(format!("this workstation shows {} GPUs; whether they are the job's {wanted} is seen when it starts", best.gpus));
+    }
     reasons
 }
 
@@ -141,6 +145,14 @@ mod tests {
         assert_eq!((placed.most_usd, placed.kill_at), (None, None), "nothing bounds it");
         let error = place(&wanted, &offers[2..], None, Span::ZERO, NOW).unwrap_err();
         assert_eq!(error.to_string(), "no offer fits: t in c has 0 GPUs, and the job needs A10G:1");
+    }
+
+    #[test]
+    fn of_the_gpus_of_this_workstation_nothing_is_promised() {
+        let mut wanted = spec(LimitsSpec::default());
+        wanted.machine.gpus = "H100:8".parse::<GpuRequirement>().unwrap();
+        let placed = place(&wanted, &[offer(Cloud::Local, "a", "0", 0)], None, Span::ZERO, NOW).unwrap();
+        assert_eq!(placed.reasons[1], "this workstation shows 0 GPUs; whether they are the job's H100:8 is seen when it starts");
     }
 
     #[test]

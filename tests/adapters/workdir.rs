@@ -167,11 +167,25 @@ fn the_same_tree_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_file_that_changes_under_the_pack_is_an_error_and_not_a_torn_archive() {
-    let tree = Tree::new().with("log.txt", "one");
+fn a_log_that_grows_under_the_pack_is_cut_where_the_survey_saw_its_end() {
+    let tree = Tree::new().with("log.txt", "one").with("z.txt", "after it");
     let surveyed = tree.survey();
     let tree = tree.with("log.txt", "one, two");
-    let error = pack(&surveyed, &tree.0.path().join("out")).expect_err("the size is another");
+    let packed = tree.0.path().join("out");
+    let code = pack(&surveyed, &packed).expect("a live log does not keep the job from running");
+    assert_eq!((code.files, code.bytes), (2, 11));
+    let into = tree.0.path().join("unpacked");
+    unpack(&packed, &into, ArchiveLimits::of(&code)).expect("it unpacks");
+    let text = |name: &str| fs::read_to_string(into.join(name)).expect("it shipped");
+    assert_eq!((text("log.txt").as_str(), text("z.txt").as_str()), ("one", "after it"));
+}
+
+#[test]
+fn a_file_that_shrinks_under_the_pack_is_an_error_and_not_a_torn_archive() {
+    let tree = Tree::new().with("log.txt", "one, two");
+    let surveyed = tree.survey();
+    let tree = tree.with("log.txt", "one");
+    let error = pack(&surveyed, &tree.0.path().join("out")).expect_err("the promised bytes are not there");
     assert!(matches!(&error, PackError::Changed { path } if path == Path::new("log.txt")), "{error:?}");
     fs::remove_file(tree.root().join("log.txt")).expect("writable");
     symlink("/etc/hostname", tree.root().join("log.txt")).expect("writable");

@@ -81,13 +81,30 @@ fn a_mistake_of_each_kind_has_its_own_sentence() {
 
 #[test]
 fn what_is_doubtful_is_a_warning_and_not_an_error() {
-    for (lines, expected) in
-        [("env.LAMP_JOB = 'x'", "is set by the agent"), ("[machine]\nmarket = 'spot'", "without `[checkpoint]` an interruption loses all work")]
-    {
+    for (lines, expected) in [
+        ("env.LAMP_JOB = 'x'", "is set by the agent"),
+        ("[machine]\nmarket = 'spot'", "without `[checkpoint]` an interruption loses all work"),
+        ("[machine]\ninstance_types = ['g5.xlarge']", "`machine.instance_types`: changes nothing with `cloud = \"local\"`"),
+        ("[machine]\nregions = ['us-east-1']", "`machine.regions`: changes nothing"),
+        ("[machine]\nimage = 'ami-1'", "`machine.image`: changes nothing"),
+        ("[machine]\ndisk = '50GiB'", "`machine.disk`: changes nothing"),
+        ("[machine]\nmax_price = 0.5", "`machine.max_price`: changes nothing"),
+        ("[machine]\ngpus = 'H100:64'", "`machine.gpus`: is `H100:64`, but this machine shows"),
+        ("[on]\nfailure = 'stop'", "`on.failure`: is `stop`, but a local machine has no disk of its own to keep"),
+    ] {
         let (code, out) = findings(lines);
         assert_eq!(code, 0, "{lines}\n{out}");
         assert!(out.contains(expected), "{lines}\n{out}");
     }
+}
+
+#[test]
+fn outputs_that_came_home_are_no_finding() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("lamp-outputs/job-222222/model.pt", "weights");
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!((ended.code, ended.out.as_str()), (0, "job.toml: no findings\nships 2 files, 45 B, from [DIR]\n"), "{ended:?}");
 }
 
 #[test]
