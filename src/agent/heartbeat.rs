@@ -25,6 +25,10 @@ const APART: Duration = Duration::from_secs(1);
 
 const SEQUENCE: &str = "heartbeat.json";
 
+/// Numbers that are set aside with one write to the local disk. A restart skips those that were not used; writing each of
+/// them down cost as much as the heartbeat itself.
+const SET_ASIDE: u64 = 100;
+
 /// The sending end. Cheap to clone; the sender lives until the last clone is dropped.
 #[derive(Clone)]
 pub struct Heartbeat {
@@ -55,6 +59,7 @@ struct Newest {
 
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
 struct Sequence {
+    /// No number above this one was ever used.
     sequence: u64,
 }
 
@@ -120,14 +125,20 @@ fn changed(before: &Status, now: &Status) -> bool {
 async fn run(inner: Arc<Inner>) {
     let outbox = &inner.outbox;
     let mut sequence = outbox.recall::<Sequence>(SEQUENCE).unwrap_or_default().sequence;
+    let mut set_aside = sequence;
     let mut failures = 0;
+    // Who writes this key is settled by the lease: once it holds our words, nobody newer comes in between.
+    let mut ours = false;
     loop {
         let (mut status, update) = due(&inner).await;
         sequence += 1;
         status.sequence = sequence;
-        // Before the write: a number that was spent on a lost reply is never used again.
-        outbox.keep(SEQUENCE, &Sequence { sequence });
-        let problem = match outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, &status)).await {
+        if sequence > set_aside {
+            // Before the write: a number that was spent on a lost reply is never used again.
+            set_aside = sequence + SET_ASIDE;
+            outbox.keep(SEQUENCE, &Sequence { sequence: set_aside });
+        }
+        let problem = match outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, &status, ours)).await {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(chain(&error)),
             None => Some(format!("no answer within {} s", TRY_SECS_MAX.as_secs())),
@@ -137,7 +148,7 @@ async fn run(inner: Arc<Inner>) {
                 if failures > 0 {
                     tracing::info!("the heartbeat is written again, after {failures} failed tries");
                 }
-                failures = 0;
+                (failures, ours) = (0, true);
                 inner.newest().written_at = Some(outbox.clock.mono());
                 inner.written.send_replace(update);
                 inner.pace.rest(&*outbox.clock, APART).await;

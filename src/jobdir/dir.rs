@@ -126,13 +126,15 @@ impl JobDir {
         }
     }
 
-    /// The only record that is ever overwritten, so the only one that is read before: an agent that was put back to an
-    /// older version must not write over what it does not understand. One small read a minute.
-    pub async fn put_status(&self, no: AttemptNo, status: &Status) -> Result<(), JobDirError> {
+    /// The only record that is ever overwritten, so the only one that is read before, unless the caller has written it
+    /// already (`ours`): an agent that was put back to an older version must not write over what it does not understand.
+    pub async fn put_status(&self, no: AttemptNo, status: &Status, ours: bool) -> Result<(), JobDirError> {
         let key = layout::status(&self.job, no);
-        match self.read::<Status>(key.clone()).await {
-            Ok(_) | Err(JobDirError::Record(RecordError::Broken { .. })) => {}
-            Err(error) => return Err(error),
+        if !ours {
+            match self.read::<Status>(key.clone()).await {
+                Ok(_) | Err(JobDirError::Record(RecordError::Broken { .. })) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(self.store.put(&key, Bytes::from(encode(status))).await?)
     }

@@ -217,7 +217,7 @@ impl FakeCloud {
             attention: vec![],
             exit: None,
         };
-        self.dir.put_status(plan.attempt, &status).await.unwrap();
+        self.dir.put_status(plan.attempt, &status, false).await.unwrap();
     }
 
     async fn outcome(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) {

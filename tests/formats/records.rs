@@ -147,7 +147,7 @@ async fn a_heartbeat_never_overwrites_a_newer_one() {
     let key = layout::status(dir.job(), attempt);
     store.put(&key, newer("status.json")).await.unwrap();
     refused(dir.status(attempt).await);
-    refused(dir.put_status(attempt, &reads("status.json")).await);
+    refused(dir.put_status(attempt, &reads("status.json"), false).await);
     let there: Value = serde_json::from_slice(&store.get(&key).await.unwrap().unwrap()).unwrap();
     assert_eq!(there["format"], 2, "the heartbeat of a newer agent was overwritten");
 }
