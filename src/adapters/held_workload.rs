@@ -11,7 +11,7 @@ use std::future::pending;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -45,6 +45,8 @@ pub struct HeldWorkload {
     this_boot: bool,
     /// The reading end of `running`; `None` when the pipe itself is gone.
     running: Option<AsyncFd<OwnedFd>>,
+    /// The main process, opened when it is first waited for: the agent waits anew each second.
+    main: OnceLock<io::Result<Option<AsyncFd<OwnedFd>>>>,
     /// The counters when they were last read whole.
     printed: Mutex<(u64, u64)>,
 }
@@ -62,7 +64,15 @@ impl HeldWorkload {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        let mut workload = HeldWorkload { dir: dir.to_owned(), workdir: launch.cwd, started, this_boot: true, running, printed: Mutex::new((0, 0)) };
+        let mut workload = HeldWorkload {
+            dir: dir.to_owned(),
+            workdir: launch.cwd,
+            started,
+            this_boot: true,
+            running,
+            main: OnceLock::new(),
+            printed: Mutex::new((0, 0)),
+        };
         // Inside a container two views of one boot may have two ids; a pipe that is held, or the mark, settles it.
         workload.this_boot = workload.started.boot_id == records::boot_id() || workload.held() || workload.main_has_the_mark();
         Ok(Some(workload))
@@ -109,11 +119,7 @@ impl HeldWorkload {
     }
 
     /// Until a process is dead; never when that cannot be told.
-    async fn dead(&self, process: ProcessRef) {
-        if !self.this_boot {
-            return;
-        }
-        let process = process.open().and_then(|process| process.map(watch).transpose());
+    async fn dead(&self, process: &io::Result<Option<AsyncFd<OwnedFd>>>) {
         match process {
             Ok(Some(process)) => drop(process.readable().await),
             Ok(None) => {}
@@ -122,6 +128,20 @@ impl HeldWorkload {
                 pending().await
             }
         }
+    }
+
+    async fn main_dead(&self) {
+        if !self.this_boot {
+            return;
+        }
+        self.dead(self.main.get_or_init(|| opened(self.started.workload))).await;
+    }
+
+    async fn holder_dead(&self) {
+        if !self.this_boot {
+            return;
+        }
+        self.dead(&opened(self.started.holder)).await;
     }
 
     /// One round of SIGKILL; gives how many were still alive.
@@ -183,6 +203,11 @@ impl HeldWorkload {
     }
 }
 
+/// A process to wait for; `None`: it is gone.
+fn opened(process: ProcessRef) -> io::Result<Option<AsyncFd<OwnedFd>>> {
+    process.open()?.map(watch).transpose()
+}
+
 /// Has the runtime wake us when a descriptor has something to say.
 #[expect(unsafe_code, reason = "the runtime's only registration that is not deprecated")]
 pub fn watch(descriptor: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
@@ -217,7 +242,7 @@ impl Workload for HeldWorkload {
 
     async fn ended(&self) -> Ended {
         let late = async {
-            self.dead(self.started.workload).await;
+            self.main_dead().await;
             let _ = timeout(RECORD_WAIT, self.released()).await;
         };
         tokio::select! {
@@ -265,7 +290,7 @@ impl Workload for HeldWorkload {
         self.ask_holder_to_kill();
         self.kill_until_nothing_is_left().await?;
         // Its record of the end and the rest of the log, which are read next, are a moment away.
-        if timeout(RECORD_WAIT, self.dead(self.started.holder)).await.is_err() {
+        if timeout(RECORD_WAIT, self.holder_dead()).await.is_err() {
             tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
         }
         Ok(())

@@ -19,7 +19,7 @@
 #![expect(clippy::disallowed_methods, reason = "reads and writes the state folder")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -159,7 +159,8 @@ impl Printed {
 
     /// The counters in a state folder; `None` when there are none, or none that are whole.
     pub fn read(dir: &Path) -> Option<(u64, u64)> {
-        let bytes = fs::read(dir.join(PRINTED)).ok()?;
+        let mut bytes = [0; 24];
+        File::open(dir.join(PRINTED)).ok()?.read_exact(&mut bytes).ok()?;
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let (printed, dropped) = (word(0)?, word(8)?);
         (word(16)? == printed ^ dropped.rotate_left(1) ^ CHECK).then_some((printed, dropped))

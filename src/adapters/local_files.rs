@@ -53,15 +53,12 @@ impl Files for LocalFiles {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".new");
         let fresh = path.with_file_name(name);
-        create_parent(path)?;
-        let written = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(FILE_MODE)
-            .open(&fresh)
-            .and_then(|mut file| file.write_all(bytes))
-            .and_then(|()| fs::rename(&fresh, path));
+        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&fresh);
+        let opened = match open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => create_parent(path).and_then(|()| open()),
+            other => other,
+        };
+        let written = opened.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&fresh, path));
         if written.is_err() {
             let _ = fs::remove_file(&fresh);
         }

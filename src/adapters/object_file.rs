@@ -15,6 +15,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the files of a job root, which is what this adapter is for")]
 
+use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -170,6 +171,7 @@ impl Store for FileStore {
 /// A file beside its place, removed again unless it was renamed to it.
 pub(super) struct Staged {
     path: PathBuf,
+    published: Cell<bool>,
     pub(super) file: File,
 }
 
@@ -188,11 +190,13 @@ impl Staged {
             }
             other => other?,
         };
-        Ok(Staged { path, file })
+        Ok(Staged { path, published: Cell::new(false), file })
     }
 
     pub(super) fn publish(&self, target: &Path) -> io::Result<()> {
-        fs::rename(&self.path, target)
+        fs::rename(&self.path, target)?;
+        self.published.set(true);
+        Ok(())
     }
 
     fn with(target: &Path, body: &[u8]) -> io::Result<Self> {
@@ -204,8 +208,10 @@ impl Staged {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        // After a rename it is gone already. Anything else that fails leaves a file that no listing shows.
-        let _ = fs::remove_file(&self.path);
+        if !self.published.get() {
+            // What fails leaves a file that no listing shows.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
