@@ -38,9 +38,9 @@ use crate::ports::{Ended, Launch};
 
 /// One read from the pipe. Smaller costs system calls in a flood; bigger costs memory and, beyond the processor's cache,
 /// time. Measured: 64 KiB to 1 MiB are equal.
-const READ_BYTES: usize = 256 << 10;
+const READ_BYTES: usize = 64 << 10;
 /// Reads in a row before the loop looks at anything else: a flood must not hide the end of the machine for long.
-const READS_IN_A_ROW: usize = 16;
+const READS_IN_A_ROW: usize = 64;
 /// How old the counters in `printed` may be. They decide nothing by themselves; the agent looks about once a second.
 const COUNTERS_AGE_MAX: Duration = Duration::from_millis(250);
 /// How long the end of the workload waits for a slow reader of the echo. The power-off waits as long.

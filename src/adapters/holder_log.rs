@@ -42,7 +42,7 @@ pub struct SegmentedLog {
     current: Option<File>,
     number: u64,
     current_bytes: u64,
-    /// On disk in the segments before the current one, when last looked.
+    /// On disk in the segments before the current one, or fewer: what was shipped since the last look is still counted.
     earlier_bytes: u64,
     /// Since when nothing is written for want of room.
     blocked: Option<Instant>,
@@ -191,8 +191,13 @@ impl SegmentedLog {
             Ok(file) => {
                 self.current = Some(file);
                 self.number += 1;
+                self.earlier_bytes += self.current_bytes;
                 self.current_bytes = 0;
-                self.look();
+                // Shipping only ever makes room, so the sum is looked at when it seems to matter: a listing for every
+                // segment of a long spool would cost more than the segment.
+                if self.earlier_bytes + self.segment_bytes_max > self.total_bytes_max {
+                    self.look();
+                }
                 true
             }
             Err(error) => {
