@@ -13,8 +13,9 @@ use super::logship::{Follow, Shared, segment_name, segments};
 use super::marks::{Board, Moment};
 use super::outbox::Outbox;
 
-/// Between two looks: a step in the log is seen this late.
-pub(super) const LOOK: Duration = Duration::from_millis(500);
+/// Between two looks when nobody asks for one. The loop asks at each of its ticks, about once a second, which is how late
+/// a step in the log is seen; a pace of our own would wake the processor as often again.
+pub(super) const LOOK: Duration = Duration::from_millis(1500);
 
 /// Read in one look, so 32 MB a second: thirty times what a chatty training prints, and a few percent of a core.
 const LOOK_BYTES_MAX: u64 = 16 << 20;

@@ -17,8 +17,11 @@ use crate::jobdir::layout;
 /// Raw bytes of one piece: a flood of 32 MB/s makes 32 objects a second, and memory holds two of these at most.
 const PIECE_BYTES_MAX: usize = 1 << 20;
 
-/// Between two pieces that are not full. `lamp logs -f` is this much behind; each piece is one write to the store.
-const PIECE_APART: Duration = Duration::from_secs(1);
+/// Between two pieces that are not full: a little less than the tick of the loop, which wakes us. `lamp logs -f` is this
+/// much behind; each piece is one write to the store.
+const PIECE_APART: Duration = Duration::from_millis(900);
+/// The same in a store where each write is paid for: at one a second the log would cost more than all other records.
+const PIECE_APART_PAID: Duration = Duration::from_millis(4900);
 
 /// Between two full pieces, which bounds the processor that a flood costs to 32 MB/s.
 const FLOOD_APART: Duration = Duration::from_millis(31);
@@ -62,13 +65,18 @@ pub(super) struct Shipper {
     shared: Arc<Shared>,
     state: State,
     bytes_max: u64,
+    /// Between two pieces that are not full.
+    apart: Duration,
+    /// The length of the file that keeps the state.
+    state_bytes: Option<usize>,
     /// When the newest piece was sent.
     shipped_at: Option<Duration>,
 }
 
 /// What there is to do.
 enum Step {
-    Ship(Piece, Vec<u8>),
+    /// `last`: nothing is known behind it.
+    Ship { piece: Piece, bytes: Vec<u8>, last: bool },
     /// Something small was done; look again.
     Again,
     /// There is more, and it may wait.
@@ -79,23 +87,28 @@ enum Step {
 
 impl State {
     pub(super) fn recall(outbox: &Outbox) -> Self {
-        outbox.recall(STATE).unwrap_or_default()
+        outbox.recall_line(STATE).unwrap_or_default()
     }
 }
 
 impl Shipper {
     pub(super) fn new(shared: Arc<Shared>, state: State, bytes_max: u64) -> Self {
-        Shipper { shared, state, bytes_max, shipped_at: None }
+        let apart = if shared.outbox.dir.store().url().starts_with("s3:") { PIECE_APART_PAID } else { PIECE_APART };
+        Shipper { shared, state, bytes_max, apart, state_bytes: None, shipped_at: None }
     }
 
     pub(super) async fn run(mut self) {
         self.send_again().await;
         loop {
             let wait = match self.step() {
-                Step::Ship(piece, bytes) => {
+                Step::Ship { piece, bytes, last } => {
                     let full = bytes.len() >= PIECE_BYTES_MAX;
                     self.send(piece, bytes).await;
-                    if full { FLOOD_APART } else { Duration::ZERO }
+                    match full {
+                        true => FLOOD_APART,
+                        false if last && !self.finishing() => self.apart,
+                        false => Duration::ZERO,
+                    }
                 }
                 Step::Again => Duration::ZERO,
                 Step::Later(wait) => wait,
@@ -168,9 +181,9 @@ impl Shipper {
     /// The next piece of the segment at hand.
     fn cut(&mut self, dir: &Path, newest: bool, bytes: u64, unread: u64, finishing: bool) -> Step {
         let now = self.shared.outbox.clock.mono();
-        let since = self.shipped_at.map_or(PIECE_APART, |at| now.saturating_sub(at));
-        if newest && !finishing && bytes - self.state.offset < PIECE_BYTES_MAX as u64 && since < PIECE_APART {
-            return Step::Later(PIECE_APART - since);
+        let since = self.shipped_at.map_or(self.apart, |at| now.saturating_sub(at));
+        if newest && !finishing && bytes - self.state.offset < PIECE_BYTES_MAX as u64 && since < self.apart {
+            return Step::Later(self.apart - since);
         }
         let mut before = String::new();
         if self.state.full && unread > TAIL_BYTES {
@@ -188,7 +201,7 @@ impl Shipper {
         }
         let path = dir.join(segment_name(self.state.segment));
         match self.shared.outbox.files.read_from(&path, self.state.offset, PIECE_BYTES_MAX) {
-            Ok(Some(body)) if !body.is_empty() => Step::Ship(Piece { before, bytes: body.len() as u64 }, body),
+            Ok(Some(body)) if !body.is_empty() => Step::Ship { piece: Piece { before, bytes: body.len() as u64 }, bytes: body, last: newest },
             Ok(_) => Step::AtEnd,
             Err(error) => {
                 tracing::warn!("cannot read {}: {error}", path.display());
@@ -200,7 +213,7 @@ impl Shipper {
     /// Beyond the bound, the end of the log says at least how much is missing.
     fn nothing_left(&mut self) -> Step {
         if self.state.full && self.finishing() && self.state.left_out > self.state.told {
-            return Step::Ship(Piece { before: self.tell(), bytes: 0 }, Vec::new());
+            return Step::Ship { piece: Piece { before: self.tell(), bytes: 0 }, bytes: Vec::new(), last: false };
         }
         Step::AtEnd
     }
@@ -271,7 +284,7 @@ impl Shipper {
     }
 
     fn keep(&mut self) {
-        self.shared.outbox.keep(STATE, &self.state);
+        self.shared.outbox.keep_line(STATE, &self.state, &mut self.state_bytes);
     }
 
     /// The borders of the piece are written down, then it is sent for as long as it takes.

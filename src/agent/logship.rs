@@ -119,6 +119,11 @@ impl LogShip {
         }
     }
 
+    /// Looks for new output now. The loop says so at each tick, so that nobody has to wake by himself.
+    pub fn look(&self) {
+        self.shared.wake();
+    }
+
     /// The start has ended and its holder has written everything.
     pub fn ended(&self, start: u32) {
         self.shared.lock_follows().iter_mut().filter(|follow| follow.start == start).for_each(|follow| follow.ended = true);

@@ -194,8 +194,8 @@ impl Inner {
 }
 
 /// Between two polls of the file. A mark is seen this late; a loop that is busy with something else, a drain above all,
-/// must not hold it up.
-const POLL: Duration = Duration::from_millis(500);
+/// must not hold it up. The loop polls at each of its ticks as well.
+const POLL: Duration = Duration::from_secs(1);
 
 /// Follows the progress file and waits for the done marker; ends when it is dropped.
 pub struct ProgressTail {

@@ -39,6 +39,9 @@ const WAIT_MAX_HURRIED: Duration = Duration::from_secs(2);
 /// interruption notice.
 pub(super) const TRY_SECS_MAX: Duration = Duration::from_secs(20);
 
+/// A file of lines begins anew beyond this: some minutes of one line a second, read once after a crash.
+const LINES_BYTES_MAX: usize = 64 * 1024;
+
 /// The wires of one attempt. Cheap to clone.
 #[derive(Clone)]
 pub struct Outbox {
@@ -68,6 +71,32 @@ impl Outbox {
         let path = self.state.join(name);
         let bytes = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
         if let Err(error) = self.files.replace(&path, &bytes) {
+            tracing::warn!("cannot write {}: {error}", path.display());
+        }
+    }
+
+    /// The newest record that [`Outbox::keep_line`] left.
+    pub(super) fn recall_line<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        let path = self.state.join(name);
+        let bytes = self.files.read(&path).inspect_err(|error| tracing::warn!("cannot read {}: {error}", path.display())).ok()??;
+        bytes.split(|byte| *byte == b'\n').rev().find_map(|line| serde_json::from_slice(line).ok())
+    }
+
+    /// Keeps a small record that changes every second: as one more line of a file that begins anew now and then, since a
+    /// file that is made and renamed costs the file system ten times as much. `bytes` is how long the file is, as far as
+    /// this process knows.
+    pub(super) fn keep_line<T: Serialize>(&self, name: &str, record: &T, bytes: &mut Option<usize>) {
+        let path = self.state.join(name);
+        let mut line = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
+        line.push(b'\n');
+        let before = bytes.filter(|before| before + line.len() <= LINES_BYTES_MAX);
+        let kept = match before {
+            Some(_) => self.files.append(&path, &line),
+            None => self.files.replace(&path, &line),
+        };
+        // A line that was cut short would spoil the next: after a failure, and in a new process, the file begins anew.
+        *bytes = kept.is_ok().then(|| before.unwrap_or(0) + line.len());
+        if let Err(error) = kept {
             tracing::warn!("cannot write {}: {error}", path.display());
         }
     }

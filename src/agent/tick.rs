@@ -255,6 +255,7 @@ impl Agent {
 
     /// Hands the heartbeat what is true now; it writes when that is worth a write.
     pub(super) fn report(&self) {
+        self.logs.look();
         self.heartbeat.update(self.status());
     }
 

@@ -123,6 +123,8 @@ fn a_store_that_is_down_loses_nothing_and_does_not_hide_progress() {
         rig.store.fault("/log/", Fault::Down, None);
         for step in 0..1200 {
             printer.print(format!("step {step} loss 0.1\n").as_bytes());
+            // As the loop does at each tick.
+            ship.look();
             clock.sleep(secs(1)).await;
         }
         assert_eq!((board.progress().step, board.marks().progress), (Some(1199.0), 1200));
@@ -156,6 +158,8 @@ fn a_restarted_agent_neither_repeats_nor_skips() {
             }
             clock.sleep(secs(3)).await;
             drop(ship);
+            // It died in the middle of a line.
+            append(&rig.outbox().state.join("log.json"), b"{\"follows\":[{\"sta");
             rig.store.mend();
         }
         let ship = start(&rig, &Board::default(), plain());
@@ -248,4 +252,9 @@ fn a_finish_ends_at_its_deadline_and_says_what_is_missing() {
         let empty = start(&Rig::new(clock.clone()), &Board::default(), plain());
         assert!(empty.finish(secs(5)).await.is_empty());
     });
+}
+
+fn append(path: &std::path::Path, bytes: &[u8]) {
+    use std::io::Write as _;
+    std::fs::OpenOptions::new().append(true).open(path).and_then(|mut file| file.write_all(bytes)).expect("the state is there");
 }

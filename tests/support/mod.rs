@@ -1,5 +1,6 @@
 //! What several test binaries share.
 
+pub mod counting_store;
 pub mod faulty_store;
 pub mod inline_files;
 pub mod virtual_clock;
