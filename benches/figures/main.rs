@@ -1,0 +1,70 @@
+//! The figures that docs/figures.md states, measured on the real programs.
+//!
+//! `cargo run --release --example figures -- PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]`, with one of the parts
+//! below. The programs are those beside this one unless others are named. Prints tables and the load of the machine;
+//! asserts nothing, since a busy machine would fail it for no reason. An example and not a bench, because a bench would be
+//! built with another panic strategy, and all dependencies with it a second time.
+//!
+//! What must never live here: a limit that fails a test.
+
+#![allow(clippy::disallowed_methods, reason = "measures the real thing: starts programs, reads clocks and /proc")]
+
+mod ending;
+#[path = "../../tests/fake_nvml/support.rs"]
+mod fake_nvml;
+mod listing;
+mod logs;
+mod machine;
+mod place;
+mod rest;
+
+use std::path::PathBuf;
+
+const HELP: &str = "\
+figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]
+
+  ending    workload exit -> power-off action, and notice -> signal
+  rest      the agent at 1 Hz with eight scripted GPUs: memory, processor time, wakes
+  daemon    `lamp daemon` at rest over 1000 finished jobs
+  listing   `lamp status` over 1000 finished jobs, `lamp --help`
+  logs      the way of the output from the workload to the disk
+";
+
+/// What was asked for.
+pub struct Asked {
+    pub agent: PathBuf,
+    pub lamp: PathBuf,
+    pub runs: Option<usize>,
+    pub secs: Option<u64>,
+}
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let Some(part) = words.next() else { return print!("{HELP}") };
+    if part == "flood" {
+        return logs::flood(&words.collect::<Vec<_>>());
+    }
+    let beside = std::env::current_exe().expect("we know our own path");
+    let profile = beside.parent().and_then(|examples| examples.parent()).expect("it lies in target/PROFILE/examples").to_owned();
+    let mut asked = Asked { agent: profile.join("lamp-agent"), lamp: profile.join("lamp"), runs: None, secs: None };
+    while let Some(word) = words.next() {
+        let value = words.next().unwrap_or_default();
+        match word.as_str() {
+            "--agent" => asked.agent = std::path::absolute(value).expect("a path"),
+            "--lamp" => asked.lamp = std::path::absolute(value).expect("a path"),
+            "--runs" => asked.runs = value.parse().ok(),
+            "--secs" => asked.secs = value.parse().ok(),
+            _ => return print!("{HELP}"),
+        }
+    }
+    machine::say_where();
+    match part.as_str() {
+        "ending" => ending::measure(&asked),
+        "rest" => rest::agents(&asked),
+        "daemon" => rest::daemon(&asked),
+        "listing" => listing::measure(&asked),
+        "logs" => logs::measure(&asked),
+        _ => print!("{HELP}"),
+    }
+    machine::say_load("after");
+}
