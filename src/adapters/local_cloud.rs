@@ -20,10 +20,11 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::detach::detach;
-use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, boot_id};
+use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, RELEASED, boot_id};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use crate::instance::{InstanceState, InstanceView, Notice, NoticeKind, Tags};
 use crate::job::{MachineSpec, MarketChoice, Plan};
@@ -33,6 +34,10 @@ use crate::ports::{Cloud, CloudError};
 /// A machine that has not booted this long after its launch lost its launcher in between: it is started again.
 /// Shorter races with a slow start on a loaded workstation (harmless, one of the two gives way), longer delays the job.
 const BOOT_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long starting a machine is tried. A workstation without memory or processes to spare, or a program that is just
+/// being built anew, has recovered by then; longer hides from the user that it never will.
+const START_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// How long the records and logs of an ended machine are kept for a look.
 const KEEP_ENDED: Duration = Duration::from_secs(7 * 86_400);
@@ -107,9 +112,14 @@ impl LocalCloud {
         Ok(instance)
     }
 
-    /// A machine that cannot even be started has ended: nobody is to wait for it.
+    /// A machine that can never be started has ended: nobody is to wait for it. One that cannot be started just now is
+    /// pending, and whoever looks at it tries again.
     fn spawn_or_end(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
         self.spawn(folder, record).or_else(|cause| {
+            let for_good = cause.kind() == io::ErrorKind::PermissionDenied || cause.raw_os_error() == Some(Errno::NOEXEC.raw_os_error());
+            if !for_good && waited(record) < START_WITHIN {
+                return Err(cause);
+            }
             let state_reason = format!("Client.InternalError: cannot start the machine: {cause}");
             folder.create("ended.json", &EndedRecord { at: Timestamp::now(), state_reason })?;
             Err(cause)
@@ -139,10 +149,9 @@ impl LocalCloud {
         for name in self.instances()? {
             if !final_views.contains_key(&name) {
                 let folder = self.folder(&name);
-                // Between the folder and its record there is a moment; and a stray folder is nobody's machine.
-                let Ok(record) = folder.instance() else { continue };
-                let ours = record.job_root == self.job_root;
-                let view = if ours { self.view(&folder, record)? } else { None };
+                // Between the folder and its record there is a moment; and a stray folder is nobody's machine. One that
+                // cannot be read must not hide the others: its own job asks again, and is told that nobody knows.
+                let Ok((ours, view)) = self.look(&folder) else { continue };
                 if !ours || view.as_ref().is_some_and(|view| view.state.is_terminated()) {
                     final_views.insert(name.clone(), view);
                 } else {
@@ -154,6 +163,13 @@ impl LocalCloud {
         }
         self.seen.lock().expect("nothing panics while it is held").final_views = final_views;
         Ok(views)
+    }
+
+    /// Whether a machine is of this job root, and how it is then.
+    fn look(&self, folder: &LocalFolder) -> io::Result<(bool, Option<InstanceView>)> {
+        let record = folder.instance()?;
+        let ours = record.job_root == self.job_root;
+        Ok((ours, if ours { self.view(folder, record)? } else { None }))
     }
 
     fn instances(&self) -> io::Result<Vec<String>> {
@@ -199,9 +215,8 @@ impl LocalCloud {
     fn lost(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<Option<EndedRecord>> {
         let rebooted = record.boot_id != boot_id();
         let Some(machine) = folder.machine()? else {
-            let waited = Duration::try_from(Timestamp::now().duration_since(record.launched)).unwrap_or_default();
-            if !rebooted && waited > BOOT_WITHIN {
-                // The failure is on record, which is all that there is to say.
+            if !rebooted && waited(record) > BOOT_WITHIN {
+                // A failure for good is on record, which is all that there is to say.
                 let _ = self.spawn_or_end(folder, record);
             }
             if !rebooted {
@@ -236,13 +251,14 @@ impl LocalCloud {
         folder.ended()
     }
 
-    /// Old ended machines go, so that the folder stays small.
+    /// Old ended machines go, so that the folder stays small; but only what somebody has settled, which may be late.
     fn forget_old(&self) -> io::Result<()> {
         for name in self.instances()? {
             let folder = self.folder(&name);
             let age = fs::metadata(folder.path("ended.json")).and_then(|found| found.modified()).ok();
+            let settled = folder.path(RELEASED).exists();
             let old = age.and_then(|ended| SystemTime::now().duration_since(ended).ok()).is_some_and(|age| age > KEEP_ENDED);
-            if old {
+            if old && settled {
                 fs::remove_dir_all(folder.dir())?;
             }
         }
@@ -266,6 +282,11 @@ const ID_PREFIX: &str = "i-local-";
 fn instance_id(client_token: &str) -> String {
     let hash = Sha256::digest(client_token.as_bytes());
     hash.iter().take(6).fold(ID_PREFIX.to_owned(), |id, byte| format!("{id}{byte:02x}"))
+}
+
+/// Since the launch.
+fn waited(record: &InstanceRecord) -> Duration {
+    Duration::try_from(Timestamp::now().duration_since(record.launched)).unwrap_or_default()
 }
 
 /// Kills what a machine left behind when its own process was killed. Its number may be somebody else's by now, so only
@@ -315,15 +336,23 @@ impl Cloud for LocalCloud {
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         // Housekeeping must not stand in the way of a launch.
         let _ = self.forget_old();
-        self.start(plan).map_err(|cause| match cause.kind() {
-            io::ErrorKind::NotFound => CloudError::Invalid { what: format!("cannot start the machine: {cause}") },
-            _ => failed("launch a machine", cause),
-        })
+        self.start(plan).map_err(|cause| failed("launch a machine", cause))
     }
 
     async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError> {
         let views = self.views().map_err(|cause| failed("describe the machines", cause))?;
         Ok(views.into_iter().filter(|view| view.tags.owner == owner).collect())
+    }
+
+    async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
+        let unknown = |cause| CloudError::Ambiguous { act: "read the records of the machine".into(), cause };
+        match self.look(&self.folder(&instance_id(&plan.client_token))) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(unknown(error.into())),
+            // It came, or could be read again, after the others were looked at.
+            Ok((true, Some(view))) => Err(unknown(format!("{} is there after all", view.id).into())),
+            Ok(_) => Ok(()),
+        }
     }
 
     async fn terminate(&self, instance: &str) -> Result<(), CloudError> {
@@ -351,7 +380,7 @@ impl Cloud for LocalCloud {
 
     async fn release(&self, instance: &str) -> Result<(), CloudError> {
         let folder = self.folder(instance);
-        let clear = || if instance.starts_with(ID_PREFIX) && folder.ended()?.is_some() { folder.clear() } else { Ok(()) };
+        let clear = || if instance.starts_with(ID_PREFIX) && folder.ended()?.is_some() { folder.release() } else { Ok(()) };
         clear().map_err(|cause| failed("clear a machine's folder", cause))
     }
 }

@@ -10,6 +10,7 @@
 //!     terminate.json  LocalCloud     the owner ends it
 //!     poweroff.json   the agent      it ends itself
 //!     ended.json      the machine, or LocalCloud when the machine was killed; once
+//!     released.json   LocalCloud     the attempt is settled: nobody needs the rest any more
 //!     machine.log  agent.log
 //! ```
 //! Anything else in it belongs to the agent and goes when the attempt is settled. What must never live here: a process.
@@ -72,7 +73,7 @@ pub struct EndedRecord {
     pub state_reason: String,
 }
 
-/// `kill-at.json` and `terminate.json`.
+/// `kill-at.json`, `terminate.json` and `released.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct At {
     pub at: Timestamp,
@@ -84,8 +85,11 @@ pub struct LocalFolder {
     dir: PathBuf,
 }
 
+/// Written when the attempt was settled.
+pub const RELEASED: &str = "released.json";
+
 /// What stays when the rest is cleared away.
-const KEPT: [&str; 7] = ["instance.json", "machine.json", "ended.json", "notice.json", "alive", "machine.log", "agent.log"];
+const KEPT: [&str; 8] = [RELEASED, "instance.json", "machine.json", "ended.json", "notice.json", "alive", "machine.log", "agent.log"];
 
 impl LocalFolder {
     pub fn new(dir: impl Into<PathBuf>) -> Self {
@@ -187,6 +191,12 @@ impl LocalFolder {
         let mut steps = text.split(|byte| *byte == b'\n').filter_map(|line| ProgressLine::parse(std::str::from_utf8(line).ok()?).ok()?.step);
         let first = steps.next()?;
         Some((first, steps.next_back().unwrap_or(first)))
+    }
+
+    /// The attempt is settled: clears, and notes it, so that the records may go one day.
+    pub fn release(&self) -> io::Result<()> {
+        self.clear()?;
+        self.create(RELEASED, &At { at: Timestamp::now() }).map(drop)
     }
 
     /// Removes the agent's work; the records and the logs stay.

@@ -167,7 +167,8 @@ impl Controller {
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+/// An error and its causes in a line.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

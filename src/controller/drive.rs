@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::act::{ActError, Done, backoff};
+use super::act::{ActError, Done, backoff, chain};
 use super::memory::JobMemory;
-use super::observe::observe;
+use super::observe::{Observed, observe};
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::market::Zone;
-use crate::policy::reconcile::{Act, CloudAnswer, Facts, reconcile};
+use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
 use crate::ports::{Clock, Cloud, Notifier, Store, StoreError};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
@@ -189,6 +189,18 @@ impl Controller {
         ticked
     }
 
+    /// The answer for a job whose machine is not shown and may be there all the same; `None`: the answer stands.
+    async fn unknown(&self, observed: &Observed, answer: &CloudAnswer) -> Option<CloudAnswer> {
+        let CloudAnswer::Known(views) = answer else { return None };
+        let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none())?;
+        let plan = &open.plan;
+        let shown = views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token));
+        if shown || belongs_elsewhere(plan, &self.owner, self.here.as_str()).is_some() {
+            return None;
+        }
+        self.cloud.confirm_missing(plan).await.err().map(|error| CloudAnswer::Unknown(chain(&error)))
+    }
+
     /// The cloud's answer about all our machines.
     pub async fn describe(&self) -> CloudAnswer {
         match self.cloud.describe(&self.owner).await {
@@ -229,6 +241,8 @@ impl Controller {
         }
         let Some(spec) = memory.spec.clone() else { return Ok(None) };
         let observed = observe(&dir, memory, answer, self.clock.mono()).await?;
+        let unknown = self.unknown(&observed, answer).await;
+        let answer = unknown.as_ref().unwrap_or(answer);
         self.tell_attention(&dir, &spec, memory, &observed).await;
         let facts = Facts {
             spec: &spec,

@@ -49,6 +49,12 @@ pub trait Cloud: Send + Sync {
     /// Every machine of this owner, terminated ones too while the cloud still shows them. An error means *unknown*.
     async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError>;
 
+    /// Of a plan whose machine [`Cloud::describe`] did not show: an error when it may be there all the same, and cannot be
+    /// read. One such machine is unknown to its own job, and says nothing of the others.
+    async fn confirm_missing(&self, _plan: &Plan) -> Result<(), CloudError> {
+        Ok(())
+    }
+
     /// Ends a machine for good. A machine that is already gone is success. The caller has read the owner tag in the same
     /// decision.
     async fn terminate(&self, instance: &str) -> Result<(), CloudError>;

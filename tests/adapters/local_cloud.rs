@@ -7,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use lamplighter::adapters::local_cloud::LocalCloud;
-use lamplighter::adapters::local_folder::LocalFolder;
+use lamplighter::adapters::local_folder::{InstanceRecord, LocalFolder};
 use lamplighter::adapters::local_machine::{self, INSTANCE_VARIABLE};
 use lamplighter::adapters::local_metadata::LocalMetadata;
 use lamplighter::adapters::proc_tree::with_environment;
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::job::{AttemptNo, MachineSpec, Plan, RECORD_FORMAT};
 use lamplighter::market::Span;
-use lamplighter::ports::{Cloud, Metadata};
+use lamplighter::ports::{Cloud, CloudError, Metadata};
 
 /// Not a test of its own: the machine's process, when a test below starts this binary as one.
 #[test]
@@ -200,12 +200,79 @@ async fn the_hard_cap_ends_it_unless_it_is_raised() {
 }
 
 #[tokio::test]
-async fn a_machine_that_cannot_start_has_ended() {
+async fn a_machine_that_can_never_start_has_ended() {
     let folder = tempfile::tempdir().unwrap();
-    let cloud = LocalCloud::new(folder.path(), "file:///root", vec!["/nowhere/lamp".into()]);
-    assert!(cloud.launch(&plan("t8", None, &cloud).await).await.is_err());
+    let program = folder.path().join("lamp");
+    fs::write(&program, "").unwrap();
+    let cloud = LocalCloud::new(folder.path(), "file:///root", vec![program.display().to_string()]);
+    assert!(matches!(cloud.launch(&plan("t8", None, &cloud).await).await, Err(CloudError::Denied { .. })), "not a program");
     let view = cloud.describe("me").await.unwrap().remove(0);
     assert!(view.state == InstanceState::Terminated && view.state_reason.unwrap().starts_with("Client.InternalError"));
+}
+
+#[tokio::test]
+async fn a_machine_that_cannot_start_just_now_is_tried_again() {
+    let world = World::new("touch \"$1/started\"; exec sleep 1000");
+    let (program, script) = (world.file("being-built"), world.file("agent.sh").display().to_string());
+    let cloud = LocalCloud::new(world.folder.path(), "file:///root", vec![program.display().to_string(), script]);
+    let error = cloud.launch(&plan("t10", None, &cloud).await).await.unwrap_err();
+    assert!(matches!(error, CloudError::Ambiguous { .. }), "{error}");
+    let view = world.view().await;
+    assert_eq!(view.state, InstanceState::Pending);
+    std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+    let folder = world.cloud.folder(&view.id);
+    let launched_ago = |ago: u64| {
+        let record = InstanceRecord { launched: Timestamp::now() - Duration::from_secs(ago), ..folder.instance().unwrap() };
+        folder.write("instance.json", &record).unwrap();
+    };
+    launched_ago(60);
+    until("it runs", async || world.view().await.state == InstanceState::Running).await;
+
+    let never = LocalCloud::new(world.folder.path(), "file:///root", vec!["/nowhere/lamp".into()]);
+    assert!(never.launch(&plan("t11", None, &never).await).await.is_err());
+    let instance = world.cloud.describe("me").await.unwrap().into_iter().find(|other| other.id != view.id).unwrap().id;
+    let folder = world.cloud.folder(&instance);
+    let record = InstanceRecord { launched: Timestamp::now() - Duration::from_secs(601), ..folder.instance().unwrap() };
+    folder.write("instance.json", &record).unwrap();
+    world.cloud.describe("me").await.unwrap();
+    assert!(folder.ended().unwrap().unwrap().state_reason.starts_with("Client.InternalError"), "ten minutes are enough");
+}
+
+#[tokio::test]
+async fn a_machine_whose_record_is_damaged_is_unknown_and_hides_no_other() {
+    let world = World::new("touch \"$1/started\"; exec sleep 1000");
+    let (damaged, _) = (world.launch("t12", None).await, world.launch("t13", None).await);
+    for name in ["instance.json", "ended.json"] {
+        let record = damaged.1.path(name);
+        let whole = fs::read(&record).ok();
+        fs::write(&record, "{").unwrap();
+        let seen: Vec<_> = world.cloud.describe("me").await.unwrap().into_iter().map(|view| view.client_token.unwrap()).collect();
+        assert_eq!(seen, ["t13"], "{name}");
+        let missing = async |token: &str| world.cloud.confirm_missing(&plan(token, None, &world.cloud).await).await;
+        assert!(missing("t12").await.is_err(), "{name}: it may run");
+        assert!(missing("t14").await.is_ok(), "this one was never there");
+        match whole {
+            Some(whole) => fs::write(&record, whole).unwrap(),
+            None => fs::remove_file(&record).unwrap(),
+        }
+        assert!(missing("t12").await.is_err(), "{name}: it is there after all");
+    }
+    assert_eq!(world.cloud.describe("me").await.unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn only_what_was_settled_is_ever_forgotten() {
+    let world = World::new("echo '{\"how\": \"terminate\", \"why\": \"succeeded\"}' > \"$1/poweroff.json\"; exec sleep 1000");
+    let (instance, folder) = world.launch("t15", None).await;
+    world.ended(&instance).await;
+    let old = std::time::SystemTime::now() - Duration::from_secs(8 * 86_400);
+    fs::File::options().write(true).open(folder.path("ended.json")).unwrap().set_modified(old).unwrap();
+    let other = World::cloud_of(world.folder.path(), "file:///other");
+    other.launch(&plan("t16", None, &other).await).await.unwrap();
+    assert!(folder.path("ended.json").exists(), "its end is still to be settled");
+    world.cloud.release(&instance).await.unwrap();
+    other.launch(&plan("t16", None, &other).await).await.unwrap();
+    assert!(!folder.dir().exists());
 }
 
 #[tokio::test]

@@ -55,6 +55,8 @@ struct State {
     describe_faults: usize,
     /// How long a new machine does not show up.
     invisible: Duration,
+    /// Whether the records of our machines can be read just now.
+    unreadable: bool,
     complaints: Vec<String>,
     launches: usize,
 }
@@ -83,6 +85,10 @@ impl FakeCloud {
 
     pub fn invisible_for(&self, time: Duration) {
         self.state.lock().unwrap().invisible = time;
+    }
+
+    pub fn unreadable(&self, unreadable: bool) {
+        self.state.lock().unwrap().unreadable = unreadable;
     }
 
     pub fn launches(&self) -> usize {
@@ -313,9 +319,14 @@ impl Cloud for FakeCloudPort {
             state.describe_faults -= 1;
             return Err(CloudError::Throttled);
         }
-        let visible = |machine: &&Machine| now.duration_since(machine.view.launched) >= state.invisible.try_into().unwrap();
+        let visible = |machine: &&Machine| !state.unreadable && now.duration_since(machine.view.launched) >= state.invisible.try_into().unwrap();
         // As nasty as can be: it also shows what is not ours.
         Ok(state.machines.iter().filter(visible).map(|machine| machine.view.clone()).collect())
+    }
+
+    async fn confirm_missing(&self, _plan: &Plan) -> Result<(), CloudError> {
+        let unreadable = self.0.state.lock().unwrap().unreadable;
+        if unreadable { Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() }) } else { Ok(()) }
     }
 
     async fn terminate(&self, instance: &str) -> Result<(), CloudError> {

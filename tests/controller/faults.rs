@@ -124,6 +124,24 @@ fn a_silent_cloud_means_unknown_and_nothing_is_done() {
 }
 
 #[test]
+fn a_machine_that_cannot_be_read_is_not_gone() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 900, code: 0 }]).await;
+        let controller = world.controller();
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(60)).await;
+            world.cloud.unreadable(true);
+            clock.sleep(Duration::from_secs(600)).await;
+            assert_eq!((world.cloud.launches(), world.store.keys("settled.json")), (1, vec![]), "nobody knows");
+            world.cloud.unreadable(false);
+        });
+        let receipt = receipt.unwrap();
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt).2, [EndedBecause::Succeeded]);
+    });
+}
+
+#[test]
 fn a_store_that_fails_delays_and_breaks_nothing() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &TWO_ATTEMPTS).await;

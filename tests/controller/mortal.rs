@@ -92,6 +92,9 @@ impl Cloud for Mortal<dyn Cloud> {
     async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError> {
         self.life.call(self.inner.describe(owner)).await
     }
+    async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
+        self.life.call(self.inner.confirm_missing(plan)).await
+    }
     async fn terminate(&self, instance: &str) -> Result<(), CloudError> {
         self.life.call(self.inner.terminate(instance)).await
     }
