@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::log_tail::LogTail;
 use super::summary::Summary;
-use super::{Context, Fault, job_root, live, run, signals};
+use super::{Context, Fault, job_root, live, logs, run, signals};
 use crate::controller::Controller;
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
@@ -59,6 +59,13 @@ impl<'a> Attached<'a> {
             trouble_at: None,
             attention: Vec::new(),
         }
+    }
+
+    /// The log also where machines read, who else get it from `lamp logs`.
+    #[must_use]
+    pub fn with_log(mut self) -> Self {
+        self.log = true;
+        self
     }
 
     /// Only how the job stands.
@@ -154,8 +161,9 @@ impl<'a> Attached<'a> {
             let bytes = tail.next(self.dir).await?;
             let next = attempts.iter().copied().find(|attempt| *attempt > tail.attempt);
             if !bytes.is_empty() {
+                let attempt = tail.attempt;
                 self.clear();
-                self.context.printer.bytes(&bytes);
+                logs::piece(self.context, attempt, &bytes);
                 self.mid_line = bytes.last() != Some(&b'\n');
             } else if let Some(next) = next {
                 self.next_attempt(next);

@@ -1,10 +1,14 @@
 //! `lamp daemon`: drives every job of the job root, in the foreground; systemd keeps it (systemd/lamp-controller.service).
 
+use std::sync::Arc;
+
 use clap::Args as ClapArgs;
 
 use super::attach::TELLING_MAX;
 use super::{Context, ExitCode, Fault, job_root, run, signals};
 use crate::job::JobId;
+use crate::jobdir::{JobDir, JobDirError};
+use crate::wire::Store;
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
 #[derive(Clone, Debug, ClapArgs)]
@@ -34,6 +38,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     } else {
         None
     };
+    for job in &args.job {
+        must_be_drivable(&store, job).await?;
+    }
     let controller = run::controller(&workstation, &store)?;
     let service = workstation.service();
     service.ready();
@@ -60,4 +67,23 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     drop(lock);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A job that is named and not there, or that a newer version wrote, would be left alone in silence.
+async fn must_be_drivable(store: &Store, job: &JobId) -> Result<(), Fault> {
+    match JobDir::new(Arc::clone(store), job.clone()).spec().await {
+        Ok(Some(_)) => Ok(()),
+        // With what was meant, if something like it is there.
+        Ok(None) => job_root::find(store, Some(job.as_str())).await.and_then(|dir| {
+            let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{job}` in {}", store.url()));
+            Err(if dir.job() == job {
+                fault.meaning("it was never submitted completely")
+            } else {
+                fault.hint(format!("did you mean `{}`?", dir.job()))
+            })
+        }),
+        // Driving goes on through every failure of the job root, also one that is there at the start.
+        Err(JobDirError::Store(_)) => Ok(()),
+        Err(error) => Err(job_root::record_fault(&error)),
+    }
 }

@@ -28,9 +28,9 @@ pub struct Args {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open(context)?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
-    if args.follow && !context.is_machine_output() {
+    if args.follow {
         let controller = run::controller(&job_root::workstation(context)?, &store)?;
-        Attached::new(context, &dir).follow_and_drive(&controller).await?;
+        Attached::new(context, &dir).with_log().follow_and_drive(&controller).await?;
         return Ok(ExitCode::SUCCESS);
     }
     let fault = |error: JobDirError| job_root::record_fault(&error);
@@ -56,10 +56,15 @@ async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<()
         if bytes.is_empty() || context.printer.reader_is_gone() {
             return Ok(());
         }
-        if context.is_machine_output() {
-            context.printer.json(&serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(&bytes) }));
-        } else {
-            context.printer.bytes(&bytes);
-        }
+        piece(context, attempt, &bytes);
+    }
+}
+
+/// A piece of the log on stdout, as it was asked for.
+pub fn piece(context: &Context, attempt: AttemptNo, bytes: &[u8]) {
+    if context.is_machine_output() {
+        context.printer.json(&serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(bytes) }));
+    } else {
+        context.printer.bytes(bytes);
     }
 }

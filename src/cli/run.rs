@@ -8,7 +8,7 @@ use serde_json::json;
 use super::attach::Attached;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, receipt, submission};
 use crate::controller::DriveError;
-use crate::job::{EndedBecause, JobOutcome, Receipt};
+use crate::job::{JobOutcome, Receipt};
 use crate::jobdir::JobDir;
 use crate::market::Cloud;
 use crate::wire::{Store, Workstation};
@@ -146,11 +146,36 @@ async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std
 /// The code of a whole job.
 pub fn exit_code(receipt: &Receipt) -> ExitCode {
     let last = receipt.attempts.last();
-    match (receipt.outcome, last) {
+    match (receipt.outcome, receipt.because.or(last.map(|last| last.ended_because))) {
         (JobOutcome::Succeeded, _) => ExitCode::SUCCESS,
         (JobOutcome::Stopped | JobOutcome::Cancelled, _) => ExitCode::STOPPED,
-        (JobOutcome::Failed, Some(last)) => ExitCode::of_end(last.ended_because, last.exit),
-        // No machine was ever launched: a limit was over before it began.
-        (JobOutcome::Failed, None) => ExitCode::of_end(EndedBecause::Deadline, None),
+        (JobOutcome::Failed, Some(because)) => ExitCode::of_end(because, last.and_then(|last| last.exit)),
+        // Of an older version's receipt: no machine was ever launched, so a limit was over before it began.
+        (JobOutcome::Failed, None) => ExitCode::LIMIT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn code(because: &Value, attempts: &Value) -> ExitCode {
+        let receipt = json!({ "format": 1, "job": "x-222222", "name": "x", "outcome": "failed", "exit_code": null, "because": because,
+            "reason": "r", "started": "2026-01-01T00:00:00Z", "ended": "2026-01-01T01:00:00Z", "attempts": attempts, "total_usd": 0.0,
+            "useful_seconds": 0.0, "idle_seconds": 0.0, "checkpoints": 0 });
+        exit_code(&serde_json::from_value(receipt).unwrap())
+    }
+
+    #[test]
+    fn a_limit_between_two_attempts_or_before_the_first_is_a_limit() {
+        let interrupted = json!([{ "attempt": 1, "instance": "i", "instance_type": "t", "zone": "z", "market": "spot", "started": null,
+            "ended": null, "billed_seconds": 0.0, "usd": 0.0, "ended_because": "interrupted" }]);
+        assert_eq!(code(&json!("deadline"), &interrupted), ExitCode::LIMIT);
+        assert_eq!(code(&json!("budget"), &json!([])), ExitCode::LIMIT);
+        assert_eq!(code(&json!("interrupted"), &interrupted), ExitCode::LOST);
+        // A receipt of a version that did not write it.
+        assert_eq!(code(&Value::Null, &interrupted), ExitCode::LOST);
     }
 }

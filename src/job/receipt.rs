@@ -15,7 +15,10 @@ pub struct Receipt {
     pub outcome: JobOutcome,
     /// The workload's exit code as a shell would report it (128 + signal); `null` when it never ran to an end.
     pub exit_code: Option<i32>,
-    /// One sentence: why the job ended.
+    /// Why the job ended. Not always the last attempt's word: a limit may be over between two attempts, or before the first.
+    #[serde(default)]
+    pub because: Option<EndedBecause>,
+    /// The same in one sentence.
     pub reason: String,
     pub started: Timestamp,
     pub ended: Timestamp,
@@ -59,15 +62,16 @@ pub struct AttemptRecord {
 impl Receipt {
     /// Adds the attempts up. `ended` is when the last machine was seen to be gone; `reason` comes from the policy that
     /// decided that there is no further attempt.
-    pub fn build(job: JobId, name: String, submitted: Timestamp, ended: Timestamp, end: (JobOutcome, String), records: &[AttemptRecord]) -> Self {
-        let (outcome, reason) = end;
+    pub fn build(job: JobId, name: String, submitted: Timestamp, ended: Timestamp, end: (EndedBecause, String), records: &[AttemptRecord]) -> Self {
+        let (because, reason) = end;
         let outcomes = || records.iter().filter_map(|record| record.settled.outcome.as_ref());
         let exit = records.last().and_then(|record| record.settled.outcome.as_ref()).and_then(|outcome| outcome.exit);
         Receipt {
             format: RECORD_FORMAT,
             job,
             name,
-            outcome,
+            outcome: because.job_outcome(),
+            because: Some(because),
             exit_code: exit.map(|exit| exit.shell_code()),
             reason,
             started: submitted,

@@ -214,10 +214,10 @@ fn between(facts: &Facts<'_>) -> Vec<Act> {
         (Next::Attempt { number, reason, .. }, None) => {
             vec![Act::CreatePlan { attempt: number, resume_from: facts.newest_checkpoint, reason: reason.text }]
         }
-        (Next::End { outcome, reason }, _) => {
+        (Next::End { because, reason }, _) => {
             let ended = history.iter().filter_map(|record| record.settled.billed_to).max().unwrap_or(facts.now);
             let spec = facts.spec;
-            let end = (outcome, reason.text);
+            let end = (because, reason.text);
             vec![Act::WriteReceipt(Box::new(Receipt::build(spec.job.clone(), spec.spec.name.clone(), spec.created, ended, end, &history)))]
         }
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::job::{AttemptNo, AttemptRecord, EndedBecause, JobOutcome, Reason, Request, Spec, Wish};
+use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Request, Spec, Wish};
 use crate::market::{Span, Usd};
 
 /// What follows.
@@ -24,7 +24,7 @@ pub enum Next {
         reason: Reason,
     },
     End {
-        outcome: JobOutcome,
+        because: EndedBecause,
         reason: Reason,
     },
 }
@@ -171,7 +171,7 @@ fn ended_at(record: &AttemptRecord, now: Timestamp) -> Timestamp {
 }
 
 fn end(now: Timestamp, because: EndedBecause, text: String) -> Next {
-    Next::End { outcome: because.job_outcome(), reason: Reason::new(now, "relaunch", because.word(), text) }
+    Next::End { because, reason: Reason::new(now, "relaunch", because.word(), text) }
 }
 
 fn asked(because: EndedBecause) -> &'static str {

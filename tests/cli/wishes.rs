@@ -1,6 +1,6 @@
-//! `lamp stop` and `lamp extend` of a job that runs: what is refused, and what is said.
+//! What is asked of a job that runs, or is not there: what is refused, and what is said.
 
-use super::place::Place;
+use super::place::{Place, end};
 
 const WAITS: &str = "trap 'exit 5' TERM; while :; do sleep 0.1; done";
 
@@ -23,4 +23,31 @@ fn only_a_limit_that_is_there_can_be_raised() {
     assert!(stopped.code == 0 && stopped.err.contains("it has no [checkpoint]") && !stopped.err.contains("saves a checkpoint"), "{}", stopped.err);
     place.until("free", "stopped");
     place.nothing_is_left();
+}
+
+#[test]
+fn a_log_is_followed_as_objects_too() {
+    let place = Place::new("echo begun; while [ ! -e GO ]; do sleep 0.05; done; echo last");
+    assert_eq!(place.0.lamp(&["run", "-d", "--name", "told", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    place.until("told", "running");
+    let follow = place.start(&["logs", "-f", "told", "-o", "jsonl"]);
+    place.0.write("go", "");
+    let (code, out, err) = end(follow);
+    assert_eq!(code, 0, "{err}");
+    let pieces = String::from_utf8(out).unwrap();
+    let log: String =
+        pieces.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["log"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(log, "begun\nlast\n");
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_daemon_for_a_job_that_is_not_there_says_so() {
+    let place = Place::new("exit 0");
+    assert_eq!(end(place.start(&["run", "-q", "--name", "digits", "--", "sh", "job.sh"])).0, 0);
+    let typo = place.0.lamp(&["daemon", "--job", "digtis-222222", "--until-done"]);
+    assert_eq!((typo.code, typo.err.contains("no job `digtis-222222`")), (101, true), "{}", typo.err);
+    place.0.write("home/.local/state/lamplighter/jobs/newer-222222/spec.json", "{\"format\": 99, \"job\": \"newer-222222\"}");
+    let newer = place.0.lamp(&["daemon", "--job", "newer-222222", "--until-done"]);
+    assert_eq!((newer.code, newer.err.contains("format 99")), (102, true), "{}", newer.err);
 }

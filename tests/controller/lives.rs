@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::job::{EndedBecause, JobOutcome, Wish};
-use lamplighter::market::Span;
+use lamplighter::market::{Span, Usd};
 use lamplighter::ports::Clock;
 
 use super::World;
@@ -57,6 +57,21 @@ fn no_more_than_the_interruptions_that_were_allowed() {
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Failed, 3));
         assert!(receipt.reason.ends_with("interrupted 3 times, and `interruptions.max` is 2"), "{}", receipt.reason);
+    });
+}
+
+#[test]
+fn a_limit_that_is_over_between_two_attempts_is_why_the_job_ended() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let deadline = clock.now() + Duration::from_secs(50);
+        let world = World::with(clock.clone(), &[Life::Taken { secs: 100 }], |spec| spec.limits.deadline = Some(deadline)).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.because, becauses(&receipt)), (Some(EndedBecause::Deadline), vec![EndedBecause::Interrupted]));
+
+        let world = World::with(clock, &[Life::Taken { secs: 100 }], |spec| spec.limits.budget = Some(Usd::ZERO)).await;
+        let receipt = world.drive().await;
+        assert_eq!((receipt.because, becauses(&receipt)), (Some(EndedBecause::Budget), vec![]));
     });
 }
 

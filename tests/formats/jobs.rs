@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lamplighter::config::{Environment, Inputs, JobFile, Loaded, UserConfig, load_job};
+use lamplighter::job::Finding;
 
 use super::text;
 
@@ -13,6 +14,11 @@ fn load(file: &Path) -> Loaded {
     load_job(Some(file), &inputs).unwrap_or_else(|error| panic!("{}: {error:#?}", file.display()))
 }
 
+/// That the machine of this test has no GPU is no fault of the file.
+fn of_the_file(job: &Loaded) -> Vec<&Finding> {
+    job.findings.iter().filter(|finding| finding.path != "machine.gpus").collect()
+}
+
 #[test]
 fn the_example_jobs_have_no_findings() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/jobs");
@@ -20,7 +26,7 @@ fn the_example_jobs_have_no_findings() {
     assert!(files.len() >= 2);
     for file in files {
         let job = load(&file);
-        assert!(job.findings.is_empty(), "{}: {:#?}", file.display(), job.findings);
+        assert_eq!(of_the_file(&job), Vec::<&Finding>::new(), "{}", file.display());
         assert!(job.workdir.join("train.py").is_file(), "{} ships {}", file.display(), job.workdir.display());
         assert!(job.spec.limits.max_runtime.is_some() && job.spec.limits.budget.is_some(), "{}: an example has limits", file.display());
     }
@@ -36,5 +42,5 @@ fn the_job_file_in_the_readme_is_one() {
     std::fs::write(folder.path().join("train.py"), "").unwrap();
     let job = load(&file);
     assert_eq!(job.spec.name, "llama-ft");
-    assert!(job.findings.is_empty(), "{:#?}", job.findings);
+    assert_eq!(of_the_file(&job), Vec::<&Finding>::new());
 }

@@ -81,7 +81,7 @@ fn lines<T: DeserializeOwned + Serialize>(name: &str) -> Vec<T> {
 fn events_and_samples_of_format_1_are_read_whole() {
     let events = lines::<Event>("events.jsonl");
     assert!(events.iter().all(|event| event.what != What::Unknown), "an event of version 0.1.0 is no longer known");
-    assert_eq!(events.len(), 12);
+    assert_eq!(events.len(), 13);
     let samples = lines::<Rates>("samples.jsonl");
     assert!(samples[1].gpu_percent.is_unknown());
 }
