@@ -16,6 +16,7 @@ use super::place::{Place, Running, nanos, nanos_in, spec, wait_for};
 pub fn measure(asked: &Asked) {
     let runs = asked.runs.unwrap_or(100);
     let spread = |measure: fn(&Asked, usize) -> Option<f64>| -> Vec<f64> { (0..runs).filter_map(|run| measure(asked, run)).collect() };
+    say_spread("exit -> next command of a shell, for comparison", &mut spread(shell));
     say_spread("exit -> --then command, stand-alone", &mut spread(alone));
     say_spread("exit -> poweroff.json, launched (events, log, outcome)", &mut spread(launched));
     say_spread("notice.json -> the workload's signal handler", &mut spread(notice));
@@ -24,6 +25,14 @@ pub fn measure(asked: &Asked) {
 /// Not always at the same distance from the agent's tick.
 fn length(run: usize) -> String {
     format!("{:.3}", 0.5 + (run * 137 % 1000) as f64 / 1000.0)
+}
+
+/// What people do without us: `train; poweroff`. The least that the same processes take on this machine now.
+fn shell(_: &Asked, run: usize) -> Option<f64> {
+    let place = Place::new();
+    let script = format!("sh -c 'sleep {}; date +%s%N > exit'; sh -c 'date +%s%N > then'", length(run));
+    place.command(Path::new("sh")).args(["-c", &script]).status().ok()?;
+    millis(nanos_in(&place.file("exit"))?, nanos_in(&place.file("then"))?)
 }
 
 fn alone(asked: &Asked, run: usize) -> Option<f64> {

@@ -193,13 +193,15 @@ impl Inner {
     }
 }
 
-/// Between two polls of the file. A mark is seen this late; a loop that is busy with something else, a drain above all,
-/// must not hold it up. The loop polls at each of its ticks as well.
-const POLL: Duration = Duration::from_secs(1);
+/// After the last poll of the file. The loop polls at each of its ticks, about once a second; a loop that is busy with
+/// something else, a drain above all, must not hold a mark up. Shorter than a tick, and the processor wakes twice for it.
+const POLL: Duration = Duration::from_millis(1500);
 
 /// Follows the progress file and waits for the done marker; ends when it is dropped.
 pub struct ProgressTail {
     tail: Arc<Mutex<Tail>>,
+    /// Somebody has just polled: the task may sleep on.
+    polled: Arc<Notify>,
     _task: Task,
 }
 
@@ -237,19 +239,24 @@ impl ProgressTail {
             polled: false,
             complained: false,
         }));
-        let polled = Arc::clone(&tail);
+        let polled = Arc::new(Notify::new());
+        let (tail_of_task, by_loop) = (Arc::clone(&tail), Arc::clone(&polled));
         let task = Task::spawn(async move {
+            lock(&tail_of_task).poll();
             loop {
-                lock(&polled).poll();
-                clock.sleep(POLL).await;
+                tokio::select! {
+                    () = clock.sleep(POLL) => lock(&tail_of_task).poll(),
+                    () = by_loop.notified() => {}
+                }
             }
         });
-        ProgressTail { tail, _task: task }
+        ProgressTail { tail, polled, _task: task }
     }
 
     /// Takes in what is new, now: a few small reads. For whoever is about to decide, or to write down the end.
     pub fn poll(&self) {
         lock(&self.tail).poll();
+        self.polled.notify_one();
     }
 }
 
