@@ -49,8 +49,12 @@ impl Agent {
         let asked_by = end.because.word();
         let mut losses = Vec::new();
         if self.ended.is_none() && self.workload.is_some() && self.memory.stage == Stage::Main {
-            if end.save {
-                losses.extend(self.final_save(&end, asked_by).await);
+            if end.save
+                && let Some(text) = self.final_save(&end, asked_by).await
+            {
+                // An interruption ends without an outcome: what is not in the journal is not known to anybody.
+                self.journal.record(What::Loss { text: text.clone() });
+                losses.push(text);
             }
             let grace = self.within(end.by, self.attempt.resolved.spec.watch.term_grace.duration());
             self.stop_workload(grace).await;

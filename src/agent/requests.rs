@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
+use super::journal::Journal;
 use super::outbox::{Outbox, Task, chain};
+use crate::job::{Request, Wish};
+use crate::jobdir::What;
 use crate::policy::{Wishes, wishes};
 
 /// Two seconds on a local disk, five over the network: a person who types `lamp stop` waits this long, and each look is
@@ -22,7 +26,7 @@ pub struct RequestWatch {
 }
 
 impl RequestWatch {
-    pub fn start(outbox: Outbox) -> Self {
+    pub fn start(outbox: Outbox, journal: Journal) -> Self {
         let (sender, receiver) = watch::channel(Wishes::default());
         let every = if outbox.dir.store().url().starts_with("file:") { EVERY_LOCAL } else { EVERY_REMOTE };
         let task = Task::spawn(async move {
@@ -30,6 +34,7 @@ impl RequestWatch {
             loop {
                 match outbox.dir.requests().await {
                     Ok(requests) => {
+                        note(&outbox, &journal, &requests);
                         let now = wishes(&requests);
                         sender.send_if_modified(|before| {
                             let changed = *before != now;
@@ -48,5 +53,29 @@ impl RequestWatch {
             }
         });
         RequestWatch { wishes: receiver, _task: task }
+    }
+}
+
+/// `wishes.json`: the newest request that the journal knows.
+const NOTED: &str = "wishes.json";
+
+#[derive(Default, Serialize, Deserialize)]
+struct Noted {
+    number: u32,
+}
+
+/// Writes down what is seen for the first time. A rehearsed interruption is a matter between the controller and the cloud.
+fn note(outbox: &Outbox, journal: &Journal, requests: &[Request]) {
+    let noted = outbox.recall::<Noted>(NOTED).unwrap_or_default().number;
+    let new = requests.iter().filter(|request| request.number > noted);
+    let mut newest = noted;
+    for request in new {
+        newest = newest.max(request.number);
+        if !matches!(request.wish, Wish::Interrupt { .. }) {
+            journal.record(What::Wish { number: request.number, by: request.by.clone(), text: request.wish.to_string() });
+        }
+    }
+    if newest > noted {
+        outbox.keep(NOTED, &Noted { number: newest });
     }
 }

@@ -113,7 +113,7 @@ impl Agent {
             attempt.progress_file(),
             Some(attempt.done_file()),
         );
-        let requests = RequestWatch::start(out.clone());
+        let requests = RequestWatch::start(out.clone(), journal.clone());
         let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
         let watching = Watching::new(spec, memory.drawers, board.marks());

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::status::local_time;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root};
-use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, Wish};
+use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::Span;
 
@@ -57,7 +57,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         show_attempt(context, attempt, args.all);
     }
     for request in &explained.requests {
-        printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), wish_text(request.wish)));
+        printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), request.wish));
     }
     if let Some(reason) = &explained.reason {
         printer.line(printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
@@ -158,17 +158,4 @@ fn reason_text(reason: &Reason) -> String {
 
 fn round(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
-}
-
-fn wish_text(wish: Wish) -> String {
-    match wish {
-        Wish::Stop => "stop".into(),
-        Wish::Cancel => "cancel".into(),
-        Wish::Checkpoint => "checkpoint now".into(),
-        Wish::Interrupt { notice } => format!("rehearse an interruption with {notice} of notice"),
-        Wish::Extend { time, budget } => {
-            let more = [time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())];
-            format!("extend by {}", more.into_iter().flatten().collect::<Vec<_>>().join(" and "))
-        }
-    }
 }

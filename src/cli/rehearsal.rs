@@ -191,24 +191,34 @@ fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notice) -> (Stri
         What::WorkloadEnded { exit, .. } if event.at >= seen => Some(*exit),
         _ => None,
     });
-    if let Some(ExitStatus { code: None, signal: Some(number), .. }) = ended {
-        let mend = format!(
-            "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles in checkpoint.signal"
-        );
-        return (format!("{signal} ended the script (signal {number}): it has no handler for it"), mend);
+    let handle = format!(
+        "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles in checkpoint.signal"
+    );
+    // Its own number: SIGTERM comes from the agent when the time is up, and is nobody's fault.
+    if let Some(ExitStatus { code: None, signal: Some(number), .. }) = ended
+        && signal_number(&signal) == Some(number)
+    {
+        return (format!("{signal} ended the script (signal {number}): it has no handler for it"), handle);
     }
-    if let Some(exit) = ended {
-        return (
-            format!("the script ended instead of saving: {exit}"),
-            format!("save when {signal} comes, into LAMP_CHECKPOINT_DIR (`{}`)", spec.path),
-        );
-    }
-    let said = evidence.first.iter().rev().find_map(|event| match &event.what {
-        What::Attention { text } if event.at >= seen => Some(text.clone()),
+    let save =
+        format!("the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})", spec.path, spec.grace);
+    let said = evidence.first.iter().find_map(|event| match &event.what {
+        What::Attention { text } | What::Loss { text } if event.at >= seen => Some(text.clone()),
         _ => None,
     });
-    let what = said.unwrap_or_else(|| format!("nothing in `{}` changed after {signal}", spec.path));
-    (what, format!("the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})", spec.path, spec.grace))
+    match (said, ended) {
+        (Some(said), _) if said.contains("has a handler") => (said, handle),
+        (Some(said), _) => (said, save),
+        (None, Some(exit)) => (format!("the script ended instead of saving: {exit}"), save),
+        (None, None) => (format!("nothing in `{}` changed after {signal}", spec.path), save),
+    }
+}
+
+/// The number by which a process that a signal ended reports it.
+fn signal_number(name: &str) -> Option<i32> {
+    use rustix::process::Signal;
+    let known = [("SIGUSR1", Signal::USR1), ("SIGUSR2", Signal::USR2), ("SIGTERM", Signal::TERM), ("SIGINT", Signal::INT), ("SIGHUP", Signal::HUP)];
+    known.iter().find(|(known, _)| *known == name).map(|(_, signal)| signal.as_raw())
 }
 
 fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
@@ -360,6 +370,13 @@ mod tests {
         let exit = ExitStatus { code: None, signal: Some(10), oom: false };
         killed.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
         assert!(failed(&killed)[0].1.contains("SIGUSR1 ended the script"));
+
+        let mut ended_by_us = ignored.clone();
+        let exit = ExitStatus { code: None, signal: Some(15), oom: false };
+        ended_by_us.first.push(event(3, What::WorkloadEnded { start: 1, exit, orphans: 0 }));
+        assert!(!failed(&ended_by_us)[0].1.contains("ended the script"), "SIGTERM is ours: {:?}", failed(&ended_by_us));
+        ended_by_us.first.push(event(3, What::Loss { text: "no process of the workload has a handler for the checkpoint signal".into() }));
+        assert!(failed(&ended_by_us)[0].1.contains("install a handler for SIGUSR1"));
 
         let mut late = ignored.clone();
         late.first.push(checkpoint(130, 2, 20.0));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, receipt, submission};
-use crate::controller::DriveError;
+use crate::controller::{Controller, DriveError};
 use crate::job::{JobOutcome, Receipt};
 use crate::jobdir::JobDir;
 use crate::market::Cloud;
@@ -48,12 +48,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     for line in submission::plan_text(&planned) {
         context.printer.note(line);
     }
+    // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
+    let controller = controller(&workstation, &store)?;
     let dir = submission::make(context, &store, &prepared).await?;
     if args.detach {
         return detach(context, &workstation, &dir);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
-    match stand_beside(context, &workstation, &store, &dir).await? {
+    match stand_beside(context, &workstation, &controller, &dir).await? {
         Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
         None => Ok(ExitCode::CTRL_C),
     }
@@ -70,11 +72,8 @@ pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
 }
 
 /// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
-async fn stand_beside(context: &Context, workstation: &Workstation, store: &Store, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
-    let ended = match controller(workstation, store) {
-        Ok(controller) => Attached::new(context, dir).follow_and_drive(&controller).await,
-        Err(fault) => Err(fault),
-    };
+async fn stand_beside(context: &Context, workstation: &Workstation, controller: &Controller, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
+    let ended = Attached::new(context, dir).follow_and_drive(controller).await;
     match &ended {
         Ok(Some(_)) => {}
         Ok(None) => leave(context, workstation, dir)?,
@@ -85,9 +84,14 @@ async fn stand_beside(context: &Context, workstation: &Workstation, store: &Stor
 }
 
 /// # Errors
-/// When this program cannot find itself.
-pub fn controller(workstation: &Workstation, store: &Store) -> Result<crate::controller::Controller, Fault> {
-    workstation.controller(store).map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start a controller").because(&error))
+/// When the state folder cannot be used.
+pub fn controller(workstation: &Workstation, store: &Store) -> Result<Controller, Fault> {
+    workstation.controller(store).map_err(|error| {
+        Fault::new(ExitCode::UNREACHABLE, format!("cannot use the state folder `{}`", workstation.state.display()))
+            .because(&error)
+            .meaning("nothing was started by this call")
+            .hint("set XDG_STATE_HOME to a folder that can be written")
+    })
 }
 
 pub fn drive_fault(error: &DriveError) -> Fault {

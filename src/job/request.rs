@@ -1,5 +1,7 @@
 //! A wish left in the job directory: the only way in which anybody talks to a running job.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -29,4 +31,19 @@ pub enum Wish {
     Checkpoint,
     /// Rehearse an interruption with this much notice. Only the local cloud can grant it.
     Interrupt { notice: Span },
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wish::Stop => f.write_str("stop"),
+            Wish::Cancel => f.write_str("cancel"),
+            Wish::Checkpoint => f.write_str("checkpoint now"),
+            Wish::Interrupt { notice } => write!(f, "rehearse an interruption with {notice} of notice"),
+            Wish::Extend { time: Some(time), budget: Some(budget) } => write!(f, "extend by {time} and {budget}"),
+            Wish::Extend { time: Some(time), budget: None } => write!(f, "extend by {time}"),
+            Wish::Extend { time: None, budget: Some(budget) } => write!(f, "extend by {budget}"),
+            Wish::Extend { time: None, budget: None } => f.write_str("extend by nothing"),
+        }
+    }
 }

@@ -38,7 +38,7 @@ impl Bench {
         self.command(env!("CARGO_BIN_EXE_lamp-agent"))
     }
 
-    fn command(&self, program: &str) -> Command {
+    pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command
             .current_dir(self.path())
@@ -46,8 +46,10 @@ impl Bench {
             .env("XDG_STATE_HOME", self.file("state"))
             .env("XDG_CACHE_HOME", self.file("cache"))
             .env("XDG_CONFIG_HOME", self.file("config"))
-            .env("LAMP_BENCH", self.path())
+            .env("E2E_BENCH", self.path())
             .env_remove("RUST_BACKTRACE")
+            .env_remove("LAMP_CONFIG")
+            .env_remove("LAMP_OWNER")
             .env("NO_COLOR", "1")
             .stdin(Stdio::null());
         command
@@ -71,7 +73,7 @@ impl Bench {
 
     /// Processes of this test that still run, without those of the test itself.
     pub fn processes(&self) -> Vec<u32> {
-        let mark = format!("LAMP_BENCH={}", self.path().display());
+        let mark = format!("E2E_BENCH={}", self.path().display());
         let holds = |pid: &u32| {
             let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
             environment.split(|byte| *byte == 0).any(|entry| entry == mark.as_bytes())
@@ -82,7 +84,11 @@ impl Bench {
 }
 
 impl Drop for Bench {
+    /// Whatever the test was about, nothing of it may be left running.
     fn drop(&mut self) {
+        if !std::thread::panicking() {
+            wait_until("every process of the test is gone", || self.processes().is_empty().then_some(()));
+        }
         for _ in 0..10 {
             let left = self.processes();
             if left.is_empty() {

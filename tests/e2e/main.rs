@@ -7,7 +7,15 @@
 
 mod alone;
 mod bench;
+mod crashes;
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
+mod faults;
+mod interruption;
+mod jobs;
 mod machine;
 mod nspawn;
+mod refusals;
+mod requests;
+mod run;
+mod watching;

@@ -1,0 +1,135 @@
+//! Workloads that misbehave and machines that run out of things: nothing hangs, and the end is told as it was.
+
+use std::process::{Command, Stdio};
+
+use super::bench::{Bench, Finish as _, Running, alive, wait_until};
+use super::jobs::{SAVES, adds_up, assert_code, text};
+
+#[test]
+fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
+    let bench = Bench::new();
+    bench.shell(
+        "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; echo $$ > $E2E_BENCH/away; sleep 300 & wait; sleep 300' &\n\
+         while [ ! -s $E2E_BENCH/away ]; do sleep 0.05; done\necho $$ > $E2E_BENCH/pid; while :; do sleep 1; done",
+        "[watch]\ngrace = '1s'\n[limits]\nmax_runtime = '4s'\n",
+    );
+    assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 124);
+    for file in ["pid", "away"] {
+        let pid: u32 = std::fs::read_to_string(bench.file(file)).unwrap().trim().parse().unwrap();
+        assert!(!alive(pid), "{file} is gone");
+    }
+    adds_up(&bench.receipt());
+}
+
+#[test]
+fn what_forked_away_is_ended_with_the_command() {
+    let bench = Bench::new();
+    bench.shell("setsid sh -c 'echo $$ > $E2E_BENCH/away; exec sleep 300' & while [ ! -s $E2E_BENCH/away ]; do sleep 0.05; done; exit 0", "");
+    assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
+    let pid: u32 = std::fs::read_to_string(bench.file("away")).unwrap().trim().parse().unwrap();
+    assert!(!alive(pid));
+}
+
+#[test]
+fn one_that_closes_its_output_works_on() {
+    let bench = Bench::new();
+    bench.shell("echo before; exec >&- 2>&-; sleep 2; echo never; touch $E2E_BENCH/worked; exit 4", "");
+    let out = bench.lamp(&["run", "job.toml"]).finish();
+    assert_code(&out, 4);
+    assert_eq!(text(&out.stdout), "before\n");
+    assert!(bench.file("worked").exists());
+}
+
+/// The most that a process has ever had in memory, in MiB.
+fn peak_mib(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    Some(line.split_whitespace().nth(1)?.parse::<u64>().ok()? / 1024)
+}
+
+#[test]
+fn a_gigabyte_in_a_flood_does_not_fill_the_memory() {
+    let bench = Bench::new();
+    bench.shell("head -c 1000000000 /dev/zero | tr '\\0' 'x' | fold -w 200; echo the end; touch $E2E_BENCH/flooded; while [ ! -e $E2E_BENCH/go ]; do sleep 0.1; done", "");
+    let mut run = Running::start(bench.lamp(&["run", "job.toml"]).stdout(Stdio::null()).stderr(Stdio::null()));
+    let ours = || bench.processes().into_iter().filter(|pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|exe| exe.ends_with("lamp")));
+    wait_until("the flood is over", || bench.file("flooded").exists().then_some(()));
+    let peaks: Vec<(u32, u64)> = ours().filter_map(|pid| Some((pid, peak_mib(pid)?))).collect();
+    assert!(peaks.len() >= 4, "controller, machine, agent and holder: {peaks:?}");
+    // The flood is a thousand; what is held is a few pieces. An unoptimised build has megabytes of its own.
+    assert!(peaks.iter().all(|(_, mib)| *mib < 200), "MiB at the most: {peaks:?}");
+    bench.go();
+    assert_eq!(run.wait().code(), Some(0));
+    let receipt = bench.receipt();
+    let log = bench.lamp(&["logs"]).finish().stdout;
+    assert!(log.ends_with(b"the end\n"), "the end is kept");
+    assert!(log.len() >= 1_000_000_000 || receipt["losses"].to_string().contains("bytes"), "all of it, or the loss is told: {}", receipt["losses"]);
+}
+
+#[test]
+fn a_line_of_ten_megabytes_is_kept_whole() {
+    let bench = Bench::new();
+    bench.shell("head -c 10000000 /dev/zero | tr '\\0' 'y'; echo; head -c 1000000 /dev/urandom > noise; cat noise; cp noise $E2E_BENCH/noise", "");
+    let out = bench.lamp(&["run", "job.toml"]).finish();
+    assert_code(&out, 0);
+    let noise = std::fs::read(bench.file("noise")).unwrap();
+    assert_eq!(out.stdout.len(), 10_000_001 + noise.len());
+    assert!(out.stdout[..10_000_000].iter().all(|byte| *byte == b'y') && out.stdout.ends_with(&noise), "byte for byte");
+}
+
+/// A small disk, taken away when dropped.
+struct Disk(std::path::PathBuf);
+
+impl Disk {
+    /// `None` where nobody may mount.
+    fn mount(bench: &Bench, name: &str, size: &str) -> Option<Disk> {
+        let path = bench.file(name);
+        std::fs::create_dir_all(&path).unwrap();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
+        let disk = mounted.is_ok_and(|status| status.success()).then_some(Disk(path));
+        if disk.is_none() {
+            println!("skipped: no right to mount a small disk");
+        }
+        disk
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_on_the_machine_hangs_nothing_and_is_told() {
+    let bench = Bench::new();
+    bench.shell("head -c 120000000 /dev/zero > fill 2> /dev/null; for i in 1 2 3 4 5 6; do echo step $i; sleep 0.3; done; rm -f fill; exit 5", "");
+    let Some(_disk) = Disk::mount(&bench, "state", "100m") else { return };
+    let out = bench.lamp(&["run", "job.toml"]).finish();
+    assert_code(&out, 5);
+    adds_up(&bench.receipt());
+}
+
+#[test]
+fn a_full_job_root_holds_up_nothing_and_the_receipt_comes_when_there_is_room() {
+    let bench = Bench::new();
+    bench.trainer("", SAVES);
+    let Some(_disk) = Disk::mount(&bench, "jobs-root", "8m") else { return };
+    bench.submit();
+    bench.trains(1, 1.0);
+    // All that is left, to the last byte.
+    let _full = Command::new("dd")
+        .args(["if=/dev/zero", "bs=4096"])
+        .arg(format!("of={}", bench.file("jobs-root/fill").display()))
+        .stderr(Stdio::null())
+        .status();
+    let begins = bench.begins();
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(alive(begins[0].1), "the work goes on");
+    std::fs::remove_file(bench.file("jobs-root/fill")).unwrap();
+    bench.go();
+    let receipt = bench.receipt();
+    assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    assert_eq!(bench.begins(), begins);
+    assert!(receipt["last_checkpoint"].is_null() || receipt["checkpoints"].as_u64().unwrap() >= 1);
+}

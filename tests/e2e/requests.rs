@@ -1,0 +1,141 @@
+//! What people ask of a job that runs: how it stands, its log, more time, an end.
+
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::bench::{Bench, Finish as _, Running, wait_until};
+use super::jobs::{SAVES, adds_up, assert_code, text};
+
+#[test]
+fn a_stop_saves_first_and_the_attached_run_says_stopped() {
+    let bench = Bench::new();
+    bench.trainer("", SAVES);
+    let mut run = Running::start(bench.lamp(&["run", "job.toml"]).stdout(Stdio::null()).stderr(Stdio::null()));
+    bench.trains(1, 3.0);
+    let receipt = bench.ask(&["stop", "--wait", "toy"]);
+    assert_eq!(run.wait().code(), Some(108));
+    assert_eq!(receipt["outcome"], "stopped", "{receipt:#}");
+    assert_eq!(receipt["attempts"][0]["ended_because"], "user_stopped");
+    assert!(receipt["last_checkpoint"]["step"].as_f64().unwrap() >= 3.0, "{receipt:#}");
+    assert_eq!(receipt["losses"], json!([]));
+    adds_up(&receipt);
+    let again = bench.lamp(&["stop", "toy"]).finish();
+    assert_code(&again, 102);
+    assert!(text(&again.stderr).contains("has ended"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn a_cancel_ends_at_once_without_a_checkpoint() {
+    let bench = Bench::new();
+    bench.trainer("", SAVES);
+    bench.submit();
+    bench.trains(1, 1.0);
+    let asked = bench.ask(&["cancel", "toy"]);
+    assert_eq!(asked["wish"], "cancel");
+    let receipt = bench.receipt();
+    assert_eq!(receipt["outcome"], "cancelled", "{receipt:#}");
+    assert_eq!(receipt["attempts"][0]["ended_because"], "user_cancelled");
+    assert!(receipt["reason"].as_str().unwrap().contains("cancel"));
+    let asked_for = bench.events_of(1, "checkpoint").iter().filter(|event| event["asked_by"] == "user_cancelled").count();
+    assert!(asked_for <= 1, "what lies in the folder may be kept, and nobody is asked to save");
+}
+
+/// A job that was submitted and that nobody has driven yet: the spec of another under a new id.
+fn copied(bench: &Bench) -> String {
+    let from = bench.only_job().unwrap();
+    let job = "toy-222222".to_owned();
+    let jobs = bench.root().join("jobs");
+    std::fs::create_dir_all(jobs.join(&job)).unwrap();
+    std::fs::copy(jobs.join(&from).join("code.tar.zst"), jobs.join(&job).join("code.tar.zst")).unwrap();
+    let spec = std::fs::read_to_string(jobs.join(&from).join("spec.json")).unwrap().replace(&from, &job);
+    std::fs::write(jobs.join(&job).join("spec.json"), spec).unwrap();
+    job
+}
+
+#[test]
+fn a_cancel_before_any_machine_wins() {
+    let bench = Bench::new();
+    bench.trainer("STEPS = 1", "");
+    assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
+    let job = copied(&bench);
+    assert_eq!(bench.ask(&["status", &job])["jobs"][0]["state"], "submitted");
+    bench.ask(&["cancel", &job]);
+    assert_code(&bench.lamp(&["daemon", "--job", &job, "--until-done"]).finish(), 0);
+    let receipt = bench.ask(&["receipt", &job]);
+    assert_eq!((&receipt["outcome"], &receipt["attempts"]), (&json!("cancelled"), &json!([])), "{receipt:#}");
+    assert_eq!(bench.begins().len(), 1, "only the first job ever ran");
+}
+
+#[test]
+fn more_time_reaches_a_job_that_runs() {
+    let bench = Bench::new();
+    bench.trainer("", &format!("{SAVES}[limits]\nmax_runtime = '7s'\n"));
+    bench.submit();
+    bench.trains(1, 1.0);
+    bench.ask(&["extend", "toy", "10m"]);
+    let (first, _) = wait_until("it runs beyond its first limit", || {
+        let status = bench.record("attempts/0001/status.json")?;
+        let step = status["progress"]["step"].as_f64()?;
+        (step > 80.0).then_some((step, ()))
+    });
+    assert!(first > 80.0);
+    bench.go();
+    let receipt = bench.receipt();
+    assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    assert!(receipt["attempts"][0]["billed_seconds"].as_f64().unwrap() > 7.0, "{receipt:#}");
+    assert_eq!(bench.events_of(1, "wish").len(), 1);
+}
+
+#[test]
+fn the_log_is_byte_for_byte_and_can_be_followed() {
+    let bench = Bench::new();
+    bench.shell("printf '\\000\\001\\377\\376begin\\r\\n'; while [ ! -e $E2E_BENCH/go ]; do sleep 0.1; done; printf 'end without a newline'", "");
+    bench.submit();
+    let mut follow =
+        Running::start(bench.lamp(&["logs", "-f", "toy"]).stdout(std::fs::File::create(bench.file("followed")).unwrap()).stderr(Stdio::null()));
+    wait_until("the follower has the beginning", || std::fs::read(bench.file("followed")).ok()?.ends_with(b"begin\r\n").then_some(()));
+    bench.go();
+    assert!(follow.wait().success(), "it ends with the job");
+    let all = b"\x00\x01\xff\xfebegin\r\nend without a newline";
+    assert_eq!(std::fs::read(bench.file("followed")).unwrap(), all);
+    bench.receipt();
+    assert_eq!(bench.lamp(&["logs"]).finish().stdout, all);
+}
+
+#[test]
+fn jobs_are_listed_newest_first_and_found_by_what_one_types() {
+    let bench = Bench::new();
+    bench.trainer("STEPS = 1", "");
+    let ran = |name: &str| {
+        let out = bench.lamp(&["run", "job.toml", "--name", name, "-o", "json"]).finish();
+        assert_code(&out, 0);
+        serde_json::from_slice::<Value>(&out.stdout).unwrap()["job"].as_str().unwrap().to_owned()
+    };
+    let (first, second) = (ran("first"), ran("second"));
+    bench.trainer("", "");
+    let out = bench.lamp(&["run", "--detach", "--name", "third", "job.toml"]).finish();
+    assert_code(&out, 0);
+    let third = text(&out.stdout).trim().to_owned();
+
+    let listed = || bench.ask(&["status"])["jobs"].as_array().unwrap().clone();
+    let running = wait_until("the third runs", || listed().first().filter(|job| job["progress"]["step"].is_number()).cloned());
+    for (field, value) in [("job", json!(third)), ("state", json!("running")), ("attempt", json!(1)), ("name", json!("third"))] {
+        assert_eq!(running[field], value, "{running:#}");
+    }
+    assert!(running["instance"].as_str().unwrap().starts_with("i-local-"), "{running:#}");
+    assert!(running["verdict"].is_string() && running["usd"].as_f64().unwrap() > 0.0, "{running:#}");
+    let order: Vec<String> = listed().iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(order, [third.clone(), second.clone(), first.clone()]);
+
+    for (typed, job) in [("first", &first), (second.as_str(), &second), (&first[..first.len() - 2], &first)] {
+        assert_eq!(bench.ask(&["receipt", typed])["job"], json!(job));
+    }
+    let unfinished = bench.lamp(&["receipt", "third"]).finish();
+    assert_code(&unfinished, 101);
+    let unknown = bench.lamp(&["receipt", "frist"]).finish();
+    assert_code(&unknown, 101);
+    assert!(text(&unknown.stderr).contains("did you mean"), "{}", text(&unknown.stderr));
+    bench.go();
+    wait_until("the third has ended", || (bench.ask(&["status", "third"])["jobs"][0]["state"] == "succeeded").then_some(()));
+}
