@@ -79,7 +79,7 @@ fn limited(limits: &str, word: &str, price: &str) {
 #[test]
 fn each_limit_ends_the_job_with_its_own_word() {
     std::thread::scope(|scope| {
-        scope.spawn(|| limited("max_runtime = '6s'", "max_runtime", ""));
+        scope.spawn(|| limited("max_runtime = '20s'", "max_runtime", ""));
         // A second costs five dollars; saving and uploading must fit, so the drain begins well before the 40 seconds are over.
         scope.spawn(|| limited("budget = 200", "budget", "18000"));
         scope.spawn(|| {
