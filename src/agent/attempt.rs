@@ -63,6 +63,9 @@ pub struct Memory {
     pub resumed_from: Option<CheckpointSummary>,
     /// The number of the newest request for a checkpoint that was obeyed.
     pub checkpoint_wish: Option<u32>,
+    /// The number of the newest request for more time that was seen.
+    #[serde(default)]
+    pub extended: Option<u32>,
     #[serde(default)]
     pub anchor: Option<Anchor>,
     /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
@@ -145,6 +148,7 @@ impl Memory {
             started,
             resumed_from: None,
             checkpoint_wish: None,
+            extended: None,
             anchor: None,
             ending: None,
         }

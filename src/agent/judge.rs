@@ -13,10 +13,13 @@ use crate::job::AttemptPhase;
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{
-    Account, Decision, EndWish, Extension, Facts, LimitLevel, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning, WorkloadFact, judge_limits,
-    judge_notice, supervise,
+    Account, Decision, EndWish, Extension, Facts, LimitLevel, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning, WorkloadFact,
+    check_cadence, judge_limits, judge_notice, supervise,
 };
 use crate::ports::Signal;
+
+/// What EC2 gives before it takes a spot machine.
+const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
 /// Logs, outputs and the way out: a few seconds on a quiet day.
 const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
@@ -38,6 +41,8 @@ impl Agent {
     pub(super) fn decide(&mut self) -> Decision {
         let now = self.steady_now();
         self.look_for_notice(now);
+        self.look_for_extension();
+        self.look_at_cadence();
         let (warning, limit) = (self.warning(now), self.limit(now));
         let decision = supervise(&Facts {
             now,
@@ -68,6 +73,32 @@ impl Agent {
         let anchor = self.memory.anchor.expect("it was just set");
         let passed = mono.saturating_sub(anchor.mono);
         jiff::SignedDuration::try_from(passed).ok().and_then(|passed| anchor.wall.checked_add(passed).ok()).unwrap_or(anchor.wall)
+    }
+
+    /// Somebody asked for more time: whatever they do with it, it is not idle already.
+    fn look_for_extension(&mut self) {
+        let extended = self.requests.wishes.borrow().extended;
+        if extended > self.memory.extended {
+            self.memory.extended = extended;
+            let marks = self.marks();
+            self.watching.restart(marks);
+            self.keep();
+        }
+    }
+
+    /// A save that takes longer than the interval, or than the cloud's notice, is said once, with its numbers.
+    fn look_at_cadence(&mut self) {
+        let Some((spec, save)) = self.attempt.resolved.spec.checkpoint.as_ref().zip(self.checkpoints.as_ref().and_then(|saves| saves.secs_p95()))
+        else {
+            return;
+        };
+        if let Err(fault) = check_cadence(spec.interval, Span::from_duration(Duration::from_secs_f64(save)), Some(CLOUDS_NOTICE)) {
+            let text = format!("checkpoints: {fault}");
+            if !self.attention.iter().any(|line| line.starts_with("checkpoints:")) {
+                self.journal.record(What::Attention { text: text.clone() });
+                self.attention.push(text);
+            }
+        }
     }
 
     fn workload_fact(&self) -> WorkloadFact {

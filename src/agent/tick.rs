@@ -23,7 +23,7 @@ use super::outbox::Outbox;
 use super::requests::RequestWatch;
 use super::samples::Samples;
 use super::wake::{News, Wake};
-use crate::instance::Status;
+use crate::instance::{Reading, Sample, Status};
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
@@ -190,6 +190,7 @@ impl Agent {
             scope.workdir = self.attempt.folders.work.clone();
             scope.own_network_bytes = self.world.own_network.load(Ordering::Relaxed);
             let sample = self.world.sensors.sample(&scope).await;
+            self.look_for_xids(sample.as_ref());
             let marks = self.marks();
             if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts) {
                 self.samples.push(&rates);
@@ -203,6 +204,18 @@ impl Agent {
             self.keep();
         }
         self.world.service.alive();
+    }
+
+    /// The driver's own reports of trouble. Nothing is ended for one: a person should know, and a job that dies of it says so.
+    fn look_for_xids(&mut self, sample: Option<&Sample>) {
+        let Some(Reading::Known(gpus)) = sample.map(|sample| &sample.gpus) else { return };
+        let lines = gpus.iter().flat_map(|gpu| gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index)));
+        for line in lines.collect::<Vec<_>>() {
+            if !self.attention.contains(&line) {
+                self.journal.record(What::Attention { text: line.clone() });
+                self.attention.push(line);
+            }
+        }
     }
 
     pub(super) fn marks(&self) -> crate::instance::Marks {

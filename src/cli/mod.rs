@@ -29,6 +29,7 @@ mod plan;
 mod printer;
 mod receipt;
 mod rehearsal;
+mod rehearsal_cadence;
 mod rehearse;
 mod replay;
 mod run;

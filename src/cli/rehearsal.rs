@@ -6,6 +6,7 @@
 //! Pure: evidence in, checks out. Each check that fails says what is missing and how to mend it. What must never live here:
 //! running anything.
 
+use super::rehearsal_cadence::cadence;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -34,7 +35,7 @@ pub struct Evidence {
 /// One line of the checklist. The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Check {
-    /// `checkpoint_spec`, `interrupted`, `asked`, `saved`, `resumed`, `went_on`.
+    /// `checkpoint_spec`, `interrupted`, `asked`, `saved`, `cadence`, `resumed`, `went_on`.
     pub name: &'static str,
     pub passed: bool,
     pub text: String,
@@ -55,6 +56,9 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
     let saved = saved(&evidence.first, &notice);
     checks.extend(was_asked(evidence, &notice, saved.is_some()));
     checks.push(was_saved(evidence, &notice, saved));
+    if let Some((spec, What::Checkpoint { save_secs, upload_secs, .. })) = evidence.checkpoint.as_ref().zip(saved.map(|(event, _)| &event.what)) {
+        checks.push(cadence(spec, *save_secs, *upload_secs, evidence.notice));
+    }
     checks.push(resumed(evidence, saved.map(|(_, summary)| summary)));
     checks.extend(went_on(evidence));
     checks

@@ -1,60 +1,12 @@
-//! When to upload a checkpoint, and how often it pays.
+//! How often it pays to save a checkpoint, and which cadence cannot work.
 //!
-//! The folder is uploaded when it changed and the interval has passed. How long the interval should be follows from what
-//! a save costs and how often the machine is taken away: J. W. Young, "A first order approximation to the optimum
+//! How long the interval should be follows from what a save costs and how often the machine is taken away: J. W. Young, "A first order approximation to the optimum
 //! checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
 //! restart dumps", Future Generation Computer Systems 22(3), 2006. What must never live here: how a checkpoint is made.
 
 use serde::{Deserialize, Serialize};
 
 use crate::market::Span;
-
-/// What is known when an upload is considered.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct UploadFacts {
-    pub interval: Span,
-    /// Since the last upload began, or since the attempt began.
-    pub since_last: Span,
-    /// Whether the folder changed since the last complete checkpoint.
-    pub dirty: bool,
-    /// How long the folder has been quiet; `None`: the workload said that it is complete.
-    pub quiet: Option<Span>,
-    /// An upload is still going on.
-    pub uploading: bool,
-    /// Somebody asked: a notice, a request, the end of the attempt.
-    pub asked: bool,
-}
-
-/// Whether to upload now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum UploadStep {
-    Upload,
-    /// Look again after this long.
-    Wait(Span),
-    /// Nothing has changed.
-    Nothing,
-}
-
-/// Two seconds without a change: most writers finish a file in one go; a folder that changes all the time is uploaded
-/// when somebody asks, whole files only.
-const SETTLE: Span = Span::from_secs(2);
-
-/// One upload at a time, at most one in an interval, and only of a folder at rest.
-pub fn judge_upload(facts: &UploadFacts) -> UploadStep {
-    if !facts.dirty {
-        return UploadStep::Nothing;
-    }
-    if facts.uploading {
-        return UploadStep::Wait(SETTLE);
-    }
-    if !facts.asked && facts.since_last < facts.interval {
-        return UploadStep::Wait(Span::from_duration(facts.interval.duration() - facts.since_last.duration()));
-    }
-    match facts.quiet {
-        Some(quiet) if quiet < SETTLE => UploadStep::Wait(Span::from_duration(SETTLE.duration() - quiet.duration())),
-        _ => UploadStep::Upload,
-    }
-}
 
 /// What a cadence costs, as shares of the time that is paid for.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -122,14 +74,6 @@ pub fn check_cadence(interval: Span, save_p95: Span, notice: Option<Span>) -> Re
 
 /// The manifest's margin before the end, as in `interruption`.
 const NOTICE_MARGIN: Span = Span::from_secs(15);
-
-/// The 95th percentile (nearest rank) of measured times; `None` of nothing. Of fewer than twenty it is the longest.
-pub fn p95(times: &[Span]) -> Option<Span> {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let rank = (sorted.len() * 95).div_ceil(100);
-    sorted.get(rank.checked_sub(1)?).copied()
-}
 
 fn secs(secs: f64) -> Span {
     Span::from_duration(std::time::Duration::from_millis((secs.max(0.0) * 1000.0).min(1e15).round() as u64))

@@ -27,9 +27,7 @@ mod verdict;
 mod wishes;
 
 pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points, most_usd};
-pub use checkpointing::{
-    CadenceCost, CadenceFault, UploadFacts, UploadStep, cadence_cost, check_cadence, daly_interval, judge_upload, p95, young_interval,
-};
+pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval};
 pub use idle::IdleWatch;
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
 pub use stall::StallWatch;

@@ -1,34 +1,13 @@
 //! When a checkpoint is uploaded, and how often it pays.
 
 use lamplighter::market::Span;
-use lamplighter::policy::{CadenceFault, UploadFacts, UploadStep, cadence_cost, check_cadence, daly_interval, judge_upload, p95, young_interval};
+use lamplighter::policy::{CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval};
 use proptest::prelude::*;
 
 fn secs(secs: u64) -> Span {
     Span::from_secs(secs)
 }
 
-fn facts() -> UploadFacts {
-    UploadFacts { interval: secs(600), since_last: secs(700), dirty: true, quiet: Some(secs(60)), uploading: false, asked: false }
-}
-
-#[test]
-fn the_cases_of_an_upload() {
-    let cases = [
-        ("due", facts(), UploadStep::Upload),
-        ("nothing changed", UploadFacts { dirty: false, asked: true, ..facts() }, UploadStep::Nothing),
-        ("too early", UploadFacts { since_last: secs(100), ..facts() }, UploadStep::Wait(secs(500))),
-        ("too early, but asked", UploadFacts { since_last: secs(100), asked: true, ..facts() }, UploadStep::Upload),
-        ("still written", UploadFacts { quiet: Some(secs(1)), ..facts() }, UploadStep::Wait(secs(1))),
-        ("the workload says it is complete", UploadFacts { quiet: None, ..facts() }, UploadStep::Upload),
-        ("one at a time", UploadFacts { uploading: true, asked: true, ..facts() }, UploadStep::Wait(secs(2))),
-    ];
-    for (name, facts, step) in cases {
-        assert_eq!(judge_upload(&facts), step, "{name}");
-    }
-}
-
-/// A minute to save, an interruption a day: √(2 · 60 · 86400) = 3220 s; Daly's correction is small there.
 #[test]
 fn young_and_daly_by_hand() {
     assert_eq!(young_interval(secs(60), secs(86_400)).duration().as_secs(), 3219);
@@ -51,14 +30,6 @@ fn a_cadence_that_cannot_fit_is_refused_with_its_numbers() {
     );
 }
 
-#[test]
-fn the_95th_percentile_is_a_time_that_was_measured() {
-    assert_eq!(p95(&[]), None);
-    assert_eq!(p95(&[secs(3), secs(9), secs(1)]), Some(secs(9)));
-    let hundred: Vec<Span> = (1..=100).map(secs).collect();
-    assert_eq!(p95(&hundred), Some(secs(95)));
-}
-
 proptest! {
     /// The suggested cadence costs no more than half or twice of it, in the model that it comes from.
     #[test]
@@ -78,14 +49,5 @@ proptest! {
     fn the_interval_follows_its_causes(save in 1..600u64, more in 0..600u64, between in 1..1_000_000u64, longer in 0..1_000_000u64) {
         prop_assert!(young_interval(secs(save), secs(between)) <= young_interval(secs(save + more), secs(between)));
         prop_assert!(young_interval(secs(save), secs(between)) <= young_interval(secs(save), secs(between + longer)));
-    }
-
-    /// Nothing is uploaded that did not change, nor while another upload goes on.
-    #[test]
-    fn no_upload_without_need(since in 0..10_000u64, quiet in prop::option::of(0..100u64), dirty: bool, uploading: bool, asked: bool) {
-        let facts = UploadFacts { since_last: secs(since), quiet: quiet.map(secs), dirty, uploading, asked, ..facts() };
-        if judge_upload(&facts) == UploadStep::Upload {
-            prop_assert!(dirty && !uploading && (asked || since >= 600));
-        }
     }
 }

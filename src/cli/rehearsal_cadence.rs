@@ -1,0 +1,51 @@
+//! Whether the cadence of a job's checkpoints can work, from the save that a rehearsal measured, and what would pay better.
+
+use super::rehearsal::Check;
+use crate::job::CheckpointSpec;
+use crate::market::Span;
+use crate::policy::{cadence_cost, check_cadence, daly_interval};
+
+/// A spot machine that is taken away every six hours: the middle of what published traces of GPU machines show. A job's own
+/// history will replace it; here it is an example, and said as one.
+const TAKEN_EVERY: Span = Span::from_secs(6 * 3600);
+
+/// The line of the checklist. A save that takes longer than the interval, or than the notice, cannot work.
+pub fn cadence(spec: &CheckpointSpec, save_secs: f64, upload_secs: f64, notice: Span) -> Check {
+    let save = span(save_secs + upload_secs);
+    let check = |passed, text: String, hint| Check { name: "cadence", passed, text, seconds: Some(save.secs_f64()), hint };
+    if let Err(fault) = check_cadence(spec.interval, save, Some(notice)) {
+        let hint = "save less or less often: a longer `checkpoint.interval`, a smaller state, a faster disk";
+        return check(false, fault.to_string(), Some(hint.to_owned()));
+    }
+    // Training stands still for the save; the upload goes on beside it.
+    let best = daly_interval(span(save_secs), TAKEN_EVERY);
+    let share = 100.0 * cadence_cost(spec.interval, span(save_secs), Span::ZERO, TAKEN_EVERY).lost_share;
+    let text = format!(
+        "a save and its upload take {save} and fit into the interval of {} and the notice; on machines that are taken every {TAKEN_EVERY}, \
+         {share:.1} % of the work would be lost, and Daly's rule would save every {best}",
+        spec.interval
+    );
+    check(true, text, None)
+}
+
+fn span(secs: f64) -> Span {
+    Span::from_duration(std::time::Duration::from_millis((secs.max(0.0) * 1000.0).round() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(interval: u64) -> CheckpointSpec {
+        CheckpointSpec { path: "c".into(), interval: Span::from_secs(interval), signal: None, grace: Span::from_secs(60) }
+    }
+
+    #[test]
+    fn a_save_longer_than_the_interval_or_the_notice_cannot_work() {
+        let notice = Span::from_secs(120);
+        assert!(cadence(&spec(600), 2.0, 3.0, notice).passed);
+        assert!(!cadence(&spec(4), 2.0, 3.0, notice).passed);
+        let late = cadence(&spec(600), 60.0, 70.0, notice);
+        assert!(!late.passed && late.text.contains("longer than the 2m of notice"), "{}", late.text);
+    }
+}
