@@ -10,11 +10,21 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::bench::wait_until;
 
 /// Boots, and powers off: does that work here at all?
 const PROBE: &str = "[Unit]\nAfter=basic.target\nRequires=basic.target\n[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff\n";
+
+/// Should the test be killed. A timer, and no process that a shutdown would have to end first.
+const END: [(&str, &str); 2] = [
+    ("end.timer", "[Timer]\nOnActiveSec=180s\n"),
+    ("end.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff --force --force\n"),
+];
+
+/// A boot takes a second. Longer delays the tests of a machine on which it hangs, shorter skips on a busy one.
+const PROBE_WAIT: Duration = Duration::from_secs(30);
 
 /// The disk of a machine, and the machine while it is on.
 pub struct Machine {
@@ -28,20 +38,31 @@ impl Machine {
         let mut probe = Machine::blank().map_err(|why| eprintln!("skipped: {why}")).ok()?;
         probe.unit("probe.service", PROBE);
         probe.wants("probe.service");
-        probe.power_on_for(30);
-        let status = probe.running.as_mut().expect("just started").wait().expect("it is our child");
-        if !status.success() {
-            eprintln!("skipped: systemd-nspawn cannot boot a machine here ({status}): {}", probe.console());
+        probe.power_on();
+        if !probe.ends_well() {
+            eprintln!("skipped: systemd-nspawn cannot boot a machine here: {}", probe.console());
             return None;
         }
         Some(Machine::blank().expect("it worked a moment ago"))
+    }
+
+    /// A probe that hangs is cut short when it is dropped.
+    fn ends_well(&mut self) -> bool {
+        let (running, until) = (self.running.as_mut().expect("just started"), Instant::now() + PROBE_WAIT);
+        loop {
+            match running.try_wait().expect("it is our child") {
+                Some(status) => return status.success(),
+                None if Instant::now() >= until => return false,
+                None => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
     }
 
     fn blank() -> Result<Self, String> {
         if !rustix::process::geteuid().is_root() {
             return Err("this is not root".into());
         }
-        for program in ["systemd-nspawn", "nsenter", "timeout"] {
+        for program in ["systemd-nspawn", "nsenter"] {
             Command::new(program).arg("--version").stdout(Stdio::null()).status().map_err(|error| format!("{program}: {error}"))?;
         }
         let machine = Machine { disk: tempfile::Builder::new().prefix("lamp-machine-").tempdir().expect("a folder"), running: None };
@@ -76,25 +97,21 @@ impl Machine {
         self.write(&format!("etc/systemd/system/{name}"), text);
     }
 
-    /// What the machine is for.
+    /// What the machine is for. It ends by itself, should the test be killed.
     pub fn wants(&self, unit: &str) {
-        self.unit("default.target", &format!("[Unit]\nRequires=basic.target {unit}\nAfter=basic.target\n"));
+        END.iter().for_each(|(name, text)| self.unit(name, text));
+        self.unit("default.target", &format!("[Unit]\nRequires=basic.target end.timer {unit}\nAfter=basic.target\n"));
     }
 
-    /// Never on for longer than two minutes, whatever happens to the test.
     pub fn power_on(&mut self) {
-        self.power_on_for(120);
-    }
-
-    fn power_on_for(&mut self, secs: u32) {
         // A control group of its own: two machines below one would share the groups of units with the same name.
         let script = "for tree in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do \
                       [ -e $tree/cgroup.procs ] && mkdir -p $tree/$0 && echo $$ > $tree/$0/cgroup.procs; done; \
-                      exec timeout -s KILL $3 systemd-nspawn --quiet --boot --directory=\"$1\" --machine=$0 --register=no --keep-unit \
+                      exec systemd-nspawn --quiet --boot --directory=\"$1\" --machine=$0 --register=no --keep-unit \
                       --resolv-conf=off --timezone=off --link-journal=no --console=pipe --bind-ro=/usr --bind-ro=\"$2\":/opt/lamp-agent";
         let console = std::fs::File::create(self.path("console")).expect("writable");
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", script, &self.name()]).arg(self.disk.path()).arg(env!("CARGO_BIN_EXE_lamp-agent")).arg(secs.to_string());
+        command.args(["-c", script, &self.name()]).arg(self.disk.path()).arg(env!("CARGO_BIN_EXE_lamp-agent"));
         command.stdin(Stdio::null()).stdout(console.try_clone().expect("a handle")).stderr(console);
         self.running = Some(command.spawn().expect("a shell"));
     }
@@ -107,36 +124,31 @@ impl Machine {
         std::fs::read_to_string(self.path("console")).unwrap_or_default()
     }
 
-    /// `timeout`, systemd-nspawn, and the first process of the machine, as far as they are there.
-    fn processes(&self) -> Vec<u32> {
-        let mut found: Vec<u32> = self.running.iter().map(Child::id).collect();
-        for _ in 0..2 {
-            let Some(last) = found.last() else { break };
-            let children = std::fs::read_to_string(format!("/proc/{last}/task/{last}/children")).unwrap_or_default();
-            found.extend(children.split_whitespace().next().and_then(|pid| pid.parse::<u32>().ok()));
-        }
-        found
+    /// The first process of the machine: it outlives systemd-nspawn, and the machine is dark when it is gone.
+    fn first(&self) -> Option<u32> {
+        let outside = self.running.as_ref()?.id();
+        let children = std::fs::read_to_string(format!("/proc/{outside}/task/{outside}/children")).unwrap_or_default();
+        children.split_whitespace().next()?.parse().ok()
     }
 
     /// Runs a command inside.
     pub fn run(&self, words: &[&str]) {
-        let processes = self.processes();
-        let [_, _, first] = processes[..] else { panic!("the machine is off: {}", self.console()) };
+        let Some(first) = self.first() else { panic!("the machine is off: {}", self.console()) };
         let mut command = Command::new("nsenter");
         command.arg(format!("--target={first}")).args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--"]);
         assert!(command.args(words).status().expect("it was there a moment ago").success(), "{words:?}");
     }
 
     pub fn until_dark(&mut self) {
-        let mut running = self.running.take().expect("it is on");
+        let running = self.running.as_mut().expect("it is on");
         wait_until("the machine is dark", || running.try_wait().expect("it is our child"));
+        self.running = None;
     }
 
     pub fn cut_the_power(&mut self) {
-        for pid in self.processes().into_iter().rev() {
-            super::bench::kill(pid, "KILL");
-        }
+        let first = self.first();
         if let Some(mut running) = self.running.take() {
+            first.into_iter().chain([running.id()]).for_each(|pid| super::bench::kill(pid, "KILL"));
             let _reaped = running.wait();
         }
     }
@@ -153,7 +165,7 @@ impl Drop for Machine {
                     break;
                 }
                 let _removed = Command::new("find").arg(&group).args(["-depth", "-type", "d", "-delete"]).stderr(Stdio::null()).status();
-                std::thread::sleep(std::time::Duration::from_millis(25));
+                std::thread::sleep(Duration::from_millis(25));
             }
         }
     }
