@@ -3,7 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the environment of the agent")]
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// This program's own file, to start it again in another role.
@@ -45,11 +46,14 @@ pub fn nonce(file: &Path) -> io::Result<String> {
         return Ok(kept.trim().to_owned());
     }
     let drawn = uuid::Uuid::new_v4().simple().to_string();
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    std::fs::write(file, &drawn)?;
+    private_folder_of(file)?;
+    std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?.write_all(drawn.as_bytes())?;
     Ok(drawn)
+}
+
+/// What is kept here is its owner's alone, whatever the umask.
+fn private_folder_of(file: &Path) -> io::Result<()> {
+    file.parent().map_or(Ok(()), |folder| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder))
 }
 
 /// Six random bytes, for a job id.
@@ -67,10 +71,8 @@ pub fn who() -> String {
 
 /// Holds a file for as long as the handle lives; `None` when another process holds it.
 pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
-    if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    let handle = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(file)?;
+    private_folder_of(file)?;
+    let handle = std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(file)?;
     match rustix::fs::flock(&handle, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(Some(handle)),
         Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),

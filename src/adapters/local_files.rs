@@ -104,7 +104,8 @@ impl Files for LocalFiles {
     }
 
     fn create_folder(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        // Of their owner alone, whatever the umask: code, caches and what the job keeps lie below.
+        fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
     }
 
     fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()> {

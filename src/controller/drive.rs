@@ -114,7 +114,7 @@ impl Controller {
 
     /// Drives every job of the job root; returns only when `jobs` is not empty and all of them are done.
     ///
-    /// `alive` is called once a tick with the number of jobs under way.
+    /// `alive` is called for each job in turn and once a tick, also in an outage, with the number of jobs under way.
     pub async fn drive_all(&self, jobs: &[JobId], mut alive: impl FnMut(usize)) {
         let mut memories: BTreeMap<JobId, JobMemory> = BTreeMap::new();
         // Remembered, so that a thousand finished jobs cost nothing but their names in a listing.
@@ -122,7 +122,7 @@ impl Controller {
         let (mut failures, mut under_way) = (0, 0);
         let rest = if self.store.url().starts_with("file:") { TICK_REST_HOME } else { TICK_REST };
         loop {
-            let pause = match self.round(jobs, &mut memories, &mut finished).await {
+            let pause = match self.round(jobs, &mut memories, &mut finished, &mut || alive(under_way)).await {
                 Ok(0) if !jobs.is_empty() => return self.finish_telling().await,
                 Ok(active) => {
                     failures = 0;
@@ -142,7 +142,13 @@ impl Controller {
     }
 
     /// One tick for every job that is not finished; gives how many are left.
-    async fn round(&self, only: &[JobId], memories: &mut BTreeMap<JobId, JobMemory>, finished: &mut BTreeSet<JobId>) -> Result<usize, StoreError> {
+    async fn round(
+        &self,
+        only: &[JobId],
+        memories: &mut BTreeMap<JobId, JobMemory>,
+        finished: &mut BTreeSet<JobId>,
+        alive: &mut impl FnMut(),
+    ) -> Result<usize, StoreError> {
         let all = if only.is_empty() { jobdir::jobs(self.store.as_ref()).await? } else { only.to_vec() };
         let open: Vec<JobId> = all.into_iter().filter(|job| !finished.contains(job)).collect();
         memories.retain(|job, _| open.contains(job));
@@ -152,6 +158,8 @@ impl Controller {
         let answer = self.describe().await;
         let mut active = 0;
         for job in open {
+            // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
+            alive();
             let memory = memories.entry(job.clone()).or_default();
             match self.tick(&job, memory, answer.clone()).await {
                 Ok(Ticked::Active) => {

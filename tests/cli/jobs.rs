@@ -154,6 +154,32 @@ fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
 }
 
 #[test]
+fn what_a_job_leaves_is_its_owners_alone_whatever_the_umask() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("exit 0");
+    for folder in ["home/.cache", "home/.local/state"] {
+        std::fs::create_dir_all(place.0.path().join(folder)).unwrap();
+    }
+    let lamp = place.0.command(&[]).get_program().to_owned();
+    let mut run = std::process::Command::new("/bin/sh");
+    run.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(lamp).args(["run", "-q", "--idle", "off", "--", "sh", "job.sh"]);
+    run.current_dir(place.0.path()).env_clear().env("HOME", place.0.path().join("home")).env("PATH", "/usr/bin:/bin").env("USER", "alice");
+    assert_eq!(place.0.end(&mut run).code, 0);
+    let mut seen = 0;
+    for folder in ["home/.cache/lamplighter", "home/.local/state/lamplighter", "home/.local/state/lamplighter/local"] {
+        let folder = place.0.path().join(folder);
+        let below = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
+        for path in below.chain([folder.clone()]) {
+            seen += 1;
+            let mode = std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o700, "{} is {mode:o}", path.display());
+        }
+    }
+    assert!(seen > 4, "{seen}");
+    place.nothing_is_left();
+}
+
+#[test]
 fn an_idle_job_is_ended_and_the_exit_code_says_so() {
     let place = Place::new("echo busy; sleep 1000");
     let toml = "command = [\"sh\", \"job.sh\"]\nname = \"idler\"\n[watch]\nidle = \"2s\"\nidle_grace = \"1s\"\n";

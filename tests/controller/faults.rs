@@ -124,6 +124,23 @@ fn a_silent_cloud_means_unknown_and_nothing_is_done() {
 }
 
 #[test]
+fn a_daemon_says_that_it_lives_through_an_outage() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.store.fault("jobs/", Fault::Down, None);
+        let lived = std::cell::RefCell::new(vec![clock.mono()]);
+        let controller = world.controller();
+        tokio::select! {
+            () = controller.drive_all(&[], |_| lived.borrow_mut().push(clock.mono())) => panic!("a daemon does not end"),
+            () = clock.sleep(Duration::from_secs(1800)) => {}
+        }
+        let lived = lived.into_inner();
+        let longest = lived.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+        assert!(lived.len() > 25 && longest <= Duration::from_secs(60), "the watchdog waits 300 s: {longest:?}");
+    });
+}
+
+#[test]
 fn a_machine_that_cannot_be_read_is_not_gone() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Ends { secs: 900, code: 0 }]).await;
