@@ -343,7 +343,6 @@ mod tests {
         assert!(failed(&deaf)[0].1.contains("no process of the script has a handler for SIGUSR1"), "{:?}", failed(&deaf));
         deaf.first.truncate(1);
         assert!(failed(&deaf)[0].1.contains("never sent"), "{:?}", failed(&deaf));
-        // A person's `lamp checkpoint` is not the notice's.
         deaf.first.push(event(2, What::Asked { by: "request".into(), signal: "SIGUSR1".into(), processes: 1 }));
         assert_eq!(failed(&deaf)[0].0, "asked");
     }
