@@ -1,7 +1,7 @@
 //! Ships the workload's output: reads the segments that the holder writes, and removes what has arrived.
 //!
 //! ```text
-//!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB or a second) ──> attempts/<n>/log/<piece>.zst
+//!   <start dir>/log/00000001.log 2 3 ... ──> piece (zstd, at most 1 MiB or some seconds) ──> attempts/<n>/log/<piece>.zst
 //!          └ removed once shipped, so that the holder has room          └ the frames in order are the log
 //! ```
 //! What a piece holds is written down before it is sent: after a crash, or a lost reply, the same bytes go under the same
