@@ -67,6 +67,8 @@ pub fn main(dir: &Path) -> ExitCode {
 struct Machine {
     folder: LocalFolder,
     record: InstanceRecord,
+    /// The wall clock at the boot, and the steady clock at that moment.
+    booted: (Timestamp, Duration),
     agent: Option<Child>,
     restart_at: Duration,
     alive_at: Duration,
@@ -85,10 +87,10 @@ struct Deadline {
 }
 
 impl Deadline {
-    fn set(&mut self, wall: Option<Timestamp>) {
+    fn set(&mut self, wall: Option<Timestamp>, now: Timestamp) {
         if self.wall != wall {
             self.wall = wall;
-            let left = wall.map(|wall| Duration::try_from(wall.duration_since(Timestamp::now())).unwrap_or_default());
+            let left = wall.map(|wall| Duration::try_from(wall.duration_since(now)).unwrap_or_default());
             self.steady = steady() + left.unwrap_or_default();
         }
     }
@@ -113,13 +115,15 @@ impl Machine {
         }
         let me = ProcessRef::of(std::process::id()).ok_or_else(|| io::Error::other("no /proc"))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        if !folder.create("machine.json", &MachineRecord { process: me, boot_id: boot_id(), started: Timestamp::now() })? {
+        let booted = (Timestamp::now(), steady());
+        if !folder.create("machine.json", &MachineRecord { process: me, boot_id: boot_id(), started: booted.0 })? {
             return Ok(None);
         }
         folder.touch_alive()?;
         let machine = Machine {
             folder,
             record,
+            booted,
             agent: None,
             restart_at: Duration::ZERO,
             alive_at: Duration::ZERO,
@@ -129,6 +133,13 @@ impl Machine {
         };
         machine.log(&format!("{} boots", machine.record.instance));
         Ok(Some(machine))
+    }
+
+    /// The time at the boot, carried on by the clock that never steps: a wall clock that is set by a day must not be
+    /// billed as one, and must not bring the hard cap nearer.
+    fn now(&self) -> Timestamp {
+        let (wall, then) = self.booted;
+        wall.saturating_add(steady().saturating_sub(then)).unwrap_or(wall)
     }
 
     fn run(mut self) -> ExitCode {
@@ -161,13 +172,13 @@ impl Machine {
         }
         let tagged = Tags::from_map(&self.record.tags).ok().and_then(|tags| tags.kill_at);
         let raised = self.folder.kill_at().ok().flatten().map(|record| record.at);
-        self.kill_at.set(tagged.max(raised));
+        self.kill_at.set(tagged.max(raised), self.now());
         if self.kill_at.passed() {
             return Some("Client.InstanceInitiatedShutdown: the hard cap kill-at has passed".into());
         }
         let notices = self.folder.notices().unwrap_or_default();
         let interruption = notices.iter().find(|notice: &&Notice| notice.kind == NoticeKind::Interruption);
-        self.reclaim_at.set(interruption.map(|notice| notice.at));
+        self.reclaim_at.set(interruption.map(|notice| notice.at), self.now());
         self.reclaim_at.passed().then(|| "Server.SpotInstanceTermination: rehearsed".into())
     }
 
@@ -210,7 +221,7 @@ impl Machine {
     fn end(&mut self, reason: &str) -> ExitCode {
         self.log(&format!("ends: {reason}"));
         // Billing ends with the decision, as it does when EC2 leaves `running`.
-        let record = EndedRecord { at: Timestamp::now(), state_reason: reason.to_owned() };
+        let record = EndedRecord { at: self.now(), state_reason: reason.to_owned() };
         self.kill_everything();
         // With a full disk the record waits; everything that cost anything is dead already.
         while let Err(error) = self.folder.create("ended.json", &record) {

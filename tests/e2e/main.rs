@@ -7,6 +7,7 @@
 
 mod alone;
 mod bench;
+mod clock;
 mod crashes;
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
