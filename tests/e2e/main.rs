@@ -7,6 +7,7 @@
 
 mod alone;
 mod bench;
+mod bucket;
 mod clock;
 mod crashes;
 #[path = "../fake_nvml/support.rs"]
@@ -15,6 +16,8 @@ mod faults;
 mod interruption;
 mod jobs;
 mod machine;
+#[path = "../support/moto.rs"]
+mod moto;
 mod nspawn;
 mod refusals;
 mod requests;

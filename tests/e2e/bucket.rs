@@ -1,0 +1,40 @@
+//! A bucket as the job root: the same job, with nothing of it in a folder.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use super::bench::{Bench, Finish as _};
+use super::jobs::{SAVES, adds_up, assert_code, text};
+use super::moto::moto;
+
+/// Creates the bucket, which needs no more than a PUT.
+fn bucket(endpoint: &str, name: &str) {
+    let address = endpoint.trim_start_matches("http://");
+    let mut stream = TcpStream::connect(address).expect("moto listens");
+    write!(stream, "PUT /{name} HTTP/1.1\r\nHost: {address}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").expect("moto reads");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("moto answers");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[test]
+fn a_job_lives_in_a_bucket() {
+    let Some(moto) = moto() else { return };
+    bucket(&moto.endpoint, "lamps");
+    let bench = Bench::new();
+    bench.trainer("STEPS = 12, SAVE_EVERY = 5", &format!("{SAVES}\n[limits]\nmax_runtime = '10m'\n"));
+    let lamp = |words: &[&str]| {
+        let mut command = bench.lamp(words);
+        command.env("LAMP_JOB_ROOT", "s3://lamps/jobs").env("AWS_ENDPOINT_URL", &moto.endpoint).env("AWS_REGION", "us-east-1");
+        command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
+        command.finish()
+    };
+    let run = lamp(&["run", "job.toml"]);
+    assert_code(&run, 0);
+    assert!(text(&run.stdout).contains("step 12"), "{}", text(&run.stdout));
+    let receipt: serde_json::Value = serde_json::from_slice(&lamp(&["receipt", "-o", "json"]).stdout).expect("a receipt");
+    assert!(receipt["checkpoints"].as_u64().unwrap() >= 1, "{receipt:#}");
+    adds_up(&receipt);
+    assert!(text(&lamp(&["logs"]).stdout).contains("step 12"));
+    assert!(!bench.root().exists(), "nothing of it is in a folder");
+}
