@@ -32,7 +32,10 @@ fn a_rehearsal_to_the_end_proves_that_the_work_survives() {
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();
     assert_eq!(report["proved"], true, "{report:#}");
     let names: Vec<&str> = report["checks"].as_array().unwrap().iter().filter_map(|check| check["name"].as_str()).collect();
-    assert_eq!(names, ["checkpoint_spec", "interrupted", "asked", "saved", "resumed", "went_on"]);
+    let mut named = names.iter();
+    for name in ["checkpoint_spec", "interrupted", "asked", "saved", "resumed", "went_on"] {
+        assert!(named.any(|found| *found == name), "`{name}` in its place: {names:?}");
+    }
     assert_eq!(report["receipt"]["outcome"], "succeeded");
 
     // Not only in words: the second trainer began where the checkpoint of the notice was, and never beside the first.
