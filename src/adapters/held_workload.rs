@@ -32,6 +32,9 @@ const RECORD_WAIT: Duration = Duration::from_secs(30);
 /// Killing gives up after this: what is still there is stuck in the kernel, and only the power-off ends it. Longer delays
 /// that power-off; shorter gives up on a machine that is merely swapping.
 const KILL_WAIT: Duration = Duration::from_secs(10);
+/// How long a holder with nothing left to hold may take to be gone before its tree is searched for all the same. It takes
+/// a millisecond; the search reads the environment of every process of the machine, which delays the power-off by more.
+const HOLDER_GONE_WAIT: Duration = Duration::from_millis(50);
 /// Between two rounds of killing.
 const KILL_ROUND: Duration = Duration::from_millis(20);
 
@@ -286,6 +289,11 @@ impl Workload for HeldWorkload {
     }
 
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
+        // The usual end: nothing outlived the main process, and the holder, which stays as long as anything does, is gone.
+        let nothing_outlived = self.recorded().is_some_and(|ended| ended.orphans == 0);
+        if nothing_outlived && timeout(HOLDER_GONE_WAIT, self.holder_dead()).await.is_ok() {
+            return Ok(());
+        }
         self.mark_killed();
         self.ask_holder_to_kill();
         self.kill_until_nothing_is_left().await?;
