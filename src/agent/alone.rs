@@ -23,7 +23,11 @@ const ENDED_BY_US: i32 = 124;
 pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
     let program = call.argv.first().map_or("watch", |program| program.rsplit('/').next().unwrap_or(program));
     let name = call.name.clone().unwrap_or_else(|| program.to_owned());
-    let idle = IdleSpec { window: call.idle, grace: call.idle_grace.unwrap_or(IdleSpec::default().grace), ..IdleSpec::default() };
+    let idle = IdleSpec {
+        window: call.idle,
+        grace: call.idle_grace.unwrap_or_else(|| IdleSpec::default().grace.min(call.idle.unwrap_or(Span::from_secs(u64::MAX / 2000)))),
+        ..IdleSpec::default()
+    };
     let stall = StallSpec { window: call.stall, ..StallSpec::default() };
     let watch =
         WatchSpec { idle, stall, gpus: call.gpus.clone(), log_pattern: call.log_pattern.clone(), term_grace: call.grace, ..WatchSpec::default() };

@@ -54,7 +54,7 @@ impl Watching {
 
     /// The workload was started again: what was learned of it stays, the clocks do not.
     pub fn restart(&mut self, baseline: Marks) {
-        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just been started again");
+        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
         self.idle_rule.started_again();
         self.stall_rule.started_again();
         // `began` stays: recorded time never steps back within an attempt.

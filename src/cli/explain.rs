@@ -34,7 +34,8 @@ struct Explained {
 #[derive(Serialize)]
 struct ExplainedAttempt {
     attempt: AttemptNo,
-    plan: Plan,
+    /// Absent for a run of the agent alone.
+    plan: Option<Plan>,
     settled: Option<Settled>,
     /// The reason chain of the end, oldest first.
     reasons: Vec<Reason>,
@@ -68,20 +69,27 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
     let summary = super::summary::Summary::read(dir, now).await?;
     let mut attempts = Vec::new();
+    // A run of the agent alone has no controller to settle it: its outcome is its end.
+    let mut alone = None;
     for number in dir.attempts().await? {
-        let Some(plan) = dir.plan(number).await? else { continue };
+        let plan = dir.plan(number).await?;
         let settled = dir.settled(number).await?;
         let outcome = match settled.as_ref().and_then(|settled| settled.outcome.clone()) {
             Some(outcome) => Some(outcome),
             None => dir.outcome(number).await?,
         };
+        if plan.is_none() {
+            alone = outcome
+                .as_ref()
+                .map(|outcome| (JobState::from(outcome.because.job_outcome()), outcome.reasons.last().map(|reason| reason.text.clone())));
+        }
         let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
         attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, events: dir.events(number).await? });
     }
     Ok(Explained {
         job: dir.job().to_string(),
-        state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
-        reason: summary.and_then(|summary| summary.reason),
+        state: alone.as_ref().map(|(state, _)| *state).or(summary.as_ref().map(|summary| summary.state)).unwrap_or(JobState::Submitted),
+        reason: alone.and_then(|(_, reason)| reason).or(summary.and_then(|summary| summary.reason)),
         requests: dir.requests().await?,
         attempts,
     })
@@ -89,22 +97,29 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
 
 fn show_attempt(context: &Context, attempt: &ExplainedAttempt, all: bool) {
     let printer = &context.printer;
-    let plan = &attempt.plan;
-    let title = format!("attempt {} on {} ({}, {})", attempt.attempt.number(), plan.offer.instance_type, plan.offer.market, plan.offer.price);
+    let began =
+        attempt.plan.as_ref().map(|plan| plan.created).or_else(|| attempt.events.first().map(|event| event.at)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let number = attempt.attempt.number();
+    let title = match &attempt.plan {
+        Some(plan) => format!("attempt {number} on {} ({}, {})", plan.offer.instance_type, plan.offer.market, plan.offer.price),
+        None => "a run of the agent alone".to_owned(),
+    };
     printer.line(printer.paint(Stream::Out, Style::Bold, &title));
-    printer.line(line(plan.created, plan.created, "plan", &plan.reasons.join("; ")));
+    if let Some(plan) = &attempt.plan {
+        printer.line(line(began, plan.created, "plan", &plan.reasons.join("; ")));
+    }
     for event in &attempt.events {
         if let Some((word, text)) = event_text(&event.what, all) {
-            printer.line(line(plan.created, event.at, word, &text));
+            printer.line(line(began, event.at, word, &text));
         }
     }
     let Some(settled) = &attempt.settled else { return };
     for reason in &attempt.reasons {
-        printer.line(line(plan.created, reason.at, "because", &reason_text(reason)));
+        printer.line(line(began, reason.at, "because", &reason_text(reason)));
     }
     let cloud = settled.cloud_reason.as_ref().map(|reason| format!("; the cloud says: {reason}")).unwrap_or_default();
     let text = format!("{}, billed {}, {}{cloud}", settled.because.word().replace('_', " "), settled.billed, settled.usd);
-    printer.line(line(plan.created, settled.billed_to.unwrap_or(plan.created), "settled", &text));
+    printer.line(line(began, settled.billed_to.unwrap_or(began), "settled", &text));
 }
 
 fn line(from: Timestamp, at: Timestamp, word: &str, text: &str) -> String {

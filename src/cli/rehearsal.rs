@@ -305,7 +305,7 @@ mod tests {
         Evidence {
             checkpoint: Some(CheckpointSpec {
                 path: "ckpt".into(),
-                interval: Span::ZERO,
+                interval: Span::from_secs(600),
                 signal: Some("SIGUSR1".into()),
                 grace: Span::from_secs(20),
             }),

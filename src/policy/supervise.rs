@@ -205,13 +205,17 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
     let counts = facts.retries.exit_codes.is_empty() || exit.code.is_some_and(|code| facts.retries.exit_codes.contains(&code));
     let used = f64::from(facts.retries_used);
     if counts && facts.retries_used < facts.retries.max {
-        let text = format!("the workload ended with {exit}: starting it again ({} of {})", facts.retries_used + 1, facts.retries.max);
+        let text = format!("the workload {}: starting it again ({} of {})", in_words(exit), facts.retries_used + 1, facts.retries.max);
         let reason = Reason::new(facts.now, "workload", "retry", text).with("retries_used", used);
         return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts), reason });
     }
     let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
-    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload ended with {exit}")).with("retries_used", used);
+    let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}", in_words(exit))).with("retries_used", used);
     Some(end(facts, because, false, reason, facts.on.failure))
+}
+
+fn in_words(exit: ExitStatus) -> String {
+    if exit.code.is_some() && !exit.oom { format!("ended with {exit}") } else { format!("was {exit}") }
 }
 
 fn done(facts: &Facts<'_>) -> Option<Decision> {
