@@ -57,7 +57,7 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
     checks.extend(was_asked(evidence, &notice, saved.is_some()));
     checks.push(was_saved(evidence, &notice, saved));
     if let Some((spec, What::Checkpoint { save_secs, upload_secs, .. })) = evidence.checkpoint.as_ref().zip(saved.map(|(event, _)| &event.what)) {
-        checks.push(cadence(spec, *save_secs, *upload_secs, evidence.notice));
+        checks.push(cadence(spec, *save_secs, *upload_secs));
     }
     checks.push(resumed(evidence, saved.map(|(_, summary)| summary)));
     checks.extend(went_on(evidence));
