@@ -69,7 +69,7 @@ fn a_machine_without_power_is_lost_and_the_next_one_resumes() {
 }
 
 #[test]
-fn a_holder_that_is_killed_takes_nothing_with_it_silently() {
+fn a_killed_holder_ends_the_attempt_and_it_is_told() {
     let bench = Bench::new();
     bench.trainer("", SAVES);
     bench.submit();
@@ -80,7 +80,8 @@ fn a_holder_that_is_killed_takes_nothing_with_it_silently() {
     let receipt = bench.receipt();
     bench.never_twice();
     adds_up(&receipt);
-    assert!(receipt["reason"].is_string(), "{receipt:#}");
+    assert_eq!(receipt["outcome"], "failed", "nobody knows how the workload would have ended: {receipt:#}");
+    assert!(receipt["reason"].as_str().unwrap().contains("unknown way"), "{receipt:#}");
 }
 
 /// When to kill the controller.
