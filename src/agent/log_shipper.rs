@@ -106,7 +106,8 @@ impl Shipper {
                     self.send(piece, bytes).await;
                     match full {
                         true => FLOOD_APART,
-                        false if last && !self.finishing() => self.apart,
+                        // Longer than a tick, which wakes us: a timer of our own would only come a little before it.
+                        false if last && !self.finishing() => self.apart.max(LOOK),
                         false => Duration::ZERO,
                     }
                 }
