@@ -63,12 +63,6 @@ pub fn random() -> [u8; 6] {
     [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
 }
 
-/// Who is asking: `user@host`.
-pub fn who() -> String {
-    let user = variable("USER").or_else(|| variable("LOGNAME")).map_or_else(|| "somebody".into(), |name| name.to_string_lossy().into_owned());
-    format!("{user}@{}", rustix::system::uname().nodename().to_string_lossy())
-}
-
 /// Holds a file for as long as the handle lives; `None` when another process holds it.
 pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
     private_folder_of(file)?;

@@ -51,8 +51,15 @@ impl Agent {
         if self.attention.iter().any(|line| line.starts_with(&kind)) {
             return;
         }
-        self.journal.record(What::Attention { text: text.clone() });
-        self.attention.push(text);
+        self.attend(text);
+    }
+
+    /// A sentence for people: in the journal and in the status, once.
+    pub(super) fn attend(&mut self, text: String) {
+        if !self.attention.contains(&text) {
+            self.journal.record(What::Attention { text: text.clone() });
+            self.attention.push(text);
+        }
     }
 
     async fn record_stacks(&mut self, reason: &Reason) {

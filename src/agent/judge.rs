@@ -95,8 +95,7 @@ impl Agent {
         if let Err(fault) = check_cadence(spec.interval, Span::from_duration(Duration::from_secs_f64(save)), Some(CLOUDS_NOTICE)) {
             let text = format!("checkpoints: {fault}");
             if !self.attention.iter().any(|line| line.starts_with("checkpoints:")) {
-                self.journal.record(What::Attention { text: text.clone() });
-                self.attention.push(text);
+                self.attend(text);
             }
         }
     }
@@ -203,10 +202,7 @@ impl Agent {
             // It may still be importing: it is asked again at the next look, and said once.
             self.saves.send_replace(None);
             self.warned.asked = None;
-            if !self.attention.iter().any(|line| line == NOBODY) {
-                self.journal.record(What::Attention { text: NOBODY.into() });
-                self.attention.push(NOBODY.into());
-            }
+            self.attend(NOBODY.into());
         }
         if self.warned.asked.is_some() && matches!(answer, Some(Saved::Complete(_))) {
             self.warned.saved = true;
@@ -233,8 +229,7 @@ impl Agent {
             let share = if verdict.level == LimitLevel::Warn95 { 95 } else { 80 };
             let text = format!("{share} % of the way to a limit: {}", reason.text);
             self.attention.retain(|line| !line.contains("of the way to a limit"));
-            self.journal.record(What::Attention { text: text.clone() });
-            self.attention.push(text);
+            self.attend(text);
         }
         self.limit_level = verdict.level;
         None

@@ -160,16 +160,14 @@ impl Agent {
         scope.workdir = self.attempt.folders.work.clone();
         let Some(sample) = self.first_sample(&scope).await else {
             let text = "the sensors do not answer: this machine was not looked at before the start".to_owned();
-            self.journal.record(What::Attention { text: text.clone() });
-            self.attention.push(text);
+            self.attend(text);
             return None;
         };
         let mono = self.out.clock.mono();
         let findings = preflight(&self.attempt.resolved.spec, &sample);
         self.watching.take(Some(sample), self.board.marks(), mono, 0);
         for finding in findings.iter().filter(|finding| finding.severity == Severity::Warning) {
-            self.journal.record(What::Attention { text: finding.to_string() });
-            self.attention.push(finding.to_string());
+            self.attend(finding.to_string());
         }
         let errors: Vec<String> = findings.iter().filter(|finding| finding.severity == Severity::Error).map(ToString::to_string).collect();
         if errors.is_empty() || self.alone() { None } else { Some(self.unprepared(errors.join("; "))) }

@@ -211,10 +211,7 @@ impl Agent {
         let Some(Reading::Known(gpus)) = sample.map(|sample| &sample.gpus) else { return };
         let lines = gpus.iter().flat_map(|gpu| gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index)));
         for line in lines.collect::<Vec<_>>() {
-            if !self.attention.contains(&line) {
-                self.journal.record(What::Attention { text: line.clone() });
-                self.attention.push(line);
-            }
+            self.attend(line);
         }
     }
 

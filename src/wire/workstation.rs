@@ -15,6 +15,8 @@ use crate::market::Zone;
 use crate::ports;
 
 pub use crate::adapters::driver_process::DaemonLock;
+/// For the name of a job.
+pub use crate::adapters::here::random as random_letters;
 
 /// Where the controller stands and for whom.
 #[derive(Clone, Debug)]
@@ -100,12 +102,4 @@ impl Workstation {
 pub fn remove_scratch(path: &std::path::Path) {
     #[expect(clippy::disallowed_methods, reason = "a scratch file of our own")]
     let _ = std::fs::remove_file(path);
-}
-
-/// For the name of a job.
-pub fn random_letters() -> [u8; 6] {
-    #[expect(clippy::disallowed_methods, reason = "wire hands randomness in")]
-    let bytes = *uuid::Uuid::new_v4().as_bytes();
-    // The first bytes: the version and the variant stand further on.
-    [bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5]]
 }
