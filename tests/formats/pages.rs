@@ -116,6 +116,11 @@ fn the_job_directory_page_lists_every_key() {
 fn rust_sources() -> String {
     fn collect(folder: &Path, into: &mut String) {
         for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            // `.venv` and the like are not ours: the example's own setup makes them.
+            let hidden = entry.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
+            if hidden {
+                continue;
+            }
             if entry.is_dir() {
                 collect(&entry, into);
             } else if entry.extension().is_some_and(|extension| ["rs", "sh", "py"].iter().any(|known| extension == *known)) {
