@@ -26,9 +26,9 @@ use sha2::{Digest, Sha256};
 use super::detach::detach;
 use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, RELEASED, boot_id};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
-use crate::instance::{InstanceState, InstanceView, Notice, NoticeKind, Tags};
+use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Tags};
 use crate::job::{MachineSpec, MarketChoice, Plan};
-use crate::market::{self, Market, Offer, Region, Span, Zone};
+use crate::market::{self, Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
 use crate::ports::{Cloud, CloudError};
 
 /// A machine that has not booted this long after its launch lost its launcher in between: it is started again.
@@ -202,6 +202,11 @@ impl LocalCloud {
         };
         Ok(Some(InstanceView {
             id: record.instance,
+            cloud: market::Cloud::Local,
+            region: Region::new("local"),
+            instance_type: "workstation".into(),
+            // Which market a local machine plays is its plan's business.
+            market: Market::OnDemand,
             state,
             tags,
             client_token: Some(record.client_token),
@@ -317,20 +322,26 @@ fn failed(act: &str, cause: io::Error) -> CloudError {
 
 #[async_trait]
 impl Cloud for LocalCloud {
-    async fn offers(&self, machine: &MachineSpec) -> Result<Vec<Offer>, CloudError> {
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let zone = self.zone().map_err(|cause| failed("name this workstation", cause))?;
         // There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
         let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
-        Ok(vec![Offer {
+        let offer = Offer {
             cloud: market::Cloud::Local,
             region: Region::new("local"),
             zone,
             instance_type: "workstation".into(),
             gpus: gpu_count(),
             gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 0,
+            arch: Arch::default(),
             market,
             price: machine.usd_per_hour,
-        }])
+            extras: UsdPerHour::ZERO,
+            on_demand: None,
+        };
+        Ok(Supply { offers: vec![offer], ..Supply::default() })
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
@@ -339,7 +350,7 @@ impl Cloud for LocalCloud {
         self.start(plan).map_err(|cause| failed("launch a machine", cause))
     }
 
-    async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(&self, owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         let views = self.views().map_err(|cause| failed("describe the machines", cause))?;
         Ok(views.into_iter().filter(|view| view.tags.owner == owner).collect())
     }
@@ -355,32 +366,32 @@ impl Cloud for LocalCloud {
         }
     }
 
-    async fn terminate(&self, instance: &str) -> Result<(), CloudError> {
-        let asked = self.living(instance).and_then(|folder| match folder {
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        let asked = self.living(&machine.id).and_then(|folder| match folder {
             Some(folder) => folder.create("terminate.json", &At { at: Timestamp::now() }).map(drop),
             None => Ok(()),
         });
         asked.map_err(|cause| failed("terminate a machine", cause))
     }
 
-    async fn interrupt(&self, instance: &str, notice: Span) -> Result<(), CloudError> {
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
         let at = Timestamp::now().saturating_add(notice.duration()).map_err(|error| CloudError::Invalid { what: error.to_string() })?;
         let notice = Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() };
-        let served = self.living(instance).and_then(|folder| folder.map_or(Ok(()), |folder| folder.write("notice.json", &vec![notice])));
+        let served = self.living(&machine.id).and_then(|folder| folder.map_or(Ok(()), |folder| folder.write("notice.json", &vec![notice])));
         served.map_err(|cause| failed("serve a notice", cause))
     }
 
-    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError> {
-        let raised = self.living(instance).and_then(|folder| match folder {
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        let raised = self.living(&machine.id).and_then(|folder| match folder {
             Some(folder) if folder.kill_at()?.is_none_or(|old| old.at < kill_at) => folder.write("kill-at.json", &At { at: kill_at }),
             _ => Ok(()),
         });
         raised.map_err(|cause| failed("raise the hard cap", cause))
     }
 
-    async fn release(&self, instance: &str) -> Result<(), CloudError> {
-        let folder = self.folder(instance);
-        let clear = || if instance.starts_with(ID_PREFIX) && folder.ended()?.is_some() { folder.release() } else { Ok(()) };
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        let folder = self.folder(&machine.id);
+        let clear = || if machine.id.starts_with(ID_PREFIX) && folder.ended()?.is_some() { folder.release() } else { Ok(()) };
         clear().map_err(|cause| failed("clear a machine's folder", cause))
     }
 }

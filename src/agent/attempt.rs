@@ -162,5 +162,5 @@ pub fn start_dir(state: &Path, start: u32) -> PathBuf {
 
 /// The numbers of a plan that the agent obeys.
 pub fn terms(plan: Option<&Plan>) -> (UsdPerHour, Option<Timestamp>) {
-    plan.map_or((UsdPerHour::ZERO, None), |plan| (plan.offer.price, plan.kill_at))
+    plan.map_or((UsdPerHour::ZERO, None), |plan| (plan.offer.hourly(), plan.kill_at))
 }

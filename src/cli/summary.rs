@@ -103,7 +103,7 @@ impl Summary {
             None => {
                 let to = last_sign(attempt, now).unwrap_or(now);
                 let billed = Duration::try_from(to.duration_since(attempt.plan.created)).unwrap_or_default();
-                attempt.plan.offer.price.cost_of(billed)
+                attempt.plan.offer.hourly().cost_of(billed)
             }
         };
         let limits = &spec.spec.limits;
@@ -122,7 +122,7 @@ impl Summary {
             usd: attempts.iter().map(cost).sum(),
             usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
             most_usd: attempts.iter().map(most).try_fold(Usd::ZERO, |sum, most| Some(sum + most?)),
-            usd_per_hour: last.map(|attempt| attempt.plan.offer.price),
+            usd_per_hour: last.map(|attempt| attempt.plan.offer.hourly()),
             started: spec.created,
             ended: None,
             progress: status.and_then(|status| status.progress.clone()),

@@ -7,14 +7,14 @@ use tracing::{info, warn};
 
 use super::drive::Controller;
 use super::memory::JobMemory;
-use crate::instance::Tags;
-use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, ResolvedSpec};
+use crate::instance::{MachineRef, Tags};
+use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Span;
-use crate::policy::placement::{self, NoOffer};
+use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::reconcile::{Act, history};
-use crate::policy::relaunch::{self, NO_CAPACITY, Wishes};
-use crate::ports::CloudError;
+use crate::policy::relaunch::{self, Wishes};
+use crate::ports::{CloudError, Created};
 
 use super::observe::Observed;
 
@@ -56,32 +56,33 @@ impl Controller {
         match act {
             Act::CreatePlan { attempt, resume_from, reason } => {
                 let plan = self.plan(spec, observed, *attempt, *resume_from, reason).await?;
-                // Somebody else's plan is as good: the next look finds it.
                 let created = dir.create_plan(&plan).await?;
                 info!(%job, attempt = attempt.number(), ?created, "{reason}");
+                // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
+                // and if somebody has since, its token makes it the same machine.
+                if created == Created::New {
+                    memory.attempts.entry(*attempt).or_default().plan = Some(plan);
+                    self.launch(job, memory, *attempt).await?;
+                }
             }
             Act::Launch { attempt } => self.launch(job, memory, *attempt).await?,
-            Act::RaiseKillAt { instance, kill_at } => {
-                info!(%job, instance, %kill_at, "raising the hard cap");
-                self.cloud.raise_kill_at(instance, *kill_at).await?;
+            Act::RaiseKillAt { machine, kill_at } => {
+                info!(%job, %machine, %kill_at, "raising the hard cap");
+                self.cloud(machine.cloud)?.raise_kill_at(machine, *kill_at).await?;
             }
-            Act::Terminate { instance, why } => {
-                warn!(%job, instance, "terminating: {why}");
-                self.cloud.terminate(instance).await?;
+            Act::Terminate { machine, why } => {
+                warn!(%job, %machine, "terminating: {why}");
+                self.cloud(machine.cloud)?.terminate(machine).await?;
                 return Ok(Done::Waiting);
             }
-            Act::Interrupt { attempt, instance, notice, request } => {
-                self.cloud.interrupt(instance, *notice).await?;
+            Act::Interrupt { attempt, machine, notice, request } => {
+                self.cloud(machine.cloud)?.interrupt(machine, *notice).await?;
                 memory.attempts.entry(*attempt).or_default().watched.interrupt_served = *request;
             }
             Act::Settle(settled) => {
                 let created = dir.create_settled(settled).await?;
                 info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");
-                if let Some(instance) = &settled.instance
-                    && let Err(error) = self.cloud.release(instance).await
-                {
-                    warn!(%job, instance, "cannot clear what is left of the machine: {error}");
-                }
+                self.release(memory, settled).await;
             }
             Act::WriteReceipt(receipt) => {
                 let created = dir.create_receipt(receipt).await?;
@@ -97,22 +98,37 @@ impl Controller {
     async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };
-        match self.cloud.launch(plan).await {
+        match self.cloud(plan.offer.cloud)?.launch(plan).await {
             Ok(instance) => {
                 info!(%job, attempt = attempt.number(), instance, "launched");
                 memory.watched.launched = Some(instance);
                 Ok(())
             }
-            Err(CloudError::NoCapacity { what }) => {
-                memory.watched.refused = Some(format!("{NO_CAPACITY} for {what}"));
+            Err(error @ CloudError::NoCapacity { refusal, .. }) => {
+                info!(%job, attempt = attempt.number(), "{error}");
+                memory.watched.refused = Some((Some(refusal), error.to_string()));
                 Ok(())
             }
             Err(error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. })) => {
                 warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
-                memory.watched.refused = Some(chain(&error));
+                memory.watched.refused = Some((None, chain(&error)));
                 Ok(())
             }
             Err(error @ (CloudError::Throttled | CloudError::Ambiguous { .. })) => Err(error.into()),
+        }
+    }
+
+    /// What was kept of a machine only to settle it may go. Nothing depends on it.
+    async fn release(&self, memory: &JobMemory, settled: &Settled) {
+        let plan = memory.attempts.get(&settled.attempt).and_then(|attempt| attempt.plan.as_ref());
+        let (Some(plan), Some(id)) = (plan, &settled.instance) else { return };
+        let machine = MachineRef { cloud: plan.offer.cloud, region: plan.offer.region.clone(), id: id.clone() };
+        let released = match self.cloud(machine.cloud) {
+            Ok(cloud) => cloud.release(&machine).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = released {
+            warn!(%machine, "cannot clear what is left of the machine: {error}");
         }
     }
 
@@ -134,14 +150,18 @@ impl Controller {
         resume_from: Option<CheckpointNo>,
         reason: &str,
     ) -> Result<Plan, ActError> {
-        let offers = self.cloud.offers(&spec.spec.machine).await?;
-        let wishes = Wishes::of(&observed.requests);
-        let budget_left = relaunch::budget_left(&spec.spec, &history(&observed.attempts), &wishes);
+        let cloud = self.cloud(spec.spec.machine.cloud)?;
+        let supply = cloud.supply(&spec.spec.machine).await?;
+        let (wishes, history) = (Wishes::of(&observed.requests), history(&observed.attempts));
+        let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
-        let placed = placement::place(&spec.spec, &offers, budget_left, wishes.more_time, now)?;
+        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, now };
+        let placed = placement::place(&ask)?;
+        let launch = cloud.prepare(&spec.spec.machine, &placed.offer).await?;
         let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: LEASE, kill_at: placed.kill_at };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
+        reasons.extend(supply.notes);
         Ok(Plan {
             format: RECORD_FORMAT,
             job: spec.job.clone(),
@@ -151,6 +171,8 @@ impl Controller {
             offer: placed.offer,
             reasons,
             rejected: placed.rejected,
+            bid: placed.bid,
+            launch,
             most_usd: placed.most_usd,
             client_token: self.client_token(spec, attempt),
             kill_at: placed.kill_at,

@@ -4,22 +4,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
 use super::act::{ActError, Done, backoff, chain};
+use super::answers::{Answers, Place};
 use super::memory::JobMemory;
 use super::observe::{Observed, observe};
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
-use crate::market::Zone;
+use crate::market::{self, Zone};
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
-use crate::ports::{Clock, Cloud, Notifier, Store, StoreError};
+use crate::ports::{Agents, Clock, Cloud, CloudError, Notifier, Store, StoreError};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
 pub struct Controller {
     pub(super) store: Arc<dyn Store>,
-    pub(super) cloud: Arc<dyn Cloud>,
+    pub(super) clouds: BTreeMap<market::Cloud, Arc<dyn Cloud>>,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) owner: String,
     /// For people: who wrote a plan.
@@ -27,6 +29,8 @@ pub struct Controller {
     /// This workstation as a zone of the local cloud.
     pub(super) here: Zone,
     pub(super) notifier: Option<Arc<dyn Notifier>>,
+    /// Where the program for a machine comes from; `None`: the machine has it already.
+    pub(super) agents: Option<Arc<dyn Agents>>,
     /// Tellings that are still under way.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -74,14 +78,37 @@ const TICK_REST_HOME: Duration = Duration::from_secs(5);
 const ACTS_MAX: u32 = 8;
 
 impl Controller {
-    pub fn new(store: Arc<dyn Store>, cloud: Arc<dyn Cloud>, clock: Arc<dyn Clock>, owner: String, name: String, here: Zone) -> Self {
-        Controller { store, cloud, clock, owner, name, here, notifier: None, telling: Mutex::default() }
+    /// `clouds`: those that this controller can drive, each by the word that offers name it with.
+    pub fn new(
+        store: Arc<dyn Store>,
+        clouds: BTreeMap<market::Cloud, Arc<dyn Cloud>>,
+        clock: Arc<dyn Clock>,
+        owner: String,
+        name: String,
+        here: Zone,
+    ) -> Self {
+        Controller { store, clouds, clock, owner, name, here, notifier: None, agents: None, telling: Mutex::default() }
+    }
+
+    /// The cloud that sells a machine.
+    ///
+    /// # Errors
+    /// When this program was built without it.
+    pub(super) fn cloud(&self, which: market::Cloud) -> Result<&Arc<dyn Cloud>, CloudError> {
+        self.clouds.get(&which).ok_or(CloudError::Unsupported { cloud: which.word(), act: "be driven by this program" })
     }
 
     /// Tells somebody what a person should know.
     #[must_use]
     pub fn notifying(mut self, notifier: Arc<dyn Notifier>) -> Self {
         self.notifier = Some(notifier);
+        self
+    }
+
+    /// Ships the agent to machines that come without it.
+    #[must_use]
+    pub fn shipping(mut self, agents: Arc<dyn Agents>) -> Self {
+        self.agents = Some(agents);
         self
     }
 
@@ -93,8 +120,8 @@ impl Controller {
         let mut memory = JobMemory::default();
         let mut failures = 0;
         loop {
-            let answer = self.describe().await;
-            match self.tick(job, &mut memory, answer).await? {
+            let answers = self.describe(memory.places()).await;
+            match self.tick(job, &mut memory, answers).await? {
                 Ticked::Final(receipt) => {
                     self.finish_telling().await;
                     return Ok(*receipt);
@@ -155,13 +182,14 @@ impl Controller {
         if open.is_empty() {
             return Ok(0);
         }
-        let answer = self.describe().await;
+        let places = open.iter().filter_map(|job| memories.get(job)).flat_map(JobMemory::places).collect();
+        let answers = self.describe(places).await;
         let mut active = 0;
         for job in open {
             // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
             alive();
             let memory = memories.entry(job.clone()).or_default();
-            match self.tick(&job, memory, answer.clone()).await {
+            match self.tick(&job, memory, answers.clone()).await {
                 Ok(Ticked::Active) => {
                     memory.trouble = None;
                     active += 1;
@@ -191,8 +219,13 @@ impl Controller {
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
     pub async fn look(&self, job: &JobId) -> Result<Ticked, DriveError> {
-        let answer = self.describe().await;
-        let ticked = self.tick(job, &mut JobMemory::default(), answer).await;
+        let mut memory = JobMemory::default();
+        let mut ticked = self.tick(job, &mut memory, Answers::default()).await;
+        if matches!(ticked, Ok(Ticked::Active)) {
+            // Now it is known where its machines are.
+            let answers = self.describe(memory.places()).await;
+            ticked = self.tick(job, &mut memory, answers).await;
+        }
         self.finish_telling().await;
         ticked
     }
@@ -206,27 +239,32 @@ impl Controller {
         if shown || belongs_elsewhere(plan, &self.owner, self.here.as_str()).is_some() {
             return None;
         }
-        self.cloud.confirm_missing(plan).await.err().map(|error| CloudAnswer::Unknown(chain(&error)))
+        self.cloud(plan.offer.cloud).ok()?.confirm_missing(plan).await.err().map(|error| CloudAnswer::Unknown(chain(&error)))
     }
 
-    /// The cloud's answer about all our machines.
-    pub async fn describe(&self) -> CloudAnswer {
-        match self.cloud.describe(&self.owner).await {
-            Ok(views) => CloudAnswer::Known(views),
-            Err(error) => CloudAnswer::Unknown(error.to_string()),
-        }
+    /// What the clouds say of our machines in these places, asked all at once.
+    pub async fn describe(&self, places: BTreeSet<Place>) -> Answers {
+        let asked = places.into_iter().map(|(cloud, region)| async move {
+            let described = match self.cloud(cloud) {
+                Ok(port) => port.describe(&self.owner, &region).await,
+                Err(error) => Err(error),
+            };
+            let answer = described.map_or_else(|error| CloudAnswer::Unknown(chain(&error)), CloudAnswer::Known);
+            ((cloud, region), answer)
+        });
+        Answers::from_iter(join_all(asked).await)
     }
 
     /// Observes, decides and acts until there is nothing to do but wait.
     ///
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
-    pub async fn tick(&self, job: &JobId, memory: &mut JobMemory, mut answer: CloudAnswer) -> Result<Ticked, DriveError> {
+    pub async fn tick(&self, job: &JobId, memory: &mut JobMemory, mut answers: Answers) -> Result<Ticked, DriveError> {
         for _ in 0..ACTS_MAX {
-            match self.step(job, memory, &answer).await {
+            match self.step(job, memory, &answers).await {
                 Ok(Some(Step::Final(receipt))) => return Ok(Ticked::Final(receipt)),
                 Ok(Some(Step::Waiting)) => return Ok(Ticked::Active),
-                Ok(Some(Step::Changed)) => answer = self.describe().await,
+                Ok(Some(Step::Changed)) => answers = self.describe(memory.places()).await,
                 Ok(None) => return Err(DriveError::NoJob { job: job.clone() }),
                 Err(ActError::Record(JobDirError::Record(cause @ RecordError::Newer { .. }))) => {
                     return Err(DriveError::Newer { job: job.clone(), cause });
@@ -238,7 +276,7 @@ impl Controller {
     }
 
     /// One look and its acts; `None`: there is no such job.
-    async fn step(&self, job: &JobId, memory: &mut JobMemory, answer: &CloudAnswer) -> Result<Option<Step>, ActError> {
+    async fn step(&self, job: &JobId, memory: &mut JobMemory, answers: &Answers) -> Result<Option<Step>, ActError> {
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         if let Some(receipt) = dir.receipt().await? {
             self.tell_end(&dir, memory, &receipt).await;
@@ -248,15 +286,15 @@ impl Controller {
             memory.spec = dir.spec().await?;
         }
         let Some(spec) = memory.spec.clone() else { return Ok(None) };
-        let observed = observe(&dir, memory, answer, self.clock.mono()).await?;
-        let unknown = self.unknown(&observed, answer).await;
-        let answer = unknown.as_ref().unwrap_or(answer);
+        let observed = observe(&dir, memory, answers, self.clock.mono()).await?;
+        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
+        let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);
         self.tell_attention(&dir, &spec, memory, &observed).await;
         let facts = Facts {
             spec: &spec,
             attempts: &observed.attempts,
             requests: &observed.requests,
-            cloud: answer,
+            cloud: &answer,
             newest_checkpoint: observed.newest_checkpoint,
             owner: &self.owner,
             here: self.here.as_str(),

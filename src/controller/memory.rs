@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::answers::Place;
 use crate::job::{AttemptNo, Lease, Outcome, Plan, Request, ResolvedSpec, Settled};
 use crate::policy::reconcile::Watched;
 
@@ -18,6 +19,14 @@ pub struct JobMemory {
     pub trouble: Option<String>,
     /// The names of what somebody was told.
     pub told: BTreeSet<String>,
+}
+
+impl JobMemory {
+    /// Where its machines are or may be. Of a settled attempt too: a launch may have come through after all.
+    pub fn places(&self) -> BTreeSet<Place> {
+        let plans = self.attempts.values().filter_map(|attempt| attempt.plan.as_ref());
+        plans.map(|plan| (plan.offer.cloud, plan.offer.region.clone())).collect()
+    }
 }
 
 /// Of one attempt. Records are written once, so what was read is never read again.

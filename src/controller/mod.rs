@@ -11,6 +11,7 @@
 //! never live here: an adapter, a decision.
 
 mod act;
+mod answers;
 mod drive;
 mod memory;
 mod notify;

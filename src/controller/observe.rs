@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::answers::Answers;
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::Status;
 use crate::job::{AttemptNo, CheckpointNo, Request};
 use crate::jobdir::{JobDir, JobDirError, What, layout};
-use crate::policy::reconcile::{AttemptFacts, CloudAnswer, Journal};
+use crate::policy::reconcile::{AttemptFacts, Journal};
 
 /// What was read, without the cloud.
 pub struct Observed {
@@ -19,10 +20,10 @@ pub struct Observed {
 ///
 /// # Errors
 /// When the store does not answer, or a record is not understood: then nothing is known, and nothing is done.
-pub async fn observe(dir: &JobDir, memory: &mut JobMemory, cloud: &CloudAnswer, now: Duration) -> Result<Observed, JobDirError> {
+pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, now: Duration) -> Result<Observed, JobDirError> {
     let mut attempts = Vec::new();
     for number in dir.attempts().await? {
-        attempts.extend(observe_attempt(dir, number, memory.attempts.entry(number).or_default(), cloud, now).await?);
+        attempts.extend(observe_attempt(dir, number, memory.attempts.entry(number).or_default(), answers, now).await?);
     }
     let between = attempts.iter().all(|attempt| attempt.settled.is_some());
     // Only a new plan asks for it.
@@ -35,7 +36,7 @@ async fn observe_attempt(
     dir: &JobDir,
     number: AttemptNo,
     memory: &mut AttemptMemory,
-    cloud: &CloudAnswer,
+    answers: &Answers,
     now: Duration,
 ) -> Result<Option<AttemptFacts>, JobDirError> {
     if memory.plan.is_none() {
@@ -56,7 +57,7 @@ async fn observe_attempt(
         }
         status = dir.status(number).await?;
         memory.heard(dir.store().head(&layout::status(dir.job(), number)).await?.map(|meta| meta.modified), now);
-        if let CloudAnswer::Known(views) = cloud {
+        if let Some(views) = answers.known(&plan) {
             let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
             memory.shown(view.is_some(), now);
             if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && memory.lease.is_some() {

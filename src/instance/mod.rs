@@ -16,6 +16,6 @@ pub use notice::{Notice, NoticeKind};
 pub use rates::{Rates, rates};
 pub use reading::Reading;
 pub use sample::{GpuSample, IoCounters, Marks, Sample};
-pub use state::{InstanceState, InstanceView};
+pub use state::{InstanceState, InstanceView, MachineRef};
 pub use status::{GpuStatus, Status};
 pub use tags::{OWNER_TAG, TAG_PREFIX, Tags, TagsError};

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::Tags;
+use crate::market::{Cloud, Market, Region};
 
 /// EC2's states. Billing ends when `Running` is left for `Stopping` or `ShuttingDown`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,10 +20,22 @@ pub enum InstanceState {
     Terminated,
 }
 
+/// A machine's whole address: ids are unique in a region only.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct MachineRef {
+    pub cloud: Cloud,
+    pub region: Region,
+    pub id: String,
+}
+
 /// One machine in one answer of the cloud.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InstanceView {
     pub id: String,
+    pub cloud: Cloud,
+    pub region: Region,
+    pub instance_type: String,
+    pub market: Market,
     pub state: InstanceState,
     pub tags: Tags,
     pub client_token: Option<String>,
@@ -33,6 +46,18 @@ pub struct InstanceView {
     /// The cloud's reason for the state, `Server.SpotInstanceTermination` for example.
     #[serde(default)]
     pub state_reason: Option<String>,
+}
+
+impl InstanceView {
+    pub fn machine(&self) -> MachineRef {
+        MachineRef { cloud: self.cloud, region: self.region.clone(), id: self.id.clone() }
+    }
+}
+
+impl fmt::Display for MachineRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.id)
+    }
 }
 
 impl InstanceState {

@@ -1,5 +1,7 @@
 //! The records of one attempt: who holds it, where it is, what its machine cost.
 
+use std::fmt;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +37,31 @@ pub enum AttemptPhase {
     Ended,
 }
 
+/// Why a launch was refused in a way that says something of the place, and nothing of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refusal {
+    /// None is free there now.
+    Capacity,
+    /// The bid is below the price.
+    Price,
+    /// The account may not run more of the family on this market in this region.
+    Quota,
+    /// The type is not sold there.
+    NotSold,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refusal::Capacity => "no capacity",
+            Refusal::Price => "the bid is below the price",
+            Refusal::Quota => "the quota is used up",
+            Refusal::NotSold => "not sold there",
+        })
+    }
+}
+
 /// `attempts/<n>/settled.json`: what the controller saw of the machine's life and what it cost. Written once the machine
 /// is observed to be gone, or its launch to have failed for good.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +77,9 @@ pub struct Settled {
     pub billed_to: Option<Timestamp>,
     pub billed: Span,
     pub usd: Usd,
+    /// Why no machine was to be had there, when the next placement may do better.
+    #[serde(default)]
+    pub refusal: Option<Refusal>,
     /// The cloud's own reason for the state, or the launch error.
     #[serde(default)]
     pub cloud_reason: Option<String>,

@@ -20,14 +20,14 @@ mod receipt;
 mod request;
 mod spec;
 
-pub use attempt::{AttemptPhase, Lease, Settled};
+pub use attempt::{AttemptPhase, Lease, Refusal, Settled};
 pub use check::{Finding, Severity, check};
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest};
 pub use format::RECORD_FORMAT;
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};
 pub use phase::JobState;
-pub use plan::{Plan, RejectedOffer};
+pub use plan::{LaunchRequest, Plan, RejectedOffer, Shutdown};
 pub use progress::{Progress, ProgressError, ProgressLine};
 pub use reason::Reason;
 pub use receipt::{AttemptRecord, Receipt, ReceiptAttempt};

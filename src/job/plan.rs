@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{AttemptNo, CheckpointNo, JobId};
-use crate::market::{Offer, Span, Usd};
+use crate::market::{Offer, Span, Usd, UsdPerHour};
 
 /// `attempts/<n>/plan.json`, created only if absent: whoever creates it owns the attempt.
 ///
@@ -25,6 +25,12 @@ pub struct Plan {
     pub reasons: Vec<String>,
     #[serde(default)]
     pub rejected: Vec<RejectedOffer>,
+    /// The most that an hour of a spot machine may cost.
+    #[serde(default)]
+    pub bid: Option<UsdPerHour>,
+    /// The rest of the launch call, where the cloud wants more than the offer says.
+    #[serde(default)]
+    pub launch: Option<LaunchRequest>,
     /// The most that this attempt can cost; `None` when nothing bounds its time and it has a price.
     pub most_usd: Option<Usd>,
     /// The idempotency token of the launch call.
@@ -38,6 +44,41 @@ pub struct Plan {
     pub resume_from: Option<CheckpointNo>,
     /// Tags of the machine.
     pub tags: BTreeMap<String, String>,
+}
+
+/// What a machine is launched with, beside its offer, tags and token: nothing of the launch call is decided later.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchRequest {
+    /// The image's id, and its name for people.
+    pub image: String,
+    #[serde(default)]
+    pub image_name: Option<String>,
+    /// The device of the image's root volume, `/dev/sda1` or `/dev/xvda`.
+    pub root_device: String,
+    pub disk_gib: u32,
+    /// The name of the role that the machine has; it holds no right over any machine.
+    #[serde(default)]
+    pub profile: Option<String>,
+    #[serde(default)]
+    pub security_groups: Vec<String>,
+    #[serde(default)]
+    pub subnet: Option<String>,
+    #[serde(default)]
+    pub key_name: Option<String>,
+    /// What the machine does when it powers itself off. A one-time spot machine can only be terminated.
+    pub shutdown: Shutdown,
+    /// The script of its first boot; holds no secret.
+    pub user_data: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Shutdown {
+    /// The machine is gone, disk and all.
+    #[default]
+    Terminate,
+    /// The disk stays, and is billed.
+    Stop,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

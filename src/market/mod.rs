@@ -6,13 +6,17 @@
 mod money;
 mod offer;
 mod place;
+mod price_history;
 mod price_rule;
 mod requirement;
 mod span;
+mod supply;
 
 pub use money::{MoneyError, Usd, UsdPerHour};
-pub use offer::{Market, Offer};
+pub use offer::{Arch, Market, Offer};
 pub use place::{Cloud, Region, Zone};
+pub use price_history::{PriceHistory, PricePoint};
 pub use price_rule::{PriceRule, PriceRuleError};
 pub use requirement::{GpuRequirement, RequirementError};
 pub use span::{Span, SpanError};
+pub use supply::{Quota, Supply};

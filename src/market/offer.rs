@@ -17,6 +17,15 @@ pub enum Market {
     Spot,
 }
 
+/// What a machine's processor speaks; the image and the agent must speak the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arch {
+    #[default]
+    X86_64,
+    Arm64,
+}
+
 /// One machine type in one zone on one market, with its price now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
@@ -27,8 +36,40 @@ pub struct Offer {
     /// Number of whole GPUs; 0 for a machine without one or with a fraction of one.
     pub gpus: u32,
     pub gpu_model: Option<String>,
+    /// Of each GPU, in MiB.
+    #[serde(default)]
+    pub gpu_memory_mib: Option<u64>,
+    /// What quotas are counted in; 0 where nobody counts.
+    #[serde(default)]
+    pub vcpus: u32,
+    #[serde(default)]
+    pub arch: Arch,
     pub market: Market,
+    /// What an hour costs now.
     pub price: UsdPerHour,
+    /// What bills beside the machine while it runs: its disk, its public address.
+    #[serde(default)]
+    pub extras: UsdPerHour,
+    /// What the same machine costs on demand, where that is known: the ceiling of a bid.
+    #[serde(default)]
+    pub on_demand: Option<UsdPerHour>,
+}
+
+impl Offer {
+    /// For people: `g5.xlarge in us-east-1a, spot`.
+    pub fn describe(&self) -> String {
+        format!("{} in {}, {}", self.instance_type, self.zone, self.market)
+    }
+
+    /// All that an hour costs.
+    pub fn hourly(&self) -> UsdPerHour {
+        UsdPerHour::new(self.price.per_hour() + self.extras.per_hour())
+    }
+
+    /// What a refusal for want of capacity says something about: the same type in the same zone on the same market.
+    pub fn is_same_pool(&self, other: &Offer) -> bool {
+        (self.cloud, &self.zone, &self.instance_type, self.market) == (other.cloud, &other.zone, &other.instance_type, other.market)
+    }
 }
 
 impl fmt::Display for Market {
@@ -36,6 +77,15 @@ impl fmt::Display for Market {
         f.write_str(match self {
             Market::OnDemand => "on-demand",
             Market::Spot => "spot",
+        })
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Arch::X86_64 => "x86_64",
+            Arch::Arm64 => "arm64",
         })
     }
 }

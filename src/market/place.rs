@@ -13,12 +13,18 @@ pub enum Cloud {
     Aws,
 }
 
-impl fmt::Display for Cloud {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
+impl Cloud {
+    pub fn word(self) -> &'static str {
+        match self {
             Cloud::Local => "local",
             Cloud::Aws => "aws",
-        })
+        }
+    }
+}
+
+impl fmt::Display for Cloud {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
     }
 }
 

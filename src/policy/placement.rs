@@ -4,13 +4,16 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::job::{MarketChoice, RejectedOffer, Spec};
-use crate::market::{Cloud, Market, Offer, Span, Usd};
+use super::bid::{self, Bid};
+use crate::job::{AttemptRecord, MarketChoice, Refusal, RejectedOffer, Spec};
+use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour};
 
 /// A chosen offer with its reasons.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Placement {
     pub offer: Offer,
+    /// The most that an hour may cost, on the spot market.
+    pub bid: Option<UsdPerHour>,
     pub reasons: Vec<String>,
     pub rejected: Vec<RejectedOffer>,
     /// `None`: nothing bounds the time, and an hour costs something.
@@ -29,47 +32,124 @@ pub struct NoOffer {
 /// listings. Less would cut a power-off that is under way; more lets a hung machine bill longer.
 pub const DRAIN_ALLOWANCE: Duration = Duration::from_secs(5 * 60);
 
-/// Takes the cheapest offer that fits. `more_time` is what the users have added so far.
+/// What is asked of a placement.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    pub spec: &'a Spec,
+    pub supply: &'a Supply,
+    /// The attempts before: where none was to be had a moment ago, none is asked for again.
+    pub history: &'a [AttemptRecord],
+    pub budget_left: Option<Usd>,
+    /// What the users have added so far.
+    pub more_time: Span,
+    pub now: Timestamp,
+}
+
+/// Takes the cheapest offer that fits.
 ///
 /// # Errors
 /// When none fits; each one's reason is given.
-pub fn place(spec: &Spec, offers: &[Offer], budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Result<Placement, NoOffer> {
+pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     let mut rejected: Vec<RejectedOffer> = Vec::new();
-    let mut fitting: Vec<&Offer> = Vec::new();
-    for offer in offers {
-        match misfit(spec, offer) {
-            Some(because) => rejected.push(RejectedOffer { offer: offer.clone(), because }),
-            None => fitting.push(offer),
+    let mut fitting: Vec<(&Offer, Option<Bid>)> = Vec::new();
+    for offer in &ask.supply.offers {
+        match judge(ask, offer) {
+            Err(because) => rejected.push(RejectedOffer { offer: offer.clone(), because }),
+            Ok(bid) => fitting.push((offer, bid)),
         }
     }
-    fitting.sort_by_key(|offer| offer.price);
-    let Some((best, others)) = fitting.split_first() else {
+    fitting.sort_by_key(|(offer, _)| offer.hourly());
+    let Some(((best, bid), others)) = fitting.split_first() else {
         let mut because: Vec<String> = rejected.iter().map(|no| format!("{} in {} {}", no.offer.instance_type, no.offer.zone, no.because)).collect();
+        because.extend(ask.supply.refused.iter().cloned());
         if because.is_empty() {
             because.push("nothing is on offer".into());
         }
         return Err(NoOffer { because });
     };
-    rejected.extend(
-        others.iter().map(|other| RejectedOffer { offer: (*other).clone(), because: format!("costs {}, more than {}", other.price, best.price) }),
-    );
-    let kill_at = kill_at(spec, best, budget_left, more_time, now);
-    let free = best.price.per_hour() == Usd::ZERO;
-    let time = kill_at.map(|kill_at| Duration::try_from(kill_at.duration_since(now)).unwrap_or_default());
-    let most_usd = if free { Some(Usd::ZERO) } else { time.map(|time| best.price.cost_of(time)) };
-    Ok(Placement { offer: (*best).clone(), reasons: reasons(spec, best, others.len()), rejected, most_usd, kill_at })
+    rejected.extend(others.iter().map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best) }));
+    let kill_at = kill_at(ask.spec, best, ask.budget_left, ask.more_time, ask.now);
+    let free = best.hourly().per_hour() == Usd::ZERO;
+    let time = kill_at.map(|kill_at| Duration::try_from(kill_at.duration_since(ask.now)).unwrap_or_default());
+    // A spot price may rise to the bid.
+    let dearest = bid.as_ref().map_or(best.price, |bid| bid.price.max(best.price)).per_hour() + best.extras.per_hour();
+    let most_usd = if free { Some(Usd::ZERO) } else { time.map(|time| UsdPerHour::new(dearest).cost_of(time)) };
+    let reasons = reasons(ask.spec, best, bid.as_ref(), others.len());
+    Ok(Placement { offer: (*best).clone(), bid: bid.as_ref().map(|bid| bid.price), reasons, rejected, most_usd, kill_at })
 }
 
-/// This workstation is not judged from outside: its agent asks the driver, and says what is missing.
-fn misfit(spec: &Spec, offer: &Offer) -> Option<String> {
+fn dearer(other: &Offer, best: &Offer) -> String {
+    if other.hourly() == best.hourly() { format!("costs {} too", other.price) } else { format!("costs {}, more than {}", other.price, best.price) }
+}
+
+/// The bid for an offer that will do; or why it will not.
+fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
     if offer.cloud == Cloud::Local {
-        return None;
+        // This workstation is not judged from outside: its agent asks the driver, and says what is missing.
+        return Ok(None);
     }
-    let wanted = &spec.machine.gpus;
-    (offer.gpus < wanted.count).then(|| format!("has {} GPUs, and the job needs {wanted}", offer.gpus))
+    let wanted = &ask.spec.machine.gpus;
+    if offer.gpus < wanted.count {
+        return Err(format!("has {} GPUs, and the job needs {wanted}", offer.gpus));
+    }
+    if let Some((refusal, ago)) = refused_lately(ask, offer) {
+        return Err(format!("had none {} ago: {refusal}", Span::from_secs(ago.as_secs())));
+    }
+    if let Some(quota) = ask.supply.quota(offer)
+        && quota.vcpus_left() < offer.vcpus
+    {
+        let (left, max) = (quota.vcpus_left(), quota.vcpus_max);
+        return Err(format!("needs {} vCPUs, and the quota \"{}\" has {left} of {max} left in {}", offer.vcpus, quota.name, offer.region));
+    }
+    if offer.market == Market::OnDemand {
+        return Ok(None);
+    }
+    let history = ask.supply.history(offer);
+    let bid = bid::bid(ask.spec.machine.max_price, offer, history, ask.now).map_err(|no| no.to_string())?;
+    if bid.price < offer.price {
+        return Err(format!("costs {} now, more than the bid of {}", offer.price, bid.price));
+    }
+    Ok(Some(bid))
 }
 
-fn reasons(spec: &Spec, best: &Offer, others: usize) -> Vec<String> {
+/// How long a refusal speaks of a place. Capacity comes back in minutes (FAULTS §4: 3), a price moves within hours, a quota
+/// waits for a person or for a machine to end, and what is not sold in a zone is not sold there tomorrow either.
+fn memory_of(refusal: Refusal) -> Duration {
+    Duration::from_secs(match refusal {
+        Refusal::Capacity => 3 * 60,
+        Refusal::Price => 10 * 60,
+        Refusal::Quota => 10 * 60,
+        Refusal::NotSold => 24 * 3600,
+    })
+}
+
+/// The memory doubles with each refusal in a row, up to so many times: a zone that was empty all day is asked every 48
+/// minutes, not every three.
+const DOUBLINGS_MAX: u32 = 4;
+
+/// The last refusal that still speaks of this offer, and how long ago it was.
+fn refused_lately(ask: &Ask<'_>, offer: &Offer) -> Option<(Refusal, Duration)> {
+    // A machine that was had says that the refusals before it are over.
+    let refusals = ask.history.iter().rev().take_while(|record| record.settled.instance.is_none() || !record.plan.offer.is_same_pool(offer));
+    let speaking = refusals.filter_map(|record| {
+        let refusal = record.settled.refusal?;
+        let theirs = &record.plan.offer;
+        let same_quota = theirs.region == offer.region && theirs.market == offer.market && family(theirs) == family(offer);
+        (theirs.is_same_pool(offer) || (refusal == Refusal::Quota && same_quota)).then_some((refusal, record.plan.created))
+    });
+    let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
+    let (refusal, at) = *speaking.first()?;
+    let ago = Duration::try_from(ask.now.duration_since(at)).unwrap_or_default();
+    let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
+    let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
+    (ago < remembered).then_some((refusal, ago))
+}
+
+fn family(offer: &Offer) -> &str {
+    offer.instance_type.split('.').next().unwrap_or_default()
+}
+
+fn reasons(spec: &Spec, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec<String> {
     let mut reasons = vec![match others {
         0 => format!("the one offer that fits, at {}", best.price),
         _ => format!("the cheapest of {} that fit, at {}", others + 1, best.price),
@@ -77,6 +157,9 @@ fn reasons(spec: &Spec, best: &Offer, others: usize) -> Vec<String> {
     if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {
         let market = if best.market == Market::Spot { "it can be interrupted like a spot machine" } else { "it is as good as on-demand" };
         reasons.push(format!("this workstation has one price; {market}"));
+    }
+    if let Some(bid) = bid {
+        reasons.push(format!("the bid is {}, {}", bid.price, bid.because));
     }
     let wanted = &spec.machine.gpus;
     if best.cloud == Cloud::Local && wanted.count > 0 {
@@ -91,7 +174,7 @@ pub(super) fn kill_at(spec: &Spec, offer: &Offer, budget_left: Option<Usd>, more
     let later = |from: Timestamp, time: Duration| from.saturating_add(time).unwrap_or(Timestamp::MAX);
     let run_time = limits.max_runtime.map(|time| later(now, time.duration().saturating_add(more_time.duration())));
     let deadline = limits.deadline.map(|deadline| later(deadline, more_time.duration()));
-    let budget = budget_left.and_then(|left| offer.price.time_for(left)).map(|time| later(now, time));
+    let budget = budget_left.and_then(|left| offer.hourly().time_for(left)).map(|time| later(now, time));
     let first = [run_time, deadline, budget].into_iter().flatten().min()?;
     Some(later(first, DRAIN_ALLOWANCE))
 }
@@ -100,7 +183,7 @@ pub(super) fn kill_at(spec: &Spec, offer: &Offer, budget_left: Option<Usd>, more
 mod tests {
     use super::*;
     use crate::job::{Command, LimitsSpec, MachineSpec};
-    use crate::market::{GpuRequirement, Region, UsdPerHour, Zone};
+    use crate::market::{Arch, GpuRequirement, Region, Zone};
 
     fn spec(limits: LimitsSpec) -> Spec {
         Spec {
@@ -127,12 +210,22 @@ mod tests {
             instance_type: "t".into(),
             gpus,
             gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 4,
+            arch: Arch::X86_64,
             market: Market::OnDemand,
             price: UsdPerHour::new(dollars.parse().unwrap()),
+            extras: UsdPerHour::ZERO,
+            on_demand: None,
         }
     }
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn place(spec: &Spec, offers: &[Offer], budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Result<Placement, NoOffer> {
+        let supply = Supply { offers: offers.to_vec(), ..Supply::default() };
+        super::place(&Ask { spec, supply: &supply, history: &[], budget_left, more_time, now })
+    }
 
     #[test]
     fn the_cheapest_that_fits_is_taken_and_the_others_are_named() {

@@ -16,9 +16,9 @@ use jiff::Timestamp;
 use super::placement;
 use super::relaunch::{self, Next, Wishes};
 use super::settlement::settle;
-use crate::instance::{InstanceState, InstanceView, OWNER_TAG, Status};
+use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
 use crate::job::{
-    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, EndedBecause, JobState, Lease, Outcome, Plan, Receipt, Request,
+    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, EndedBecause, JobState, Lease, Outcome, Plan, Receipt, Refusal, Request,
     ResolvedSpec, Settled, Wish,
 };
 use crate::market::{Cloud, Span};
@@ -74,8 +74,8 @@ pub struct Journal {
 pub struct Watched {
     /// The launch call has answered with this machine.
     pub launched: Option<String>,
-    /// The launch call was refused for good, or found no capacity.
-    pub refused: Option<String>,
+    /// The launch call was refused: there (with why), or for good.
+    pub refused: Option<(Option<Refusal>, String)>,
     /// From the first to the last of successive answers of the cloud in which the machine was missing.
     pub missing_for: Duration,
     /// How long the heartbeat has not changed.
@@ -99,17 +99,17 @@ pub enum Act {
     },
     /// The user has asked for more time.
     RaiseKillAt {
-        instance: String,
+        machine: MachineRef,
         kill_at: Timestamp,
     },
     Terminate {
-        instance: String,
+        machine: MachineRef,
         why: String,
     },
     /// A rehearsal was asked for.
     Interrupt {
         attempt: AttemptNo,
-        instance: String,
+        machine: MachineRef,
         notice: Span,
         request: u32,
     },
@@ -183,7 +183,7 @@ fn orphans(facts: &Facts<'_>) -> Vec<Act> {
     let over = |view: &&InstanceView| facts.attempts.iter().any(|attempt| attempt.plan.attempt == view.tags.attempt && attempt.settled.is_some());
     let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
     let why = |view: &InstanceView| format!("attempt {} is settled, and its machine runs", view.tags.attempt.number());
-    ours.filter(over).map(|view| Act::Terminate { instance: view.id.clone(), why: why(view) }).collect()
+    ours.filter(over).map(|view| Act::Terminate { machine: view.machine(), why: why(view) }).collect()
 }
 
 fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
@@ -280,7 +280,7 @@ fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
 fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
     let wishes = Wishes::of(facts.requests);
     let watched = &attempt.watched;
-    let terminate = |why: String| vec![Act::Terminate { instance: view.id.clone(), why }];
+    let terminate = |why: String| vec![Act::Terminate { machine: view.machine(), why }];
     let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
     if attempt.outcome.is_some() && !held && watched.outcome_for > OUTCOME_TO_DARK {
         return terminate(format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs()));
@@ -303,10 +303,10 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     if let (Some(kill_at), Some(set)) = (extended_kill_at(facts, &attempt.plan), view.tags.kill_at)
         && kill_at > set
     {
-        return vec![Act::RaiseKillAt { instance: view.id.clone(), kill_at }];
+        return vec![Act::RaiseKillAt { machine: view.machine(), kill_at }];
     }
     if let Some((request, notice)) = rehearsal(facts, attempt) {
-        return vec![Act::Interrupt { attempt: attempt.plan.attempt, instance: view.id.clone(), notice, request }];
+        return vec![Act::Interrupt { attempt: attempt.plan.attempt, machine: view.machine(), notice, request }];
     }
     wait(format!("{} is {}", view.id, view.state))
 }

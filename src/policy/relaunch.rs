@@ -29,9 +29,6 @@ pub enum Next {
     },
 }
 
-/// The settled reason of an attempt that found no machine begins with this word.
-pub const NO_CAPACITY: &str = "no capacity";
-
 /// An attempt that brought less than this, and no checkpoint, died young. A minute is longer than any import of a
 /// framework and shorter than the first step of most trainings.
 const YOUNG_USEFUL: Duration = Duration::from_secs(60);
@@ -126,7 +123,7 @@ fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Ti
         return Some(end(now, EndedBecause::Deadline, format!("the deadline {deadline} has passed")));
     }
     let left = budget_left(spec, history, wishes)?;
-    let priced = history.iter().any(|record| record.plan.offer.price.per_hour() > Usd::ZERO);
+    let priced = history.iter().any(|record| record.plan.offer.hourly().per_hour() > Usd::ZERO);
     (left <= Usd::ZERO && (priced || history.is_empty())).then(|| end(now, EndedBecause::Budget, "the budget is spent".into()))
 }
 
@@ -162,8 +159,7 @@ fn died_young(record: &AttemptRecord) -> bool {
 }
 
 fn found_no_machine(record: &AttemptRecord) -> bool {
-    let reason = record.settled.cloud_reason.as_deref();
-    record.settled.because == EndedBecause::LaunchFailed && reason.is_some_and(|reason| reason.starts_with(NO_CAPACITY))
+    record.settled.because == EndedBecause::LaunchFailed && record.settled.refusal.is_some()
 }
 
 fn ended_at(record: &AttemptRecord, now: Timestamp) -> Timestamp {

@@ -28,7 +28,8 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
     let because = because(facts, attempt, view, instance.is_some());
-    let cloud_reason = attempt.watched.refused.clone().or_else(|| view.and_then(|view| view.state_reason.clone()));
+    let refused = attempt.watched.refused.as_ref();
+    let cloud_reason = refused.map(|(_, text)| text.clone()).or_else(|| view.and_then(|view| view.state_reason.clone()));
     let cloud_reason = cloud_reason.or_else(|| view.is_none().then(|| "the cloud knows no machine of this plan".to_owned()));
     let outcome = attempt.outcome.clone().or_else(|| last_words(facts, attempt, because, instance.clone()?, to?, cloud_reason.as_deref()));
     Settled {
@@ -39,7 +40,8 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         billed_from: from,
         billed_to: to,
         billed,
-        usd: if instance.is_some() { attempt.plan.offer.price.cost_of(billed.duration()) } else { Usd::ZERO },
+        usd: if instance.is_some() { attempt.plan.offer.hourly().cost_of(billed.duration()) } else { Usd::ZERO },
+        refusal: refused.and_then(|(refusal, _)| *refusal),
         cloud_reason,
         outcome,
     }

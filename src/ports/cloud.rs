@@ -3,15 +3,15 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::instance::InstanceView;
-use crate::job::{MachineSpec, Plan};
-use crate::market::{Offer, Span};
+use crate::instance::{InstanceView, MachineRef};
+use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal};
+use crate::market::{Offer, Region, Span, Supply, Usd};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
-    /// None to be had here now: try the next placement.
-    #[error("no capacity for {what}")]
-    NoCapacity { what: String },
+    /// Not to be had here now: try the next placement.
+    #[error("{refusal} for {what}")]
+    NoCapacity { what: String, refusal: Refusal },
     /// Too many calls: the same call again, later.
     #[error("the cloud asks for fewer calls")]
     Throttled,
@@ -37,17 +37,38 @@ pub enum CloudError {
     Unsupported { cloud: &'static str, act: &'static str },
 }
 
+/// Something of ours that bills or stays although no machine needs it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Residue {
+    pub region: Region,
+    /// `volume`, `address`, `spot request`, `alarm`, `snapshot`.
+    pub kind: String,
+    pub id: String,
+    /// What it says of itself: its size, its state, the job it was made for.
+    pub detail: String,
+    pub usd_per_month: Usd,
+    /// It carries the owner tag that was asked for.
+    pub ours: bool,
+}
+
 #[async_trait]
 pub trait Cloud: Send + Sync {
     /// What can be bought now that satisfies the requirement.
-    async fn offers(&self, machine: &MachineSpec) -> Result<Vec<Offer>, CloudError>;
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError>;
+
+    /// What the launch of this offer needs beside it: image, network, role; the script of the first boot is not in it yet.
+    /// `None`: nothing. Changes nothing, buys nothing.
+    async fn prepare(&self, _machine: &MachineSpec, _offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+        Ok(None)
+    }
 
     /// Launches the machine of a plan and gives its id. Idempotent by the plan's client token: the same plan again gives
     /// the same machine.
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError>;
 
-    /// Every machine of this owner, terminated ones too while the cloud still shows them. An error means *unknown*.
-    async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError>;
+    /// Every machine of this owner in a region, terminated ones too while the cloud still shows them. An error means
+    /// *unknown*.
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError>;
 
     /// Of a plan whose machine [`Cloud::describe`] did not show: an error when it may be there all the same, and cannot be
     /// read. One such machine is unknown to its own job, and says nothing of the others.
@@ -57,14 +78,39 @@ pub trait Cloud: Send + Sync {
 
     /// Ends a machine for good. A machine that is already gone is success. The caller has read the owner tag in the same
     /// decision.
-    async fn terminate(&self, instance: &str) -> Result<(), CloudError>;
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError>;
+
+    /// Stops a machine and keeps its disk; only what was bought on demand.
+    async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        Err(CloudError::Unsupported { cloud: machine.cloud.word(), act: "stop a machine and keep its disk" })
+    }
+
+    /// Starts a stopped machine again, with the hard cap of its new attempt.
+    async fn start(&self, machine: &MachineRef, _plan: &Plan) -> Result<(), CloudError> {
+        Err(CloudError::Unsupported { cloud: machine.cloud.word(), act: "start a stopped machine" })
+    }
 
     /// Serves an interruption notice, for rehearsals. A second one replaces the first.
-    async fn interrupt(&self, instance: &str, notice: Span) -> Result<(), CloudError>;
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError>;
 
     /// Raises the hard cap on a machine's life, which the user has asked for in words. Never lowers it.
-    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError>;
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError>;
 
-    /// The attempt is settled: what was kept of the ended machine only to settle it may go.
-    async fn release(&self, instance: &str) -> Result<(), CloudError>;
+    /// Arms what watches the machine from outside (switch C). Idempotent; nothing to arm is success.
+    async fn guard(&self, _plan: &Plan, _machine: &MachineRef) -> Result<(), CloudError> {
+        Ok(())
+    }
+
+    /// The attempt is settled: what was kept of the ended machine only to settle it, and what watched it, may go.
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError>;
+
+    /// What is left of an owner's machines in a region and bills or waits.
+    async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    /// Removes one piece of residue of ours.
+    async fn clear(&self, _residue: &Residue) -> Result<(), CloudError> {
+        Ok(())
+    }
 }

@@ -3,6 +3,7 @@
 //! An error says what any implementation can say (not found, denied, try again) apart from everything else. What must
 //! never live here: a decision, or the name of a particular cloud.
 
+mod agents;
 mod clock;
 mod cloud;
 mod files;
@@ -15,8 +16,9 @@ mod stacks;
 mod store;
 mod workload;
 
+pub use agents::{AgentFile, Agents, AgentsError};
 pub use clock::Clock;
-pub use cloud::{Cloud, CloudError};
+pub use cloud::{Cloud, CloudError, Residue};
 pub use files::{FileStamp, Files, Tree, TreeFile};
 pub use metadata::{Identity, Metadata, MetadataError};
 pub use notifier::{Notification, Notifier, NotifierError};

@@ -1,5 +1,6 @@
 //! The controller's half: this workstation, its jobs and its clouds.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::controller::Controller;
-use crate::market::Zone;
+use crate::market::{self, Zone};
 use crate::ports;
 
 pub use crate::adapters::driver_process::DaemonLock;
@@ -45,7 +46,8 @@ impl Workstation {
         let program = std::env::current_exe()?.display().to_string();
         let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]);
         let here = cloud.zone()?;
-        let controller = Controller::new(Arc::clone(store), Arc::new(cloud), clock(), self.owner.clone(), self.name.clone(), here);
+        let clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
+        let controller = Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), here);
         Ok(match self.notify.as_slice() {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),

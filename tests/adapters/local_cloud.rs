@@ -11,9 +11,9 @@ use lamplighter::adapters::local_folder::{InstanceRecord, LocalFolder};
 use lamplighter::adapters::local_machine::{self, INSTANCE_VARIABLE};
 use lamplighter::adapters::local_metadata::LocalMetadata;
 use lamplighter::adapters::proc_tree::with_environment;
-use lamplighter::instance::{InstanceState, InstanceView, Tags};
+use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags};
 use lamplighter::job::{AttemptNo, MachineSpec, Plan, RECORD_FORMAT};
-use lamplighter::market::Span;
+use lamplighter::market::{self, Region, Span};
 use lamplighter::ports::{Cloud, CloudError, Metadata};
 
 /// Not a test of its own: the machine's process, when a test below starts this binary as one.
@@ -53,7 +53,7 @@ impl World {
     }
 
     async fn view(&self) -> InstanceView {
-        self.cloud.describe("me").await.unwrap().remove(0)
+        self.cloud.describe("me", &Region::new("local")).await.unwrap().remove(0)
     }
 
     async fn ended(&self, instance: &str) -> InstanceView {
@@ -90,9 +90,11 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
         attempt: tags.attempt,
         created: Timestamp::now(),
         controller: "test".into(),
-        offer: cloud.offers(&MachineSpec::default()).await.unwrap().remove(0),
+        offer: cloud.supply(&MachineSpec::default()).await.unwrap().offers.remove(0),
         reasons: vec![],
         rejected: vec![],
+        bid: None,
+        launch: None,
         most_usd: None,
         client_token: token.into(),
         kill_at,
@@ -113,6 +115,10 @@ async fn until(what: &str, mut true_at_last: impl AsyncFnMut() -> bool) {
 /// Leaves a child that has a session of its own, lost its parent, and ignores what can be ignored.
 const DAEMON: &str = "(setsid sh -c 'trap \"\" TERM HUP; sleep 1000' &) ; touch \"$1/started\"; exec sleep 1000";
 
+fn machine(id: &str) -> MachineRef {
+    MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: id.into() }
+}
+
 #[tokio::test]
 async fn a_plan_is_one_machine_however_often_it_is_launched() {
     let world = World::new("touch \"$1/started\"; exec sleep 1000");
@@ -121,22 +127,22 @@ async fn a_plan_is_one_machine_however_often_it_is_launched() {
     assert_eq!(other.launch(&plan("t1", None, &other).await).await.unwrap(), instance);
     until("it runs", async || world.view().await.state == InstanceState::Running).await;
     until("the agent runs", async || folder.path("started").exists()).await;
-    assert_eq!(world.cloud.describe("me").await.unwrap().len(), 1);
+    assert_eq!(world.cloud.describe("me", &Region::new("local")).await.unwrap().len(), 1);
     assert_eq!(fs::read_to_string(folder.path("machine.log")).unwrap().matches("boots").count(), 1);
     // Neither another owner nor another job root sees it, or can end it.
-    assert_eq!(world.cloud.describe("you").await.unwrap(), []);
+    assert_eq!(world.cloud.describe("you", &Region::new("local")).await.unwrap(), []);
     let elsewhere = World::cloud_of(world.folder.path(), "file:///elsewhere");
-    assert_eq!(elsewhere.describe("me").await.unwrap(), []);
-    elsewhere.terminate(&instance).await.unwrap();
+    assert_eq!(elsewhere.describe("me", &Region::new("local")).await.unwrap(), []);
+    elsewhere.terminate(&machine(&instance)).await.unwrap();
     assert!(!folder.path("terminate.json").exists());
 
-    world.cloud.terminate(&instance).await.unwrap();
-    world.cloud.terminate(&instance).await.unwrap();
+    world.cloud.terminate(&machine(&instance)).await.unwrap();
+    world.cloud.terminate(&machine(&instance)).await.unwrap();
     assert_eq!(world.ended(&instance).await.state_reason.unwrap(), "Client.UserInitiatedShutdown: terminated by its owner");
     // Its one life is over: the same plan gives the same ended machine.
     assert_eq!(world.cloud.launch(&plan("t1", None, &world.cloud).await).await.unwrap(), instance);
     assert_eq!(world.view().await.state, InstanceState::Terminated);
-    world.cloud.release(&instance).await.unwrap();
+    world.cloud.release(&machine(&instance)).await.unwrap();
     assert!(!folder.path("started").exists() && folder.path("agent.log").exists());
 }
 
@@ -153,7 +159,7 @@ async fn a_crashed_agent_is_started_again() {
     let (instance, folder) = world.launch("t3", None).await;
     let starts = || fs::read_to_string(folder.path("starts")).unwrap_or_default().len();
     until("it was started three times", async || starts() >= 6).await;
-    world.cloud.terminate(&instance).await.unwrap();
+    world.cloud.terminate(&machine(&instance)).await.unwrap();
     world.ended(&instance).await;
 }
 
@@ -165,10 +171,10 @@ async fn a_notice_is_served_and_at_its_time_the_power_is_cut() {
     let metadata = LocalMetadata::new(folder);
     assert_eq!(metadata.identity().await.unwrap().instance, instance);
     assert_eq!(metadata.notices().await.unwrap(), []);
-    world.cloud.interrupt(&instance, Span::from_secs(3600)).await.unwrap();
+    world.cloud.interrupt(&machine(&instance), Span::from_secs(3600)).await.unwrap();
     assert_eq!(metadata.notices().await.unwrap().len(), 1);
     assert_eq!(world.view().await.state, InstanceState::Running);
-    world.cloud.interrupt(&instance, Span::ZERO).await.unwrap();
+    world.cloud.interrupt(&machine(&instance), Span::ZERO).await.unwrap();
     assert!(world.ended(&instance).await.state_reason.unwrap().starts_with("Server.SpotInstanceTermination"));
 }
 
@@ -194,8 +200,8 @@ async fn the_hard_cap_ends_it_unless_it_is_raised() {
     let (instance, folder) = world.launch("t7", Some(soon)).await;
     until("the agent runs", async || folder.path("started").exists()).await;
     let later = soon + Duration::from_secs(3600);
-    world.cloud.raise_kill_at(&instance, later).await.unwrap();
-    world.cloud.raise_kill_at(&instance, soon).await.unwrap();
+    world.cloud.raise_kill_at(&machine(&instance), later).await.unwrap();
+    world.cloud.raise_kill_at(&machine(&instance), soon).await.unwrap();
     assert_eq!(world.view().await.tags.kill_at, Some(later));
 }
 
@@ -206,7 +212,7 @@ async fn a_machine_that_can_never_start_has_ended() {
     fs::write(&program, "").unwrap();
     let cloud = LocalCloud::new(folder.path(), "file:///root", vec![program.display().to_string()]);
     assert!(matches!(cloud.launch(&plan("t8", None, &cloud).await).await, Err(CloudError::Denied { .. })), "not a program");
-    let view = cloud.describe("me").await.unwrap().remove(0);
+    let view = cloud.describe("me", &Region::new("local")).await.unwrap().remove(0);
     assert!(view.state == InstanceState::Terminated && view.state_reason.unwrap().starts_with("Client.InternalError"));
 }
 
@@ -230,11 +236,11 @@ async fn a_machine_that_cannot_start_just_now_is_tried_again() {
 
     let never = LocalCloud::new(world.folder.path(), "file:///root", vec!["/nowhere/lamp".into()]);
     assert!(never.launch(&plan("t11", None, &never).await).await.is_err());
-    let instance = world.cloud.describe("me").await.unwrap().into_iter().find(|other| other.id != view.id).unwrap().id;
+    let instance = world.cloud.describe("me", &Region::new("local")).await.unwrap().into_iter().find(|other| other.id != view.id).unwrap().id;
     let folder = world.cloud.folder(&instance);
     let record = InstanceRecord { launched: Timestamp::now() - Duration::from_secs(601), ..folder.instance().unwrap() };
     folder.write("instance.json", &record).unwrap();
-    world.cloud.describe("me").await.unwrap();
+    world.cloud.describe("me", &Region::new("local")).await.unwrap();
     assert!(folder.ended().unwrap().unwrap().state_reason.starts_with("Client.InternalError"), "ten minutes are enough");
 }
 
@@ -246,7 +252,8 @@ async fn a_machine_whose_record_is_damaged_is_unknown_and_hides_no_other() {
         let record = damaged.1.path(name);
         let whole = fs::read(&record).ok();
         fs::write(&record, "{").unwrap();
-        let seen: Vec<_> = world.cloud.describe("me").await.unwrap().into_iter().map(|view| view.client_token.unwrap()).collect();
+        let seen: Vec<_> =
+            world.cloud.describe("me", &Region::new("local")).await.unwrap().into_iter().map(|view| view.client_token.unwrap()).collect();
         assert_eq!(seen, ["t13"], "{name}");
         let missing = async |token: &str| world.cloud.confirm_missing(&plan(token, None, &world.cloud).await).await;
         assert!(missing("t12").await.is_err(), "{name}: it may run");
@@ -257,7 +264,7 @@ async fn a_machine_whose_record_is_damaged_is_unknown_and_hides_no_other() {
         }
         assert!(missing("t12").await.is_err(), "{name}: it is there after all");
     }
-    assert_eq!(world.cloud.describe("me").await.unwrap().len(), 2);
+    assert_eq!(world.cloud.describe("me", &Region::new("local")).await.unwrap().len(), 2);
 }
 
 #[tokio::test]
@@ -270,7 +277,7 @@ async fn only_what_was_settled_is_ever_forgotten() {
     let other = World::cloud_of(world.folder.path(), "file:///other");
     other.launch(&plan("t16", None, &other).await).await.unwrap();
     assert!(folder.path("ended.json").exists(), "its end is still to be settled");
-    world.cloud.release(&instance).await.unwrap();
+    world.cloud.release(&machine(&instance)).await.unwrap();
     other.launch(&plan("t16", None, &other).await).await.unwrap();
     assert!(!folder.dir().exists());
 }
@@ -283,7 +290,7 @@ async fn a_reboot_of_the_workstation_ends_every_machine() {
     let mut record = folder.instance().unwrap();
     record.boot_id = "an earlier boot".into();
     folder.write("instance.json", &record).unwrap();
-    let view = World::cloud_of(world.folder.path(), "file:///root").describe("me").await.unwrap().remove(0);
+    let view = World::cloud_of(world.folder.path(), "file:///root").describe("me", &Region::new("local")).await.unwrap().remove(0);
     assert_eq!(view.state_reason.as_deref(), Some("Server.HostLost: the workstation was restarted"));
     assert_eq!(view.id, instance);
     assert!(world.file("local").exists());
@@ -295,6 +302,6 @@ async fn a_workstation_keeps_its_name() {
     let name = world.cloud.zone().unwrap();
     assert!(name.as_str().starts_with("ws-") && name.as_str().len() == 11, "{name}");
     assert_eq!(World::cloud_of(world.folder.path(), "file:///other").zone().unwrap(), name);
-    assert_eq!(world.cloud.offers(&MachineSpec::default()).await.unwrap()[0].zone, name);
+    assert_eq!(world.cloud.supply(&MachineSpec::default()).await.unwrap().offers[0].zone, name);
     assert_ne!(World::new("exit 0").cloud.zone().unwrap(), name);
 }

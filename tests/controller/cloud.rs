@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
-use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus, Lease, MachineSpec, Outcome, Plan, RECORD_FORMAT, Reason};
+use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Status, Tags};
+use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus, Lease, MachineSpec, Outcome, Plan, RECORD_FORMAT, Reason, Refusal};
 use lamplighter::jobdir::JobDir;
-use lamplighter::market::{self, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
+use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::support::virtual_clock::VirtualClock;
@@ -268,6 +268,10 @@ fn tags_of(dir: &JobDir) -> Tags {
 fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {
     InstanceView {
         id: id.into(),
+        cloud: Default::default(),
+        region: Region::new("local"),
+        instance_type: "t".into(),
+        market: Market::Spot,
         state: InstanceState::Running,
         tags,
         client_token: Some(token.into()),
@@ -280,18 +284,24 @@ fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {
 /// The agents of the fake cloud hold on to it, so the port is on a handle.
 #[async_trait]
 impl Cloud for FakeCloudPort {
-    async fn offers(&self, machine: &MachineSpec) -> Result<Vec<Offer>, CloudError> {
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let kind = *self.0.kind.lock().unwrap();
-        Ok(vec![Offer {
+        let offer = Offer {
             cloud: kind,
             region: Region::new("local"),
             zone: Zone::new("ws-test"),
             instance_type: "t".into(),
             gpus: 0,
             gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 0,
+            arch: Arch::X86_64,
             market: Market::Spot,
             price: machine.usd_per_hour,
-        }])
+            extras: UsdPerHour::ZERO,
+            on_demand: Some(machine.usd_per_hour),
+        };
+        Ok(Supply { offers: vec![offer], ..Supply::default() })
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
@@ -306,13 +316,13 @@ impl Cloud for FakeCloudPort {
                 self.0.buy(plan);
                 Err(lost())
             }
-            Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into() }),
+            Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
             None => Ok(self.0.buy(plan)),
         }
     }
 
-    async fn describe(&self, _owner: &str) -> Result<Vec<InstanceView>, CloudError> {
+    async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock().unwrap();
         if state.describe_faults > 0 {
@@ -329,7 +339,8 @@ impl Cloud for FakeCloudPort {
         if unreadable { Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() }) } else { Ok(()) }
     }
 
-    async fn terminate(&self, instance: &str) -> Result<(), CloudError> {
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        let instance = machine.id.as_str();
         if instance == "i-foreign" {
             self.0.state.lock().unwrap().complaints.push("somebody else's machine was terminated".into());
         }
@@ -337,18 +348,18 @@ impl Cloud for FakeCloudPort {
         Ok(())
     }
 
-    async fn interrupt(&self, _instance: &str, _notice: Span) -> Result<(), CloudError> {
+    async fn interrupt(&self, _machine: &MachineRef, _notice: Span) -> Result<(), CloudError> {
         Ok(())
     }
 
-    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError> {
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
         let mut state = self.0.state.lock().unwrap();
-        let machine = state.machines.iter_mut().find(|machine| machine.view.id == instance).unwrap();
+        let machine = state.machines.iter_mut().find(|known| known.view.id == machine.id).unwrap();
         machine.view.tags.kill_at = machine.view.tags.kill_at.max(Some(kill_at));
         Ok(())
     }
 
-    async fn release(&self, _instance: &str) -> Result<(), CloudError> {
+    async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {
         Ok(())
     }
 }

@@ -60,7 +60,14 @@ impl World {
     }
 
     fn controller_on(&self, store: Arc<dyn Store>, cloud: Arc<dyn Cloud>) -> Controller {
-        Controller::new(store, cloud, self.clock.clone(), OWNER.into(), "test".into(), Zone::new("ws-test"))
+        Controller::new(
+            store,
+            [(lamplighter::market::Cloud::Local, Arc::clone(&cloud)), (lamplighter::market::Cloud::Aws, cloud)].into(),
+            self.clock.clone(),
+            OWNER.into(),
+            "test".into(),
+            Zone::new("ws-test"),
+        )
     }
 
     fn job(&self) -> &JobId {

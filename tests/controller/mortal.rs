@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
-use lamplighter::instance::InstanceView;
+use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{MachineSpec, Plan};
-use lamplighter::market::{Offer, Span};
+use lamplighter::market::{Region, Span, Supply};
 use lamplighter::ports::{Cloud, CloudError, Created, ObjectMeta, Store, StoreError};
 use tokio::sync::Notify;
 
@@ -83,28 +83,28 @@ impl Store for Mortal<dyn Store> {
 
 #[async_trait]
 impl Cloud for Mortal<dyn Cloud> {
-    async fn offers(&self, machine: &MachineSpec) -> Result<Vec<Offer>, CloudError> {
-        self.life.call(self.inner.offers(machine)).await
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        self.life.call(self.inner.supply(machine)).await
     }
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         self.life.call(self.inner.launch(plan)).await
     }
-    async fn describe(&self, owner: &str) -> Result<Vec<InstanceView>, CloudError> {
-        self.life.call(self.inner.describe(owner)).await
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        self.life.call(self.inner.describe(owner, region)).await
     }
     async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
         self.life.call(self.inner.confirm_missing(plan)).await
     }
-    async fn terminate(&self, instance: &str) -> Result<(), CloudError> {
-        self.life.call(self.inner.terminate(instance)).await
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.life.call(self.inner.terminate(machine)).await
     }
-    async fn interrupt(&self, instance: &str, notice: Span) -> Result<(), CloudError> {
-        self.life.call(self.inner.interrupt(instance, notice)).await
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
+        self.life.call(self.inner.interrupt(machine, notice)).await
     }
-    async fn raise_kill_at(&self, instance: &str, kill_at: Timestamp) -> Result<(), CloudError> {
-        self.life.call(self.inner.raise_kill_at(instance, kill_at)).await
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        self.life.call(self.inner.raise_kill_at(machine, kill_at)).await
     }
-    async fn release(&self, instance: &str) -> Result<(), CloudError> {
-        self.life.call(self.inner.release(instance)).await
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.life.call(self.inner.release(machine)).await
     }
 }

@@ -101,7 +101,7 @@ fn from_submission_to_the_receipt() {
         ),
         (
             "refused",
-            vec![AttemptFacts { watched: Watched { refused: Some("no such image".into()), ..Watched::default() }, ..attempt(1, 5) }],
+            vec![AttemptFacts { watched: Watched { refused: Some((None, "no such image".into())), ..Watched::default() }, ..attempt(1, 5) }],
             vec![],
             known(&[]),
             vec!["settle"],

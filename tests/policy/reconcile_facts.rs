@@ -7,7 +7,7 @@ use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
 use lamplighter::job::{
     AttemptNo, AttemptPhase, Command, EndedBecause, LimitsSpec, MachineSpec, Outcome, Plan, RECORD_FORMAT, Request, ResolvedSpec, Settled, Spec, Wish,
 };
-use lamplighter::market::{self, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
+use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, Journal, Watched, reconcile};
 
 pub const OWNER: &str = "me";
@@ -60,11 +60,18 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
             instance_type: "t".into(),
             gpus: 0,
             gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 0,
+            arch: Arch::X86_64,
             market: Market::Spot,
             price: UsdPerHour::new("$1".parse().unwrap()),
+            extras: UsdPerHour::ZERO,
+            on_demand: None,
         },
         reasons: vec!["x".into()],
         rejected: vec![],
+        bid: None,
+        launch: None,
         most_usd: None,
         client_token: format!("token-{number}"),
         kill_at: None,
@@ -90,6 +97,10 @@ pub fn view(number: u32, owner: &str, state: InstanceState, reason: Option<&str>
     let tags = Tags { owner: owner.into(), job: spec().job, attempt: AttemptNo::new(number), lease: Span::from_secs(1800), kill_at: None };
     InstanceView {
         id: format!("i-{number}-{owner}"),
+        cloud: market::Cloud::Aws,
+        region: Region::new("r"),
+        instance_type: "t".into(),
+        market: Market::Spot,
         state,
         tags,
         client_token: Some(format!("token-{number}")),
@@ -157,6 +168,7 @@ pub fn settled(number: u32, because: EndedBecause) -> Settled {
         billed_to: Some(ago(60)),
         billed: Span::from_secs(540),
         usd: Usd::from_micros(150_000),
+        refusal: None,
         cloud_reason: None,
         outcome: Some(outcome(number, because)),
     }

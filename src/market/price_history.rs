@@ -1,0 +1,134 @@
+//! The prices of one pool over time: a step series, as the cloud tells it.
+//!
+//! A price holds from the moment of its point until the next one. Figures over it are therefore weighted by time, never by
+//! the number of points: a price that held for a minute and one that held for a week are one point each.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Region, UsdPerHour, Zone};
+
+/// One change of a price.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PricePoint {
+    pub at: Timestamp,
+    pub price: UsdPerHour,
+}
+
+/// The spot prices of one type in one zone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PriceHistory {
+    pub region: Region,
+    pub zone: Zone,
+    pub instance_type: String,
+    /// In order of time, without repetitions.
+    points: Vec<PricePoint>,
+}
+
+impl PriceHistory {
+    /// Takes points in any order; two of one moment are one, the last of them.
+    pub fn new(region: Region, zone: Zone, instance_type: impl Into<String>, mut points: Vec<PricePoint>) -> Self {
+        points.sort_by_key(|point| point.at);
+        points.reverse();
+        points.dedup_by_key(|point| point.at);
+        points.reverse();
+        PriceHistory { region, zone, instance_type: instance_type.into(), points }
+    }
+
+    pub fn points(&self) -> &[PricePoint] {
+        &self.points
+    }
+
+    /// The price that holds at a moment; `None` before the first point.
+    pub fn at(&self, moment: Timestamp) -> Option<UsdPerHour> {
+        let after = self.points.partition_point(|point| point.at <= moment);
+        Some(self.points.get(after.checked_sub(1)?)?.price)
+    }
+
+    /// The price that holds now.
+    pub fn newest(&self) -> Option<PricePoint> {
+        self.points.last().copied()
+    }
+}
+
+impl PriceHistory {
+    /// The prices that held between two moments, each with how long it did. What was before the first point is not known
+    /// and not counted.
+    pub fn held(&self, from: Timestamp, to: Timestamp) -> Vec<(UsdPerHour, f64)> {
+        let ends = self.points.iter().skip(1).map(|point| point.at).chain([to]);
+        let spans = self.points.iter().zip(ends).map(|(point, end)| (point.price, point.at.max(from), end.min(to)));
+        spans.filter(|(_, begin, end)| begin < end).map(|(price, begin, end)| (price, end.duration_since(begin).as_secs_f64())).collect()
+    }
+
+    /// The price below or at which the series was for this share of the time, in percent: [0, 100]. `None`: nothing is
+    /// known of that time.
+    pub fn quantile(&self, percentile: f64, from: Timestamp, to: Timestamp) -> Option<UsdPerHour> {
+        let mut held = self.held(from, to);
+        held.sort_by_key(|(price, _)| *price);
+        let wanted = held.iter().map(|(_, secs)| secs).sum::<f64>() * (percentile / 100.0).clamp(0.0, 1.0);
+        let mut passed = 0.0;
+        for (price, secs) in &held {
+            passed += secs;
+            // A rounding error of a microsecond must not ask for the next price.
+            if passed >= wanted - 1e-6 {
+                return Some(*price);
+            }
+        }
+        held.last().map(|(price, _)| *price)
+    }
+
+    /// For which share of the time the price was above a bid, 0 to 1. `None`: nothing is known of that time.
+    pub fn share_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<f64> {
+        let held = self.held(from, to);
+        let total: f64 = held.iter().map(|(_, secs)| secs).sum();
+        let above: f64 = held.iter().filter(|(price, _)| *price > bid).map(|(_, secs)| secs).sum();
+        (total > 0.0).then(|| above / total)
+    }
+
+    /// How often the price rose above a bid in that time.
+    pub fn crossings(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> usize {
+        let prices: Vec<UsdPerHour> = self.held(from, to).into_iter().map(|(price, _)| price).collect();
+        prices.windows(2).filter(|pair| pair[0] <= bid && pair[1] > bid).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(secs: u64) -> Timestamp {
+        Timestamp::UNIX_EPOCH + Duration::from_secs(secs)
+    }
+
+    fn price(dollars: &str) -> UsdPerHour {
+        UsdPerHour::new(dollars.parse().unwrap())
+    }
+
+    fn series() -> PriceHistory {
+        let points = [(50, "3"), (0, "1"), (90, "2")].map(|(secs, dollars)| PricePoint { at: at(secs), price: price(dollars) });
+        PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.to_vec())
+    }
+
+    #[test]
+    fn a_price_holds_until_the_next() {
+        let series = series();
+        assert_eq!(series.at(at(49)), Some(price("1")));
+        assert_eq!(series.at(at(50)), Some(price("3")));
+        assert_eq!(series.at(at(1000)), Some(price("2")));
+        assert_eq!(series.held(at(40), at(100)), [(price("1"), 10.0), (price("3"), 40.0), (price("2"), 10.0)]);
+    }
+
+    #[test]
+    fn quantiles_are_weighted_by_time() {
+        let series = series();
+        // 50 s at 1, 10 s at 2, 40 s at 3.
+        for (percentile, dollars) in [(0.0, "1"), (50.0, "1"), (51.0, "2"), (60.0, "2"), (61.0, "3"), (100.0, "3")] {
+            assert_eq!(series.quantile(percentile, at(0), at(100)), Some(price(dollars)), "p{percentile}");
+        }
+        assert_eq!(series.quantile(50.0, at(0), at(0)), None);
+        assert_eq!(series.share_above(price("2"), at(0), at(100)), Some(0.4));
+        assert_eq!(series.crossings(price("2"), at(0), at(100)), 1);
+        assert_eq!(series.crossings(price("3"), at(0), at(100)), 0);
+    }
+}
