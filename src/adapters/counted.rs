@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -77,6 +78,10 @@ impl Store for CountedStore {
         let found = self.store.get_file(key, path).await?;
         self.add(found.as_ref().map_or(0, |(bytes, _)| *bytes));
         Ok(found)
+    }
+
+    async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {
+        self.store.presign_get(key, valid).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {

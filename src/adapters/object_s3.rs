@@ -18,6 +18,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as Key;
+use object_store::signer::Signer;
 use object_store::{ClientOptions, Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use sha2::{Digest, Sha256};
 
@@ -184,6 +185,11 @@ impl Store for S3Store {
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         self.download(key, path).await.map_err(|error| failed("download", key, error))
+    }
+
+    async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {
+        let sign = async { self.s3.signed_url(reqwest::Method::GET, &self.key(key)?, valid).await };
+        sign.await.map(|url| Some(url.into())).map_err(|error| failed("sign a URL for", key, error))
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {

@@ -3,6 +3,7 @@
 //! Create-if-absent is the only primitive for agreement, because a local folder has no compare-and-swap.
 
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -87,6 +88,12 @@ pub trait Store: Send + Sync {
 
     /// Downloads into a new file in bounded memory; gives its size and SHA-256. `None`: not there.
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError>;
+
+    /// A URL that gives this object to whoever holds it, by a plain GET, for so long. `None`: this store has no such thing.
+    async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {
+        let _ = (key, valid);
+        Ok(None)
+    }
 
     /// Removes one object; nothing there is success. Only ever our own scratch objects.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;

@@ -3,6 +3,7 @@
 //! Skipped, in words, where `moto_server` is not installed (`pip install 'moto[server]'`).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use lamplighter::adapters::objects;
@@ -52,6 +53,29 @@ async fn a_bucket_is_a_job_root() {
 
     let nowhere = moto.open("s3://no-such-bucket/x");
     assert!(nowhere.put("k", Bytes::new()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_object_is_given_by_url_to_whoever_holds_it() {
+    let Some(moto) = moto() else { return };
+    moto.bucket("jobs").await;
+    let store = moto.open("s3://jobs/root");
+    let agent = Bytes::from(vec![7; 100_000]);
+    store.put("agents/a b/lamp-agent", agent.clone()).await.unwrap();
+    let url = store.presign_get("agents/a b/lamp-agent", Duration::from_secs(600)).await.unwrap().expect("S3 signs");
+    assert!(url.contains("X-Amz-Expires=600") && url.contains("X-Amz-Signature="), "{url}");
+    let got = reqwest::get(&url).await.unwrap();
+    assert_eq!((got.status().as_u16(), got.bytes().await.unwrap()), (200, agent));
+
+    // For a machine that knows the store by another name: the host is part of what is signed.
+    let elsewhere = [("aws_endpoint_url", "http://10.0.0.7:9000"), ("aws_region", "us-east-1"), ("aws_access_key_id", "test")];
+    let elsewhere = objects::open_with("s3://jobs/root", &[&elsewhere[..], &[("aws_secret_access_key", "test")]].concat()).unwrap();
+    let other = elsewhere.presign_get("agents/a b/lamp-agent", Duration::from_secs(600)).await.unwrap().unwrap();
+    assert!(other.starts_with("http://10.0.0.7:9000/jobs/root/agents/a%20b/lamp-agent?"), "{other}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let folder = objects::open(folder.path().to_str().unwrap()).unwrap();
+    assert_eq!(folder.presign_get("a", Duration::from_secs(1)).await.unwrap(), None);
 }
 
 async fn one_of_sixteen_creators_wins(store: &Arc<dyn Store>) {
