@@ -50,19 +50,12 @@ impl Files for LocalFiles {
     }
 
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut name = path.file_name().unwrap_or_default().to_owned();
-        name.push(".new");
-        let fresh = path.with_file_name(name);
-        let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&fresh);
-        let opened = match open() {
-            Err(error) if error.kind() == ErrorKind::NotFound => create_parent(path).and_then(|()| open()),
-            other => other,
-        };
-        let written = opened.and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&fresh, path));
-        if written.is_err() {
-            let _ = fs::remove_file(&fresh);
-        }
-        written
+        replace(path, bytes, |_| Ok(()))
+    }
+
+    fn replace_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        replace(path, bytes, File::sync_all)?;
+        path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>> {
@@ -207,6 +200,23 @@ fn stamp(meta: &Metadata) -> FileStamp {
         inode: meta.ino(),
         mode: meta.mode() & 0o7777,
     }
+}
+
+/// A file of its own that takes the other's name when it is whole.
+fn replace(path: &Path, bytes: &[u8], finish: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let fresh = path.with_file_name(name);
+    let open = || OpenOptions::new().write(true).create(true).truncate(true).mode(FILE_MODE).open(&fresh);
+    let opened = match open() {
+        Err(error) if error.kind() == ErrorKind::NotFound => create_parent(path).and_then(|()| open()),
+        other => other,
+    };
+    let written = opened.and_then(|mut file| file.write_all(bytes).and_then(|()| finish(&file))).and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&fresh);
+    }
+    written
 }
 
 fn create_parent(path: &Path) -> io::Result<()> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attempt::{Attempt, Folders, Memory, Mode, terms};
+use super::deadman::BOOTS;
 use super::outbox::{Outbox, chain};
 use super::tick::MEMORY;
 use crate::instance::{Tags, TagsError};
@@ -110,6 +111,7 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
         // An agent before this one held the lease and may have left a workload: it is watched whether the store answers
         // or not.
         let outbox = outbox(dir);
+        lease_is_held(&outbox);
         let memory = remember(&outbox);
         return Ok((attempt, outbox, memory));
     }
@@ -126,6 +128,7 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     let (price, kill_at) = terms(plan.as_ref());
     let spent_before = spent_before(&dir, &*ports.clock, tags.attempt).await?;
     let outbox = outbox(dir);
+    lease_is_held(&outbox);
     let memory = remember(&outbox);
     let attempt = Attempt {
         resolved,
@@ -140,6 +143,13 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     };
     outbox.keep(ATTEMPT, &attempt);
     Ok((attempt, outbox, memory))
+}
+
+/// This boot counts as one that led to work: the count of those that did not begins anew.
+fn lease_is_held(outbox: &Outbox) {
+    if let Err(error) = outbox.files.remove(&outbox.state.join(BOOTS)) {
+        tracing::warn!("cannot remove the count of boots: {error}");
+    }
 }
 
 /// The attempt as an agent before this one took it up on this machine.

@@ -236,7 +236,7 @@ impl Agent {
     }
 
     /// The hard cap as it was at the launch, or as somebody has raised it since.
-    fn kill_at(&self) -> Option<Timestamp> {
+    pub(super) fn kill_at(&self) -> Option<Timestamp> {
         let raised = self.news.notices.as_ref().and_then(|channel| channel.borrow().kill_at);
         self.attempt.kill_at.max(raised)
     }

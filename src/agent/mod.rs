@@ -20,6 +20,7 @@ mod checkpoint_watch;
 mod checkpoint_worker;
 pub mod checkpoints;
 pub mod cli;
+pub mod deadman;
 mod drain;
 pub mod environment;
 pub mod heartbeat;

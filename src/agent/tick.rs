@@ -4,6 +4,7 @@
 //! facts of a decision, `act` for carrying one out, `drain` for the end. What must never live here: a wait for the store
 //! (the senders do that), a second place that decides.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 
 use super::attempt::{Attempt, Memory, Mode};
 use super::checkpoints::Checkpoints;
+use super::deadman::Deadman;
 use super::drain::Drained;
 use super::heartbeat::Heartbeat;
 use super::journal::Journal;
@@ -40,6 +42,8 @@ pub struct World {
     pub insist: bool,
     /// Bytes that this process itself moved over the network.
     pub own_network: Arc<AtomicU64>,
+    /// Where the dead-man's switch reads its deadline; `None`: this machine has none of ours.
+    pub deadline_file: Option<PathBuf>,
     pub service: Arc<dyn Service>,
     pub stacks: Arc<dyn Stacks>,
     /// How often somebody asked this process to end (stand-alone runs).
@@ -73,6 +77,7 @@ pub struct Agent {
     pub(super) progress: ProgressTail,
     pub(super) checkpoints: Option<Checkpoints>,
     pub(super) requests: RequestWatch,
+    pub(super) deadman: Option<Deadman>,
     /// Polling goes on for as long as this is held.
     _notices: Option<NoticeWatch>,
     pub(super) news: News,
@@ -115,6 +120,7 @@ impl Agent {
         );
         let requests = RequestWatch::start(out.clone(), journal.clone());
         let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
+        let deadman = world.deadline_file.clone().map(|file| Deadman::new(file, Arc::clone(&out.files), Arc::clone(&out.clock)));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
         let watching = Watching::new(spec, memory.drawers, board.marks());
         Agent {
@@ -126,6 +132,7 @@ impl Agent {
             progress,
             checkpoints: None,
             requests,
+            deadman,
             _notices: notices,
             news,
             watching,
@@ -265,6 +272,7 @@ impl Agent {
 
     /// Hands the heartbeat what is true now; it writes when that is worth a write.
     pub(super) fn report(&self) {
+        self.renew_deadline();
         self.logs.look();
         self.heartbeat.update(self.status());
     }

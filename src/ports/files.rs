@@ -55,6 +55,11 @@ pub trait Files: Send + Sync {
     /// Readers see the old or the new content, never a part. Creates the folders.
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()>;
 
+    /// As [`Files::replace`], and a power cut after it takes nothing back.
+    fn replace_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.replace(path, bytes)
+    }
+
     /// Follows symbolic links; `None` also for what is not a regular file.
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>>;
 

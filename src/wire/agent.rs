@@ -33,6 +33,9 @@ use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
 use crate::ports::{Clock, Files, Launch, Metadata, Power, SensorFeed, Workloads};
 
+/// What `systemd/lamp-deadman.service` reads.
+const DEADLINE: &str = "/etc/lamplighter/deadline";
+
 /// Held by the agent that watches a stand-alone run.
 const WATCHED: &str = "watched.lock";
 
@@ -103,7 +106,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network).await
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, None).await
 }
 
 /// The agent of a machine that was launched for an attempt: who it is, its metadata service says; where its job directory
@@ -125,7 +128,9 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), then == Then::Poweroff, own_network).await
+    // A switch of ours stands only behind a machine that is ours to put out.
+    let deadline_file = (then == Then::Poweroff).then(|| PathBuf::from(DEADLINE));
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), then == Then::Poweroff, own_network, deadline_file).await
 }
 
 /// From boot to the power switch.
@@ -135,6 +140,7 @@ async fn attempt(
     workloads: Arc<dyn Workloads>,
     insist: bool,
     own_network: Arc<AtomicU64>,
+    deadline_file: Option<PathBuf>,
 ) -> Result<i32, String> {
     let Ok((attempt, outbox, memory)) = boot::boot(&ports, folders).await else { return Ok(1) };
     let (sensors, _) = sensors()?;
@@ -145,6 +151,7 @@ async fn attempt(
         power: ports.power,
         insist,
         own_network,
+        deadline_file,
         service: ports.service,
         stacks: Arc::new(ProcStacks),
         signals: signals::none(),
@@ -209,6 +216,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         power,
         insist: call.then == Then::Poweroff,
         own_network: Arc::default(),
+        deadline_file: None,
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),
         signals: signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,

@@ -144,6 +144,7 @@ fn agent(rig: &Rig, store: Arc<CountingStore>) -> Agent {
         power: calm(),
         insist: true,
         own_network: Arc::default(),
+        deadline_file: None,
         service: calm(),
         stacks: calm(),
         signals: tokio::sync::watch::channel(0).1,

@@ -5,6 +5,7 @@
 mod calls;
 mod chaos;
 mod checkpoints;
+mod deadman;
 mod heartbeat;
 mod journal;
 mod logship;

@@ -22,7 +22,7 @@ fn agent_unit() -> String {
     std::fs::read_to_string(unit).expect("a unit").replace("/usr/local/bin/lamp-agent", "/opt/lamp-agent")
 }
 
-fn launched() -> Option<Machine> {
+fn launched() -> Option<(Machine, jiff::Timestamp)> {
     let machine = Machine::new()?;
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1");
     let record = |name: &str| -> Value { serde_json::from_slice(&std::fs::read(data.join(name)).expect("there")).expect("JSON") };
@@ -33,8 +33,9 @@ fn launched() -> Option<Machine> {
     (settings["checkpoint"], settings["outputs"]) = (Value::Null, json!([]));
     settings["machine"]["gpus"] = json!("none");
     settings["limits"] = json!({ "max_runtime": "30m", "budget": null, "deadline": null });
+    let kill_at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1);
     (plan["job"], plan["attempt"], plan["resume_from"]) = (json!(JOB), json!(1), Value::Null);
-    plan["kill_at"] = json!((jiff::Timestamp::now() + jiff::SignedDuration::from_hours(1)).to_string());
+    plan["kill_at"] = json!(kill_at.to_string());
     machine.write(&format!("{FOLDER}/spec.json"), &spec.to_string());
     machine.write(&format!("{FOLDER}/attempts/0001/plan.json"), &plan.to_string());
     let tags = [("owner", "me"), ("job", JOB), ("attempt", "0001"), ("lease-s", "1800")];
@@ -43,7 +44,10 @@ fn launched() -> Option<Machine> {
     machine.write("etc/lamplighter/agent.env", &settings);
     machine.unit("lamp-agent.service", &agent_unit());
     machine.wants("lamp-agent.service");
-    Some(machine)
+    // As the user data left it, twice.
+    machine.write("etc/lamplighter/deadline", "1\n");
+    machine.write("var/lib/lamplighter/agent/boots", "2\n");
+    Some((machine, kill_at))
 }
 
 /// Everything that happened so far, in order; the numbers have no gaps.
@@ -63,10 +67,15 @@ fn until(machine: &Machine, what: &str, is_it: impl Fn(&Value) -> bool) {
 
 #[test]
 fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
-    let Some(mut machine) = launched() else { return };
+    let Some((mut machine, kill_at)) = launched() else { return };
     machine.power_on();
     // The first start is the setup.
     until(&machine, "the command is started", |event| event["kind"] == "workload_started" && event["start"] == 2);
+
+    // The switch knows the hard end now, and this was a boot that led to work.
+    let deadline = std::fs::read_to_string(machine.path("etc/lamplighter/deadline")).expect("the agent may write it");
+    assert!((deadline.trim().parse::<i64>().expect("a number") - kill_at.as_second()).abs() <= 1, "{deadline} for {kill_at}");
+    assert!(!machine.path("var/lib/lamplighter/agent/boots").exists());
 
     machine.run(&["systemctl", "kill", "--signal=SIGKILL", "lamp-agent"]);
     until(&machine, "the agent is back and finds its workload", |event| event["kind"] == "agent" && event["reattached"] == true);

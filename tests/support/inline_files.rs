@@ -35,6 +35,10 @@ impl Files for InlineFiles {
         self.room()?;
         LocalFiles.replace(path, bytes)
     }
+    fn replace_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.room()?;
+        LocalFiles.replace_durable(path, bytes)
+    }
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>> {
         LocalFiles.stamp(path)
     }

@@ -1,0 +1,95 @@
+//! What the dead-man's switch of this machine is told: the deadline on disk, and that the lease is held.
+//!
+//! ```text
+//!   user data: 15 minutes ──> the lease is held: the machine's hard end ──> it is raised: the new one
+//! ```
+//! The switch (`systemd/lamp-deadman.service`) compares the file with the wall clock and knows nothing of us. It stands
+//! behind an agent that is gone, so nothing here may need it alive later. What must never live here: a power-off.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::tick::Agent;
+use crate::ports::{Clock, Files};
+
+/// Without a hard end the deadline is this far ahead. Shorter, and a disk that takes no writes for so long ends useful work;
+/// longer, and a machine whose agent is gone for good bills for so long. Launches in a cloud have a hard end.
+const AHEAD: SignedDuration = SignedDuration::from_hours(24);
+
+/// How often the deadline is moved ahead: many times within [`AHEAD`].
+const RENEW: Duration = Duration::from_secs(10 * 60);
+
+/// After a failed write. A full disk may have room again soon; every second would fill the log.
+const AGAIN: Duration = Duration::from_secs(10);
+
+/// The wall clock was set when it disagrees by more than this with the clock that never steps. The switch looks once a
+/// minute, and a second of drift between two renewals is ordinary.
+const STEP: SignedDuration = SignedDuration::from_secs(30);
+
+/// The name of the count of boots in the agent's state folder: `systemd/lamp-boot.service` writes it.
+pub(super) const BOOTS: &str = "boots";
+
+/// The agent's hand on the switch.
+pub struct Deadman {
+    file: PathBuf,
+    files: Arc<dyn Files>,
+    clock: Arc<dyn Clock>,
+    told: Mutex<Option<Told>>,
+}
+
+#[derive(Clone, Copy)]
+struct Told {
+    mono: Duration,
+    wall: Timestamp,
+    hard_end: Option<Timestamp>,
+    written: bool,
+}
+
+impl Deadman {
+    pub fn new(file: PathBuf, files: Arc<dyn Files>, clock: Arc<dyn Clock>) -> Self {
+        Deadman { file, files, clock, told: Mutex::default() }
+    }
+
+    /// At every tick: writes the deadline when it is another one. `steady` is the time as the agent counts it; the hard end
+    /// is as far away from that as the deadline is from the wall clock, whatever the wall clock was set to.
+    pub fn renew(&self, hard_end: Option<Timestamp>, steady: Timestamp) {
+        let (mono, wall) = (self.clock.mono(), self.clock.now());
+        let mut told = self.told.lock().expect("nobody panics while holding it: it is only compared and set");
+        if !told.is_none_or(|told| is_due(&told, mono, wall, hard_end)) {
+            return;
+        }
+        let left = hard_end.map_or(AHEAD, |end| end.duration_since(steady));
+        let deadline = wall.as_second().saturating_add(left.as_secs().max(0));
+        let done = self.files.replace_durable(&self.file, format!("{deadline}\n").as_bytes());
+        if let Err(error) = &done
+            && told.is_none_or(|told| told.written)
+        {
+            tracing::warn!("the dead-man's switch keeps its old deadline, cannot write {}: {error}", self.file.display());
+        }
+        *told = Some(Told { mono, wall, hard_end, written: done.is_ok() });
+    }
+}
+
+fn is_due(told: &Told, mono: Duration, wall: Timestamp, hard_end: Option<Timestamp>) -> bool {
+    let passed = mono.saturating_sub(told.mono);
+    if !told.written {
+        return passed >= AGAIN;
+    }
+    let steady = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+    let stepped = (wall.duration_since(told.wall) - steady).abs() > STEP;
+    stepped || told.hard_end != hard_end || (hard_end.is_none() && passed >= RENEW)
+}
+
+impl Agent {
+    /// Keeps the switch at this machine's hard end.
+    pub(super) fn renew_deadline(&self) {
+        let Some(deadman) = &self.deadman else { return };
+        let mono = self.out.clock.mono();
+        let anchor = self.memory.anchor.filter(|anchor| mono >= anchor.mono);
+        let steady = anchor.and_then(|anchor| anchor.wall.checked_add(SignedDuration::try_from(mono - anchor.mono).ok()?).ok());
+        deadman.renew(self.kill_at(), steady.unwrap_or_else(|| self.out.clock.now()));
+    }
+}
