@@ -4,6 +4,7 @@
 //!   submit ──> spec.json                                   the job exists
 //!   drive  ──> observe (records, the cloud's answer) ──> policy::reconcile ──> act ──> again, until the receipt
 //!   drive_all ─ the same for every job of the root         the daemon
+//!   bootstrap ─ what a new machine runs first: the dead-man's switch, then the agent
 //! ```
 //! Everything that matters is in the job directory and in the machines' tags: a controller may be killed at any moment and
 //! another one goes on, and two at once do no harm, because the plan is created only once and a launch is idempotent. What
@@ -12,6 +13,7 @@
 
 mod act;
 mod answers;
+pub mod bootstrap;
 mod drive;
 mod memory;
 mod notify;
@@ -19,5 +21,6 @@ mod observe;
 mod submit;
 
 pub use act::ActError;
+pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
 pub use submit::{SubmitError, submit};

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const UNITS: [&str; 4] = ["lamp-agent.service", "lamp-workload.service", "lamp-deadman.service", "lamp-deadman.timer"];
+const UNITS: [&str; 5] = ["lamp-agent.service", "lamp-boot.service", "lamp-workload.service", "lamp-deadman.service", "lamp-deadman.timer"];
 
 fn unit(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name)
