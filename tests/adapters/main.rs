@@ -5,6 +5,9 @@
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
 
+#[path = "../support/ec2/mod.rs"]
+mod ec2;
+mod false_ec2;
 mod host;
 mod imds;
 #[cfg(feature = "lamp")]

@@ -5,6 +5,7 @@
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
 
 use std::net::TcpListener;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -24,13 +25,12 @@ impl Drop for Moto {
 pub fn moto() -> Option<Moto> {
     let program = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let spawned = Command::new(&program)
-        .args(["-H", "127.0.0.1", "-p", &port.to_string()])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn();
-    let Ok(server) = spawned else {
+    let mut command = Command::new(&program);
+    command.args(["-H", "127.0.0.1", "-p", &port.to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server behind.
+    unsafe { command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)) };
+    let Ok(server) = command.spawn() else {
         eprintln!("skipped: `{program}` is not installed (pip install 'moto[server]')");
         return None;
     };

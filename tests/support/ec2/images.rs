@@ -1,0 +1,112 @@
+//! AWS's deep-learning base images, which moto does not have, and the public parameters that name them.
+
+use super::cloud::{Cloud, ec2_answer, numbered, refused};
+use super::http::Answer;
+use super::query;
+use super::route::{Asked, passes};
+use super::xml::Node;
+
+struct Image {
+    id: &'static str,
+    name: &'static str,
+    architecture: &'static str,
+    root: &'static str,
+    created: &'static str,
+    /// The part of the parameter's name between the architecture and `/latest/ami-id`.
+    parameter: &'static str,
+}
+
+const fn image(id: &'static str, name: &'static str, architecture: &'static str, root: &'static str, parameter: &'static str) -> Image {
+    Image { id, name, architecture, root, created: "2026-06-01T09:00:00.000Z", parameter }
+}
+
+const UBUNTU_22: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260601";
+const UBUNTU_24: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20260601";
+const AMAZON: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260601";
+const ARM: &str = "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260601";
+const OLD: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20250301";
+
+const IMAGES: &[Image] = &[
+    image("ami-0d15ea5e000000022", UBUNTU_22, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-22.04"),
+    image("ami-0d15ea5e000000024", UBUNTU_24, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
+    image("ami-0d15ea5e000002023", AMAZON, "x86_64", "/dev/xvda", "base-oss-nvidia-driver-gpu-amazon-linux-2023"),
+    image("ami-0d15ea5e0000000a4", ARM, "arm64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-22.04"),
+    Image { created: "2025-03-01T09:00:00.000Z", ..image("ami-0d15ea5e000000021", OLD, "x86_64", "/dev/sda1", "") },
+];
+
+/// The account that publishes them.
+const OWNER: &str = "898082745236";
+
+/// `/aws/service/deeplearning/ami/ARCHITECTURE/NAME/latest/ami-id`.
+pub(super) fn of_parameter(name: &str) -> Option<&'static str> {
+    let rest = name.strip_prefix("/aws/service/deeplearning/ami/")?.strip_suffix("/latest/ami-id")?;
+    let (architecture, named) = rest.split_once('/')?;
+    IMAGES.iter().find(|image| image.architecture == architecture && image.parameter == named).map(|image| image.id)
+}
+
+pub(super) fn exists(cloud: &Cloud, region: &str, id: &str) -> bool {
+    IMAGES.iter().any(|image| image.id == id) || cloud.moto_ec2(region, "DescribeImages", &numbered("ImageId", &[id.into()])).is_ok()
+}
+
+/// Ours; moto's where an id is asked for that is not.
+pub(super) fn answer(_cloud: &Cloud, asked: &Asked, action: &str) -> Option<Answer> {
+    let ids = query::list(&asked.params, "ImageId");
+    if action != "DescribeImages" || ids.iter().any(|id| IMAGES.iter().all(|image| image.id != id)) {
+        return None;
+    }
+    let owners = query::list(&asked.params, "Owner");
+    if owners.iter().any(|owner| owner == "self") {
+        return None;
+    }
+    let (filters, mut shown) = (query::filters(&asked.params), Vec::new());
+    for image in IMAGES.iter().filter(|image| ids.is_empty() || ids.iter().any(|id| id == image.id)) {
+        let facts = [
+            ("image-id", image.id),
+            ("name", image.name),
+            ("architecture", image.architecture),
+            ("owner-id", OWNER),
+            ("owner-alias", "amazon"),
+            ("state", "available"),
+            ("is-public", "true"),
+            ("image-type", "machine"),
+            ("root-device-type", "ebs"),
+            ("virtualization-type", "hvm"),
+            ("root-device-name", image.root),
+        ];
+        let facts = facts.map(|(name, value)| (name, value.to_owned()));
+        match passes(&filters, &Default::default(), &facts) {
+            Ok(true) if owners.is_empty() || owners.iter().any(|owner| owner == "amazon" || owner == OWNER) => shown.push(item(image)),
+            Ok(_) => {}
+            Err(filter) => return Some(refused("InvalidParameterValue", format!("The filter '{filter}' is invalid"))),
+        }
+    }
+    Some(ec2_answer(action, [Node::with("imagesSet", shown)]))
+}
+
+fn item(image: &Image) -> Node {
+    let fields = [
+        ("imageId", image.id),
+        ("imageLocation", "amazon/deep-learning"),
+        ("imageState", "available"),
+        ("imageOwnerId", OWNER),
+        ("imageOwnerAlias", "amazon"),
+        ("creationDate", image.created),
+        ("deprecationTime", "2028-06-01T09:00:00.000Z"),
+        ("isPublic", "true"),
+        ("architecture", image.architecture),
+        ("imageType", "machine"),
+        ("name", image.name),
+        ("description", image.name),
+        ("rootDeviceType", "ebs"),
+        ("rootDeviceName", image.root),
+        ("virtualizationType", "hvm"),
+        ("hypervisor", "xen"),
+        ("enaSupport", "true"),
+        ("platformDetails", "Linux/UNIX"),
+    ];
+    let disk =
+        [("snapshotId", "snap-0d15ea5e"), ("volumeSize", "65"), ("deleteOnTermination", "true"), ("volumeType", "gp3"), ("encrypted", "false")];
+    let disk = Node::with("ebs", disk.map(|(name, value)| Node::leaf(name, value)));
+    let mapping = Node::with("blockDeviceMapping", [Node::with("item", [Node::leaf("deviceName", image.root), disk])]);
+    Node::with("item", fields.map(|(name, value)| Node::leaf(name, value)).into_iter().chain([mapping]))
+}

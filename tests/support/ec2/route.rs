@@ -1,0 +1,144 @@
+//! Which service is meant, who answers, and how each says no.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::cloud::Cloud;
+use super::http::{Answer, Request};
+use super::query::{self, Params};
+use super::xml::Node;
+use super::{catalogue, describe, images, launch, power, spot};
+
+/// A call, understood.
+pub(super) struct Asked<'a> {
+    pub request: &'a Request,
+    pub service: String,
+    pub region: String,
+    pub key: String,
+    pub action: String,
+    pub params: Params,
+    pub json: Value,
+}
+
+impl<'a> Asked<'a> {
+    pub fn new(request: &'a Request) -> Self {
+        let scope = scope(request);
+        let part = |n: usize, default: &str| scope.split('/').nth(n).filter(|part| !part.is_empty()).unwrap_or(default).to_owned();
+        let service = part(3, "s3").replace("monitoring", "cloudwatch");
+        let mut asked = Asked {
+            request,
+            service,
+            region: part(2, "us-east-1"),
+            key: part(0, ""),
+            action: String::new(),
+            params: Params::new(),
+            json: Value::Null,
+        };
+        let target = request.header("x-amz-target");
+        if asked.service != "s3" && !target.is_empty() {
+            asked.json = serde_json::from_slice(&request.body).unwrap_or_default();
+            (asked.action, asked.params) = (target.rsplit('.').next().unwrap_or_default().into(), query::of_json(&asked.json));
+        } else if asked.service != "s3" && request.method == "POST" {
+            asked.params = query::form(&request.body);
+            asked.action = asked.params.get("Action").cloned().unwrap_or_default();
+        }
+        if asked.action.is_empty() {
+            asked.action = format!("{} {}", request.method, request.path());
+        }
+        asked
+    }
+
+    /// A parameter; empty where it is not given.
+    pub fn get(&self, name: &str) -> &str {
+        self.params.get(name).map_or("", String::as_str)
+    }
+
+    pub fn is_dry(&self) -> bool {
+        self.get("DryRun") == "true"
+    }
+}
+
+/// `KEY/DATE/REGION/SERVICE/aws4_request`, of the header or of a presigned address.
+fn scope(request: &Request) -> String {
+    let header = request.header("authorization");
+    if let Some((_, rest)) = header.split_once("Credential=") {
+        return rest.split([',', ' ']).next().unwrap_or_default().into();
+    }
+    let presigned = request.target.split(['?', '&']).find_map(|pair| pair.strip_prefix("X-Amz-Credential="));
+    presigned.map(query::decode).unwrap_or_default()
+}
+
+pub(super) fn answer(cloud: &Cloud, asked: &Asked) -> Answer {
+    let own = match (asked.service.as_str(), asked.action.as_str()) {
+        ("ec2", "RunInstances") => Some(launch::run(cloud, asked)),
+        ("ec2", action) => power::answer(cloud, asked, action)
+            .or_else(|| describe::answer(cloud, asked, action))
+            .or_else(|| spot::answer(cloud, asked, action))
+            .or_else(|| images::answer(cloud, asked, action)),
+        ("ssm" | "pricing" | "servicequotas", action) => catalogue::answer(cloud, asked, action),
+        _ => None,
+    };
+    own.unwrap_or_else(|| cloud.moto(asked.request))
+}
+
+/// No, as this service says it.
+pub(super) fn refusal(service: &str, code: &str, message: &str, status: u16) -> Answer {
+    let words = || [Node::leaf("Code", code), Node::leaf("Message", message)];
+    let id = || Node::leaf("RequestId", "00000000-0000-4000-8000-000000000000");
+    let root = match service {
+        "ec2" => Node::with(
+            "Response",
+            [Node::with("Errors", [Node::with("Error", words())]), Node::leaf("RequestID", "00000000-0000-4000-8000-000000000000")],
+        ),
+        "s3" => Node::with("Error", words().into_iter().chain([id()])),
+        "iam" | "sts" | "cloudwatch" => {
+            let kind = Node::leaf("Type", if status < 500 { "Sender" } else { "Receiver" });
+            Node::with("ErrorResponse", [Node::with("Error", [kind].into_iter().chain(words())), id()])
+        }
+        _ => {
+            let mut answer = Answer::new(status, "application/x-amz-json-1.1", json!({ "__type": code, "message": message }).to_string());
+            answer.headers.push(("x-amzn-ErrorType".into(), code.into()));
+            return answer;
+        }
+    };
+    let mut body = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+    root.write(&mut body);
+    Answer::new(status, "text/xml;charset=UTF-8", body)
+}
+
+/// The code of a refusal; empty for anything else.
+pub(super) fn code(answer: &Answer) -> String {
+    if answer.status < 400 {
+        return String::new();
+    }
+    let text = answer.text();
+    if let Ok(Value::Object(document)) = serde_json::from_str(&text) {
+        return document.get("__type").and_then(Value::as_str).unwrap_or_default().into();
+    }
+    text.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map_or(String::new(), |(code, _)| code.into())
+}
+
+pub(super) fn json_answer(document: &Value) -> Answer {
+    Answer::new(200, "application/x-amz-json-1.1", document.to_string())
+}
+
+/// A fact that a thing of its kind may have, and this one has not: no value matches it.
+pub(super) const ABSENT: &str = "\0";
+
+/// Does a thing with these facts pass all filters? `Err`: the name of a filter that EC2 does not know.
+pub(super) fn passes(filters: &[(String, Vec<String>)], tags: &BTreeMap<String, String>, facts: &[(&str, String)]) -> Result<bool, String> {
+    let mut all = true;
+    for (name, values) in filters {
+        let any = |text: &str| values.iter().any(|value| query::like(value, text));
+        all &= match name.strip_prefix("tag:") {
+            Some(tag) => tags.get(tag).is_some_and(|value| any(value)),
+            None if name == "tag-key" => tags.keys().any(|key| any(key)),
+            None => match facts.iter().filter(|(fact, _)| fact == name).collect::<Vec<_>>() {
+                known if known.is_empty() => return Err(name.clone()),
+                known => known.iter().any(|(_, value)| value != ABSENT && any(value)),
+            },
+        };
+    }
+    Ok(all)
+}
