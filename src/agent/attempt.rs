@@ -6,9 +6,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::observe::Drawers;
+use super::observe::{Drawers, Rhythm};
 use crate::job::{AttemptNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
-use crate::market::{Usd, UsdPerHour};
+use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::{End, Stage};
 
 /// What was agreed before the workload starts. Kept on disk: an agent that comes after a crash needs no store to go on.
@@ -59,6 +59,9 @@ pub struct Memory {
     pub retries_used: u32,
     pub stall_restarts: u32,
     pub drawers: Drawers,
+    /// What was learned of the workload's rhythm.
+    #[serde(default)]
+    pub rhythm: Rhythm,
     pub started: Timestamp,
     pub resumed_from: Option<CheckpointSummary>,
     /// The number of the newest request for a checkpoint that was obeyed.
@@ -71,6 +74,19 @@ pub struct Memory {
     /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
     #[serde(default)]
     pub ending: Option<Ending>,
+    /// The machine is kept for a look.
+    #[serde(default)]
+    pub held: Option<Held>,
+}
+
+/// The keeping of a machine after the end of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Held {
+    pub since: Timestamp,
+    /// What had been granted by then: that was for the work.
+    pub granted: Span,
+    /// The end, with what was granted since.
+    pub until: Timestamp,
 }
 
 /// One moment on both clocks.
@@ -145,12 +161,14 @@ impl Memory {
             retries_used: 0,
             stall_restarts: 0,
             drawers: Drawers::default(),
+            rhythm: Rhythm::default(),
             started,
             resumed_from: None,
             checkpoint_wish: None,
             extended: None,
             anchor: None,
             ending: None,
+            held: None,
         }
     }
 }

@@ -9,9 +9,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
-use super::attempt::{Ending, Mode};
+use super::attempt::{Ending, Held, Mode};
 use super::boot::keep_alive;
 use super::checkpoints::Saved;
 use super::outbox::chain;
@@ -43,6 +44,12 @@ const FLUSH_MIN: Duration = Duration::from_secs(2);
 
 impl Agent {
     pub(super) async fn drain(&mut self, end: End, reason: Reason) -> Drained {
+        if let (Afterwards::Hold(time), Some(_)) = (end.then, self.memory.held) {
+            // An agent before this one has drained and died while the machine was kept for a look: the look goes on.
+            self.ended = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never());
+            self.hold(time).await;
+            return self.finish(end, reason).await;
+        }
         self.memory.ending = Some(Ending::End { end, reason: reason.clone() });
         self.keep();
         self.enter(AttemptPhase::Draining);
@@ -243,14 +250,21 @@ impl Agent {
 
     /// Keeps the machine for a look. More time by `lamp extend`, an end by `lamp stop`, and never beyond the limits.
     async fn hold(&mut self, time: Span) {
-        let began = self.steady_now();
+        let now = self.steady_now();
         // Time that was granted while the work ran was for the work.
-        let granted = self.requests.wishes.borrow().more_time.duration();
+        let granted = self.requests.wishes.borrow().more_time;
+        let mut held = self.memory.held.unwrap_or(Held { since: now, granted, until: now });
         self.enter(AttemptPhase::Held);
         loop {
-            let more = self.requests.wishes.borrow().more_time;
-            let more = more.duration().saturating_sub(granted);
-            let until = began + SignedDuration::try_from(time.duration() + more).unwrap_or(SignedDuration::MAX);
+            let more = self.requests.wishes.borrow().more_time.duration().saturating_sub(held.granted.duration());
+            let whole = SignedDuration::try_from(time.duration() + more).unwrap_or(SignedDuration::MAX);
+            // Never sooner than it was said before: after a crash the requests are not read yet.
+            held.until = held.until.max(held.since.saturating_add(whole).unwrap_or(Timestamp::MAX));
+            if self.memory.held != Some(held) {
+                self.memory.held = Some(held);
+                self.keep();
+            }
+            let until = held.until;
             self.held_until = Some(until);
             self.report();
             let now = self.steady_now();

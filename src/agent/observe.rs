@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::instance::{GpuStatus, Marks, Rates, Reading, Sample, rates};
 use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
-use crate::policy::{IdleWatch, StallWatch, Standing, WatchAction, WatchVerdict};
+use crate::policy::{IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
 
 /// The watching of one workload, from its start (or from the agent's restart) on.
 pub struct Watching {
@@ -16,8 +16,9 @@ pub struct Watching {
     gpus_asked: bool,
     idle_rule: IdleWatch,
     stall_rule: StallWatch,
-    /// The marks when this start began: what the workload does before the first sample counts too.
-    baseline: Marks,
+    /// The marks when this start began: what the workload does before the first sample counts too. `None`: it was running
+    /// already, and what it left while nobody watched says nothing of now.
+    baseline: Option<Marks>,
     began: Option<Sample>,
     previous: Option<Sample>,
     last: Option<Rates>,
@@ -34,15 +35,23 @@ pub struct Drawers {
     pub unknown: Duration,
 }
 
+/// What the watching policies have learned, to outlive a crash of the agent.
+#[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct Rhythm {
+    idle: IdleRhythm,
+    stall: StallRhythm,
+}
+
 impl Watching {
-    pub fn new(spec: &Spec, drawers: Drawers, baseline: Marks) -> Self {
+    pub fn new(spec: &Spec, drawers: Drawers, learned: &Rhythm, baseline: Marks) -> Self {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
         Watching {
             selection: spec.watch.gpus.clone(),
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
-            idle_rule: IdleWatch::new(&spec.watch.idle),
-            stall_rule: StallWatch::new(&spec.watch.stall),
-            baseline,
+            idle_rule: IdleWatch::resumed(&spec.watch.idle, &learned.idle),
+            stall_rule: StallWatch::resumed(&spec.watch.stall, &learned.stall),
+            baseline: Some(baseline),
             began: None,
             previous: None,
             last: None,
@@ -52,6 +61,15 @@ impl Watching {
         }
     }
 
+    /// The workload of an earlier agent was found running.
+    pub fn reattached(&mut self) {
+        self.baseline = None;
+    }
+
+    pub fn rhythm(&self) -> Rhythm {
+        Rhythm { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
+    }
+
     /// The workload was started again: what was learned of it stays, the clocks do not.
     pub fn restart(&mut self, baseline: Marks) {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
@@ -59,7 +77,7 @@ impl Watching {
         self.stall_rule.started_again();
         // `began` stays: recorded time never steps back within an attempt.
         (self.previous, self.last) = (None, None);
-        self.baseline = baseline;
+        self.baseline = Some(baseline);
         (self.idle, self.stall) = (starting(), starting());
     }
 
@@ -73,7 +91,8 @@ impl Watching {
         }
         let began = self.began.get_or_insert_with(|| sample.clone());
         let Some(previous) = self.previous.replace(sample.clone()) else {
-            self.previous = Some(Sample { marks: self.baseline.clone(), ..sample });
+            let marks = self.baseline.clone().unwrap_or_else(|| sample.marks.clone());
+            self.previous = Some(Sample { marks, ..sample });
             return None;
         };
         let rates = rates(began, &previous, &sample, &self.selection);

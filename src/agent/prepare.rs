@@ -62,6 +62,7 @@ impl Agent {
             self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
         }
         if attached {
+            self.watching.reattached();
             self.open_checkpoints();
             self.enter(if self.memory.stage == Stage::Setup { AttemptPhase::Setup } else { AttemptPhase::Running });
             return None;

@@ -62,7 +62,7 @@ pub struct Finish {
 /// agent's share of a core, slower delays every verdict.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often the drawers of time are kept on disk: a crash of the agent loses at most this much of the account.
+/// How often the drawers of time and the rhythm are kept on disk: a crash of the agent loses at most this much of them.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 
 pub struct Agent {
@@ -122,7 +122,7 @@ impl Agent {
         let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
         let deadman = world.deadline_file.clone().map(|file| Deadman::new(file, Arc::clone(&out.files), Arc::clone(&out.clock)));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
-        let watching = Watching::new(spec, memory.drawers, board.marks());
+        let watching = Watching::new(spec, memory.drawers, &memory.rhythm, board.marks());
         Agent {
             journal,
             heartbeat,
@@ -208,6 +208,7 @@ impl Agent {
         }
         if mono >= self.next_keep {
             self.next_keep = mono + KEEP_EVERY;
+            self.memory.rhythm = self.watching.rhythm();
             self.keep();
         }
         self.world.service.alive();

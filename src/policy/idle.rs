@@ -13,6 +13,8 @@
 //! its constant; measured figures beside the published rules are in docs/policies.md.
 //! What must never live here: a clock, and constants that only fit one recording.
 
+use serde::{Deserialize, Serialize};
+
 use super::pace::{Pace, span};
 use super::signals::{Seen, Sight, seen};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
@@ -82,7 +84,31 @@ pub struct IdleWatch {
     memory_mib: Option<f64>,
 }
 
+/// What was learned of a workload's rhythm. It outlives whoever watches; the clocks that run towards a verdict do not, since
+/// nobody knows what happened until the next one watches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct IdleRhythm {
+    pace: Pace,
+    sustained_secs: f64,
+    begun: bool,
+    worked_secs: f64,
+    pause_secs_max: f64,
+}
+
 impl IdleWatch {
+    /// Goes on with what an earlier watch learned of the same workload.
+    pub fn resumed(spec: &IdleSpec, learned: &IdleRhythm) -> Self {
+        let IdleRhythm { pace, sustained_secs, begun, worked_secs, pause_secs_max } = learned.clone();
+        IdleWatch { pace, sustained_secs, begun, worked_secs, pause_secs_max, ..IdleWatch::new(spec) }
+    }
+
+    /// What was learned so far: finite numbers only.
+    pub fn rhythm(&self) -> IdleRhythm {
+        let IdleWatch { sustained_secs, begun, worked_secs, pause_secs_max, .. } = *self;
+        IdleRhythm { pace: self.pace.clone(), sustained_secs, begun, worked_secs, pause_secs_max }
+    }
+
     pub fn new(spec: &IdleSpec) -> Self {
         IdleWatch {
             spec: spec.clone(),

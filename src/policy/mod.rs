@@ -29,9 +29,9 @@ mod wishes;
 
 pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points, most_usd};
 pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval};
-pub use idle::IdleWatch;
+pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
-pub use stall::StallWatch;
+pub use stall::{StallRhythm, StallWatch};
 pub use supervise::{Afterwards, Decision, End, EndWish, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};
 pub use wishes::{Wishes, wishes};

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use crate::market::Span;
 
 /// Fifteen intervals: the median of them shrugs off seven outliers, and follows a new sampling rate within fifteen.
@@ -18,7 +20,7 @@ const USUAL_TIMES: f64 = 2.0;
 const WINDOW_SHARE: f64 = 1.0 / 3.0;
 
 /// The usual sampling interval, learned from the series itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Pace {
     recent: VecDeque<f64>,
 }

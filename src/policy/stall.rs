@@ -13,6 +13,8 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 use super::pace::{Pace, median, span};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use crate::instance::{Rates, Reading};
@@ -56,7 +58,38 @@ pub struct StallWatch {
     power_watts: VecDeque<f64>,
 }
 
+/// What was learned of a workload's rhythm. It outlives whoever watches; the silence that was running does not, and the
+/// step that was under way is not measured, since nobody knows what happened until the next one watches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct StallRhythm {
+    pace: Pace,
+    silent_secs_max: f64,
+    marked_ever: bool,
+    steps: VecDeque<f64>,
+    step: Option<f64>,
+    power_watts: VecDeque<f64>,
+}
+
 impl StallWatch {
+    /// Goes on with what an earlier watch learned of the same workload.
+    pub fn resumed(spec: &StallSpec, learned: &StallRhythm) -> Self {
+        let StallRhythm { pace, silent_secs_max, marked_ever, steps, step, power_watts } = learned.clone();
+        StallWatch { pace, silent_secs_max, marked_ever, steps, step, power_watts, ..StallWatch::new(spec) }
+    }
+
+    /// What was learned so far: finite numbers only.
+    pub fn rhythm(&self) -> StallRhythm {
+        StallRhythm {
+            pace: self.pace.clone(),
+            silent_secs_max: self.silent_secs_max,
+            marked_ever: self.marked_ever,
+            steps: self.steps.clone(),
+            step: self.step,
+            power_watts: self.power_watts.clone(),
+        }
+    }
+
     pub fn new(spec: &StallSpec) -> Self {
         StallWatch {
             spec: spec.clone(),
@@ -199,7 +232,7 @@ impl Marks {
         let known = |reading: &Reading<f64>| reading.known().copied().unwrap_or(0.0).max(0.0);
         // A recording may have the step alone: its change is a mark.
         let stepped = rates.step.is_some() && *last_step != rates.step;
-        if rates.step.is_some() {
+        if rates.step.is_some_and(f64::is_finite) {
             *last_step = rates.step;
         }
         Marks {
@@ -218,7 +251,11 @@ impl Marks {
     }
 }
 
+/// A number that is none would spoil the median, and cannot be written down.
 fn keep(values: &mut VecDeque<f64>, value: f64) {
+    if !value.is_finite() {
+        return;
+    }
     if values.len() == STEPS_KEPT {
         values.pop_front();
     }

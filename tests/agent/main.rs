@@ -12,10 +12,12 @@ mod logship;
 mod marks;
 mod notices;
 mod outputs;
+mod restarts;
 mod samples;
 mod stacks;
 #[path = "../support/mod.rs"]
 mod support;
+mod world;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,97 @@
+//! An agent that died and its successor: what was learned and what was promised is still there.
+
+use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus};
+use lamplighter::ports::Clock as _;
+
+use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
+
+const SUCCESS: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
+
+/// Works for this long, then rests for this long.
+async fn spell(rig: &Rig, machine: &Played, works: bool, time: u64) {
+    machine.show(|now| now.works = works);
+    rig.clock.sleep(secs(time)).await;
+}
+
+#[test]
+fn a_restarted_agent_has_not_forgotten_the_rhythm() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let spec = r#"{"watch": {"idle": {"window": "5m", "grace": "1m"}}}"#;
+        let first = async {
+            // An hour of work with one pause of four minutes in it: the job is known to rest so long.
+            spell(&rig, &machine, true, 1800).await;
+            spell(&rig, &machine, false, 240).await;
+            spell(&rig, &machine, true, 1800).await;
+            let before = rig.status().await.reason.expect("a verdict has numbers");
+            assert!((230.0..=245.0).contains(&before.numbers["longest_pause_secs"]), "{before:?}");
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, spec).run() => panic!("nothing ends it: {finish:?}"),
+            () = first => {}
+        }
+        // Dead for twenty minutes, in which nothing works: nobody saw it, so nobody counts it.
+        machine.show(|now| now.works = false);
+        rig.clock.sleep(secs(1200)).await;
+        let second = async {
+            rig.clock.sleep(secs(600)).await;
+            let after = rig.status().await.reason.expect("a verdict has numbers");
+            assert_eq!(after.verdict, "busy", "ten minutes are within three times its own pause: {after:?}");
+            assert!((230.0..=245.0).contains(&after.numbers["longest_pause_secs"]), "{after:?}");
+            assert!(after.numbers["worked_secs"] >= 3500.0, "{after:?}");
+            assert!(after.numbers["quiet_secs"] <= 601.0, "the time of the dead agent does not count: {after:?}");
+        };
+        let agent = machine.agent(&rig, spec).run();
+        tokio::pin!(agent);
+        tokio::select! {
+            finish = &mut agent => panic!("ended by a rule that forgot: {finish:?}"),
+            () = second => {}
+        }
+        let finish = agent.await;
+        assert_eq!(finish.because, EndedBecause::Idle, "and after twelve minutes it is idle");
+        assert_eq!(machine.starts(), 1);
+    });
+}
+
+#[test]
+fn a_machine_kept_for_a_look_is_kept_as_long_as_promised_over_a_crash_of_the_agent() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let spec = r#"{"on": {"success": {"keep": "1h"}}}"#;
+        let held = async {
+            rig.clock.sleep(secs(60)).await;
+            machine.end(SUCCESS);
+            rig.clock.sleep(secs(600)).await;
+            let status = rig.status().await;
+            assert_eq!(status.phase, AttemptPhase::Held);
+            status.held_until.expect("it says until when")
+        };
+        let until = tokio::select! {
+            finish = machine.agent(&rig, spec).run() => panic!("not yet: {finish:?}"),
+            until = held => until,
+        };
+        rig.clock.sleep(secs(60)).await;
+        let look = async {
+            rig.clock.sleep(secs(60)).await;
+            let status = rig.status().await;
+            assert_eq!((status.phase, status.held_until), (AttemptPhase::Held, Some(until)), "the promise stands");
+            assert_eq!(status.exit, Some(SUCCESS));
+        };
+        let agent = machine.agent(&rig, spec).run();
+        tokio::pin!(agent);
+        tokio::select! {
+            finish = &mut agent => panic!("the hold is lost: {finish:?}"),
+            () = look => {}
+        }
+        let finish = agent.await;
+        let late = rig.clock.now().duration_since(until).as_secs();
+        assert!((0..=5).contains(&late), "off when the hour is over, not later: {late} s");
+        assert!(machine.is_off());
+        assert_eq!((finish.because, finish.exit), (EndedBecause::Succeeded, Some(SUCCESS)));
+        assert_eq!((machine.starts(), rig.outcome().await.because), (1, EndedBecause::Succeeded));
+    });
+}

@@ -1,0 +1,225 @@
+//! A machine and a workload that do as they are told, around a whole agent in virtual time.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lamplighter::agent::outbox::Outbox;
+use lamplighter::agent::{Agent, Attempt, Folders, Mode, World, boot};
+use lamplighter::instance::{GpuSample, Marks, Notice, Reading, Sample, Status};
+use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
+use lamplighter::jobdir::JobDir;
+use lamplighter::market::{Usd, UsdPerHour};
+use lamplighter::ports::{
+    Clock, Ended, Identity, Launch, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks, Store, Workload,
+    WorkloadError, Workloads,
+};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use super::Rig;
+use super::support::virtual_clock::VirtualClock;
+
+/// One machine. A clone is the same one.
+#[derive(Clone)]
+pub struct Played {
+    clock: Arc<VirtualClock>,
+    /// The workload's end, once it has one; it is there from its start on.
+    ended: watch::Sender<Option<Ended>>,
+    started: Arc<Mutex<u32>>,
+    now: Arc<Mutex<Now>>,
+    powered_off: Arc<Mutex<bool>>,
+}
+
+/// What the next sample shows.
+pub struct Now {
+    pub gpus: Reading<Vec<GpuSample>>,
+    /// The tree uses a whole core, or nothing.
+    pub works: bool,
+    cpu: Duration,
+    at: Duration,
+}
+
+impl Played {
+    pub fn new(rig: &Rig) -> Self {
+        let now = Now { gpus: Reading::Absent, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
+        let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
+        Played { clock: rig.clock.clone(), ended: watch::Sender::new(None), started, now, powered_off }
+    }
+
+    pub fn agent(&self, rig: &Rig, spec: &str) -> Agent {
+        self.agent_with(rig, rig.store.clone(), spec)
+    }
+
+    /// The agent of the first attempt, with what an earlier one left on the disk.
+    pub fn agent_with(&self, rig: &Rig, store: Arc<dyn Store>, spec: &str) -> Agent {
+        let mut words: Value = json!({"name": "digits", "command": {"shell": "train"}});
+        let more: Value = serde_json::from_str(spec).expect("JSON");
+        words.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
+        let resolved: ResolvedSpec = serde_json::from_value(json!({
+            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {}, "spec": words,
+        }))
+        .expect("a spec");
+        let state = rig.path("state");
+        let dir = JobDir::new(store, resolved.job.clone());
+        let outbox = Outbox { dir, attempt: AttemptNo::FIRST, clock: rig.clock.clone(), files: rig.files.clone(), state: state.clone() };
+        let attempt = Attempt {
+            resolved,
+            no: AttemptNo::FIRST,
+            instance: "i-1".into(),
+            launched: rig.clock.now(),
+            price: UsdPerHour::ZERO,
+            spent_before: Usd::ZERO,
+            kill_at: None,
+            folders: Folders { work: rig.path("work"), state, cache: rig.path("cache") },
+            mode: Mode::Launched,
+        };
+        let this = || Arc::new(self.clone());
+        let world = World {
+            sensors: Box::new(self.clone()),
+            workloads: this(),
+            metadata: Some(this()),
+            power: this(),
+            insist: true,
+            own_network: Arc::default(),
+            service: this(),
+            stacks: this(),
+            signals: watch::channel(0).1,
+        };
+        let memory = boot::remember(&outbox);
+        Agent::new(attempt, world, outbox, memory)
+    }
+
+    pub fn show(&self, change: impl FnOnce(&mut Now)) {
+        let mut now = self.now.lock().expect("nobody panics with it");
+        now.pass(self.clock.mono());
+        change(&mut now);
+    }
+
+    pub fn end(&self, exit: ExitStatus) {
+        self.ended.send_replace(Some(Ended { exit, orphans: 0 }));
+    }
+
+    pub fn starts(&self) -> u32 {
+        *self.started.lock().expect("nobody panics with it")
+    }
+
+    pub fn is_off(&self) -> bool {
+        *self.powered_off.lock().expect("nobody panics with it")
+    }
+}
+
+impl Rig {
+    pub async fn status(&self) -> Status {
+        self.dir().status(AttemptNo::FIRST).await.expect("the store answers").expect("there is a heartbeat")
+    }
+
+    pub async fn outcome(&self) -> Outcome {
+        self.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").expect("there is an outcome")
+    }
+}
+
+impl Now {
+    fn pass(&mut self, mono: Duration) {
+        if self.works {
+            self.cpu += mono.saturating_sub(self.at);
+        }
+        self.at = mono;
+    }
+}
+
+#[async_trait]
+impl SensorFeed for Played {
+    async fn sample(&mut self, _: &Scope) -> Option<Sample> {
+        let (mono, at) = (self.clock.mono(), self.clock.now());
+        let mut now = self.now.lock().expect("nobody panics with it");
+        now.pass(mono);
+        Some(Sample {
+            at,
+            mono,
+            gpus: now.gpus.clone(),
+            tree_cpu: Reading::Known(now.cpu),
+            machine_cpu: Reading::Known(now.cpu),
+            cores: 2,
+            tree_memory_bytes: Reading::Known(1 << 30),
+            machine_memory_bytes: Reading::Known((1 << 30, 1 << 33)),
+            tree_disk: Reading::Known(lamplighter::instance::IoCounters::default()),
+            network: Reading::Absent,
+            disk_free_bytes: Reading::Known(1 << 40),
+            tree_processes: Reading::Known(3),
+            typing: Reading::Absent,
+            marks: Marks::default(),
+        })
+    }
+}
+
+#[async_trait]
+impl Workloads for Played {
+    async fn start(&self, _: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
+        *self.started.lock().expect("nobody panics with it") += 1;
+        self.ended.send_replace(None);
+        Ok(Box::new(self.clone()))
+    }
+    async fn attach(&self, _: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+        Ok((self.starts() > 0).then(|| Box::new(self.clone()) as Box<dyn Workload>))
+    }
+}
+
+#[async_trait]
+impl Workload for Played {
+    fn scope(&self) -> Scope {
+        Scope::default()
+    }
+    async fn ended(&self) -> Ended {
+        let mut ended = self.ended.subscribe();
+        let found = ended.wait_for(Option::is_some).await.expect("the sender is `self`");
+        found.expect("it was waited for")
+    }
+    fn signal(&self, _: Signal) -> Result<(), WorkloadError> {
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.insert(Ended::default()).orphans == 0);
+        Ok(())
+    }
+    fn ask(&self, _: Signal) -> Result<u32, WorkloadError> {
+        Ok(1)
+    }
+    async fn kill_tree(&self) -> Result<(), WorkloadError> {
+        Ok(())
+    }
+    fn printed(&self) -> (u64, u64) {
+        (0, 0)
+    }
+}
+
+#[async_trait]
+impl Metadata for Played {
+    async fn identity(&self) -> Result<Identity, MetadataError> {
+        Ok(Identity { instance: "i-1".into(), tags: BTreeMap::new(), launched: self.clock.now() })
+    }
+    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Power for Played {
+    async fn off(&self, _: PowerOff, _: &str) -> Result<(), PowerError> {
+        *self.powered_off.lock().expect("nobody panics with it") = true;
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Stacks for Played {
+    async fn dump(&self, _: &Scope, _: usize) -> String {
+        String::new()
+    }
+}
+
+impl Service for Played {
+    fn ready(&self) {}
+    fn alive(&self) {}
+    fn status(&self, _: &str) {}
+    fn stopping(&self) {}
+}
