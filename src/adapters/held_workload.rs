@@ -52,6 +52,8 @@ pub struct HeldWorkload {
     main: OnceLock<io::Result<Option<AsyncFd<OwnedFd>>>>,
     /// The counters when they were last read whole.
     printed: Mutex<(u64, u64)>,
+    /// Where they are; the holder writes them in place.
+    counters: OnceLock<File>,
 }
 
 impl HeldWorkload {
@@ -75,6 +77,7 @@ impl HeldWorkload {
             running,
             main: OnceLock::new(),
             printed: Mutex::new((0, 0)),
+            counters: OnceLock::new(),
         };
         // Inside a container two views of one boot may have two ids; a pipe that is held, or the mark, settles it.
         workload.this_boot = workload.started.boot_id == records::boot_id() || workload.held() || workload.main_has_the_mark();
@@ -306,7 +309,12 @@ impl Workload for HeldWorkload {
 
     fn printed(&self) -> (u64, u64) {
         let mut last = self.printed.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(now) = Printed::read(&self.dir) {
+        if self.counters.get().is_none()
+            && let Some(file) = Printed::open(&self.dir)
+        {
+            let _ = self.counters.set(file);
+        }
+        if let Some(now) = self.counters.get().and_then(Printed::read) {
             *last = now;
         }
         *last

@@ -19,7 +19,7 @@
 #![expect(clippy::disallowed_methods, reason = "reads and writes the state folder")]
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -157,10 +157,15 @@ impl Printed {
         }
     }
 
-    /// The counters in a state folder; `None` when there are none, or none that are whole.
-    pub fn read(dir: &Path) -> Option<(u64, u64)> {
+    /// Opens the counters in a state folder for reading; `None` when there are none yet.
+    pub fn open(dir: &Path) -> Option<File> {
+        File::open(dir.join(PRINTED)).ok()
+    }
+
+    /// What an open file of counters says now; `None` when they are not whole.
+    pub fn read(file: &File) -> Option<(u64, u64)> {
         let mut bytes = [0; 24];
-        File::open(dir.join(PRINTED)).ok()?.read_exact(&mut bytes).ok()?;
+        file.read_exact_at(&mut bytes, 0).ok()?;
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let (printed, dropped) = (word(0)?, word(8)?);
         (word(16)? == printed ^ dropped.rotate_left(1) ^ CHECK).then_some((printed, dropped))
@@ -227,15 +232,16 @@ mod tests {
 
     #[test]
     fn torn_counters_are_no_counters() {
+        let read = |dir: &Path| Printed::open(dir).and_then(|file| Printed::read(&file));
         let folder = tempfile::tempdir().expect("a folder");
-        assert_eq!(Printed::read(folder.path()), None);
+        assert_eq!(read(folder.path()), None);
         let printed = Printed::create(folder.path());
-        assert_eq!(Printed::read(folder.path()), Some((0, 0)));
+        assert_eq!(read(folder.path()), Some((0, 0)));
         printed.set(10, 4);
-        assert_eq!(Printed::read(folder.path()), Some((10, 4)));
+        assert_eq!(read(folder.path()), Some((10, 4)));
         let mut bytes = fs::read(folder.path().join(PRINTED)).expect("there");
         bytes[3] ^= 1;
         fs::write(folder.path().join(PRINTED), &bytes).expect("written");
-        assert_eq!(Printed::read(folder.path()), None);
+        assert_eq!(read(folder.path()), None);
     }
 }

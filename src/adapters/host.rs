@@ -24,6 +24,10 @@ use crate::ports::Scope;
 /// anything by it.
 const COUNT_EVERY: Duration = Duration::from_secs(10);
 
+/// How long the machine's memory and the free space of its disk are good for: people look at them, and nothing is decided
+/// by a second more or less.
+const ROOM_EVERY: Duration = Duration::from_secs(5);
+
 /// What [`HostSensors`] read at one moment; the fields are those of `instance::Sample`.
 #[derive(Debug)]
 pub(super) struct HostReadings {
@@ -49,11 +53,20 @@ pub(super) struct HostSensors {
     own: ProcFile,
     vmstat: ProcFile,
     memory: Option<System>,
+    room: Option<Room>,
     processes: Option<(Duration, u32)>,
     cores: u32,
     ticks_per_sec: u64,
     page_bytes: u64,
     buffer: Vec<u8>,
+}
+
+/// What is left on the machine, as it was a moment ago.
+struct Room {
+    at: Duration,
+    workdir: PathBuf,
+    memory: Reading<(u64, u64)>,
+    disk_free: Reading<u64>,
 }
 
 /// Where a counter's numbers come from; only numbers of the same source can be subtracted.
@@ -77,6 +90,7 @@ impl HostSensors {
             own: ProcFile::new("/proc/self/stat"),
             vmstat: ProcFile::new("/proc/vmstat"),
             memory: System::new_with_specifics(RefreshKind::nothing()).ok(),
+            room: None,
             processes: None,
             cores: cores(),
             ticks_per_sec: rustix::param::clock_ticks_per_second().max(1),
@@ -92,7 +106,7 @@ impl HostSensors {
     pub fn read(&mut self, scope: &Scope, now: Duration) -> HostReadings {
         self.tree.refresh(scope, now);
         let machine = self.machine_ticks();
-        let memory = self.machine_memory();
+        let (memory, disk_free) = self.room(&scope.workdir, now);
         let readings = HostReadings {
             tree_cpu: Reading::Absent,
             machine_cpu: machine.as_ref().map(|ticks| self.time(*ticks)),
@@ -101,7 +115,7 @@ impl HostSensors {
             machine_memory_bytes: memory,
             tree_disk: Reading::Absent,
             tree_processes: Reading::Absent,
-            disk_free_bytes: disk_free(&scope.workdir),
+            disk_free_bytes: disk_free,
         };
         if scope.whole_machine { self.everything(readings, machine, now) } else { self.the_tree(readings, scope) }
     }
@@ -157,6 +171,16 @@ impl HostSensors {
             Ok(line) => parse_busy(line).map_or_else(|| Reading::unknown("/proc/stat cannot be read"), Reading::Known),
             Err(error) => Reading::Unknown(format!("/proc/stat: {error}")),
         }
+    }
+
+    fn room(&mut self, workdir: &Path, now: Duration) -> (Reading<(u64, u64)>, Reading<u64>) {
+        let fresh = |room: &&Room| room.workdir == workdir && now.saturating_sub(room.at) < ROOM_EVERY;
+        if let Some(room) = self.room.as_ref().filter(fresh) {
+            return (room.memory.clone(), room.disk_free.clone());
+        }
+        let (memory, disk_free) = (self.machine_memory(), disk_free(workdir));
+        self.room = Some(Room { at: now, workdir: workdir.to_owned(), memory: memory.clone(), disk_free: disk_free.clone() });
+        (memory, disk_free)
     }
 
     /// (used, total), where used is what programs could not have now.

@@ -20,10 +20,11 @@ use crate::ports::Scope;
 const RELIST_EVERY_MIN: Duration = Duration::from_millis(900);
 const RELIST_EVERY_MAX: Duration = Duration::from_secs(15);
 
-/// A listing may take one part in so many of the processor time of one core. Twenty processes take 0.2 ms, with fifty threads each some 5 ms:
-/// with a bigger part such a tree would cost more than all other senses together, with a smaller one its new processes
-/// would stay unseen for long.
-const LISTING_SHARE: u32 = 5000;
+/// A listing may take one part in so many of the processor time of one core. Twenty processes take 0.2 ms, so they
+/// are listed every four seconds while new ones appear; with fifty threads each it is some 5 ms, and [`RELIST_EVERY_MAX`].
+/// A bigger part is dear where a script starts a process a second (a fifth of all that the agent may cost, once); with a
+/// smaller one the work of new processes would stay unseen for long.
+const LISTING_SHARE: u32 = 20_000;
 
 /// To whom a process belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -18,6 +18,9 @@ use serde::{Deserialize, Serialize};
 /// A tree deeper or wider than this is a fork bomb: the listing stops and the caller, which kills in rounds, comes back.
 /// Lower, and a legitimate job with many loaders is cut short; higher only costs memory.
 const PROCESSES_MAX: usize = 65_536;
+
+/// The longest of these files lists a thread's children, eight bytes each.
+const FILE_BYTES_MAX: u64 = 8 * PROCESSES_MAX as u64;
 
 /// One process, told apart from any later one with the same number by the moment it started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,7 +125,15 @@ pub fn with_environment(name: &str, value: &str) -> Vec<ProcessRef> {
 
 /// One line of `/proc/<pid>/stat`; `None` when there is no such process.
 pub fn stat(pid: u32) -> Option<Stat> {
-    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(&small(format!("/proc/{pid}/stat"))?)
+}
+
+/// A file of the kernel, in one read and the one that says that this was all: these files have no size to ask for, and
+/// without one the standard library feels its way with reads of 32 bytes.
+fn small(path: impl AsRef<std::path::Path>) -> Option<String> {
+    let mut text = String::with_capacity(1024);
+    fs::File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// The name in the second field may hold anything, so the fields are counted from its last parenthesis.
@@ -158,7 +169,7 @@ fn children_of(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let mut found = Vec::new();
     for thread in threads.flatten() {
-        let Ok(text) = fs::read_to_string(thread.path().join("children")) else { continue };
+        let Some(text) = small(thread.path().join("children")) else { continue };
         found.extend(text.split_ascii_whitespace().filter_map(|number| number.parse::<u32>().ok()));
     }
     found

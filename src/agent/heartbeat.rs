@@ -1,24 +1,32 @@
 //! The heartbeat: `status.json`, overwritten every so often and at each change, as long as the loop is alive.
 //!
-//! The loop hands in what it sees at every tick. Only news are written: an agent whose loop hangs stops beating, so that
-//! its lease lapses, although this task is still running. A slow store never queues more than the newest status.
+//! The loop asks at every tick whether a status is wanted, and hands one in if so. Only news are written: an agent whose
+//! loop hangs stops beating, so that its lease lapses, although this task is still running. A slow store never queues more than the newest status.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use super::outbox::{Outbox, Pace, TRY_SECS_MAX, Task, chain};
-use crate::instance::Status;
+use crate::instance::{Notice, Status};
+use crate::job::{AttemptPhase, CheckpointNo, ExitStatus};
 
 /// The lease is renewed by this write: a hundred and twenty of them fit in a lease of 30 minutes, so that many lost in a
 /// row harm nothing. More often is money for requests (at $5 for a million writes this is 3 cents a day, beside a GPU at
 /// dollars an hour); less often leaves whoever watches behind.
 const BEAT_REMOTE: Duration = Duration::from_secs(15);
 
-/// On a local disk a write costs a fraction of a millisecond, and somebody may sit in front of the live line.
-const BEAT_LOCAL: Duration = Duration::from_secs(2);
+/// On a local disk, where somebody may sit in front of the live line: its numbers are this old at most, and what changes
+/// (phase, verdict, a checkpoint) is there at once. A file that is made and renamed costs the agent as much as a quarter
+/// of a sample; at every second tick it was an eighth of all that the agent costs.
+const BEAT_LOCAL: Duration = Duration::from_secs(5);
+
+/// As often as this at most, the loop's ticks being a second apart: a beat is due a little before its tick, or it would
+/// wait for the next.
+const TICK_SLACK: Duration = Duration::from_millis(500);
 
 /// Between two writes, however fast things change: a store takes a few writes a second to one key without complaint.
 const APART: Duration = Duration::from_secs(1);
@@ -49,6 +57,7 @@ struct Inner {
 #[derive(Default)]
 struct Newest {
     status: Option<Status>,
+    handed_in_at: Option<Duration>,
     /// Grows with every update handed in.
     update: u64,
     /// The newest update differs from what was written in a way that a person waits for.
@@ -63,21 +72,59 @@ struct Sequence {
     sequence: u64,
 }
 
+/// What somebody who watches should see at once when it changes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen<'a> {
+    pub phase: AttemptPhase,
+    pub verdict: &'a str,
+    pub exit: Option<ExitStatus>,
+    pub notice: Option<&'a Notice>,
+    pub starts: u32,
+    pub held_until: Option<Timestamp>,
+    /// How many sentences there are.
+    pub attention: usize,
+    pub last_checkpoint: Option<CheckpointNo>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(status: &'a Status) -> Self {
+        Seen {
+            phase: status.phase,
+            verdict: &status.verdict,
+            exit: status.exit,
+            notice: status.notice.as_ref(),
+            starts: status.starts,
+            held_until: status.held_until,
+            attention: status.attention.len(),
+            last_checkpoint: status.last_checkpoint.as_ref().map(|checkpoint| checkpoint.number),
+        }
+    }
+}
+
 impl Heartbeat {
-    pub fn start(outbox: Outbox) -> Self {
+    pub fn start(outbox: Outbox, watched: bool) -> Self {
         let (written, _) = watch::channel(0);
-        let beat = if outbox.dir.store().url().starts_with("file:") { BEAT_LOCAL } else { BEAT_REMOTE };
+        let beat = if watched && outbox.dir.store().url().starts_with("file:") { BEAT_LOCAL } else { BEAT_REMOTE };
         let inner = Arc::new(Inner { outbox, beat, newest: Mutex::default(), wake: Notify::new(), pace: Pace::default(), written });
         let task = Task::spawn(run(Arc::clone(&inner)));
         Heartbeat { inner, _task: Arc::new(task) }
     }
 
-    /// What the loop sees now, at every tick. `sequence` is filled in here.
+    /// Whether what the loop sees now is worth a status: the newest one is old, or shows something else. To be asked at
+    /// every tick; a status that nobody reads is not put together.
+    pub fn wants(&self, now: &Seen<'_>) -> bool {
+        let newest = self.inner.newest();
+        let old = newest.handed_in_at.is_none_or(|at| self.inner.outbox.clock.mono().saturating_sub(at) + TICK_SLACK >= self.inner.beat);
+        old || newest.status.as_ref().is_none_or(|status| Seen::of(status) != *now)
+    }
+
+    /// What the loop sees now. `sequence` is filled in here.
     pub fn update(&self, status: Status) {
         let mut newest = self.inner.newest();
         let before = newest.status.as_ref();
-        newest.changed |= before.is_none_or(|before| changed(before, &status));
+        newest.changed |= before.is_none_or(|before| Seen::of(before) != Seen::of(&status));
         newest.status = Some(status);
+        newest.handed_in_at = Some(self.inner.outbox.clock.mono());
         newest.update += 1;
         self.inner.wake.notify_one();
     }
@@ -107,19 +154,6 @@ impl Inner {
     fn newest(&self) -> MutexGuard<'_, Newest> {
         self.newest.lock().expect("nobody panics while holding the newest status: it is only moved")
     }
-}
-
-/// Whether somebody who watches should see this at once.
-fn changed(before: &Status, now: &Status) -> bool {
-    let last = |status: &Status| status.last_checkpoint.as_ref().map(|checkpoint| checkpoint.number);
-    before.phase != now.phase
-        || before.verdict != now.verdict
-        || before.exit != now.exit
-        || before.notice != now.notice
-        || before.starts != now.starts
-        || before.held_until != now.held_until
-        || before.attention.len() != now.attention.len()
-        || last(before) != last(now)
 }
 
 async fn run(inner: Arc<Inner>) {
@@ -172,14 +206,19 @@ async fn due(inner: &Inner) -> (Status, u64) {
             let mut newest = inner.newest();
             let news = newest.update > *inner.written.borrow();
             let since = newest.written_at.map(|at| inner.outbox.clock.mono().saturating_sub(at));
-            let beat = since.is_none_or(|since| since >= inner.beat);
+            let beat = since.is_none_or(|since| since + TICK_SLACK >= inner.beat);
             if let Some(status) = newest.status.clone()
                 && (newest.changed || (news && beat))
             {
                 newest.changed = false;
                 return (status, newest.update);
             }
-            since.map_or(inner.beat, |since| inner.beat.saturating_sub(since)).max(APART)
+            // Without news there is nothing to wait for but them: no timer.
+            news.then(|| since.map_or(inner.beat, |since| inner.beat.saturating_sub(since)).max(APART))
+        };
+        let Some(wait) = wait else {
+            inner.wake.notified().await;
+            continue;
         };
         tokio::select! {
             () = inner.wake.notified() => {}

@@ -12,13 +12,19 @@ use regex_lite::Regex;
 use super::logship::{Follow, Shared, segment_name, segments};
 use super::marks::{Board, Moment};
 use super::outbox::Outbox;
+use super::wake::to_next;
 
-/// Between two looks when nobody asks for one. The loop asks at each of its ticks, about once a second, which is how late
-/// a step in the log is seen; a pace of our own would wake the processor as often again.
-pub(super) const LOOK: Duration = Duration::from_millis(1500);
+/// Between two looks when nobody asks for one. The loop asks at each of its ticks, about once a second, if something was
+/// printed, which is how late a step in the log is seen; a pace of our own would wake the processor as often again. This
+/// one is for output that the holder could not count.
+pub(super) const LOOK: Duration = Duration::from_secs(4);
 
-/// Read in one look, so 32 MB a second: thirty times what a chatty training prints, and a few percent of a core.
+/// Read in one look.
 const LOOK_BYTES_MAX: u64 = 16 << 20;
+
+/// Between two looks of which the first did not reach the end, so 32 MB a second: thirty times what a chatty training
+/// prints, and a few percent of a core.
+const BEHIND: Duration = Duration::from_millis(500);
 
 /// Read at a time, between which others get their turn.
 const CHUNK_BYTES: usize = 256 * 1024;
@@ -122,14 +128,17 @@ pub(super) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
     loop {
         scan.lines.renew();
         scan.budget = LOOK_BYTES_MAX;
+        let mut behind = false;
         for follow in scan.shared.follows() {
-            if follow.start >= scan.place.start && !scan.read(&follow).await {
+            behind = follow.start >= scan.place.start && !scan.read(&follow).await;
+            if behind {
                 break;
             }
         }
         scan.timed = true;
+        let clock = &scan.shared.outbox.clock;
         tokio::select! {
-            () = scan.shared.outbox.clock.sleep(LOOK) => {}
+            () = clock.sleep(if behind { BEHIND } else { to_next(clock.mono(), LOOK) }) => {}
             () = scan.shared.wake_scan.notified() => {}
         }
     }

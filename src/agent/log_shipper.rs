@@ -10,8 +10,9 @@ use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 
 use super::log_scan::{LOOK, Place};
-use super::logship::{Follow, Shared, segment_name, segments};
+use super::logship::{Follow, LogPace, LogSettings, Shared, segment_name, segments};
 use super::outbox::Outbox;
+use super::wake::to_next;
 use crate::jobdir::layout;
 
 /// Raw bytes of one piece: a flood of 32 MB/s makes 32 objects a second, and memory holds two of these at most.
@@ -20,8 +21,9 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Between two pieces that are not full: a little less than the tick of the loop, which wakes us. `lamp logs -f` is this
 /// much behind; each piece is one write to the store.
 const PIECE_APART: Duration = Duration::from_millis(900);
-/// The same in a store where each write is paid for: at one a second the log would cost more than all other records.
-const PIECE_APART_PAID: Duration = Duration::from_millis(4900);
+/// The same where nobody follows the log, and in a store where each write is paid for: at one a second the log would cost
+/// more than all other records.
+const PIECE_APART_KEPT: Duration = Duration::from_millis(4900);
 
 /// Between two full pieces, which bounds the processor that a flood costs to 32 MB/s.
 const FLOOD_APART: Duration = Duration::from_millis(31);
@@ -92,9 +94,10 @@ impl State {
 }
 
 impl Shipper {
-    pub(super) fn new(shared: Arc<Shared>, state: State, bytes_max: u64) -> Self {
-        let apart = if shared.outbox.dir.store().url().starts_with("s3:") { PIECE_APART_PAID } else { PIECE_APART };
-        Shipper { shared, state, bytes_max, apart, state_bytes: None, shipped_at: None }
+    pub(super) fn new(shared: Arc<Shared>, state: State, settings: &LogSettings) -> Self {
+        let paid = shared.outbox.dir.store().url().starts_with("s3:");
+        let apart = if paid || settings.pace == LogPace::Kept { PIECE_APART_KEPT } else { PIECE_APART };
+        Shipper { shared, state, bytes_max: settings.bytes_max, apart, state_bytes: None, shipped_at: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -106,8 +109,8 @@ impl Shipper {
                     self.send(piece, bytes).await;
                     match full {
                         true => FLOOD_APART,
-                        // Longer than a tick, which wakes us: a timer of our own would only come a little before it.
-                        false if last && !self.finishing() => self.apart.max(LOOK),
+                        // The tick wakes us for what comes next: a timer of our own would only come a little before it.
+                        false if last && !self.finishing() => self.next_look().max(self.apart),
                         false => Duration::ZERO,
                     }
                 }
@@ -126,6 +129,11 @@ impl Shipper {
         }
     }
 
+    /// Together with all others who look at something now and then.
+    fn next_look(&self) -> Duration {
+        to_next(self.shared.outbox.clock.mono(), LOOK)
+    }
+
     fn finishing(&self) -> bool {
         self.shared.finishing.load(Ordering::Relaxed)
     }
@@ -133,7 +141,7 @@ impl Shipper {
     /// Everything is shipped. Whoever waits for the end also wants the last lines to be looked at.
     fn at_end(&self) -> Duration {
         if !self.finishing() {
-            return LOOK;
+            return self.next_look();
         }
         if !self.scan_is_past(self.state.segment, self.state.offset) {
             return SCAN_WAIT;

@@ -10,7 +10,7 @@
 //! What must never live here: waiting that the workload could notice.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -38,6 +38,16 @@ pub struct LogSettings {
     pub pattern: Option<String>,
     /// A line of the log that says: done.
     pub done_line: Option<String>,
+    pub pace: LogPace,
+}
+
+/// Who reads the log while it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogPace {
+    /// Somebody may follow it in the job directory.
+    Followed,
+    /// It is for later: whoever is there sees the output itself.
+    Kept,
 }
 
 /// The handle. Cheap to clone; the tasks live until the last clone is dropped.
@@ -64,6 +74,8 @@ pub(super) struct Shared {
     pub wake_shipper: Notify,
     pub wake_scan: Notify,
     pub pace: Pace,
+    /// The bytes at the last look.
+    printed: AtomicU64,
     /// Somebody waits for the end.
     pub finishing: AtomicBool,
     /// Everything that was there when the finishing began is shipped.
@@ -81,7 +93,7 @@ pub(super) struct Lost {
 impl LogShip {
     /// Takes up what an earlier agent of this attempt left. A pattern that is not a regular expression is said and ignored.
     pub fn start(outbox: Outbox, journal: Journal, board: Board, settings: LogSettings) -> Self {
-        let pattern = settings.pattern.and_then(|text| match Regex::new(&text) {
+        let pattern = settings.pattern.as_ref().and_then(|text| match Regex::new(text) {
             Ok(pattern) => Some(pattern),
             Err(error) => {
                 journal.record(What::Attention { text: format!("`watch.log_pattern` is not used, it is not a regular expression: {error}") });
@@ -97,12 +109,13 @@ impl LogShip {
             wake_shipper: Notify::new(),
             wake_scan: Notify::new(),
             pace: Pace::default(),
+            printed: AtomicU64::new(0),
             finishing: AtomicBool::new(false),
             at_end: watch::channel(false).0,
             lost: Mutex::default(),
         });
-        let scan = Task::spawn(log_scan::run(Arc::clone(&shared), board, LineScan::new(pattern, settings.done_line)));
-        let shipper = Shipper::new(Arc::clone(&shared), state, settings.bytes_max);
+        let scan = Task::spawn(log_scan::run(Arc::clone(&shared), board, LineScan::new(pattern, settings.done_line.clone())));
+        let shipper = Shipper::new(Arc::clone(&shared), state, &settings);
         LogShip { shared, _tasks: Arc::new([scan, Task::spawn(shipper.run())]) }
     }
 
@@ -119,9 +132,12 @@ impl LogShip {
         }
     }
 
-    /// Looks for new output now. The loop says so at each tick, so that nobody has to wake by himself.
-    pub fn look(&self) {
-        self.shared.wake();
+    /// At each tick of the loop: what the workload has printed so far. New output is looked for at once, so that nobody has
+    /// to wake by himself; of a workload that is silent nobody lists the folder.
+    pub fn look(&self, printed: u64) {
+        if self.shared.printed.swap(printed, Ordering::Relaxed) != printed {
+            self.shared.wake();
+        }
     }
 
     /// The start has ended and its holder has written everything.

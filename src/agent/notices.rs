@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use super::outbox::{Task, chain, within};
+use super::wake::to_next;
 use crate::instance::{Notice, Tags};
 use crate::ports::{Clock, Metadata};
 
@@ -49,11 +50,9 @@ impl NoticeWatch {
         let _tags = Task::spawn(watch_tags(Arc::clone(&sender), Arc::clone(&metadata), Arc::clone(&clock)));
         let _task = Task::spawn(async move {
             loop {
-                let begun = clock.mono();
                 let answer = within(&*clock, ANSWER_MAX, metadata.notices()).await;
                 take(&sender, answer.map(|answer| answer.map_err(|error| chain(&error))), clock.mono());
-                let left = POLL.saturating_sub(clock.mono().saturating_sub(begun));
-                clock.sleep(left).await;
+                clock.sleep(to_next(clock.mono(), POLL)).await;
             }
         });
         NoticeWatch { facts, _task, _tags }
@@ -73,7 +72,7 @@ async fn watch_tags(sender: Arc<watch::Sender<NoticeFacts>>, metadata: Arc<dyn M
         {
             sender.send_if_modified(|facts| std::mem::replace(&mut facts.kill_at, tags.kill_at) != tags.kill_at);
         }
-        clock.sleep(TAGS_EVERY).await;
+        clock.sleep(to_next(clock.mono(), TAGS_EVERY)).await;
     }
 }
 

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::journal::Journal;
 use super::outbox::{Outbox, Task, chain};
+use super::wake::to_next;
 use crate::job::{Request, Wish};
 use crate::jobdir::What;
 use crate::policy::{Wishes, wishes};
@@ -49,7 +50,7 @@ impl RequestWatch {
                     }
                     Err(_) => {}
                 }
-                outbox.clock.sleep(every).await;
+                outbox.clock.sleep(to_next(outbox.clock.mono(), every)).await;
             }
         });
         RequestWatch { wishes: receiver, _task: task }

@@ -15,9 +15,9 @@ use super::attempt::{Attempt, Memory, Mode};
 use super::checkpoints::Checkpoints;
 use super::deadman::Deadman;
 use super::drain::Drained;
-use super::heartbeat::Heartbeat;
+use super::heartbeat::{Heartbeat, Seen};
 use super::journal::Journal;
-use super::logship::{LogSettings, LogShip};
+use super::logship::{LogPace, LogSettings, LogShip};
 use super::marks::{Board, ProgressTail};
 use super::notices::NoticeWatch;
 use super::observe::Watching;
@@ -106,9 +106,12 @@ pub struct Agent {
 impl Agent {
     pub fn new(attempt: Attempt, world: World, out: Outbox, memory: Memory) -> Self {
         let spec = &attempt.resolved.spec;
-        let (journal, heartbeat, samples) = (Journal::start(out.clone()), Heartbeat::start(out.clone()), Samples::start(out.clone()));
+        let (journal, heartbeat, samples) =
+            (Journal::start(out.clone()), Heartbeat::start(out.clone(), attempt.mode == Mode::Launched), Samples::start(out.clone()));
         let board = Board::default();
-        let settings = LogSettings { bytes_max: LOG_BYTES_MAX, pattern: spec.watch.log_pattern.clone(), done_line: spec.watch.done_marker.clone() };
+        let pace = if attempt.mode == Mode::Launched { LogPace::Followed } else { LogPace::Kept };
+        let settings =
+            LogSettings { bytes_max: LOG_BYTES_MAX, pattern: spec.watch.log_pattern.clone(), done_line: spec.watch.done_marker.clone(), pace };
         let logs = LogShip::start(out.clone(), journal.clone(), board.clone(), settings);
         let progress = ProgressTail::new(
             Arc::clone(&out.files),
@@ -274,13 +277,36 @@ impl Agent {
     /// Hands the heartbeat what is true now; it writes when that is worth a write.
     pub(super) fn report(&self) {
         self.renew_deadline();
-        self.logs.look();
-        self.heartbeat.update(self.status());
+        self.logs.look(self.workload.as_ref().map_or(0, |workload| workload.printed().0));
+        if self.heartbeat.wants(&self.seen()) {
+            self.heartbeat.update(self.status());
+        }
+    }
+
+    /// What of the status is news to somebody who watches.
+    fn seen(&self) -> Seen<'_> {
+        Seen {
+            phase: self.phase,
+            verdict: self.verdict_word(),
+            exit: self.exit_of_main(),
+            notice: self.warned.notice.as_ref(),
+            starts: self.memory.start,
+            held_until: self.held_until,
+            attention: self.attention.len(),
+            last_checkpoint: self.checkpoints.as_ref().and_then(Checkpoints::last).map(|checkpoint| checkpoint.number),
+        }
+    }
+
+    fn verdict_word(&self) -> &str {
+        let verdict = self.noted.as_ref().map_or("starting", |(_, _, verdict)| verdict.as_str());
+        if self.phase == AttemptPhase::Running { self.standing().word() } else { verdict }
+    }
+
+    fn exit_of_main(&self) -> Option<ExitStatus> {
+        self.ended.filter(|_| self.memory.stage == Stage::Main).map(|ended| ended.exit)
     }
 
     pub(super) fn status(&self) -> Status {
-        let verdict = self.noted.as_ref().map_or("starting", |(_, _, verdict)| verdict.as_str());
-        let standing = if self.phase == AttemptPhase::Running { self.standing().to_string() } else { verdict.to_owned() };
         let idle_reason = self.watching.idle.reason(self.out.clock.now(), "idle");
         Status {
             format: RECORD_FORMAT,
@@ -289,7 +315,7 @@ impl Agent {
             at: self.out.clock.now(),
             phase: self.phase,
             started: self.memory.started,
-            verdict: standing,
+            verdict: self.verdict_word().to_owned(),
             reason: self.reasons.last().filter(|_| self.phase != AttemptPhase::Running).cloned().or(Some(idle_reason)),
             progress: Some(self.board.progress()),
             gpus: self.watching.gpu_status(),
@@ -303,7 +329,7 @@ impl Agent {
             starts: self.memory.start,
             held_until: self.held_until,
             attention: self.attention.clone(),
-            exit: self.ended.filter(|_| self.memory.stage == Stage::Main).map(|ended| ended.exit),
+            exit: self.exit_of_main(),
         }
     }
 

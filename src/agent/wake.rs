@@ -8,6 +8,13 @@ use super::notices::NoticeFacts;
 use super::requests::Requests;
 use crate::ports::{Clock, Ended, Workload};
 
+/// How long until the steady clock reaches the next whole multiple of `every`. Whatever looks at something again and again
+/// waits for these moments, so that one wake of the processor serves all of them.
+pub(super) fn to_next(now: Duration, every: Duration) -> Duration {
+    let past = now.as_nanos() % every.as_nanos().max(1);
+    every.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or(0)))
+}
+
 /// Why the loop woke.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wake {
@@ -29,14 +36,14 @@ pub(super) struct News {
 
 impl News {
     /// Waits for the first of all. A channel whose sender is gone is never ready: it has no more news.
-    pub(super) async fn wait(&mut self, clock: &dyn Clock, tick: Duration, workload: Option<&dyn Workload>) -> Wake {
+    pub(super) async fn wait(&mut self, clock: &dyn Clock, every: Duration, workload: Option<&dyn Workload>) -> Wake {
         tokio::select! {
             biased;
             ended = ended(workload) => Wake::Ended(ended),
             () = changed(self.notices.as_mut()) => Wake::News,
             () = changed(Some(&mut self.requests)) => Wake::News,
             () = changed(Some(&mut self.signals)) => Wake::News,
-            () = clock.sleep(tick) => Wake::Tick,
+            () = clock.sleep(to_next(clock.mono(), every)) => Wake::Tick,
         }
     }
 }
@@ -55,4 +62,19 @@ async fn changed<T>(channel: Option<&mut watch::Receiver<T>>) {
         return;
     }
     std::future::pending().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_recurs_meets_at_whole_moments() {
+        let millis = Duration::from_millis;
+        let second = millis(1000);
+        assert_eq!(to_next(millis(5_000), second), second, "the moment itself is over");
+        assert_eq!(to_next(millis(5_001), second), millis(999));
+        assert_eq!(to_next(millis(5_999), second), millis(1));
+        assert_eq!(to_next(millis(5_001), millis(2_000)), millis(999), "at 6, with the others");
+    }
 }

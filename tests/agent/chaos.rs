@@ -2,7 +2,7 @@
 
 use lamplighter::agent::checkpoints::{Checkpoints, restore};
 use lamplighter::agent::journal::Journal;
-use lamplighter::agent::logship::{BYTES_MAX_DEFAULT, LogSettings, LogShip};
+use lamplighter::agent::logship::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
 use lamplighter::agent::marks::Board;
 use lamplighter::job::{AttemptNo, AttemptPhase, CheckpointSpec, Manifest};
 use lamplighter::jobdir::What;
@@ -117,7 +117,7 @@ fn the_log_is_whole_whatever_happens_to_the_agent_and_the_store() {
     for seed in 0..SEEDS {
         simulate(async |clock| {
             let (rig, mut dice) = (Rig::new(clock.clone()), Dice(seed));
-            let settings = || LogSettings { bytes_max: BYTES_MAX_DEFAULT, pattern: Some("x".into()), done_line: None };
+            let settings = || LogSettings { bytes_max: BYTES_MAX_DEFAULT, pattern: Some("x".into()), done_line: None, pace: LogPace::Followed };
             let open = |start: u32| {
                 let ship = LogShip::start(rig.outbox(), Journal::start(rig.outbox()), Board::default(), settings());
                 ship.follow(start, &rig.path(&format!("start-{start}")));

@@ -40,7 +40,7 @@ fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
 fn it_beats_every_fifteen_seconds_and_stops_with_the_loop() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let heartbeat = Heartbeat::start(rig.outbox());
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
         for _ in 0..600 {
             heartbeat.update(status(AttemptPhase::Running, "busy", &*clock));
             clock.sleep(secs(1)).await;
@@ -59,7 +59,7 @@ fn it_beats_every_fifteen_seconds_and_stops_with_the_loop() {
 fn a_change_is_written_at_once_but_not_more_often_than_each_second() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let heartbeat = Heartbeat::start(rig.outbox());
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
         for number in 0..100 {
             heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
             clock.sleep(std::time::Duration::from_millis(100)).await;
@@ -73,7 +73,7 @@ fn a_change_is_written_at_once_but_not_more_often_than_each_second() {
 fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let heartbeat = Heartbeat::start(rig.outbox());
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
         rig.store.fault("status.json", Fault::Down, None);
         for number in 0..1200 {
             heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
@@ -88,7 +88,7 @@ fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
         let first = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
         assert_eq!(first.phase, AttemptPhase::Draining);
         drop(heartbeat);
-        let heartbeat = Heartbeat::start(rig.outbox());
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
         heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
         assert!(heartbeat.flush(secs(5)).await);
         let second = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
@@ -100,7 +100,7 @@ fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
 fn a_flush_ends_at_its_deadline() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let heartbeat = Heartbeat::start(rig.outbox());
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
         rig.store.fault("status.json", Fault::Hang, None);
         heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
         let before = clock.mono();

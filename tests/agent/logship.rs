@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::Write;
 
 use lamplighter::agent::journal::Journal;
-use lamplighter::agent::logship::{BYTES_MAX_DEFAULT, LogSettings, LogShip};
+use lamplighter::agent::logship::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
 use lamplighter::agent::marks::Board;
 use lamplighter::ports::Clock;
 
@@ -56,7 +56,7 @@ fn start(rig: &Rig, board: &Board, settings: LogSettings) -> LogShip {
 }
 
 fn plain() -> LogSettings {
-    LogSettings { bytes_max: BYTES_MAX_DEFAULT, pattern: None, done_line: None }
+    LogSettings { bytes_max: BYTES_MAX_DEFAULT, pattern: None, done_line: None, pace: LogPace::Followed }
 }
 
 /// The log as a reader puts it together.
@@ -82,7 +82,8 @@ async fn settled(rig: &Rig) {
     let mut pieces = usize::MAX;
     while rig.store.keys("/log/").len() != pieces {
         pieces = rig.store.keys("/log/").len();
-        rig.clock.sleep(secs(3)).await;
+        // Longer than between two looks that nobody asks for.
+        rig.clock.sleep(secs(5)).await;
     }
 }
 
@@ -95,7 +96,10 @@ fn a_line_arrives_within_two_seconds_and_binary_is_kept_byte_for_byte() {
         ship.follow(1, &printer.dir());
         clock.sleep(secs(10)).await;
         printer.print(b"hello\n");
-        until(&clock, "the line is shipped", secs(2), || shipped(&rig) == b"hello\n").await;
+        // At its next tick, a second later at most, the loop sees that something was printed.
+        clock.sleep(secs(1)).await;
+        ship.look(6);
+        until(&clock, "the line is shipped", secs(1), || shipped(&rig) == b"hello\n").await;
         let mut all = b"hello\n".to_vec();
         for part in [noise(5_000_000), vec![b'x'; 10 << 20], b"\xff\xfe\0\n".to_vec()] {
             printer.print(&part);
@@ -124,12 +128,13 @@ fn a_store_that_is_down_loses_nothing_and_does_not_hide_progress() {
         for step in 0..1200 {
             printer.print(format!("step {step} loss 0.1\n").as_bytes());
             // As the loop does at each tick.
-            ship.look();
+            ship.look(step);
             clock.sleep(secs(1)).await;
         }
         assert_eq!((board.progress().step, board.marks().progress), (Some(1199.0), 1200));
         assert_eq!(board.progress().secs_per_step, Some(1.0));
         printer.print(b"finished\n");
+        ship.look(1200);
         until(&clock, "the done line is seen", secs(2), || board.done().is_some()).await;
         rig.store.mend();
         ship.ended(1);

@@ -13,8 +13,8 @@ use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Usd, UsdPerHour};
 use lamplighter::ports::{
-    Clock, Ended, Identity, Launch, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks, Store, Workload,
-    WorkloadError, Workloads,
+    Clock, Ended, Identity, Launch, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks, Store,
+    Workload, WorkloadError, Workloads,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -84,6 +84,7 @@ impl Played {
             power: this(),
             insist: true,
             own_network: Arc::default(),
+            deadline_file: None,
             service: this(),
             stacks: this(),
             signals: watch::channel(0).1,

@@ -33,12 +33,15 @@ pub fn stage() -> MutexGuard<'static, Stage> {
     STAGE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Every call but init and shutdown: reads the script anew, hangs, fails or plays. The lock is not held while it hangs.
-pub fn call(play: impl FnOnce(&mut Stage) -> Return) -> Return {
+/// Every call but init and shutdown: hangs, fails or plays, by the script of this moment if it should `look`. The lock is
+/// not held while it hangs.
+pub fn call(look: bool, play: impl FnOnce(&mut Stage) -> Return) -> Return {
     let began = Instant::now();
     loop {
         let mut stage = stage();
-        stage.look();
+        if look || stage.script.block > 0.0 {
+            stage.look();
+        }
         if stage.script.block > began.elapsed().as_secs_f64() {
             drop(stage);
             std::thread::sleep(Duration::from_millis(5));
