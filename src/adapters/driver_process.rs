@@ -13,7 +13,7 @@ use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
 use super::detach::detach;
-use super::object_file::hex;
+use super::hashed::hex;
 
 /// Held by the daemon of a job root while it lives.
 #[derive(Debug)]

@@ -12,6 +12,7 @@ pub mod detach;
 #[cfg(feature = "lamp")]
 pub mod driver_process;
 mod held_workload;
+mod hashed;
 pub mod here;
 pub mod holder;
 mod holder_cgroup;

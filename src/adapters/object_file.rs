@@ -17,20 +17,18 @@
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
+use super::hashed::copy;
 use crate::ports::{Created, ObjectMeta, Store, StoreError};
-
-/// Between a read and a write of a large file. Smaller costs system calls, larger only memory.
-const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Our unfinished writes begin with this; no key does.
 const TEMPORARY: &str = ".lamp-tmp-";
@@ -44,7 +42,12 @@ impl FileStore {
     /// When the folder neither exists nor can be created.
     pub fn open(root: &Path) -> io::Result<Self> {
         create_folders(root)?;
-        Ok(FileStore { root: root.to_owned() })
+        Ok(FileStore::at(root))
+    }
+
+    /// A folder that need not be there: then nothing is in it, and the first write makes it.
+    pub fn at(root: &Path) -> Self {
+        FileStore { root: root.to_owned() }
     }
 
     /// A key never leads out of the root; the empty prefix is the root itself.
@@ -142,7 +145,7 @@ impl Store for FileStore {
         let source = path.to_owned();
         self.blocking("upload", key, move |path| {
             let mut staged = Staged::new(path)?;
-            let told = copy(&mut File::open(source)?, &mut staged.file)?;
+            let told = copy(&mut File::open(source)?, &mut staged.file, |_| Ok(()))?;
             staged.file.sync_all()?;
             staged.publish(path)?;
             sync_parent(path)?;
@@ -152,11 +155,21 @@ impl Store for FileStore {
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
-        let target = path.to_owned();
+        self.get_file_counted(key, path, &Arc::default()).await
+    }
+
+    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+        let (target, come) = (path.to_owned(), Arc::clone(come));
+        // Gone with this call: a copy that nobody waits for any more ends by itself, and takes its unfinished file along.
+        let caller = Arc::new(());
+        let waiting = Arc::downgrade(&caller);
         self.blocking("download", key, move |path| {
             let Some(mut source) = absent_is_none(File::open(path))? else { return Ok(None) };
             let mut staged = Staged::new(&target)?;
-            let told = copy(&mut source, &mut staged.file)?;
+            let told = copy(&mut source, &mut staged.file, |bytes| {
+                come.fetch_add(bytes, Ordering::Relaxed);
+                if waiting.strong_count() > 0 { Ok(()) } else { Err(ErrorKind::TimedOut.into()) }
+            })?;
             staged.publish(&target)?;
             Ok(Some(told))
         })
@@ -229,25 +242,6 @@ fn sync_parent(path: &Path) -> io::Result<()> {
     }
 }
 
-fn copy(source: &mut File, target: &mut File) -> io::Result<(u64, String)> {
-    let (mut buffer, mut hash, mut total) = (vec![0; CHUNK_BYTES], Sha256::new(), 0);
-    loop {
-        let read = match source.read(&mut buffer) {
-            Ok(0) => return Ok((total, hex(&hash.finalize()))),
-            Ok(read) => read,
-            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        target.write_all(&buffer[..read])?;
-        hash.update(&buffer[..read]);
-        total += read as u64;
-    }
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn walk(folder: &Path, prefix: &str, found: &mut Vec<ObjectMeta>) -> io::Result<()> {
     for name in absent_is_none(names(folder))?.unwrap_or_default() {
         let path = folder.join(&name);
@@ -301,9 +295,11 @@ fn failed(act: &'static str, key: &str, cause: io::Error) -> StoreError {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::Arc;
+
+    use sha2::{Digest, Sha256};
 
     use super::*;
+    use crate::adapters::hashed::hex;
 
     fn store() -> (tempfile::TempDir, FileStore) {
         let folder = tempfile::tempdir().unwrap();

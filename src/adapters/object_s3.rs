@@ -1,15 +1,16 @@
 //! S3, and what speaks like it, as a store of objects: `s3://bucket/prefix`.
 //!
 //! Settings come from the environment as the AWS tools read it (`AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`,
-//! ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large files go up in parts, a few at a time, so that
-//! memory is bounded. Profiles and single sign-on are not read yet.
+//! ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large files go up and come down in parts, a few at a time,
+//! so that memory is bounded and no single request is long. Profiles and single sign-on are not read yet.
 
 #![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, which is what this adapter is for")]
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::Once;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,13 +20,14 @@ use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::path::Path as Key;
 use object_store::signer::Signer;
-use object_store::{ClientOptions, Error, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use object_store::{ClientOptions, Error, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use sha2::{Digest, Sha256};
 
-use super::object_file::hex;
+use super::hashed::hex;
 use crate::ports::{Created, ObjectMeta, Store, StoreError};
 
-/// The least size of a part. S3 refuses less than 5 MiB; larger parts need more memory and lose more to a broken line.
+/// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5 MiB; larger parts need
+/// more memory and lose more to a broken line.
 const PART_BYTES_MIN: u64 = 8 * 1024 * 1024;
 
 /// S3 allows 10,000 parts; a file that would need more gets larger ones.
@@ -111,19 +113,26 @@ impl S3Store {
         }
     }
 
-    async fn download(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, Error> {
-        let found = match self.s3.get(&self.key(key)?).await {
-            Ok(found) => found,
-            Err(Error::NotFound { .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let mut chunks = found.into_stream();
+    /// In pieces, a few of them ahead: each is a request with its own time and its own tries, so that a large file is never
+    /// too much for one. All of them are of one version of the object.
+    async fn download(&self, key: &str, path: &Path, come: &AtomicU64) -> Result<Option<(u64, String)>, Error> {
+        let key = self.key(key)?;
+        let Some(found) = absent_is_none(self.s3.head(&key).await)? else { return Ok(None) };
+        let starts = (0..found.size).step_by(PART_BYTES_MIN as usize);
+        let pieces = starts.map(|start| {
+            let range = start..found.size.min(start + PART_BYTES_MIN);
+            let options = GetOptions { range: Some(range.into()), if_match: found.e_tag.clone(), ..GetOptions::default() };
+            let key = &key;
+            async move { self.s3.get_opts(key, options).await?.bytes().await }
+        });
+        let mut pieces = stream::iter(pieces).buffered(PARTS_IN_FLIGHT);
         let mut staged = super::object_file::Staged::new(path).map_err(generic)?;
         let (mut hash, mut total) = (Sha256::new(), 0);
-        while let Some(chunk) = chunks.try_next().await? {
-            io::Write::write_all(&mut staged.file, &chunk).map_err(generic)?;
-            hash.update(&chunk);
-            total += chunk.len() as u64;
+        while let Some(piece) = pieces.try_next().await? {
+            io::Write::write_all(&mut staged.file, &piece).map_err(generic)?;
+            hash.update(&piece);
+            total += piece.len() as u64;
+            come.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
         staged.publish(path).map_err(generic)?;
         Ok(Some((total, hex(&hash.finalize()))))
@@ -184,7 +193,11 @@ impl Store for S3Store {
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
-        self.download(key, path).await.map_err(|error| failed("download", key, error))
+        self.get_file_counted(key, path, &Arc::default()).await
+    }
+
+    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+        self.download(key, path, come).await.map_err(|error| failed("download", key, error))
     }
 
     async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {

@@ -3,6 +3,8 @@
 //! Create-if-absent is the only primitive for agreement, because a local folder has no compare-and-swap.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -93,6 +95,13 @@ pub trait Store: Send + Sync {
     async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {
         let _ = (key, valid);
         Ok(None)
+    }
+
+    /// As [`Store::get_file`], and counts the bytes as they come, for whoever waits and wants to see them.
+    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+        let found = self.get_file(key, path).await?;
+        come.fetch_add(found.as_ref().map_or(0, |(bytes, _)| *bytes), Ordering::Relaxed);
+        Ok(found)
     }
 
     /// Removes one object; nothing there is success. Only ever our own scratch objects.
