@@ -11,8 +11,10 @@ use std::sync::Arc;
 use crate::adapters::system_clock::SystemClock;
 use crate::ports;
 
-// What ships and what must not: plain functions of one workdir, so that they need no port.
+// What ships, what must not, and what comes home: plain functions of one workdir, so that they need no port.
 pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code};
+#[cfg(feature = "lamp")]
+pub use crate::adapters::kept_file::{Beside, KeptFile, date as date_file, free_bytes};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::secret_scan::{
     Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets, scan_words as scan_words_for_secrets, sounds_secret,
@@ -22,13 +24,16 @@ pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
 
-pub use crate::adapters::objects::{OpenError, open as open_store};
+pub use crate::adapters::objects::{OpenError, open as open_store, open_existing as open_store_existing};
 
 #[cfg(feature = "lamp")]
 pub use workstation::{DaemonLock, Workstation, random_letters, remove_scratch};
 
 /// The time, for whoever may not name a port.
 pub type Clock = Arc<dyn ports::Clock>;
+
+/// What a listing says of an object, for whoever may not name a port.
+pub use crate::ports::ObjectMeta;
 
 /// A job root, for whoever may not name a port.
 pub type Store = Arc<dyn ports::Store>;

@@ -11,8 +11,8 @@ mod counter;
 pub mod detach;
 #[cfg(feature = "lamp")]
 pub mod driver_process;
-mod held_workload;
 mod hashed;
+mod held_workload;
 pub mod here;
 pub mod holder;
 mod holder_cgroup;
@@ -26,6 +26,8 @@ mod host;
 mod host_tree;
 mod host_usage;
 pub mod imds;
+#[cfg(feature = "lamp")]
+pub mod kept_file;
 #[cfg(feature = "lamp")]
 pub mod local_cloud;
 pub mod local_files;

@@ -48,14 +48,25 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// As [`open`], and when a setting has a name that nobody knows.
 pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>, OpenError> {
+    open_as(url, settings, |path| FileStore::open(path).map_err(|cause| OpenError::Folder { path: path.to_owned(), cause }))
+}
+
+/// Like [`open`], for whoever wants what is there: a folder that is not there is not made.
+///
+/// # Errors
+/// As [`open`], but for the folder.
+pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, OpenError> {
+    open_as(url, &[], |path| Ok(FileStore::at(path)))
+}
+
+fn open_as(url: &str, settings: &[(&str, &str)], folder: impl Fn(&Path) -> Result<FileStore, OpenError>) -> Result<Arc<dyn Store>, OpenError> {
     let syntax = || OpenError::Syntax { url: url.to_owned() };
     if let Some(path) = url.strip_prefix("file://").or_else(|| url.starts_with('/').then_some(url)) {
         let path = Path::new(path);
         if !path.is_absolute() {
             return Err(syntax());
         }
-        let store = FileStore::open(path).map_err(|cause| OpenError::Folder { path: path.to_owned(), cause })?;
-        return Ok(Arc::new(store));
+        return Ok(Arc::new(folder(path)?));
     }
     let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));

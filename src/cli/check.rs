@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::flags::JobArgs;
 use super::printer::Stream;
+use super::table::counted;
 use super::workdir::{Examined, shown_file};
 use super::{Context, ExitCode, Fault, Format};
 use crate::job::{Finding, Severity};
@@ -41,7 +42,7 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
         }
         context.printer.line(format!("{file}: {}", summary(errors, warnings)));
         if let Some(Examined { survey, .. }) = examined {
-            let files = plural(survey.files, "file");
+            let files = counted(survey.files, "file");
             context.printer.line(format!("ships {files}, {}, from {}", wire::show_bytes(survey.bytes), survey.root.display()));
         }
     } else {
@@ -57,15 +58,11 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
 }
 
 fn summary(errors: usize, warnings: usize) -> String {
-    let plural = |n: usize, word| plural(n as u64, word);
+    let counted = |n: usize, word| counted(n as u64, word);
     match (errors, warnings) {
         (0, 0) => "no findings".to_owned(),
-        (0, _) => plural(warnings, "warning"),
-        (_, 0) => plural(errors, "error"),
-        _ => format!("{}, {}", plural(errors, "error"), plural(warnings, "warning")),
+        (0, _) => counted(warnings, "warning"),
+        (_, 0) => counted(errors, "error"),
+        _ => format!("{}, {}", counted(errors, "error"), counted(warnings, "warning")),
     }
-}
-
-fn plural(n: u64, word: &str) -> String {
-    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }

@@ -80,6 +80,12 @@ impl Fault {
         self.findings = findings;
         self
     }
+
+    /// What happened and why, where there is one line for it.
+    pub fn sentence(&self) -> String {
+        let causes = self.causes.iter().map(|cause| format!(": {cause}"));
+        std::iter::once(self.what.clone()).chain(causes).collect()
+    }
 }
 
 impl Deref for Fault {

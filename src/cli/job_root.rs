@@ -8,15 +8,25 @@ use crate::job::{JobId, Spec};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::wire::{self, Store, Workstation};
 
-/// Opens the job root of this call.
+/// Opens the job root of this call, and makes it if it is not there.
 ///
 /// # Errors
 /// When it cannot be used.
 pub fn open(context: &Context) -> Result<Store, Fault> {
-    wire::open_store(&context.job_root).map_err(|error| {
-        Fault::from_error(ExitCode::UNREACHABLE, &error)
-            .hint(format!("the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT", context.job_root_origin))
-    })
+    wire::open_store(&context.job_root).map_err(|error| open_fault(context, &error))
+}
+
+/// Opens it for a verb about jobs that are there: a folder that is not there has none, and is not made.
+///
+/// # Errors
+/// When it cannot be used.
+pub fn open_existing(context: &Context) -> Result<Store, Fault> {
+    wire::open_store_existing(&context.job_root).map_err(|error| open_fault(context, &error))
+}
+
+fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
+    Fault::from_error(ExitCode::UNREACHABLE, error)
+        .hint(format!("the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT", context.job_root_origin))
 }
 
 /// Where this controller stands.

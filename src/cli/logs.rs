@@ -26,7 +26,7 @@ pub struct Args {
 /// # Errors
 /// There is no such job or attempt, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open(context)?;
+    let store = job_root::open_existing(context)?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     if args.follow {
         let controller = run::controller(&job_root::workstation(context)?, &store)?;

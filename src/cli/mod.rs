@@ -18,6 +18,7 @@ mod exit;
 mod explain;
 mod extend;
 mod fault;
+mod fetch;
 mod flags;
 mod init;
 mod job_root;

@@ -1,41 +1,195 @@
-//! What a job kept, brought home.
+//! `lamp outputs`: what a job kept, listed or brought home.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use super::{Context, Fault, job_root};
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::fetch::{self, Output, OutputState};
+use super::status::local_time;
+use super::summary::Summary;
+use super::table::counted;
+use super::{Context, ExitCode, Fault, job_root, render_table, signals};
+use crate::config;
 use crate::jobdir::{JobDir, layout};
-use crate::wire;
+use crate::wire::show_bytes;
 
 /// Where outputs come home to, below the current folder: `lamp-outputs/<job>/`. Never packed.
 pub const FOLDER: &str = "lamp-outputs";
 
-/// Fetches all outputs of a job into a folder; says how many on the way. Nothing kept is fine.
+/// Fetch the files that a job kept
+///
+/// What is here already is skipped, so an interrupted fetch goes on when the same line is typed again.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+
+    /// Where to [default: lamp-outputs/JOB]
+    #[arg(long, value_name = "FOLDER", conflicts_with = "list")]
+    pub to: Option<PathBuf>,
+
+    /// Only show what there is
+    #[arg(short, long)]
+    pub list: bool,
+
+    /// Write over files here that are different
+    #[arg(long, conflicts_with = "list")]
+    pub force: bool,
+}
+
+/// Outputs that were fetched, and where they are now.
+pub struct Home {
+    folder: PathBuf,
+    files: Vec<Output>,
+}
+
+/// Files that are named one by one when something is wrong with them; the rest is a number.
+const NAMED_MAX: usize = 10;
+
+/// # Errors
+/// There is no such job, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context)?;
+    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    tokio::select! {
+        done = list_or_fetch(args, context, &dir) => done,
+        () = signals::left() => {
+            context.printer.hint("the same line, typed again, goes on: what has come is here, and nothing of it is half a file");
+            Ok(ExitCode::CTRL_C)
+        }
+    }
+}
+
+async fn list_or_fetch(args: &Args, context: &Context, dir: &JobDir) -> Result<ExitCode, Fault> {
+    let listed = fetch::list(context, dir).await?;
+    if args.list || listed.is_empty() {
+        show_list(context, dir, &listed).await?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let home = bring(context, dir, listed, args.to.as_deref(), args.force).await?;
+    if context.is_machine_output() {
+        context.printer.json(&document(dir, Some(&home.folder), &home.files));
+    } else {
+        let here = |output: &&Output| matches!(output.state, OutputState::Fetched | OutputState::AlreadyThere);
+        for output in home.files.iter().filter(here) {
+            context.printer.line(config::shown(&home.folder.join(&output.path), &context.current_dir));
+        }
+        home.tell(context, dir);
+    }
+    Ok(home.exit_code())
+}
+
+/// Fetches all outputs at the end of an attached run; `None`: there are none.
 ///
 /// # Errors
-/// The job root does not answer, or the folder cannot be written.
-pub async fn fetch(context: &Context, dir: &JobDir, into: Option<&Path>) -> Result<Option<PathBuf>, Fault> {
-    let prefix = layout::outputs(dir.job());
-    let fault = |error| job_root::record_fault(&crate::jobdir::JobDirError::Store(error));
-    let listed = dir.store().list(&prefix).await.map_err(fault)?;
-    if listed.is_empty() {
-        return Ok(None);
+/// The job root does not answer, or the disk has no room.
+pub async fn fetch_all(context: &Context, dir: &JobDir, into: Option<&Path>) -> Result<Option<Home>, Fault> {
+    let fetched = async {
+        match fetch::list(context, dir).await? {
+            none if none.is_empty() => Ok(None),
+            listed => bring(context, dir, listed, into, false).await.map(Some),
+        }
+    };
+    tokio::select! {
+        fetched = fetched => fetched,
+        () = signals::left() => Err(Fault::new(ExitCode::CTRL_C, "the fetching was ended by Ctrl-C")),
     }
+}
+
+async fn bring(context: &Context, dir: &JobDir, listed: Vec<Output>, into: Option<&Path>, force: bool) -> Result<Home, Fault> {
     let folder = into.map_or_else(|| context.current_dir.join(FOLDER).join(dir.job().as_str()), |into| context.current_dir.join(into));
-    let (mut files, mut bytes) = (0, 0);
-    for object in &listed {
-        let Some(relative) = object.key.strip_prefix(&prefix).map(Path::new) else { continue };
-        // A key of a strange machine must not lead out of the folder.
-        if !relative.components().all(|part| matches!(part, Component::Normal(_))) {
-            context.printer.warn(format!("output `{}` was left where it is: its name leads out of the folder", object.key));
-            continue;
+    let files = fetch::fetch(context, dir, listed, &folder, force).await?;
+    Ok(Home { folder, files })
+}
+
+impl Home {
+    fn of(&self, state: OutputState) -> impl Iterator<Item = &Output> {
+        self.files.iter().filter(move |output| output.state == state)
+    }
+
+    /// What was fetched and what was not, for people.
+    pub fn tell(&self, context: &Context, dir: &JobDir) {
+        let printer = &context.printer;
+        let folder = config::shown(&self.folder, &context.current_dir);
+        let here = self.of(OutputState::Fetched).chain(self.of(OutputState::AlreadyThere));
+        let (files, bytes) = here.fold((0, 0), |(files, bytes), output| (files + 1, bytes + output.bytes));
+        let skipped = match self.of(OutputState::AlreadyThere).count() {
+            0 => String::new(),
+            all if all == files => "; all of it was here already".to_owned(),
+            some => format!("; {some} of them {} here already", if some == 1 { "was" } else { "were" }),
+        };
+        printer.note(format!("outputs: {}, {} in {folder}{skipped}", counted(files as u64, "file"), show_bytes(bytes)));
+        let named = |state| self.of(state).take(NAMED_MAX);
+        for output in named(OutputState::Failed) {
+            printer.warn(format!("`{}` was not fetched: {}", output.path, output.error.as_deref().unwrap_or("nobody knows why")));
         }
-        let path = folder.join(relative);
-        if let Some((size, _)) = dir.store().get_file(&object.key, &path).await.map_err(fault)? {
-            files += 1;
-            bytes += size;
+        for output in named(OutputState::KeptLocal) {
+            printer.warn(format!("`{}` is different here and was left as it is", output.path));
+        }
+        let (failed, kept) = (self.of(OutputState::Failed).count(), self.of(OutputState::KeptLocal).count());
+        for (count, word) in [(failed, "were not fetched"), (kept, "are different here and were left as they are")] {
+            if count > NAMED_MAX {
+                printer.warn(format!("{} more {word}", count - NAMED_MAX));
+            }
+        }
+        let job = dir.job();
+        if failed > 0 {
+            printer.hint(format!("`lamp outputs {job} --to {folder}` tries again, and skips what is here"));
+        }
+        if kept > 0 {
+            printer.hint(format!("`lamp outputs {job} --to FOLDER` fetches them elsewhere, `--force` writes over what is here"));
         }
     }
-    let shown = crate::config::shown(&folder, &context.current_dir);
-    context.printer.note(format!("outputs: {files} files, {} in {shown}", wire::show_bytes(bytes)));
-    Ok(Some(folder))
+
+    fn exit_code(&self) -> ExitCode {
+        if self.of(OutputState::Failed).next().is_some() {
+            return ExitCode::UNREACHABLE;
+        }
+        if self.of(OutputState::KeptLocal).next().is_some() { ExitCode::REFUSED } else { ExitCode::SUCCESS }
+    }
+}
+
+fn document(dir: &JobDir, folder: Option<&Path>, files: &[Output]) -> serde_json::Value {
+    let url = format!("{}/{}", dir.store().url(), layout::outputs(dir.job()));
+    json!({ "job": dir.job(), "url": url, "folder": folder, "files": files })
+}
+
+async fn show_list(context: &Context, dir: &JobDir, listed: &[Output]) -> Result<(), Fault> {
+    if context.is_machine_output() {
+        context.printer.json(&document(dir, None, listed));
+        return Ok(());
+    }
+    if listed.is_empty() {
+        context.printer.note(format!("job `{}` has kept no outputs", dir.job()));
+        if let Some(hint) = why_none(context, dir).await? {
+            context.printer.hint(hint);
+        }
+        return Ok(());
+    }
+    let row = |output: &Output| vec![show_bytes(output.bytes), local_time(output.modified), output.path.clone()];
+    let rows: Vec<Vec<String>> = listed.iter().map(row).collect();
+    context.printer.line(render_table(&["size", "kept", "path"], &rows, &[0]));
+    let bytes = listed.iter().map(|output| output.bytes).sum();
+    let (files, url) = (counted(listed.len() as u64, "file"), dir.store().url());
+    context.printer.note(format!("{files}, {} in {url}/{}", show_bytes(bytes), layout::outputs(dir.job())));
+    context.printer.hint(format!("`lamp outputs {}` fetches them", dir.job()));
+    Ok(())
+}
+
+async fn why_none(context: &Context, dir: &JobDir) -> Result<Option<String>, Fault> {
+    let fault = |error| job_root::record_fault(&error);
+    let summary = Summary::read(dir, context.clock.now()).await.map_err(fault)?;
+    if summary.is_some_and(|summary| !summary.state.is_final()) {
+        return Ok(Some("outputs are kept when an attempt ends".to_owned()));
+    }
+    let named = dir.spec().await.map_err(fault)?.is_some_and(|spec| !spec.spec.outputs.is_empty());
+    Ok((!named).then(|| "the job file names none, as in `outputs = [\"model.pt\"]`; what the script writes to $LAMP_OUTPUT_DIR is kept too".into()))
+}
+
+/// For the end of a receipt; `None`: nothing was kept, or nobody knows.
+pub async fn line_of_receipt(dir: &JobDir) -> Option<String> {
+    let kept = dir.store().list(&layout::outputs(dir.job())).await.ok().filter(|kept| !kept.is_empty())?;
+    let bytes = kept.iter().map(|object| object.bytes).sum();
+    Some(format!("outputs: {}, {}; `lamp outputs {}` fetches them", counted(kept.len() as u64, "file"), show_bytes(bytes), dir.job()))
 }

@@ -2,6 +2,7 @@
 
 use clap::Args as ClapArgs;
 
+use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, run, submission};
 use crate::config::Loaded;
@@ -41,7 +42,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     for line in submission::plan_text(&plan) {
         context.printer.line(line);
     }
-    context.printer.line(format!("ships {} files, {}", survey.files, wire::show_bytes(survey.bytes)));
+    context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
     context.printer.note("nothing was started");
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::status::local_time;
 use super::summary::Summary;
-use super::{Context, ExitCode, Fault, job_root, render_table, run};
+use super::{Context, ExitCode, Fault, job_root, outputs, render_table, run};
 use crate::controller::Ticked;
 use crate::job::{JobState, Receipt, ReceiptAttempt};
 use crate::jobdir::JobDir;
@@ -23,7 +23,7 @@ pub struct Args {
 /// # Errors
 /// There is no such job, or it has not ended.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open(context)?;
+    let store = job_root::open_existing(context)?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let fault = |error| job_root::record_fault(&error);
     let mut receipt = dir.receipt().await.map_err(fault)?;
@@ -34,7 +34,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` has no receipt: it has not ended", dir.job()))
             .hint(format!("`lamp status {0}` shows how it stands, `lamp stop {0}` ends it", dir.job())));
     };
-    show(context, &receipt);
+    show(context, &dir, &receipt).await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -62,11 +62,13 @@ async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<O
 }
 
 /// Prints a receipt in the format that was asked for.
-pub fn show(context: &Context, receipt: &Receipt) {
+pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if context.is_machine_output() {
-        context.printer.json(receipt);
-    } else {
-        context.printer.line(text(receipt));
+        return context.printer.json(receipt);
+    }
+    context.printer.line(text(receipt));
+    if let Some(outputs) = outputs::line_of_receipt(dir).await {
+        context.printer.line(format!("  {outputs}"));
     }
 }
 

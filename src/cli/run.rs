@@ -120,6 +120,7 @@ pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Resu
     };
     context.printer.note(format!("detached; job {job} goes on, and {driver}"));
     context.printer.hint(format!("`lamp logs -f {job}` follows it, `lamp stop {job}` ends it, `lamp receipt {job}` shows what it cost"));
+    context.printer.hint(format!("`lamp outputs {job}` fetches what it keeps, when it has ended"));
     Ok(())
 }
 
@@ -136,8 +137,12 @@ fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<
 /// Outputs come home, the receipt is shown, and the exit code is the workload's own.
 async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
     // The job has ended either way, and its outputs are safe where they are.
-    if let Err(fault) = outputs::fetch(context, dir, into).await {
-        context.printer.warn(format!("the outputs stay in the job root: {}", fault.what));
+    match outputs::fetch_all(context, dir, into).await {
+        Ok(home) => home.iter().for_each(|home| home.tell(context, dir)),
+        Err(fault) => {
+            context.printer.warn(format!("the outputs stay in the job root: {}", fault.sentence()));
+            context.printer.hint(format!("`lamp outputs {}` fetches them", dir.job()));
+        }
     }
     if context.is_machine_output() {
         context.printer.json(ended);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 
 use super::{
-    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, explain, extend, init, logs, plan, receipt,
+    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, explain, extend, init, logs, outputs, plan, receipt,
     rehearse, replay, run, schema, status, stop,
 };
 use crate::config::Environment;
@@ -36,6 +36,7 @@ pub enum Verb {
     /// End a job at once, without a checkpoint
     Cancel(stop::Args),
     Extend(extend::Args),
+    Outputs(outputs::Args),
     Receipt(receipt::Args),
     Explain(explain::Args),
     Plan(Box<plan::Args>),
@@ -83,6 +84,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Cancel(args) => block_on(stop::run(args, Wish::Cancel, context)),
         Verb::Extend(args) => block_on(extend::run(args, context)),
         Verb::Explain(args) => block_on(explain::run(args, context)),
+        Verb::Outputs(args) => block_on(outputs::run(args, context)),
         Verb::Receipt(args) => block_on(receipt::run(args, context)),
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),

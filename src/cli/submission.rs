@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::status::local_time;
+use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::shown;
@@ -39,8 +40,13 @@ pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Resu
 }
 
 fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
-    let folder = if folder.is_empty() { "this folder" } else { folder };
-    format!("packed {} files of {folder}: {}, {} compressed", survey.files, wire::show_bytes(survey.bytes), wire::show_bytes(code.packed_bytes))
+    let folder = if folder == "." { "this folder" } else { folder };
+    format!(
+        "packed {} of {folder}: {}, {} compressed",
+        counted(survey.files, "file"),
+        wire::show_bytes(survey.bytes),
+        wire::show_bytes(code.packed_bytes)
+    )
 }
 
 /// What a plan says before anything is started.

@@ -1,4 +1,4 @@
-//! Tables for people: plain columns, no frames, so that `grep` and `awk` work on them.
+//! Tables and counts for people: plain columns, no frames, so that `grep` and `awk` work on them.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -18,6 +18,11 @@ pub fn render(headings: &[&str], rows: &[Vec<String>], right: &[usize]) -> Strin
     }
     let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_owned()).collect();
     lines.join("\n")
+}
+
+/// `1 file`, `2 files`.
+pub fn counted(number: u64, word: &str) -> String {
+    if number == 1 { format!("1 {word}") } else { format!("{number} {word}s") }
 }
 
 #[cfg(test)]

@@ -36,5 +36,15 @@ fn a_job_lives_in_a_bucket() {
     assert!(receipt["checkpoints"].as_u64().unwrap() >= 1, "{receipt:#}");
     adds_up(&receipt);
     assert!(text(&lamp(&["logs"]).stdout).contains("step 12"));
+    // What it kept is here, and comes again where it is not.
+    let job = receipt["job"].as_str().unwrap();
+    let model = format!("lamp-outputs/{job}/lamp-output/model.txt");
+    assert_eq!(std::fs::read_to_string(bench.file(&model)).unwrap(), "trained 12 steps\n");
+    let again = lamp(&["outputs", job]);
+    assert_code(&again, 0);
+    assert!(text(&again.stderr).contains("was here already"), "{}", text(&again.stderr));
+    std::fs::remove_file(bench.file(&model)).unwrap();
+    assert!(text(&lamp(&["outputs", job]).stdout).contains(&model));
+    assert_eq!(std::fs::read_to_string(bench.file(&model)).unwrap(), "trained 12 steps\n");
     assert!(!bench.root().exists(), "nothing of it is in a folder");
 }

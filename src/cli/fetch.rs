@@ -1,0 +1,242 @@
+//! Fetching what a job kept: which files there are, which of them are here already, and how far it is.
+//!
+//! ```text
+//!   list ──> each file, eight at a time:  not here ───────────────────────> fetched, and dated as its object
+//!                                         here, same size and date ───────> already there
+//!                                         here, same size, another date ──> fetched beside it and compared
+//!                                         here, and different ────────────> left as it is, unless forced
+//! ```
+//! Each file comes whole or not at all, so whoever is interrupted types the same line again. What must never live here: what
+//! is said of it at the end (`outputs`).
+
+use std::io::IsTerminal;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::table::counted;
+use super::{Context, ExitCode, Fault, job_root};
+use crate::jobdir::{JobDir, JobDirError, layout};
+use crate::market::Span;
+use crate::wire::{self, KeptFile, Store, show_bytes};
+
+/// Files under way at once: many small ones from a store across the ocean are not fetched one round trip after the other.
+/// Each holds up to 32 MiB of a bucket's pieces in memory, so more would be felt.
+const FILES_IN_FLIGHT: usize = 8;
+
+/// Whoever waits longer than this wants to see something.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks of a live line.
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+/// Without a terminal a line of progress comes this often: more fills a log, less looks dead.
+const WORD_EVERY: Duration = Duration::from_secs(10);
+
+/// One output, and what became of it. The field names are an interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct Output {
+    /// Below the outputs of the job.
+    pub path: String,
+    pub bytes: u64,
+    /// When it was kept, by the store's clock.
+    pub modified: Timestamp,
+    pub state: OutputState,
+    /// Why it was not fetched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputState {
+    /// Seen in the job directory; nothing was asked for.
+    Listed,
+    Fetched,
+    /// The same file is here.
+    AlreadyThere,
+    /// Another file is here, and was left as it is.
+    KeptLocal,
+    Failed,
+}
+
+/// All outputs of a job, in order of their paths.
+///
+/// # Errors
+/// The job root does not answer.
+pub async fn list(context: &Context, dir: &JobDir) -> Result<Vec<Output>, Fault> {
+    let prefix = layout::outputs(dir.job());
+    let listing = dir.store().list(&prefix);
+    let found = with_progress(context, || "listing the outputs".to_owned(), listing).await;
+    let found = found.map_err(|error| job_root::record_fault(&JobDirError::Store(error)))?;
+    let named = found.iter().filter_map(|object| Some((object.key.strip_prefix(&prefix)?, object)));
+    // A bucket's console makes empty objects that stand for folders.
+    let files = named.filter(|(path, _)| !path.is_empty() && !path.ends_with('/'));
+    let output = |(path, object): (&str, &_)| listed(path, object);
+    return Ok(files.map(output).collect());
+
+    fn listed(path: &str, object: &wire::ObjectMeta) -> Output {
+        Output { path: path.to_owned(), bytes: object.bytes, modified: object.modified, state: OutputState::Listed, error: None }
+    }
+}
+
+/// Fetches the outputs into a folder; what became of each is in its `state`.
+///
+/// # Errors
+/// The disk has no room for them.
+pub async fn fetch(context: &Context, dir: &JobDir, outputs: Vec<Output>, folder: &Path, force: bool) -> Result<Vec<Output>, Fault> {
+    room_for(&outputs, folder, force)?;
+    let (all, total) = (outputs.len(), outputs.iter().map(|output| output.bytes).sum::<u64>());
+    let (come, done) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
+    let brought = stream::iter(outputs).map(|mut output| {
+        let (come, done) = (&come, &done);
+        async move {
+            let before = Seen { store: dir.store(), key: format!("{}{}", layout::outputs(dir.job()), output.path), come };
+            match before.bring(&output, folder, force).await {
+                Ok(state) => output.state = state,
+                Err(error) => (output.state, output.error) = (OutputState::Failed, Some(error)),
+            }
+            done.fetch_add(1, Ordering::Relaxed);
+            output
+        }
+    });
+    let began = context.clock.mono();
+    let told = || {
+        let took = context.clock.mono().saturating_sub(began);
+        how_far(done.load(Ordering::Relaxed), all, come.load(Ordering::Relaxed), total, took)
+    };
+    Ok(with_progress(context, told, brought.buffered(FILES_IN_FLIGHT).collect()).await)
+}
+
+/// One file on its way.
+struct Seen<'a> {
+    store: &'a Store,
+    key: String,
+    /// Bytes of all files so far; what need not come counts as come.
+    come: &'a Arc<AtomicU64>,
+}
+
+impl Seen<'_> {
+    async fn bring(&self, output: &Output, folder: &Path, force: bool) -> Result<OutputState, String> {
+        // A key of a strange machine must not lead out of the folder.
+        if !Path::new(&output.path).components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err("its name leads out of the folder".to_owned());
+        }
+        let target = folder.join(&output.path);
+        let here = KeptFile::at(&target).map_err(|error| error.to_string())?;
+        let skip = |state| {
+            self.come.fetch_add(output.bytes, Ordering::Relaxed);
+            Ok(state)
+        };
+        match here {
+            Some(here) if is_same(&here, output) => return skip(OutputState::AlreadyThere),
+            Some(here) if !force && here.bytes != output.bytes => return skip(OutputState::KeptLocal),
+            Some(here) if !force => return self.compare(&here, &target).await,
+            _ => {}
+        }
+        self.get(&target).await?;
+        // Where times cannot be set, the next fetch compares the contents.
+        let _ = wire::date_file(&target, output.modified);
+        Ok(OutputState::Fetched)
+    }
+
+    /// Only the contents can tell.
+    async fn compare(&self, here: &KeptFile, target: &Path) -> Result<OutputState, String> {
+        let beside = wire::Beside::of(target);
+        let theirs = self.get(beside.path()).await?;
+        let ours = here.sha256().await.map_err(|error| error.to_string())?;
+        Ok(if ours == theirs { OutputState::AlreadyThere } else { OutputState::KeptLocal })
+    }
+
+    async fn get(&self, target: &Path) -> Result<String, String> {
+        match self.store.get_file_counted(&self.key, target, self.come).await {
+            Ok(Some((_, sha256))) => Ok(sha256),
+            Ok(None) => Err("it is not there any more".to_owned()),
+            Err(error) => Err(Fault::from_error(ExitCode::UNREACHABLE, &error).sentence()),
+        }
+    }
+}
+
+fn is_same(here: &KeptFile, output: &Output) -> bool {
+    here.bytes == output.bytes && here.is_dated(output.modified)
+}
+
+/// Better no file than half of them and a full disk.
+fn room_for(outputs: &[Output], folder: &Path, force: bool) -> Result<(), Fault> {
+    let comes = |output: &&Output| match KeptFile::at(&folder.join(&output.path)) {
+        Ok(Some(here)) => force && !is_same(&here, output),
+        _ => true,
+    };
+    let needed: u64 = outputs.iter().filter(comes).map(|output| output.bytes).sum();
+    match wire::free_bytes(folder) {
+        Some(free) if free < needed => {
+            let what = format!("the outputs need {}, and `{}` has room for {}", show_bytes(needed), folder.display(), show_bytes(free));
+            Err(Fault::new(ExitCode::UNREACHABLE, what).meaning("nothing was fetched").hint("`--to FOLDER` names a place on another disk"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `fetching 3 of 20 files, 1.2 GiB of 20.0 GiB, 45.1 MiB/s, 7m 7s left`
+fn how_far(done: u64, all: usize, come: u64, total: u64, took: Duration) -> String {
+    let a_second = come as f64 / took.as_secs_f64().max(0.001);
+    let mut text = format!("fetching {done} of {}, {} of {}", counted(all as u64, "file"), show_bytes(come), show_bytes(total));
+    if a_second >= 1.0 {
+        let left = total.saturating_sub(come) as f64 / a_second;
+        text.push_str(&format!(", {}/s, {} left", show_bytes(a_second as u64), Span::from_secs(left.ceil() as u64)));
+    }
+    text
+}
+
+/// Does the work; from the first second on, people see how far it is.
+async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+    let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
+    let shown = std::cell::Cell::new(false);
+    let show = async {
+        context.clock.sleep(PATIENCE).await;
+        loop {
+            if terminal {
+                context.printer.raw_err(&format!("\r\u{1b}[2K{}", told()));
+                shown.set(true);
+                context.clock.sleep(SHOW_EVERY).await;
+            } else {
+                context.printer.note(told());
+                context.clock.sleep(WORD_EVERY).await;
+            }
+        }
+    };
+    // Taken away also when the work is dropped half-way, at Ctrl-C.
+    let _clear = Clear { context, shown: &shown };
+    tokio::select! {
+        done = work => done,
+        () = show => unreachable!("it is shown until the work is done"),
+    }
+}
+
+struct Clear<'a> {
+    context: &'a Context,
+    shown: &'a std::cell::Cell<bool>,
+}
+
+impl Drop for Clear<'_> {
+    fn drop(&mut self) {
+        if self.shown.get() {
+            self.context.printer.raw_err("\r\u{1b}[2K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_says_how_far_and_how_long() {
+        let gib = 1 << 30;
+        assert_eq!(how_far(3, 20, gib, 11 * gib, Duration::from_secs(16)), "fetching 3 of 20 files, 1.0 GiB of 11.0 GiB, 64.0 MiB/s, 2m 40s left");
+        assert_eq!(how_far(0, 1, 0, gib, Duration::from_secs(2)), "fetching 0 of 1 file, 0 B of 1.0 GiB");
+    }
+}
