@@ -27,7 +27,7 @@ pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pac
 pub use crate::adapters::objects::{OpenError, open as open_store, open_existing as open_store_existing};
 
 #[cfg(feature = "lamp")]
-pub use workstation::{DaemonLock, Workstation, random_letters, remove_scratch};
+pub use workstation::{AwsSettings, DaemonLock, Workstation, random_letters, remove_scratch};
 
 /// The time, for whoever may not name a port.
 pub type Clock = Arc<dyn ports::Clock>;

@@ -5,12 +5,30 @@
 
 pub mod archive;
 mod ask;
+#[cfg(feature = "aws")]
+pub mod aws_cloud;
+#[cfg(feature = "aws")]
+pub mod aws_session;
+#[cfg(feature = "lamp")]
+pub mod aws_settings;
 pub mod child_workload;
 pub mod counted;
 mod counter;
 pub mod detach;
 #[cfg(feature = "lamp")]
 pub mod driver_process;
+#[cfg(feature = "aws")]
+mod ec2_describe;
+#[cfg(feature = "aws")]
+mod ec2_end;
+#[cfg(feature = "aws")]
+mod ec2_errors;
+#[cfg(feature = "aws")]
+mod ec2_launch;
+#[cfg(feature = "aws")]
+mod ec2_prepare;
+#[cfg(feature = "aws")]
+mod ec2_supply;
 mod hashed;
 mod held_workload;
 pub mod here;

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use super::{Context, ExitCode, Fault};
-use crate::config::closest;
+use crate::config::{AwsFile, closest};
 use crate::job::{JobId, Spec};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
-use crate::wire::{self, Store, Workstation};
+use crate::wire::{self, AwsSettings, Store, Workstation};
 
 /// Opens the job root of this call, and makes it if it is not there.
 ///
@@ -38,7 +38,28 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
         .environment
         .state_dir()
         .ok_or_else(|| Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is").hint("set HOME, or XDG_STATE_HOME"))?;
-    Ok(Workstation::new(state, &context.job_root, &context.user.owner, context.environment.user.as_deref(), &context.user.notify.command))
+    Ok(Workstation::new(
+        state,
+        &context.job_root,
+        &context.user.owner,
+        context.environment.user.as_deref(),
+        &context.user.notify.command,
+        aws_settings(&context.user.aws),
+    ))
+}
+
+fn aws_settings(said: &AwsFile) -> AwsSettings {
+    let said = said.clone();
+    AwsSettings {
+        profile: said.profile,
+        regions: said.regions.unwrap_or_default(),
+        endpoint_url: said.endpoint_url,
+        box_endpoint_url: said.box_endpoint_url,
+        instance_profile: said.instance_profile,
+        security_group: said.security_group,
+        subnets: said.subnets.unwrap_or_default(),
+        key_name: said.key_name,
+    }
 }
 
 /// What an unreadable record or a silent store means for a verb.

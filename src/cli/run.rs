@@ -61,14 +61,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
 }
 
-/// Machines of AWS come with a later version; until then nothing may look as if they were launched.
+/// A program that was built without AWS says so before it packs or uploads anything.
 pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
-    if cloud == Cloud::Local {
+    if cloud == Cloud::Local || cfg!(feature = "aws") {
         return Ok(());
     }
-    Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("this version cannot launch on cloud `{cloud}`"))
+    Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("this `lamp` was built without cloud `{cloud}`"))
         .meaning("nothing was started, and nothing bills")
-        .hint("--cloud local runs it on this workstation"))
+        .hint("build it with its default features, or --cloud local runs it on this workstation"))
 }
 
 /// Drives the job and shows it; `None`: the user has detached, and somebody else drives.

@@ -230,12 +230,37 @@ pub struct UserFile {
     #[schemars(extend("examples" = ["alice"]))]
     pub owner: Option<String>,
     pub notify: Option<NotifyFile>,
+    pub aws: Option<AwsFile>,
     /// Defaults for every job's `[machine]`.
     pub machine: Option<MachineFile>,
     /// Defaults for every job's `[watch]`.
     pub watch: Option<WatchFile>,
     /// Defaults for every job's `[limits]`.
     pub limits: Option<LimitsFile>,
+}
+
+/// How AWS is reached, and what the machines there get. Nothing here is needed: the AWS tools' own settings count.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AwsFile {
+    /// A profile of `~/.aws/config`. `AWS_PROFILE` is read without it.
+    #[schemars(extend("examples" = ["research"]))]
+    pub profile: Option<String>,
+    /// Where machines may be bought when a job names no region; the first is home.
+    #[schemars(extend("examples" = [["us-east-2", "us-west-2"]]))]
+    pub regions: Option<Vec<String>>,
+    /// Stands in for AWS: an emulator. `AWS_ENDPOINT_URL` is read without it.
+    pub endpoint_url: Option<String>,
+    /// The same as the machines reach it: a VPC endpoint, or an emulator behind a relay.
+    pub box_endpoint_url: Option<String>,
+    /// The instance profile of the machines; `lamp init aws` makes `lamplighter-box`.
+    pub instance_profile: Option<String>,
+    /// The security group of the machines, by name or id; `lamp init aws` makes `lamplighter`, without any way in.
+    pub security_group: Option<String>,
+    /// Subnets that machines may stand in; without them, the default subnet of each zone.
+    pub subnets: Option<Vec<String>>,
+    /// A key pair, for those who want SSH; none is needed.
+    pub key_name: Option<String>,
 }
 
 /// How somebody is told.

@@ -28,7 +28,9 @@ mod world;
 pub use compound::{CommandWord, EnvPair, EnvValue, ScriptWord};
 pub use env::Environment;
 pub use error::ConfigError;
-pub use fragments::{CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile, OnFile, RetriesFile, UserFile, WatchFile};
+pub use fragments::{
+    AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile, OnFile, RetriesFile, UserFile, WatchFile,
+};
 pub use job_root::{JobRoot, job_root};
 pub use load::{Inputs, JOB_FILE, Loaded, load_job, shown};
 pub use schema::{job_schema, key_paths, user_schema};

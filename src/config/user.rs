@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::fragments::{JobFile, UserFile};
+use super::fragments::{AwsFile, JobFile, UserFile};
 use super::{ConfigError, Environment, decode::decode, load::read_file, source::Source};
 use crate::job::NotifySpec;
 
@@ -14,6 +14,7 @@ pub struct UserConfig {
     /// Whose machines these are.
     pub owner: String,
     pub notify: NotifySpec,
+    pub aws: AwsFile,
     /// Defaults for jobs: the weakest layer.
     pub defaults: JobFile,
 }
@@ -47,6 +48,7 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
         job_root: fragment.job_root,
         owner: owner.unwrap_or_else(|| OWNER_UNKNOWN.to_owned()),
         notify: NotifySpec { command: fragment.notify.and_then(|notify| notify.command).unwrap_or_default() },
+        aws: fragment.aws.unwrap_or_default(),
         defaults: JobFile { machine: fragment.machine, watch: fragment.watch, limits: fragment.limits, ..JobFile::default() },
     })
 }

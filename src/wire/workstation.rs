@@ -6,6 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Store, clock};
+#[cfg(feature = "aws")]
+use crate::adapters::aws_cloud::AwsCloud;
+#[cfg(feature = "aws")]
+use crate::adapters::aws_session::AwsSession;
 use crate::adapters::driver_process;
 use crate::adapters::local_cloud::LocalCloud;
 use crate::adapters::local_folder::LocalFolder;
@@ -15,6 +19,7 @@ use crate::controller::Controller;
 use crate::market::{self, Zone};
 use crate::ports;
 
+pub use crate::adapters::aws_settings::AwsSettings;
 pub use crate::adapters::driver_process::DaemonLock;
 /// For the name of a job.
 pub use crate::adapters::here::random as random_letters;
@@ -31,13 +36,15 @@ pub struct Workstation {
     pub name: String,
     /// The user's command that tells somebody; empty: nobody is told.
     pub notify: Vec<String>,
+    /// What the user says of AWS.
+    pub aws: AwsSettings,
 }
 
 impl Workstation {
-    pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>, notify: &[String]) -> Self {
+    pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>, notify: &[String], aws: AwsSettings) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = format!("{}@{host}", user.unwrap_or("unknown"));
-        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name, notify: notify.to_vec() }
+        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name, notify: notify.to_vec(), aws }
     }
 
     /// # Errors
@@ -46,12 +53,27 @@ impl Workstation {
         let program = std::env::current_exe()?.display().to_string();
         let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]);
         let here = cloud.zone()?;
-        let clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
+        let mut clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
+        self.add_aws(&mut clouds);
         let controller = Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), here);
         Ok(match self.notify.as_slice() {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),
         })
+    }
+
+    #[cfg(feature = "aws")]
+    fn add_aws(&self, clouds: &mut BTreeMap<market::Cloud, Arc<dyn ports::Cloud>>) {
+        clouds.insert(market::Cloud::Aws, Arc::new(AwsCloud::new(self.aws_session())));
+    }
+
+    #[cfg(not(feature = "aws"))]
+    fn add_aws(&self, _clouds: &mut BTreeMap<market::Cloud, Arc<dyn ports::Cloud>>) {}
+
+    /// The way to AWS; nothing is asked of it yet.
+    #[cfg(feature = "aws")]
+    pub fn aws_session(&self) -> Arc<AwsSession> {
+        AwsSession::new(self.aws.clone())
     }
 
     /// The name of this workstation among those that share a job root.

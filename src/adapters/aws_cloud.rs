@@ -1,0 +1,72 @@
+//! EC2 as a seller of machines: the port, call by call.
+//!
+//! ```text
+//!   supply   ── ec2_supply     types, zones, prices, quotas
+//!   prepare  ── ec2_prepare    image, network, role, disk
+//!   launch   ── ec2_launch     one RunInstances with everything in it
+//!   describe ── ec2_describe   all pages, by owner tag
+//!   the rest ── ec2_end        terminate, stop, start, tags
+//!   errors   ── ec2_errors     one table (FAULTS §4)
+//! ```
+//! What must never live here: a decision, or an error code outside of the table.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::aws_session::AwsSession;
+use super::{ec2_describe, ec2_end, ec2_launch, ec2_prepare, ec2_supply};
+use crate::instance::{InstanceView, MachineRef};
+use crate::job::{LaunchRequest, MachineSpec, Plan};
+use crate::market::{Offer, Region, Span, Supply};
+use crate::ports::{Cloud, CloudError};
+
+pub struct AwsCloud {
+    session: Arc<AwsSession>,
+}
+
+impl AwsCloud {
+    pub fn new(session: Arc<AwsSession>) -> Self {
+        AwsCloud { session }
+    }
+}
+
+#[async_trait]
+impl Cloud for AwsCloud {
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        ec2_supply::supply(&self.session, machine).await
+    }
+
+    async fn prepare(&self, machine: &MachineSpec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+        ec2_prepare::prepare(&self.session, machine, offer).await.map(Some)
+    }
+
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        ec2_launch::launch(&self.session, plan).await
+    }
+
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        ec2_describe::describe(&self.session, owner, region).await
+    }
+
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        ec2_end::terminate(&self.session, machine).await
+    }
+
+    async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        ec2_end::stop(&self.session, machine).await
+    }
+
+    async fn interrupt(&self, _machine: &MachineRef, _notice: Span) -> Result<(), CloudError> {
+        Err(CloudError::Unsupported { cloud: "aws", act: "play an interruption; `lamp rehearse` plays one on this workstation" })
+    }
+
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        ec2_end::raise_kill_at(&self.session, machine, kill_at).await
+    }
+
+    async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {
+        Ok(())
+    }
+}

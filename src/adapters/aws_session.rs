@@ -1,0 +1,135 @@
+//! One way to every AWS service: credentials, region and endpoint from the ordinary chain.
+//!
+//! ```text
+//!   settings of the user + environment + ~/.aws ──> aws-config ──> one client for each service and region
+//! ```
+//! `AWS_ENDPOINT_URL`, `AWS_PROFILE`, SSO and the rest are read by `aws-config` itself, so that an emulator needs nothing of
+//! us. What must never live here: a call of a service.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aws_config::retry::RetryConfig;
+use aws_config::timeout::TimeoutConfig;
+use aws_config::{BehaviorVersion, SdkConfig};
+use aws_smithy_http_client::tls;
+use tokio::sync::OnceCell;
+
+use super::aws_settings::AwsSettings;
+use super::objects::install_crypto;
+use crate::market::Region;
+
+/// A connection takes 100 ms on a bad day; five seconds is a dead line.
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+
+/// DescribeInstances of a thousand machines takes two seconds. Longer than this, and a tick waits for an answer that will
+/// not come.
+const ATTEMPT_WITHIN: Duration = Duration::from_secs(30);
+
+/// Tries inside one call. More only hides trouble from the loops, which try again anyway and say so.
+const TRIES: u32 = 3;
+
+/// Where nothing names a region. AWS's own tools ask; we say so in `lamp doctor`.
+const REGION_UNKNOWN: &str = "us-east-1";
+
+/// Clients are made on first use and kept: a client holds its connections.
+pub struct AwsSession {
+    pub settings: AwsSettings,
+    base: OnceCell<SdkConfig>,
+    ec2: Mutex<BTreeMap<Region, aws_sdk_ec2::Client>>,
+}
+
+impl AwsSession {
+    /// Reads nothing yet.
+    pub fn new(settings: AwsSettings) -> Arc<Self> {
+        Arc::new(AwsSession { settings, base: OnceCell::new(), ec2: Mutex::default() })
+    }
+
+    /// The settings of the ordinary chain, read once. Credentials are fetched when the first call needs them.
+    pub async fn base(&self) -> &SdkConfig {
+        self.base.get_or_init(|| load(&self.settings)).await
+    }
+
+    /// The same for a region.
+    pub async fn config(&self, region: &Region) -> SdkConfig {
+        let region = aws_config::Region::new(region.as_str().to_owned());
+        self.base().await.to_builder().region(region).build()
+    }
+
+    /// Where this user is at home: the first region that was named, else that of the chain. `false`: nothing named one.
+    pub async fn home(&self) -> (Region, bool) {
+        if let Some(region) = self.settings.regions.first() {
+            return (Region::new(region.clone()), true);
+        }
+        let chained = self.base().await.region().map(|region| Region::new(region.to_string()));
+        let known = chained.is_some();
+        (chained.unwrap_or_else(|| Region::new(REGION_UNKNOWN)), known)
+    }
+
+    /// Where machines may be bought: the job's regions, else the user's, else home.
+    pub async fn regions(&self, asked: &[String]) -> Vec<Region> {
+        let named = if asked.is_empty() { &self.settings.regions } else { asked };
+        if named.is_empty() { vec![self.home().await.0] } else { named.iter().map(Region::new).collect() }
+    }
+
+    pub async fn ec2(&self, region: &Region) -> aws_sdk_ec2::Client {
+        let config = self.config(region).await;
+        let mut clients = self.ec2.lock().expect("nobody panics while holding the clients: they are only looked up");
+        clients.entry(region.clone()).or_insert_with(|| aws_sdk_ec2::Client::new(&config)).clone()
+    }
+
+    pub async fn cloudwatch(&self, region: &Region) -> aws_sdk_cloudwatch::Client {
+        aws_sdk_cloudwatch::Client::new(&self.config(region).await)
+    }
+
+    pub async fn ssm(&self, region: &Region) -> aws_sdk_ssm::Client {
+        aws_sdk_ssm::Client::new(&self.config(region).await)
+    }
+
+    pub async fn quotas(&self, region: &Region) -> aws_sdk_servicequotas::Client {
+        aws_sdk_servicequotas::Client::new(&self.config(region).await)
+    }
+
+    /// The price list is served from a few regions only, and speaks of all.
+    pub async fn pricing(&self) -> aws_sdk_pricing::Client {
+        aws_sdk_pricing::Client::new(&self.config(&Region::new("us-east-1")).await)
+    }
+
+    /// The whole account.
+    pub async fn iam(&self) -> aws_sdk_iam::Client {
+        aws_sdk_iam::Client::new(self.base().await)
+    }
+
+    pub async fn sts(&self) -> aws_sdk_sts::Client {
+        aws_sdk_sts::Client::new(&self.config(&self.home().await.0).await)
+    }
+
+    pub async fn s3(&self, region: &Region) -> aws_sdk_s3::Client {
+        // An emulator has no host name for each bucket.
+        let config = aws_sdk_s3::config::Builder::from(&self.config(region).await).force_path_style(self.endpoint().await.is_some()).build();
+        aws_sdk_s3::Client::from_conf(config)
+    }
+
+    /// The endpoint that stands in for AWS, where one was named.
+    pub async fn endpoint(&self) -> Option<String> {
+        self.base().await.endpoint_url().map(str::to_owned)
+    }
+}
+
+async fn load(settings: &AwsSettings) -> SdkConfig {
+    install_crypto();
+    let http = aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring)).build_https();
+    let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT_WITHIN).operation_attempt_timeout(ATTEMPT_WITHIN).build();
+    let mut loader = aws_config::defaults(BehaviorVersion::latest())
+        .http_client(http)
+        .timeout_config(timeouts)
+        .retry_config(RetryConfig::standard().with_max_attempts(TRIES));
+    if let Some(profile) = &settings.profile {
+        loader = loader.profile_name(profile);
+    }
+    if let Some(endpoint) = &settings.endpoint_url {
+        loader = loader.endpoint_url(endpoint);
+    }
+    loader.load().await
+}
