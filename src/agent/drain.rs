@@ -197,8 +197,7 @@ impl Agent {
     async fn after_reclaim_wish(&mut self, reason: Reason) -> Finish {
         let now = self.steady_now();
         let because = match (self.wish(), self.limit(now)) {
-            (Some(wish), _) if wish.cancel => EndedBecause::UserCancelled,
-            (Some(_), _) => EndedBecause::UserStopped,
+            (Some(wish), _) => wish.because(),
             (None, Some(reached)) => reached.because,
             (None, None) => EndedBecause::Interrupted,
         };

@@ -110,7 +110,7 @@ impl Agent {
     /// What people want: requests from the job directory, and Ctrl-C in a stand-alone run.
     pub(super) fn wish(&self) -> Option<EndWish> {
         let pressed = *self.news.signals.borrow();
-        let by_signal = (pressed > 0).then(|| EndWish { cancel: pressed > 1, by: "a signal".into() });
+        let by_signal = (pressed > 0).then(|| EndWish { cancel: pressed > 1, by: "a signal".into(), at: self.out.clock.now() });
         by_signal.or_else(|| self.requests.wishes.borrow().end.clone())
     }
 

@@ -10,7 +10,7 @@ use super::outbox::{Outbox, Task, chain};
 use super::wake::to_next;
 use crate::job::{Request, Wish};
 use crate::jobdir::What;
-use crate::policy::{Wishes, wishes};
+use crate::policy::Wishes;
 
 /// Two seconds on a local disk, five over the network: a person who types `lamp stop` waits this long, and each look is
 /// one listing.
@@ -36,7 +36,7 @@ impl RequestWatch {
                 match outbox.dir.requests().await {
                     Ok(requests) => {
                         note(&outbox, &journal, &requests);
-                        let now = wishes(&requests);
+                        let now = Wishes::of(&requests);
                         sender.send_if_modified(|before| {
                             let changed = *before != now;
                             *before = now;

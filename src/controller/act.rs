@@ -11,9 +11,10 @@ use crate::instance::{MachineRef, Tags};
 use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Span;
+use crate::policy::Wishes;
 use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::reconcile::{Act, history};
-use crate::policy::relaunch::{self, Wishes};
+use crate::policy::relaunch;
 use crate::ports::{CloudError, Created};
 
 use super::observe::Observed;

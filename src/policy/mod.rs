@@ -32,6 +32,6 @@ pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, 
 pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
 pub use stall::{StallRhythm, StallWatch};
-pub use supervise::{Afterwards, Decision, End, EndWish, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};
+pub use supervise::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};
-pub use wishes::{Wishes, wishes};
+pub use wishes::{EndWish, Wishes};

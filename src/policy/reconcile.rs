@@ -14,12 +14,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::placement;
-use super::relaunch::{self, Next, Wishes};
+use super::relaunch::{self, Next};
 use super::settlement::settle;
+use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
 use crate::job::{
-    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, EndedBecause, JobState, Lease, Outcome, Plan, Receipt, Refusal, Request,
-    ResolvedSpec, Settled, Wish,
+    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, JobState, Lease, Outcome, Plan, Receipt, Refusal, Request, ResolvedSpec,
+    Settled, Wish,
 };
 use crate::market::{Cloud, Span};
 
@@ -271,7 +272,7 @@ fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let long_ago = |at: Timestamp, time: Duration| Duration::try_from(facts.now.duration_since(at)).unwrap_or_default() > time;
     let ended = attempt.outcome.as_ref().is_some_and(|outcome| watched.outcome_for > OUTCOME_TO_DARK || long_ago(outcome.ended, OUTCOME_TO_DARK));
     // Whoever saves or obeys is heard meanwhile.
-    let unwanted = Wishes::of(facts.requests).end.is_some_and(|(_, _, at)| long_ago(at, CANCEL_TO_DARK));
+    let unwanted = Wishes::of(facts.requests).end.is_some_and(|wish| long_ago(wish.at, CANCEL_TO_DARK));
     let patience = if unwanted { CANCEL_TO_DARK } else { attempt.plan.lease.duration() };
     (ended && !held) || watched.silent_for > patience
 }
@@ -295,10 +296,10 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
             patience.as_secs()
         ));
     }
-    if let Some((EndedBecause::UserCancelled, by, at)) = &wishes.end
-        && facts.now.duration_since(*at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")
+    if let Some(wish) = wishes.end.as_ref().filter(|wish| wish.cancel)
+        && facts.now.duration_since(wish.at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")
     {
-        return terminate(format!("cancelled by {by}, and it still runs"));
+        return terminate(format!("cancelled by {}, and it still runs", wish.by));
     }
     if let (Some(kill_at), Some(set)) = (extended_kill_at(facts, &attempt.plan), view.tags.kill_at)
         && kill_at > set

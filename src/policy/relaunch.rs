@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Request, Spec, Wish};
-use crate::market::{Span, Usd};
+use super::wishes::{EndWish, Wishes};
+use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Spec};
+use crate::market::Usd;
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,37 +47,6 @@ const YOUNG_GIVE_UP: usize = 5;
 /// Between two looks for capacity.
 const CAPACITY_PAUSE: Duration = Duration::from_secs(60);
 
-/// What the users wished, in one place.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Wishes {
-    /// The first wish to end the job: `Stop` or `Cancel`; a later `Cancel` outranks a `Stop`.
-    pub end: Option<(EndedBecause, String, Timestamp)>,
-    pub more_time: Span,
-    pub more_budget: Usd,
-}
-
-impl Wishes {
-    pub fn of(requests: &[Request]) -> Self {
-        let mut wishes = Wishes::default();
-        for request in requests {
-            let end = |because| Some((because, request.by.clone(), request.at));
-            match request.wish {
-                Wish::Stop if wishes.end.is_none() => wishes.end = end(EndedBecause::UserStopped),
-                Wish::Cancel if wishes.end.as_ref().is_none_or(|(because, ..)| *because == EndedBecause::UserStopped) => {
-                    wishes.end = end(EndedBecause::UserCancelled);
-                }
-                Wish::Extend { time, budget } => {
-                    let time = time.unwrap_or_default().duration();
-                    wishes.more_time = Span::from_duration(wishes.more_time.duration().saturating_add(time));
-                    wishes.more_budget += budget.unwrap_or_default();
-                }
-                Wish::Stop | Wish::Cancel | Wish::Checkpoint | Wish::Interrupt { .. } => {}
-            }
-        }
-        wishes
-    }
-}
-
 /// What follows the last of the `history`; with an empty history the first attempt is asked for.
 pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Next {
     let Some(last) = history.last() else { return first(spec, wishes, now) };
@@ -85,8 +55,8 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     if !because.is_interruption() && !found_no_machine(last) {
         return end(now, because, text);
     }
-    if let Some((because, by, _)) = &wishes.end {
-        return end(now, *because, format!("{} by {by}", asked(*because)));
+    if let Some(wish) = &wishes.end {
+        return end(now, wish.because(), asked(wish));
     }
     if let Some(stop) = over_a_limit(spec, history, wishes, now) {
         return stop;
@@ -106,8 +76,8 @@ pub fn budget_left(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes) -> O
 }
 
 fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
-    if let Some((because, by, _)) = &wishes.end {
-        return end(now, *because, format!("{} by {by} before any machine was launched", asked(*because)));
+    if let Some(wish) = &wishes.end {
+        return end(now, wish.because(), format!("{} before any machine was launched", asked(wish)));
     }
     over_a_limit(spec, &[], wishes, now).unwrap_or_else(|| Next::Attempt {
         number: AttemptNo::FIRST,
@@ -170,8 +140,8 @@ fn end(now: Timestamp, because: EndedBecause, text: String) -> Next {
     Next::End { because, reason: Reason::new(now, "relaunch", because.word(), text) }
 }
 
-fn asked(because: EndedBecause) -> &'static str {
-    if because == EndedBecause::UserStopped { "stopped" } else { "cancelled" }
+fn asked(wish: &EndWish) -> String {
+    format!("{} by {}", if wish.cancel { "cancelled" } else { "stopped" }, wish.by)
 }
 
 /// Why the attempt ended, in the words of whoever knows best.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::reconcile::{AttemptFacts, Facts};
-use super::relaunch::Wishes;
+use super::wishes::Wishes;
 use crate::instance::{InstanceView, NoticeKind};
 use crate::job::{EndedBecause, Outcome, RECORD_FORMAT, Reason, Settled};
 use crate::market::{Span, Usd};
@@ -64,10 +64,10 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if reason.starts_with("Server.Spot") || (taken && !reason.starts_with("Client.")) {
         return EndedBecause::Interrupted;
     }
-    if let Some((wish, ..)) = Wishes::of(facts.requests).end
+    if let Some(wish) = Wishes::of(facts.requests).end
         && (!existed || view.is_some())
     {
-        return wish;
+        return wish.because();
     }
     let kill_at = view.and_then(|view| view.tags.kill_at);
     if ended.is_some() && kill_at.is_some_and(|kill_at| ended >= Some(kill_at)) {

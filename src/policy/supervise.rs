@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::verdict::{Standing, WatchAction, WatchVerdict};
+use super::wishes::EndWish;
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
 use crate::market::Span;
 
@@ -71,13 +72,6 @@ pub enum Warning {
         by: Timestamp,
         at: Timestamp,
     },
-}
-
-/// A person's wish that ends the attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndWish {
-    pub cancel: bool,
-    pub by: String,
 }
 
 /// What the agent does next.

@@ -1,16 +1,18 @@
-//! All requests of a job, folded into what they ask for together.
+//! All requests of a job, folded into what they ask for together. The agent and the controller obey the same fold.
 //!
 //! A wish is never lost and never counted twice: the fold reads every request each time, so a crash in between changes
-//! nothing. A cancel wins over a stop whatever the order.
+//! nothing. A cancel wins over a stop whatever the order. What must never live here: whether a wish was obeyed already.
 
-use super::supervise::EndWish;
-use crate::job::{Request, Wish};
+use jiff::Timestamp;
+
+use crate::job::{EndedBecause, Request, Wish};
 use crate::market::{Span, Usd};
 
+/// What people ask for, in one place.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Wishes {
     pub end: Option<EndWish>,
-    /// Added to `max_runtime`, and to the time that a machine is held after the end.
+    /// Added to `max_runtime` and the deadline, and to the time that a machine is held after the end.
     pub more_time: Span,
     pub more_budget: Usd,
     /// The number of the newest request for a checkpoint.
@@ -19,22 +21,41 @@ pub struct Wishes {
     pub extended: Option<u32>,
 }
 
-pub fn wishes(requests: &[Request]) -> Wishes {
-    let mut folded = Wishes::default();
-    for request in requests {
-        match request.wish {
-            Wish::Cancel => folded.end = Some(EndWish { cancel: true, by: request.by.clone() }),
-            Wish::Stop if folded.end.is_none() => folded.end = Some(EndWish { cancel: false, by: request.by.clone() }),
-            Wish::Stop | Wish::Interrupt { .. } => {}
-            Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
-            Wish::Extend { time, budget } => {
-                folded.more_time = Span::from_duration(folded.more_time.duration().saturating_add(time.unwrap_or(Span::ZERO).duration()));
-                folded.more_budget += budget.unwrap_or(Usd::ZERO);
-                folded.extended = folded.extended.max(Some(request.number));
+/// A person's wish that ends the job: the first cancel, or else the first stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndWish {
+    pub cancel: bool,
+    pub by: String,
+    pub at: Timestamp,
+}
+
+impl Wishes {
+    pub fn of(requests: &[Request]) -> Self {
+        let mut folded = Wishes::default();
+        for request in requests {
+            let end = |cancel| Some(EndWish { cancel, by: request.by.clone(), at: request.at });
+            match request.wish {
+                Wish::Cancel if folded.end.as_ref().is_none_or(|end| !end.cancel) => folded.end = end(true),
+                Wish::Stop if folded.end.is_none() => folded.end = end(false),
+                Wish::Cancel | Wish::Stop | Wish::Interrupt { .. } => {}
+                Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
+                Wish::Extend { time, budget } => {
+                    let time = time.unwrap_or_default().duration();
+                    folded.more_time = Span::from_duration(folded.more_time.duration().saturating_add(time));
+                    folded.more_budget += budget.unwrap_or_default();
+                    folded.extended = folded.extended.max(Some(request.number));
+                }
             }
         }
+        folded
     }
-    folded
+}
+
+impl EndWish {
+    /// Why what it ends has ended.
+    pub fn because(&self) -> EndedBecause {
+        if self.cancel { EndedBecause::UserCancelled } else { EndedBecause::UserStopped }
+    }
 }
 
 #[cfg(test)]
@@ -42,17 +63,30 @@ mod tests {
     use super::*;
 
     fn request(number: u32, wish: Wish) -> Request {
-        Request { format: 1, number, at: jiff::Timestamp::UNIX_EPOCH, by: "me@here".into(), wish }
+        let at = Timestamp::from_second(number.into()).unwrap();
+        Request { format: 1, number, at, by: format!("{number}@here"), wish }
+    }
+
+    fn end(number: u32, cancel: bool) -> Option<EndWish> {
+        Some(EndWish { cancel, by: format!("{number}@here"), at: Timestamp::from_second(number.into()).unwrap() })
     }
 
     #[test]
     fn a_cancel_wins_and_extensions_add_up() {
         let hour = |hours: u64| Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: Some(Usd::from_micros(1)) };
-        let folded = wishes(&[request(1, Wish::Cancel), request(2, hour(1)), request(3, Wish::Stop), request(4, hour(2))]);
-        assert_eq!(folded.end, Some(EndWish { cancel: true, by: "me@here".into() }));
+        let folded = Wishes::of(&[request(1, Wish::Cancel), request(2, hour(1)), request(3, Wish::Stop), request(4, hour(2))]);
+        assert_eq!(folded.end, end(1, true));
         assert_eq!(folded.more_time, Span::from_secs(3 * 3600));
         assert_eq!(folded.more_budget, Usd::from_micros(2));
         assert_eq!(folded.extended, Some(4));
-        assert_eq!(wishes(&[]), Wishes::default());
+        assert_eq!(Wishes::of(&[]), Wishes::default());
+    }
+
+    #[test]
+    fn the_first_of_a_kind_counts_so_that_repeating_a_wish_delays_nothing() {
+        let stop_stop = [request(1, Wish::Stop), request(2, Wish::Stop)];
+        assert_eq!(Wishes::of(&stop_stop).end, end(1, false));
+        let stop_cancel_cancel = [request(1, Wish::Stop), request(2, Wish::Cancel), request(3, Wish::Cancel)];
+        assert_eq!(Wishes::of(&stop_cancel_cancel).end, end(2, true));
     }
 }

@@ -190,9 +190,9 @@ impl FakeCloud {
             if !self.running().iter().any(|id| id == instance) {
                 return;
             }
-            let wishes = lamplighter::policy::relaunch::Wishes::of(&self.dir.requests().await.unwrap());
-            if let Some((because, ..)) = wishes.end {
-                self.outcome(plan, instance, started, because, None).await;
+            let wishes = lamplighter::policy::Wishes::of(&self.dir.requests().await.unwrap());
+            if let Some(wish) = wishes.end {
+                self.outcome(plan, instance, started, wish.because(), None).await;
                 return self.end(instance, "Client.InstanceInitiatedShutdown: done");
             }
             self.beat(plan, instance, started, beat).await;

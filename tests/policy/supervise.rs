@@ -87,7 +87,7 @@ fn the_order_of_verdicts() {
     let reason = Reason::new(at(0), "budget", "stop", "spent");
     world.limit = Some(Reached { because: EndedBecause::Budget, reason, by: at(60) });
     assert_eq!(world.because(), Some(EndedBecause::Budget));
-    world.wish = Some(EndWish { cancel: false, by: "me".into() });
+    world.wish = Some(EndWish { cancel: false, by: "me".into(), at: Timestamp::UNIX_EPOCH });
     assert_eq!(world.because(), Some(EndedBecause::UserStopped));
     world.warning = Warning::Final { by: at(100), at: at(115) };
     assert_eq!(world.because(), Some(EndedBecause::Interrupted));
