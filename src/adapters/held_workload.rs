@@ -228,7 +228,7 @@ pub fn refused(dir: &Path) -> Option<WorkloadError> {
         End::CannotExecute { program, errno } => Some(WorkloadError::CannotExecute { program, cause: io::Error::from_raw_os_error(errno) }),
         End::NotStarted { what, errno } => {
             let cause = io::Error::from_raw_os_error(errno);
-            Some(WorkloadError::Failed { act: "start", cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")) })
+            Some(WorkloadError::NotStarted { cause: io::Error::new(cause.kind(), format!("cannot {what}: {cause}")) })
         }
     }
 }

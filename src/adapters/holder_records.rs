@@ -2,7 +2,7 @@
 //!
 //! | File | Writer | What |
 //! |---|---|---|
-//! | `launch.json` | agent | what to start |
+//! | `launch.json` | agent | what to start; gone once the agent has given up on a holder of which it heard nothing |
 //! | `boot` | agent | in which life of the machine |
 //! | `lock` | holder | held (flock) as long as it lives: one holder a folder |
 //! | `running` | both | a pipe with a name that the holder keeps open until the end is recorded |

@@ -15,19 +15,21 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{FlockOperation, flock};
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep};
 
 use super::held_workload::{HeldWorkload, refused, watch};
 use super::holder_records::{self as records, End, Exit};
+use super::proc_tree::{ProcessRef, with_environment};
 use crate::ports::{Launch, Workload, WorkloadError};
 
 /// A holder says its first word a few milliseconds after it was asked for; a machine that has just booted and is loading
 /// a driver may take seconds. Longer delays the report of a start that went wrong, which is rare.
 const FIRST_WORD_WAIT: Duration = Duration::from_secs(30);
-/// An agent that was killed between asking for a holder and hearing of it waits this long before it believes that there
-/// is none. Too short, and two workloads run; longer delays a second start after a very unlucky first.
-const UNHEARD_WAIT: Duration = Duration::from_secs(5);
+/// An agent that was killed between asking for a holder and hearing of it gives that holder so long to speak, and then sees
+/// to it that it never starts anything. Shorter gives up on holders that are merely slow; longer delays the second start.
+const UNHEARD_WAIT: Duration = Duration::from_secs(2);
 /// Between two looks at the state folder, in that rare case.
 const UNHEARD_LOOK: Duration = Duration::from_millis(50);
 
@@ -104,7 +106,8 @@ fn ended_with_the_machine(dir: &Path) -> bool {
 /// The workload of a state folder, or the reason why it never started, which is the same after a restart of the agent.
 /// `None`: nothing was started, or what was started is gone with an earlier life of the machine.
 pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
-    if !fs::exists(dir.join(records::LAUNCH)).unwrap_or(false) || ended_with_the_machine(dir) {
+    let asked = fs::exists(dir.join(records::LAUNCH)).map_err(|cause| WorkloadError::Failed { act: "find", cause })?;
+    if !asked || ended_with_the_machine(dir) {
         return Ok(None);
     }
     let end = Instant::now() + UNHEARD_WAIT;
@@ -113,10 +116,37 @@ pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadErr
             return Ok(Some(Box::new(workload)));
         }
         if Instant::now() >= end {
-            return Ok(None);
+            return give_up(dir);
         }
         sleep(UNHEARD_LOOK).await;
     }
+}
+
+/// Makes sure that a start of which nothing was heard never happens: a holder lives under the lock of its folder, and without
+/// a `launch.json` it starts nothing.
+fn give_up(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+    let failed = |cause| WorkloadError::Failed { act: "find", cause };
+    let lock = fs::File::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK)).map_err(failed)?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(rustix::io::Errno::WOULDBLOCK) => return Err(failed(io::Error::other("its holder lives and has not said its first word yet"))),
+        Err(errno) => return Err(failed(errno.into())),
+    }
+    // Between the last look and the lock it may have said it after all.
+    if let Some(workload) = HeldWorkload::open(dir)? {
+        return Ok(Some(Box::new(workload)));
+    }
+    // A holder that was killed between making the process and saying so: nobody keeps what runs, and nobody counts it.
+    let (name, value) = records::mark(dir);
+    let strays: Vec<ProcessRef> = with_environment(name, &value).into_iter().filter(|process| process.alive()).collect();
+    for process in &strays {
+        process.signal(rustix::process::Signal::KILL).map_err(failed)?;
+    }
+    if !strays.is_empty() {
+        return Err(failed(io::Error::other(format!("{} processes without a holder are being killed", strays.len()))));
+    }
+    fs::remove_file(dir.join(records::LAUNCH)).map_err(failed)?;
+    Ok(None)
 }
 
 #[cfg(test)]

@@ -54,6 +54,13 @@ pub enum WorkloadError {
         #[source]
         cause: std::io::Error,
     },
+    /// It never ran, and never will: whoever was to start it has written down why.
+    #[error("cannot start the workload")]
+    NotStarted {
+        #[source]
+        cause: std::io::Error,
+    },
+    /// Anything else. After an attempt to start or to find a workload nobody knows whether it runs.
     #[error("cannot {act} the workload")]
     Failed {
         act: &'static str,
@@ -67,7 +74,9 @@ pub enum WorkloadError {
 pub trait Workloads: Send + Sync {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError>;
 
-    /// The workload that was started with this state folder, running or already ended; `None` if none was.
+    /// The workload that was started with this state folder, running or already ended. `None`: there is none, and after
+    /// this answer there never will be one of this folder. An error that is not [`WorkloadError::is_final`] means *unknown*,
+    /// which is never "none": whoever starts another one then may have two.
     async fn attach(&self, dir: &std::path::Path) -> Result<Option<Box<dyn Workload>>, WorkloadError>;
 }
 
@@ -91,6 +100,13 @@ pub trait Workload: Send + Sync {
 
     /// Bytes that the workload has printed, and those of them that were dropped.
     fn printed(&self) -> (u64, u64);
+}
+
+impl WorkloadError {
+    /// Whether it says for sure that nothing runs.
+    pub fn is_final(&self) -> bool {
+        matches!(self, WorkloadError::CannotExecute { .. } | WorkloadError::NotStarted { .. })
+    }
 }
 
 impl Signal {

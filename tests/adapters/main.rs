@@ -27,4 +27,5 @@ mod workload_end;
 mod workload_memory;
 mod workload_output;
 mod workload_tree;
+mod workload_unheard;
 mod workload_units;

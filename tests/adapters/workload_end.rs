@@ -55,7 +55,7 @@ async fn a_missing_working_directory_is_not_a_missing_command() {
     let mut bench = Bench::of_script("true");
     bench.launch.cwd = bench.folder.path().join("nowhere");
     let refused = bench.workloads().start(&bench.launch).await.err().expect("no such folder");
-    let WorkloadError::Failed { act: "start", cause } = refused else { panic!("{refused:?}") };
+    let WorkloadError::NotStarted { cause } = refused else { panic!("{refused:?}") };
     assert!(cause.to_string().contains("nowhere"), "{cause}");
 }
 
