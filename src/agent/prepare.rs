@@ -5,6 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
+
 use super::attempt::{Attempt, Ending, Mode};
 use super::checkpoints::{Checkpoints, restore};
 use super::outbox::{Outbox, chain};
@@ -22,6 +24,17 @@ const FOREVER: Duration = Duration::from_secs(7 * 86_400);
 
 /// How long the driver may take to answer for the first time.
 const FIRST_SAMPLE_MAX: Duration = Duration::from_secs(15);
+
+/// Between two questions for a workload of which nobody can tell whether it runs. Oftener fills the log of a machine whose
+/// disk does not answer; less often leaves a workload unwatched.
+const ATTACH_AGAIN: Duration = Duration::from_secs(2);
+
+/// How long an attempt that is being ended looks for its workload: with it goes the last save. Longer keeps a machine
+/// lit for nothing.
+const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
+
+/// How a sentence about such a workload begins.
+const UNSEEN: &str = "nobody can tell whether";
 
 /// Between two tries of a download that failed.
 const RETRY: Duration = Duration::from_secs(5);
@@ -41,13 +54,21 @@ enum PrepareError {
 impl Agent {
     /// Re-attaches, or prepares and starts. Gives a decision when the attempt ends before it began.
     pub(super) async fn begin(&mut self) -> Option<Decision> {
-        let attached = self.attach().await;
+        let attached = match self.attach().await {
+            Ok(attached) => attached,
+            Err(decision) => return Some(decision),
+        };
         let (version, instance) = (env!("CARGO_PKG_VERSION").to_owned(), self.attempt.instance.clone());
         self.journal.record(What::Agent { version, instance, reattached: attached });
         self.world.service.ready();
         match self.memory.ending.clone() {
             Some(Ending::End { end, reason }) => {
                 self.open_checkpoints();
+                // The agent before this one may have ended it already: then nobody is left to be asked for a last save.
+                let over = self.workload.clone().and_then(|workload| workload.ended().now_or_never());
+                if let Some(ended) = over {
+                    self.observe(Wake::Ended(ended)).await;
+                }
                 self.reasons.push(reason.clone());
                 return Some(Decision { step: Step::End(end), standing: Standing::Starting, reason });
             }
@@ -93,24 +114,54 @@ impl Agent {
         }
     }
 
-    /// Whether the newest start is still there, running or ended.
-    async fn attach(&mut self) -> bool {
+    /// Whether the newest start is still there, running or ended. As long as nobody can tell, it is asked again: a second
+    /// workload beside a first that runs unseen spoils the work of both. Gives the decision that ends the attempt meanwhile.
+    async fn attach(&mut self) -> Result<bool, Decision> {
         if self.memory.start == 0 {
-            return false;
+            return Ok(false);
         }
         let dir = self.attempt.start_dir(self.memory.start);
-        match self.world.workloads.attach(&dir).await {
-            Ok(Some(workload)) => {
-                self.board.restarted(self.memory.started);
-                self.logs.follow(self.memory.start, &dir);
-                self.workload = Some(workload.into());
-                true
+        let until = self.out.clock.mono() + ENDING_UNSEEN_MAX;
+        loop {
+            let error = match self.world.workloads.attach(&dir).await {
+                Ok(Some(workload)) => {
+                    self.attention.retain(|line| !line.starts_with(UNSEEN));
+                    self.board.restarted(self.memory.started);
+                    self.logs.follow(self.memory.start, &dir);
+                    self.workload = Some(workload.into());
+                    return Ok(true);
+                }
+                Ok(None) => {
+                    self.attention.retain(|line| !line.starts_with(UNSEEN));
+                    return Ok(false);
+                }
+                Err(error) if error.is_final() => {
+                    tracing::warn!("the agent before this one could not start the workload: {}", chain(&error));
+                    return Ok(false);
+                }
+                Err(error) => error,
+            };
+            tracing::warn!("cannot find the workload of the agent before this one: {}", chain(&error));
+            self.attend(format!("{UNSEEN} start {} still runs, so none is started: {}", self.memory.start, chain(&error)));
+            if matches!(self.memory.ending, Some(Ending::End { .. })) {
+                // What follows is the power switch, which ends whatever runs.
+                if self.out.clock.mono() >= until {
+                    return Ok(false);
+                }
+                self.alive_while(self.out.clock.sleep(ATTACH_AGAIN)).await;
+            } else if let Some(decision) = self.guard_for(ATTACH_AGAIN).await {
+                return Err(decision);
             }
-            Ok(None) => false,
-            Err(error) => {
-                tracing::warn!("cannot find the workload of the agent before this one: {}", chain(&error));
-                false
-            }
+        }
+    }
+
+    /// As [`Agent::guard`], for so long at most.
+    async fn guard_for(&mut self, time: Duration) -> Option<Decision> {
+        let clock = Arc::clone(&self.out.clock);
+        tokio::select! {
+            biased;
+            decision = self.guard() => Some(decision),
+            () = clock.sleep(time) => None,
         }
     }
 

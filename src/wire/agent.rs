@@ -243,9 +243,13 @@ async fn abandoned(root: &Path, argv: &[String], work: &Path, workloads: &dyn Wo
         if !matches!(here::lock(&state.join(WATCHED)), Ok(Some(_))) {
             continue;
         }
-        if let Ok(Some(workload)) = workloads.attach(&start).await
-            && workload.ended().now_or_never().is_none()
-        {
+        let runs = match workloads.attach(&start).await {
+            Ok(Some(workload)) => workload.ended().now_or_never().is_none(),
+            Ok(None) => false,
+            // Nobody can tell: the agent asks until somebody can, before it starts anything.
+            Err(error) => !error.is_final(),
+        };
+        if runs {
             return Some(job);
         }
     }

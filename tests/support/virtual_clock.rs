@@ -78,9 +78,10 @@ impl Drop for Sleep<'_> {
 impl VirtualClock {
     async fn drive(&self) {
         for _ in 0..JUMPS_MAX {
-            for _ in 0..ROUNDS {
-                tokio::task::yield_now().await;
-            }
+            rounds().await;
+            // There is one thread for blocking work, first come first served: what was put aside is done after this.
+            tokio::task::spawn_blocking(|| ()).await.expect("nothing panics");
+            rounds().await;
             let mut state = self.0.lock().unwrap();
             let Some((&(deadline, _), _)) = state.sleepers.first_key_value() else { return };
             state.now = state.now.max(deadline);
@@ -92,9 +93,15 @@ impl VirtualClock {
     }
 }
 
+async fn rounds() {
+    for _ in 0..ROUNDS {
+        tokio::task::yield_now().await;
+    }
+}
+
 /// Runs a test in virtual time.
 pub fn simulate<F: Future>(test: impl FnOnce(Arc<VirtualClock>) -> F) -> F::Output {
-    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread().max_blocking_threads(1).build().expect("a runtime");
     let clock = Arc::new(VirtualClock::default());
     runtime.block_on(async {
         let test = test(Arc::clone(&clock));

@@ -1,0 +1,265 @@
+//! Whole attempts of the shipped agent, from boot to the power switch, with agents that die on the way.
+
+use std::sync::Arc;
+
+use lamplighter::agent::boot::{BootPorts, boot};
+use lamplighter::agent::{Agent, Folders, World};
+use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish};
+use lamplighter::jobdir::What;
+use lamplighter::ports::{Clock, Files, Metadata, Power, Store, Workloads};
+use serde_json::json;
+
+use super::machine::{Machine, Ports};
+use super::mortal::{Life, Mortal, MortalSensors};
+use super::support::virtual_clock::{VirtualClock, simulate};
+use super::world::Played;
+use super::{Rig, secs};
+
+/// Of a training that is not stopped: three saves, the last at the last step.
+const STEPS: u64 = 12;
+
+/// In the middle of the training, and of the steps between two saves.
+const STOP_AFTER: u64 = 8;
+
+/// A job on a machine.
+struct Stage {
+    rig: Rig,
+    machine: Arc<Machine>,
+}
+
+/// What must not depend on deaths: the moments may move, the story may not.
+#[derive(Debug, PartialEq)]
+struct Story {
+    because: EndedBecause,
+    exit: Option<ExitStatus>,
+    step: Option<f64>,
+    last_checkpoint_step: Option<f64>,
+    losses: Vec<String>,
+    log: String,
+}
+
+impl Stage {
+    async fn new(clock: Arc<VirtualClock>, steps: u64) -> Stage {
+        let rig = Rig::new(clock.clone());
+        let resolved: ResolvedSpec = serde_json::from_value(json!({
+            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
+            "spec": {
+                "name": "digits", "command": {"shell": "train"}, "setup": "install",
+                "checkpoint": {"path": "ckpt", "interval": "2s", "signal": "SIGUSR1", "grace": "30s"},
+            },
+        }))
+        .expect("a spec");
+        let plan: Plan = serde_json::from_slice(
+            &std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/plan.json")).expect("a record of ours"),
+        )
+        .expect("a plan");
+        let plan = Plan { job: resolved.job.clone(), attempt: AttemptNo::FIRST, kill_at: None, ..plan };
+        let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
+        let _ = rig.dir().create_plan(&plan).await.expect("the store works");
+        Stage { machine: Machine::new(clock, steps), rig }
+    }
+
+    /// One agent, from its boot to its end; whether it died before.
+    async fn live(&self, life: Arc<Life>) -> bool {
+        tokio::select! {
+            biased;
+            () = life.died() => true,
+            () = self.agent(&life) => false,
+        }
+    }
+
+    async fn agent(&self, life: &Arc<Life>) {
+        let clock: Arc<dyn Clock> = Mortal::<dyn Clock>::new(life, self.rig.clock.clone());
+        let store: Arc<dyn Store> = Mortal::<dyn Store>::new(life, self.rig.store.clone());
+        let files: Arc<dyn Files> = Mortal::<dyn Files>::new(life, self.rig.files.clone());
+        let machine = || Arc::new(Ports(Arc::clone(&self.machine)));
+        let metadata: Arc<dyn Metadata> = Mortal::<dyn Metadata>::new(life, machine());
+        let power: Arc<dyn Power> = Mortal::<dyn Power>::new(life, machine());
+        let workloads: Arc<dyn Workloads> = Mortal::<dyn Workloads>::new(life, machine());
+        let calm = Played::new(&self.rig);
+        let ports = BootPorts { clock, files, store, metadata, power, service: Arc::new(calm.clone()), nonce: "n".into() };
+        let folders = Folders { work: self.rig.path("work"), state: self.rig.path("state"), cache: self.rig.path("cache") };
+        let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
+        let world = World {
+            sensors: Box::new(MortalSensors(Arc::clone(life), Box::new(calm.clone()))),
+            workloads,
+            metadata: Some(ports.metadata),
+            power: ports.power,
+            insist: true,
+            own_network: Arc::default(),
+            deadline_file: None,
+            service: ports.service,
+            stacks: Arc::new(calm),
+            signals: tokio::sync::watch::channel(0).1,
+        };
+        Agent::new(attempt, world, outbox, memory).run().await;
+    }
+
+    /// Agents that die after so many calls each, and then one that does not; whether any died.
+    async fn live_on(&self, deaths: &[i64], after: bool) -> bool {
+        let mut died = false;
+        for calls in deaths {
+            if !self.machine.is_dark() && self.live(Life::of(*calls, after)).await {
+                died = true;
+                // The service manager waits a second.
+                self.rig.clock.sleep(secs(1)).await;
+            }
+        }
+        if !self.machine.is_dark() {
+            assert!(!self.live(Life::endless()).await);
+        }
+        died
+    }
+
+    /// What holds at the end of every attempt, and its story.
+    async fn story(&self, what: &str) -> Story {
+        assert!(self.machine.is_dark(), "{what}: the machine is out");
+        assert_eq!(self.machine.complaints(), Vec::<String>::new(), "{what}");
+        assert_eq!((self.machine.setups(), self.machine.trainings()), (1, 1), "{what}: each was started once");
+        self.check_events(what).await;
+        let manifests = self.check_checkpoints(what).await;
+        let outcome: Outcome = self.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap_or_else(|| panic!("{what}: no outcome"));
+        let last = manifests.last().map(Manifest::summary);
+        assert_eq!(outcome.last_checkpoint, last, "{what}");
+        Story {
+            because: outcome.because,
+            exit: outcome.exit,
+            step: outcome.progress.and_then(|progress| progress.step),
+            last_checkpoint_step: last.and_then(|summary| summary.step),
+            losses: outcome.losses,
+            log: self.log(),
+        }
+    }
+
+    /// Numbered without gaps, and each thing that happened is told, in order.
+    async fn check_events(&self, what: &str) {
+        let events = self.rig.events().await;
+        let numbers: Vec<u64> = events.iter().map(|event| event.seq).collect();
+        assert_eq!(numbers, (1..=numbers.len() as u64).collect::<Vec<_>>(), "{what}");
+        let ended: Vec<u32> =
+            events.iter().filter_map(|event| if let What::WorkloadEnded { start, .. } = event.what { Some(start) } else { None }).collect();
+        assert!(!ended.is_empty() && ended.is_sorted(), "{what}: {ended:?}");
+        let kept: Vec<u32> = events
+            .iter()
+            .filter_map(|event| if let What::Checkpoint { checkpoint, .. } = &event.what { Some(checkpoint.number.number()) } else { None })
+            .collect();
+        assert!(kept.is_sorted(), "{what}: {kept:?}");
+    }
+
+    /// Every manifest names files that are there, and no later one holds earlier work.
+    async fn check_checkpoints(&self, what: &str) -> Vec<Manifest> {
+        let mut manifests = Vec::new();
+        for number in self.rig.dir().checkpoint_numbers().await.unwrap() {
+            manifests.extend(self.rig.dir().manifest(number).await.unwrap());
+        }
+        let step = |manifest: &Manifest| {
+            let file = manifest.files.iter().find(|file| file.path == "model").unwrap_or_else(|| panic!("{what}: {manifest:?}"));
+            let body = self.rig.store.object(&format!("jobs/digits-222222/{}", file.key)).unwrap_or_else(|| panic!("{what}: {file:?}"));
+            String::from_utf8(body.to_vec()).unwrap().strip_prefix("step ").unwrap().parse::<u64>().unwrap()
+        };
+        let steps: Vec<u64> = manifests.iter().map(step).collect();
+        assert!(!steps.is_empty() && steps.is_sorted(), "{what}: {steps:?}");
+        manifests
+    }
+
+    fn log(&self) -> String {
+        let frames = self.rig.store.keys("/log/").into_iter().map(|key| self.rig.store.object(&key).unwrap());
+        let log: Vec<u8> = frames.flat_map(|frame| zstd::decode_all(&frame[..]).unwrap()).collect();
+        let text = String::from_utf8(log).unwrap();
+        // Without the lines of our own between the starts.
+        text.lines().filter(|line| !line.is_empty() && !line.starts_with("[lamp: start ")).map(|line| format!("{line}\n")).collect()
+    }
+}
+
+#[test]
+fn death_at_every_call_changes_nothing() {
+    let undisturbed = simulate(async |clock| {
+        let stage = Stage::new(clock, STEPS).await;
+        stage.live_on(&[], false).await;
+        stage.story("undisturbed").await
+    });
+    assert_eq!(
+        (undisturbed.because, undisturbed.step, undisturbed.last_checkpoint_step),
+        (EndedBecause::Succeeded, Some(STEPS as f64), Some(STEPS as f64))
+    );
+    let deaths = die_everywhere(false, async |stage, what| assert_eq!(stage.story(what).await, undisturbed, "{what}"));
+    assert!(deaths > 200, "{deaths}");
+}
+
+#[test]
+fn death_at_every_call_of_an_attempt_that_is_stopped_saves_and_ends_it() {
+    let deaths = die_everywhere(true, async |stage, what| {
+        let story = stage.story(what).await;
+        assert_eq!((story.because, story.losses), (EndedBecause::UserStopped, vec![]), "{what}");
+        assert_eq!(story.exit, Some(ExitStatus { code: Some(143), ..ExitStatus::default() }), "{what}");
+        // It goes on from the save to the end; what it did before the save is kept.
+        let lost = story.step.zip(story.last_checkpoint_step).map(|(step, saved)| step - saved);
+        assert!(lost.is_some_and(|lost| lost <= 2.0), "{what}: {lost:?}");
+    });
+    assert!(deaths > 200, "{deaths}");
+}
+
+/// Plays an attempt for each call at which an agent can die, before and after the effect of that call; the one that comes
+/// after it dies too, somewhere. Gives the number of calls.
+fn die_everywhere(stopped: bool, check: impl AsyncFn(&Stage, &str)) -> i64 {
+    let mut deaths = 0;
+    for after in [false, true] {
+        for calls in 0.. {
+            let died = simulate(async |clock| {
+                let stage = Stage::new(clock.clone(), if stopped { 600 } else { STEPS }).await;
+                let lives = [calls, calls * 7 % 43];
+                let stop = async {
+                    if stopped {
+                        clock.sleep(secs(STOP_AFTER)).await;
+                        stage.rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.unwrap();
+                    }
+                };
+                let (died, ()) = tokio::join!(stage.live_on(&lives, after), stop);
+                check(&stage, &format!("died after {lives:?} calls, after the effect of the last: {after}")).await;
+                died
+            });
+            if !died {
+                break;
+            }
+            deaths += 1;
+        }
+    }
+    deaths
+}
+
+#[test]
+fn as_long_as_nobody_can_tell_whether_the_workload_runs_no_second_one_is_started() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let stage = Stage::new(clock.clone(), STEPS).await;
+        tokio::select! {
+            died = stage.live(Life::endless()) => panic!("it ends too early: {died}"),
+            () = clock.sleep(secs(6)) => {}
+        }
+        assert_eq!(stage.machine.trainings(), 1);
+        stage.machine.fail_attach(3);
+        stage.live_on(&[], false).await;
+        assert_eq!(stage.story("a disk that did not answer").await.because, EndedBecause::Succeeded);
+        let told = stage.rig.attention().await;
+        assert!(told.iter().any(|line| line.starts_with("nobody can tell whether start 2 still runs, so none is started: ")), "{told:?}");
+    });
+}
+
+#[test]
+fn a_wish_ends_an_attempt_whose_workload_cannot_be_found() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let stage = Stage::new(clock.clone(), STEPS).await;
+        tokio::select! {
+            died = stage.live(Life::endless()) => panic!("it ends too early: {died}"),
+            () = clock.sleep(secs(6)) => {}
+        }
+        stage.machine.fail_attach(u32::MAX);
+        let (died, ()) = tokio::join!(stage.live(Life::endless()), async {
+            clock.sleep(secs(20)).await;
+            stage.rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.unwrap();
+        });
+        assert!(!died && stage.machine.is_dark());
+        assert_eq!(stage.machine.trainings(), 1);
+        let outcome = stage.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap();
+        assert_eq!(outcome.because, EndedBecause::UserStopped);
+    });
+}
