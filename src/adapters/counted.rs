@@ -80,8 +80,8 @@ impl Store for CountedStore {
         Ok(found)
     }
 
-    async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {
-        self.store.presign_get(key, valid).await
+    async fn presign_get(&self, key: &str, valid: Duration, endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
+        self.store.presign_get(key, valid, endpoint).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {

@@ -3,6 +3,10 @@
 //! The only folder that asks the operating system for time, environment, files, processes or randomness. What must never
 //! live here: a decision; an adapter answers what is, and does what it is told.
 
+#[cfg(feature = "lamp")]
+mod agent_elf;
+#[cfg(feature = "lamp")]
+pub mod agent_files;
 pub mod archive;
 mod ask;
 #[cfg(feature = "aws")]

@@ -42,6 +42,8 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
 pub struct S3Store {
     s3: AmazonS3,
+    /// For a client of another endpoint.
+    builder: AmazonS3Builder,
     bucket: String,
     /// Empty, or a path without slashes at its ends.
     prefix: String,
@@ -68,8 +70,8 @@ impl S3Store {
         // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
         let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
-        let s3 = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry).build()?;
-        Ok(S3Store { s3, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+        let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry);
+        Ok(S3Store { s3: builder.clone().build()?, builder, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
     fn key(&self, key: &str) -> Result<Key, Error> {
@@ -200,8 +202,12 @@ impl Store for S3Store {
         self.download(key, path, come).await.map_err(|error| failed("download", key, error))
     }
 
-    async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {
-        let sign = async { self.s3.signed_url(reqwest::Method::GET, &self.key(key)?, valid).await };
+    async fn presign_get(&self, key: &str, valid: Duration, endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
+        let sign = async {
+            // The host is part of what is signed.
+            let elsewhere = endpoint.map(|endpoint| self.builder.clone().with_endpoint(endpoint).build()).transpose()?;
+            elsewhere.as_ref().unwrap_or(&self.s3).signed_url(reqwest::Method::GET, &self.key(key)?, valid).await
+        };
         sign.await.map(|url| Some(url.into())).map_err(|error| failed("sign a URL for", key, error))
     }
 

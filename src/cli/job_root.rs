@@ -38,14 +38,16 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
         .environment
         .state_dir()
         .ok_or_else(|| Fault::new(ExitCode::UNREACHABLE, "nothing says where the state folder is").hint("set HOME, or XDG_STATE_HOME"))?;
-    Ok(Workstation::new(
+    let mut workstation = Workstation::new(
         state,
         &context.job_root,
         &context.user.owner,
         context.environment.user.as_deref(),
         &context.user.notify.command,
         aws_settings(&context.user.aws),
-    ))
+    );
+    workstation.agent_binary = context.environment.agent_binary.clone();
+    Ok(workstation)
 }
 
 fn aws_settings(said: &AwsFile) -> AwsSettings {

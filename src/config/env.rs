@@ -5,6 +5,7 @@
 //! | `LAMP_JOB_ROOT` | where jobs are kept |
 //! | `LAMP_CONFIG` | the user configuration instead of `~/.config/lamplighter/config.toml` |
 //! | `LAMP_OWNER` | whose machines these are |
+//! | `LAMP_AGENT_BINARY` | the program that machines run, instead of `lamp-agent-<arch>` beside `lamp` |
 //! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `HOME` | where those are by default |
 //! | `NO_COLOR` | no colour |
 
@@ -19,6 +20,7 @@ pub struct Environment {
     pub job_root: Option<String>,
     pub config: Option<PathBuf>,
     pub owner: Option<String>,
+    pub agent_binary: Option<PathBuf>,
     pub config_home: Option<PathBuf>,
     pub state_home: Option<PathBuf>,
     pub home: Option<PathBuf>,
@@ -37,6 +39,7 @@ impl Environment {
             job_root: text("LAMP_JOB_ROOT"),
             config: raw("LAMP_CONFIG").map(PathBuf::from),
             owner: text("LAMP_OWNER"),
+            agent_binary: raw("LAMP_AGENT_BINARY").map(PathBuf::from),
             config_home: folder("XDG_CONFIG_HOME"),
             state_home: folder("XDG_STATE_HOME"),
             home: folder("HOME"),

@@ -18,6 +18,7 @@ use crate::policy::relaunch;
 use crate::ports::{CloudError, Created};
 
 use super::observe::Observed;
+use super::ship::ShipError;
 
 /// Why an act was not done. The next tick tries again.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,8 @@ pub enum ActError {
     Cloud(#[from] CloudError),
     #[error(transparent)]
     NoOffer(#[from] NoOffer),
+    #[error(transparent)]
+    Ship(#[from] ShipError),
 }
 
 /// The right to run an attempt lasts this long without a heartbeat. Thirty missed ones: shorter ends a healthy machine
@@ -56,7 +59,8 @@ impl Controller {
         let job = dir.job();
         match act {
             Act::CreatePlan { attempt, resume_from, reason } => {
-                let plan = self.plan(spec, observed, *attempt, *resume_from, reason).await?;
+                let mut plan = self.plan(spec, observed, *attempt, *resume_from, reason).await?;
+                self.write_user_data(&mut plan).await?;
                 let created = dir.create_plan(&plan).await?;
                 info!(%job, attempt = attempt.number(), ?created, "{reason}");
                 // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
@@ -181,6 +185,14 @@ impl Controller {
             resume_from,
             tags: tags.to_map(),
         })
+    }
+
+    /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.
+    async fn write_user_data(&self, plan: &mut Plan) -> Result<(), ActError> {
+        let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else { return Ok(()) };
+        let image = launch.image_name.as_deref().unwrap_or(&launch.image);
+        launch.user_data = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image).await?;
+        Ok(())
     }
 
     /// The same for every controller of this job root, and for nothing else: even two plans would be one machine.

@@ -12,11 +12,12 @@ use super::act::{ActError, Done, backoff, chain};
 use super::answers::{Answers, Place};
 use super::memory::JobMemory;
 use super::observe::{Observed, observe};
+use super::ship::Shipper;
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
-use crate::ports::{Agents, Clock, Cloud, CloudError, Notifier, Store, StoreError};
+use crate::ports::{Clock, Cloud, CloudError, Notifier, Store, StoreError};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
 pub struct Controller {
@@ -29,8 +30,8 @@ pub struct Controller {
     /// This workstation as a zone of the local cloud.
     pub(super) here: Zone,
     pub(super) notifier: Option<Arc<dyn Notifier>>,
-    /// Where the program for a machine comes from; `None`: the machine has it already.
-    pub(super) agents: Option<Arc<dyn Agents>>,
+    /// Brings the agent to a machine; `None`: the machine has it already.
+    pub(super) shipper: Option<Shipper>,
     /// Tellings that are still under way.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -87,7 +88,7 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        Controller { store, clouds, clock, owner, name, here, notifier: None, agents: None, telling: Mutex::default() }
+        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, telling: Mutex::default() }
     }
 
     /// The cloud that sells a machine.
@@ -107,8 +108,8 @@ impl Controller {
 
     /// Ships the agent to machines that come without it.
     #[must_use]
-    pub fn shipping(mut self, agents: Arc<dyn Agents>) -> Self {
-        self.agents = Some(agents);
+    pub fn shipping(mut self, shipper: Shipper) -> Self {
+        self.shipper = Some(shipper);
         self
     }
 

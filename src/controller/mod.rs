@@ -18,9 +18,11 @@ mod drive;
 mod memory;
 mod notify;
 mod observe;
+pub mod ship;
 mod submit;
 
 pub use act::ActError;
 pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
+pub use ship::{ShipError, Shipper};
 pub use submit::{SubmitError, submit};

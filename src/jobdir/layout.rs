@@ -4,6 +4,11 @@ use crate::job::{AttemptNo, CheckpointNo, JobId};
 
 pub const JOBS: &str = "jobs/";
 
+/// The program that machines run, one copy for all jobs of the root; named by what it is.
+pub fn agent(sha256: &str) -> String {
+    format!("agents/{sha256}/lamp-agent")
+}
+
 pub fn job(job: &JobId) -> String {
     format!("{JOBS}{job}/")
 }

@@ -1,5 +1,6 @@
 //! The program that a machine runs, for each kind of machine.
 
+use std::fmt;
 use std::path::PathBuf;
 
 use crate::market::Arch;
@@ -10,6 +11,19 @@ pub struct AgentFile {
     pub path: PathBuf,
     /// Lower-case hex; the machine starts nothing else.
     pub sha256: String,
+    pub bytes: u64,
+    /// The oldest C library that it runs with; `None`: its file does not say.
+    pub glibc: Option<Glibc>,
+}
+
+/// A version of the GNU C library.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Glibc(pub u32, pub u32);
+
+impl fmt::Display for Glibc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.0, self.1)
+    }
 }
 
 /// Why there is none.

@@ -16,7 +16,7 @@ mod stacks;
 mod store;
 mod workload;
 
-pub use agents::{AgentFile, Agents, AgentsError};
+pub use agents::{AgentFile, Agents, AgentsError, Glibc};
 pub use clock::Clock;
 pub use cloud::{Cloud, CloudError, Residue};
 pub use files::{FileStamp, Files, Tree, TreeFile};

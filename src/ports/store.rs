@@ -91,9 +91,9 @@ pub trait Store: Send + Sync {
     /// Downloads into a new file in bounded memory; gives its size and SHA-256. `None`: not there.
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError>;
 
-    /// A URL that gives this object to whoever holds it, by a plain GET, for so long. `None`: this store has no such thing.
-    async fn presign_get(&self, key: &str, valid: Duration) -> Result<Option<String>, StoreError> {
-        let _ = (key, valid);
+    /// A URL that gives this object to whoever holds it, by a plain GET, for so long; at this endpoint, where it is another
+    /// one than ours. `None`: this store has no such thing.
+    async fn presign_get(&self, _key: &str, _valid: Duration, _endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
         Ok(None)
     }
 

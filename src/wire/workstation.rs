@@ -6,16 +6,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{Store, clock};
+use crate::adapters::agent_files::AgentFiles;
 #[cfg(feature = "aws")]
 use crate::adapters::aws_cloud::AwsCloud;
 #[cfg(feature = "aws")]
 use crate::adapters::aws_session::AwsSession;
 use crate::adapters::driver_process;
+use crate::adapters::here;
 use crate::adapters::local_cloud::LocalCloud;
 use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
-use crate::controller::Controller;
+use crate::controller::{Controller, Shipper};
 use crate::market::{self, Zone};
 use crate::ports;
 
@@ -38,13 +40,15 @@ pub struct Workstation {
     pub notify: Vec<String>,
     /// What the user says of AWS.
     pub aws: AwsSettings,
+    /// The program that machines run, instead of the one beside this program.
+    pub agent_binary: Option<PathBuf>,
 }
 
 impl Workstation {
     pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>, notify: &[String], aws: AwsSettings) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = format!("{}@{host}", user.unwrap_or("unknown"));
-        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name, notify: notify.to_vec(), aws }
+        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name, notify: notify.to_vec(), aws, agent_binary: None }
     }
 
     /// # Errors
@@ -56,10 +60,19 @@ impl Workstation {
         let mut clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
         self.add_aws(&mut clouds);
         let controller = Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), here);
+        let controller = controller.shipping(self.shipper());
         Ok(match self.notify.as_slice() {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),
         })
+    }
+
+    /// The agent for machines that come without it, at the endpoint that they reach: unless it is said, the one that we use.
+    fn shipper(&self) -> Shipper {
+        let aws = &self.aws;
+        let ours = || here::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok());
+        let endpoint = aws.box_endpoint_url.clone().or_else(|| aws.endpoint_url.clone()).or_else(ours);
+        Shipper::new(Arc::new(AgentFiles::new(self.agent_binary.clone())), endpoint)
     }
 
     #[cfg(feature = "aws")]

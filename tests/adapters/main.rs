@@ -18,6 +18,7 @@ mod moto;
 mod notify;
 mod nvml;
 mod objects_s3;
+mod ship;
 mod units;
 #[cfg(feature = "lamp")]
 mod workdir;

@@ -1,0 +1,122 @@
+//! `ports::Agents`: where this workstation has the program that machines run.
+//!
+//! ```text
+//!   the file that was named (LAMP_AGENT_BINARY)
+//!   -> lamp-agent-x86_64 or lamp-agent-arm64 beside this program (`just agent-portable` builds them)
+//!   -> lamp-agent beside this program, when it is for such machines
+//! ```
+//! What must never live here: the upload, and whether an image can run it (`controller::ship`).
+
+#![expect(clippy::disallowed_methods, reason = "reads the program that it hands out")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use sha2::{Digest, Sha256};
+
+use super::agent_elf;
+use super::object_file::hex;
+use crate::market::Arch;
+use crate::ports::{AgentFile, Agents, AgentsError};
+
+/// Looks each kind up once: a program of five megabytes is not hashed for every launch.
+pub struct AgentFiles {
+    named: Option<PathBuf>,
+    /// The folder of this program.
+    beside: Option<PathBuf>,
+    found: Mutex<BTreeMap<Arch, AgentFile>>,
+}
+
+impl AgentFiles {
+    /// `named` is the file that the user names; nothing else is looked at then.
+    pub fn new(named: Option<PathBuf>) -> Self {
+        let beside = super::here::exe().ok().and_then(|exe| exe.parent().map(Path::to_owned));
+        AgentFiles { named, beside, found: Mutex::default() }
+    }
+
+    #[cfg(test)]
+    fn beside(folder: &Path) -> Self {
+        AgentFiles { named: None, beside: Some(folder.to_owned()), found: Mutex::default() }
+    }
+
+    fn look(&self, arch: Arch) -> Result<AgentFile, AgentsError> {
+        let none = |why: String| AgentsError { arch, why };
+        if let Some(named) = &self.named {
+            return program(named, arch).map_err(none);
+        }
+        let Some(folder) = &self.beside else { return Err(none("this program cannot find its own folder".into())) };
+        let portable = folder.join(format!("lamp-agent-{arch}"));
+        if portable.exists() {
+            return program(&portable, arch).map_err(none);
+        }
+        let plain = folder.join("lamp-agent");
+        program(&plain, arch).map_err(|why| {
+            none(format!(
+                "there is no `{}`, and {why}; `just agent-portable` in the source builds one, and LAMP_AGENT_BINARY names one that is elsewhere",
+                portable.display()
+            ))
+        })
+    }
+}
+
+impl Agents for AgentFiles {
+    fn find(&self, arch: Arch) -> Result<AgentFile, AgentsError> {
+        let mut found = self.found.lock().expect("nobody panics while holding it: files are read without a panic");
+        if let Some(file) = found.get(&arch) {
+            return Ok(file.clone());
+        }
+        let file = self.look(arch)?;
+        found.insert(arch, file.clone());
+        Ok(file)
+    }
+}
+
+/// The file, if it is a program for such machines; else why not.
+fn program(path: &Path, arch: Arch) -> Result<AgentFile, String> {
+    let bytes = std::fs::read(path).map_err(|error| format!("`{}` cannot be read ({error})", path.display()))?;
+    let needs = agent_elf::needs(&bytes).ok_or_else(|| format!("`{}` is no program for Linux machines", path.display()))?;
+    if needs.arch != arch {
+        return Err(format!("`{}` is for {} machines", path.display(), needs.arch));
+    }
+    Ok(AgentFile { path: path.to_owned(), sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: Arch = if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch::Arm64 };
+    const OTHER: Arch = if cfg!(target_arch = "x86_64") { Arch::Arm64 } else { Arch::X86_64 };
+
+    #[test]
+    fn the_portable_one_comes_before_the_plain_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = AgentFiles::beside(folder.path()).find(OURS).unwrap_err().to_string();
+        assert!(error.contains("just agent-portable") && error.contains("LAMP_AGENT_BINARY"), "{error}");
+
+        std::fs::copy("/proc/self/exe", folder.path().join("lamp-agent")).unwrap();
+        let plain = AgentFiles::beside(folder.path()).find(OURS).unwrap();
+        assert_eq!(plain.path, folder.path().join("lamp-agent"));
+        assert_eq!((plain.bytes, plain.sha256.len()), (plain.path.metadata().unwrap().len(), 64));
+        let wrong = AgentFiles::beside(folder.path()).find(OTHER).unwrap_err().to_string();
+        assert!(
+            wrong.starts_with(&format!("there is no agent for {OTHER} machines")) && wrong.contains(&format!("is for {OURS} machines")),
+            "{wrong}"
+        );
+
+        let portable = folder.path().join(format!("lamp-agent-{OURS}"));
+        std::fs::copy("/bin/true", &portable).unwrap();
+        assert_eq!(AgentFiles::beside(folder.path()).find(OURS).unwrap().path, portable);
+    }
+
+    #[test]
+    fn what_is_named_is_taken_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("script");
+        std::fs::write(&script, "#!/bin/sh\n").unwrap();
+        let error = AgentFiles::new(Some(script)).find(OURS).unwrap_err().to_string();
+        assert!(error.contains("is no program for Linux machines"), "{error}");
+        assert_eq!(AgentFiles::new(Some("/bin/true".into())).find(OURS).unwrap().path, Path::new("/bin/true"));
+    }
+}

@@ -1,0 +1,145 @@
+//! Brings the agent to a machine that comes without it: into the job root once, and from there by a signed URL.
+//!
+//! ```text
+//!   agents.find(arch) ──> agents/<sha256>/lamp-agent, if it is not there ──> signed URL ──> user data
+//! ```
+//! What must never live here: where the file is on this workstation (`ports::Agents`), the words of the script
+//! (`bootstrap`).
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::bootstrap::{Bootstrap, BootstrapError};
+use crate::jobdir::layout;
+use crate::market::{Arch, Region};
+use crate::ports::{AgentFile, Agents, AgentsError, Glibc, Store, StoreError};
+
+/// How long the URL in the user data is good for. A launch whose answer was lost is repeated with the same words, for hours
+/// at most; the longest that S3 signs is a week. It gives nothing but a public program.
+const URL_VALID: Duration = Duration::from_secs(24 * 3600);
+
+/// Why a machine cannot be told how to begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ShipError {
+    #[error(transparent)]
+    NoAgent(#[from] AgentsError),
+    #[error("the agent `{path}` needs glibc {needs}, and {image} has {has}: build one that runs there with `just agent-portable`")]
+    TooNew { path: String, needs: Glibc, image: String, has: Glibc },
+    #[error("the agent cannot be brought to the job root")]
+    Store(#[from] StoreError),
+    #[error("the agent `{path}` changed while it was uploaded")]
+    Changed { path: String },
+    #[error("machines cannot reach the job root `{0}`: give one on S3, s3://bucket/prefix")]
+    NotReachable(String),
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+}
+
+/// Ships for one controller.
+pub struct Shipper {
+    agents: Arc<dyn Agents>,
+    box_endpoint_url: Option<String>,
+    /// What this process has seen in the job root, by SHA-256.
+    there: Mutex<BTreeSet<String>>,
+}
+
+impl Shipper {
+    /// `box_endpoint_url`: what machines use instead of the cloud's own endpoint.
+    pub fn new(agents: Arc<dyn Agents>, box_endpoint_url: Option<String>) -> Self {
+        Shipper { agents, box_endpoint_url, there: Mutex::default() }
+    }
+
+    /// The user data of a machine of this kind; uploads the agent when it is not in the job root yet. `image` is what is
+    /// known of the image, for people: its name, or what the job file says.
+    ///
+    /// # Errors
+    /// When there is no agent for it, the image is known to be too old for it, or the job root does not take it.
+    pub async fn user_data(&self, store: &dyn Store, arch: Arch, region: &Region, image: &str) -> Result<String, ShipError> {
+        let file = self.agents.find(arch)?;
+        check_image(&file, image)?;
+        let key = layout::agent(&file.sha256);
+        let url = store.presign_get(&key, URL_VALID, self.box_endpoint_url.as_deref()).await?;
+        let url = url.ok_or_else(|| ShipError::NotReachable(store.url()))?;
+        self.upload(store, &key, &file).await?;
+        let bootstrap = Bootstrap {
+            job_root: &store.url(),
+            region: region.as_str(),
+            agent_url: &url,
+            agent_sha256: &file.sha256,
+            box_endpoint_url: self.box_endpoint_url.as_deref(),
+        };
+        Ok(bootstrap.user_data()?)
+    }
+
+    async fn upload(&self, store: &dyn Store, key: &str, file: &AgentFile) -> Result<(), ShipError> {
+        let there = || self.there.lock().expect("nobody panics while holding it: names are only put in");
+        if there().contains(&file.sha256) {
+            return Ok(());
+        }
+        // The key holds the sum, so two uploads at once write the same bytes; a torn one is no object at all.
+        let found = store.head(key).await?;
+        if found.is_none_or(|found| found.bytes != file.bytes) {
+            let (_, sent) = store.put_file(key, &file.path).await?;
+            if sent != file.sha256 {
+                store.delete(key).await?;
+                return Err(ShipError::Changed { path: file.path.display().to_string() });
+            }
+        }
+        there().insert(file.sha256.clone());
+        Ok(())
+    }
+}
+
+fn check_image(file: &AgentFile, image: &str) -> Result<(), ShipError> {
+    let Some((needs, has)) = file.glibc.zip(glibc_of(image)) else { return Ok(()) };
+    if needs > has {
+        return Err(ShipError::TooNew { path: file.path.display().to_string(), needs, image: format!("`{image}`"), has });
+    }
+    Ok(())
+}
+
+/// The C library of the images that people train on, by what their names hold. The first row that fits counts.
+const IMAGES: [(&str, Glibc); 11] = [
+    ("amazon linux 2023", Glibc(2, 34)),
+    ("amazon-linux-2023", Glibc(2, 34)),
+    ("al2023", Glibc(2, 34)),
+    ("amazon linux 2", Glibc(2, 26)),
+    ("amazon-linux-2", Glibc(2, 26)),
+    ("amzn2", Glibc(2, 26)),
+    ("ubuntu 20.04", Glibc(2, 31)),
+    ("ubuntu-20.04", Glibc(2, 31)),
+    ("ubuntu-focal-20.04", Glibc(2, 31)),
+    ("ubuntu 22.04", Glibc(2, 35)),
+    ("ubuntu-22.04", Glibc(2, 35)),
+];
+
+fn glibc_of(image: &str) -> Option<Glibc> {
+    let image = image.to_lowercase();
+    IMAGES.iter().find(|(part, _)| image.contains(part)).map(|(_, glibc)| *glibc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_that_is_known_to_be_older_is_refused() {
+        let file = |glibc| AgentFile { path: "/a".into(), sha256: String::new(), bytes: 1, glibc };
+        let new = file(Some(Glibc(2, 34)));
+        let old = file(Some(Glibc(2, 26)));
+        for (image, runs) in [
+            ("Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260101", true),
+            ("Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2) Version 65", false),
+            ("/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id", true),
+            ("ubuntu/images/hvm-ssd/ubuntu-focal-20.04-amd64-server", false),
+            ("my-own", true),
+        ] {
+            assert_eq!(check_image(&new, image).is_ok(), runs, "{image}");
+            assert!(check_image(&old, image).is_ok(), "{image}");
+            assert!(check_image(&file(None), image).is_ok(), "{image}");
+        }
+        let words = check_image(&new, "amzn2-ami-hvm").unwrap_err().to_string();
+        assert_eq!(words, "the agent `/a` needs glibc 2.34, and `amzn2-ami-hvm` has 2.26: build one that runs there with `just agent-portable`");
+    }
+}
