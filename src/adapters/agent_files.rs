@@ -16,7 +16,7 @@ use std::sync::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::agent_elf;
-use super::object_file::hex;
+use super::hashed::hex;
 use crate::market::Arch;
 use crate::ports::{AgentFile, Agents, AgentsError};
 
