@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::status::local_time;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled};
-use crate::jobdir::{Event, JobDir, JobDirError, What};
+use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
 use crate::market::Span;
 
 /// Show every verdict on a job with the numbers behind it, and why it ended
@@ -76,7 +76,7 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         let settled = dir.settled(number).await?;
         let outcome = match settled.as_ref().and_then(|settled| settled.outcome.clone()) {
             Some(outcome) => Some(outcome),
-            None => dir.outcome(number).await?,
+            None => unless_damaged(dir.outcome(number).await)?,
         };
         if plan.is_none() {
             alone = outcome

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
-use crate::jobdir::{JobDir, JobDirError};
+use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, job_state};
 
@@ -159,8 +159,8 @@ async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>
         AttemptFacts { plan, lease: None, status: None, outcome: None, settled, journal: Journal::default(), watched: Watched::default() };
     if facts.settled.is_none() {
         facts.status = dir.status(number).await?;
-        facts.lease = dir.lease(number).await?;
-        facts.outcome = dir.outcome(number).await?;
+        facts.lease = unless_damaged(dir.lease(number).await)?;
+        facts.outcome = unless_damaged(dir.outcome(number).await)?;
     }
     Ok(Some(facts))
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::act::chain;
 use super::answers::Answers;
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::Status;
 use crate::job::{AttemptNo, CheckpointNo, Request};
-use crate::jobdir::{JobDir, JobDirError, What, layout};
+use crate::jobdir::{JobDir, JobDirError, What, layout, unless_damaged};
 use crate::policy::reconcile::{AttemptFacts, Journal};
 
 /// What was read, without the cloud.
@@ -19,7 +20,8 @@ pub struct Observed {
 /// Reads what may have changed since the last look; `now` is on the steady clock.
 ///
 /// # Errors
-/// When the store does not answer, or a record is not understood: then nothing is known, and nothing is done.
+/// When the store does not answer, or a record without which nothing can be decided is not understood: then nothing is
+/// known, and nothing is done.
 pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, now: Duration) -> Result<Observed, JobDirError> {
     let mut attempts = Vec::new();
     for number in dir.attempts().await? {
@@ -50,17 +52,18 @@ async fn observe_attempt(
     let mut journal = Journal::default();
     if memory.settled.is_none() {
         if memory.lease.is_none() {
-            memory.lease = dir.lease(number).await?;
+            memory.lease = or_damaged(dir.lease(number).await, &mut memory.watched.damaged.lease)?;
         }
         if memory.outcome.is_none() {
-            memory.outcome = dir.outcome(number).await?;
+            memory.outcome = or_damaged(dir.outcome(number).await, &mut memory.watched.damaged.outcome)?;
         }
         status = dir.status(number).await?;
         memory.heard(dir.store().head(&layout::status(dir.job(), number)).await?.map(|meta| meta.modified), now);
         if let Some(views) = answers.known(&plan) {
             let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
             memory.shown(view.is_some(), now);
-            if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && memory.lease.is_some() {
+            let begun = memory.lease.is_some() || memory.watched.damaged.lease;
+            if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && begun {
                 journal = read_journal(dir, number).await?;
             }
         }
@@ -74,6 +77,18 @@ async fn observe_attempt(
         journal,
         watched: memory.watched.clone(),
     }))
+}
+
+/// A record that is read until it can be, and whether it is there all the same. It is said once.
+fn or_damaged<T>(read: Result<Option<T>, JobDirError>, damaged: &mut bool) -> Result<Option<T>, JobDirError> {
+    let is_damage = read.as_ref().err().filter(|error| error.is_damage());
+    if let Some(error) = is_damage
+        && !*damaged
+    {
+        tracing::warn!("{}; the job goes on without it", chain(error));
+    }
+    *damaged = is_damage.is_some();
+    unless_damaged(read)
 }
 
 /// What the journal says of checkpoints.

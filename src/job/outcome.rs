@@ -3,6 +3,7 @@
 use std::fmt;
 
 use jiff::Timestamp;
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Serialize};
 
 use super::{AttemptNo, CheckpointSummary, JobId, Progress, Reason};
@@ -134,6 +135,12 @@ impl EndedBecause {
             EndedBecause::LaunchFailed => "launch_failed",
             EndedBecause::Lost => "lost",
         }
+    }
+
+    /// What [`EndedBecause::word`] gave.
+    pub fn from_word(word: &str) -> Option<Self> {
+        let word: serde::de::value::StrDeserializer<'_, serde::de::value::Error> = word.into_deserializer();
+        EndedBecause::deserialize(word).ok()
     }
 
     /// Whether the machine was taken from under the work, so that a new attempt may resume it.

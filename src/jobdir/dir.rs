@@ -26,6 +26,24 @@ pub enum JobDirError {
     Taken { key: String },
 }
 
+impl JobDirError {
+    /// The record is there, and nobody can read it: a power cut tore it, or it is not ours.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, JobDirError::Record(RecordError::Broken { .. }))
+    }
+}
+
+/// What was read of a record without which one can go on: a damaged one is as good as none.
+///
+/// # Errors
+/// When the store does not answer, or a newer version wrote it.
+pub fn unless_damaged<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<T>, JobDirError> {
+    match read {
+        Err(error) if error.is_damage() => Ok(None),
+        other => other,
+    }
+}
+
 /// One job in a job root. Cheap to clone.
 #[derive(Clone)]
 pub struct JobDir {
@@ -120,10 +138,7 @@ impl JobDir {
     /// The newest heartbeat. It is not synced to the disk, so a power cut may leave a torn one: that is as good as none, and
     /// must not stand in the way of everything else.
     pub async fn status(&self, no: AttemptNo) -> Result<Option<Status>, JobDirError> {
-        match self.read(layout::status(&self.job, no)).await {
-            Err(JobDirError::Record(RecordError::Broken { .. })) => Ok(None),
-            other => other,
-        }
+        unless_damaged(self.read(layout::status(&self.job, no)).await)
     }
 
     /// The only record that is ever overwritten, so the only one that is read before, unless the caller has written it
@@ -132,8 +147,8 @@ impl JobDir {
         let key = layout::status(&self.job, no);
         if !ours {
             match self.read::<Status>(key.clone()).await {
-                Ok(_) | Err(JobDirError::Record(RecordError::Broken { .. })) => {}
-                Err(error) => return Err(error),
+                Err(error) if !error.is_damage() => return Err(error),
+                _ => {}
             }
         }
         Ok(self.store.put(&key, Bytes::from(encode(status))).await?)
@@ -217,8 +232,8 @@ impl JobDir {
         for number in self.checkpoint_numbers().await?.into_iter().rev() {
             match self.manifest(number).await {
                 Ok(Some(manifest)) => return Ok(Some(manifest)),
-                Ok(None) | Err(JobDirError::Record(RecordError::Broken { .. })) => {}
-                Err(error) => return Err(error),
+                Err(error) if !error.is_damage() => return Err(error),
+                _ => {}
             }
         }
         Ok(None)

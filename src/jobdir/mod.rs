@@ -20,6 +20,6 @@ mod journal;
 pub mod layout;
 mod record;
 
-pub use dir::{JobDir, JobDirError, jobs};
+pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
 pub use journal::{Event, What};
 pub use record::{RecordError, decode, encode};

@@ -117,7 +117,7 @@ pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
         LimitLevel::Reached => format!("{} is reached at {}: saving and ending now", next.kind.words(), next.at),
         _ => format!("{} falls at {}, saving begins in {}", next.kind.words(), next.at, Span::from_secs(left.max(0.0) as u64)),
     };
-    let verdict = if level == LimitLevel::Reached { "stop" } else { "go_on" };
+    let verdict = if level == LimitLevel::Reached { next.kind.ended_because().word() } else { "go_on" };
     let reason = Reason::new(now, "budget", verdict, text)
         .with("used_share", share)
         .with("left_secs", left)

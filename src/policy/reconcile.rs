@@ -85,6 +85,16 @@ pub struct Watched {
     pub outcome_for: Duration,
     /// The number of the last rehearsed interruption that was served.
     pub interrupt_served: u32,
+    pub damaged: Damaged,
+}
+
+/// Records of an agent that are there and cannot be read. That they are there says something: a damaged lease, that the
+/// machine has come up; a damaged outcome, that the attempt was at its end, but not whether its machine is. So neither ends
+/// a machine, and neither keeps one that is gone from being settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damaged {
+    pub lease: bool,
+    pub outcome: bool,
 }
 
 /// What is to be done.
@@ -236,7 +246,9 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         None => missing(facts, attempt),
         Some(view) => match view.state {
             InstanceState::Terminated => vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))],
-            InstanceState::Stopped if attempt.outcome.is_some() => vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))],
+            InstanceState::Stopped if attempt.outcome.is_some() || attempt.watched.damaged.outcome => {
+                vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))]
+            }
             InstanceState::Pending | InstanceState::Running => alive(facts, attempt, view),
             InstanceState::Stopping | InstanceState::ShuttingDown | InstanceState::Stopped => wait(format!("{} is {}", view.id, view.state)),
         },
@@ -255,13 +267,19 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
     let age = Duration::try_from(facts.now.duration_since(attempt.plan.created)).unwrap_or_default();
     let gone = age > visible_within && attempt.watched.missing_for >= missing_at_least;
-    let existed = attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some() || attempt.watched.launched.is_some();
+    let existed = heard(attempt) || attempt.watched.launched.is_some();
     let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
         (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
         (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
     }
+}
+
+/// Whether the agent of an attempt has ever left a record.
+fn heard(attempt: &AttemptFacts) -> bool {
+    let Damaged { lease, outcome } = attempt.watched.damaged;
+    attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some() || lease || outcome
 }
 
 /// Whether a machine that cannot be seen from here is over by its own records: as [`alive`] ends one that can be seen. Its
@@ -286,7 +304,7 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     if attempt.outcome.is_some() && !held && watched.outcome_for > OUTCOME_TO_DARK {
         return terminate(format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs()));
     }
-    let heard = attempt.lease.is_some() || attempt.status.is_some();
+    let heard = heard(attempt);
     let patience = if heard { attempt.plan.lease.duration() } else { BOOT_WITHIN };
     if watched.silent_for > patience {
         let silence = watched.silent_for.as_secs();

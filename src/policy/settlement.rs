@@ -1,6 +1,6 @@
 //! What an attempt was and cost, once its machine is gone.
 //!
-//! The agent's outcome has the last word on why. When it left none, the cloud's reason, the users' wishes and the last
+//! The agent's outcome has the last word on why. When it left none, or one that cannot be read, the cloud's reason, the users' wishes and the last
 //! heartbeat say what can be said. What must never live here: a guess that reads like a fact.
 
 use std::time::Duration;
@@ -9,14 +9,15 @@ use jiff::Timestamp;
 
 use super::reconcile::{AttemptFacts, Facts};
 use super::wishes::Wishes;
-use crate::instance::{InstanceView, NoticeKind};
-use crate::job::{EndedBecause, Outcome, RECORD_FORMAT, Reason, Settled};
+use crate::instance::{InstanceView, NoticeKind, Status};
+use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason, Settled};
 use crate::market::{Span, Usd};
 
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
     let last_seen = attempt.status.as_ref().map(|status| status.at);
     let known = attempt.lease.as_ref().map(|lease| lease.instance.clone()).or_else(|| attempt.watched.launched.clone());
+    let known = known.or_else(|| attempt.status.as_ref().map(|status| status.instance.clone()));
     let instance = view.map(|view| view.id.clone()).or(known);
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
     let from = view.map(|view| view.launched).or_else(|| instance.is_some().then_some(attempt.plan.created));
@@ -54,6 +55,9 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if attempt.watched.refused.is_some() {
         return EndedBecause::LaunchFailed;
     }
+    if let Some((because, _)) = told_at_the_end(attempt) {
+        return because;
+    }
     let reason = view.and_then(|view| view.state_reason.as_deref()).unwrap_or_default();
     let ended = view.and_then(|view| view.ended);
     let taken = attempt
@@ -82,6 +86,15 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     EndedBecause::Lost
 }
 
+/// Of an outcome that cannot be read, what the heartbeat that followed it says: why, and in which words. Only one that came
+/// after it is the agent's last word.
+fn told_at_the_end(attempt: &AttemptFacts) -> Option<(EndedBecause, &str)> {
+    let after = |status: &&Status| matches!(status.phase, AttemptPhase::Held | AttemptPhase::Ended);
+    let status = attempt.status.as_ref().filter(|_| attempt.watched.damaged.outcome).filter(after)?;
+    let reason = status.reason.as_ref()?;
+    Some((EndedBecause::from_word(&reason.verdict)?, &reason.text))
+}
+
 /// Whether the machine had lost its lease when it ended: then it was ended by us (or could have been), not by hand.
 fn was_silent(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
     let heard = attempt.status.as_ref().map(|status| status.at).or_else(|| view.map(|view| view.launched));
@@ -89,7 +102,7 @@ fn was_silent(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
     Duration::try_from(ended.duration_since(heard)).unwrap_or_default() >= attempt.plan.lease.duration()
 }
 
-/// What the last heartbeat says of an attempt whose agent left no outcome.
+/// What the last heartbeat says of an attempt whose agent left no outcome, or one that cannot be read.
 fn last_words(
     facts: &Facts<'_>,
     attempt: &AttemptFacts,
@@ -98,31 +111,45 @@ fn last_words(
     ended: Timestamp,
     cloud_reason: Option<&str>,
 ) -> Option<Outcome> {
-    let status = attempt.status.as_ref()?;
-    let text = match because {
-        EndedBecause::Interrupted => format!("the cloud took the machine away ({})", cloud_reason.unwrap_or("its notice said so")),
-        EndedBecause::Lost => format!("the machine is gone and its agent left no outcome ({})", cloud_reason.unwrap_or("no reason given")),
-        _ => format!("the machine ended before its agent could say why ({})", cloud_reason.unwrap_or("no reason given")),
-    };
-    let mut reasons: Vec<Reason> = status.reason.clone().into_iter().collect();
-    reasons.push(Reason::new(facts.now, "settle", because.word(), text));
+    let (status, damaged) = (attempt.status.as_ref(), attempt.watched.damaged.outcome);
+    if status.is_none() && !damaged {
+        return None;
+    }
+    let mut reasons: Vec<Reason> = status.and_then(|status| status.reason.clone()).into_iter().collect();
+    reasons.push(Reason::new(facts.now, "settle", because.word(), why(attempt, because, cloud_reason)));
+    let number = attempt.plan.attempt.number();
+    let loss = format!("the outcome of attempt {number} could not be read: what is said of its end comes from its last heartbeat");
+    let taken = attempt.lease.as_ref().map(|lease| lease.taken);
     Some(Outcome {
         format: RECORD_FORMAT,
         job: facts.spec.job.clone(),
         attempt: attempt.plan.attempt,
         instance,
-        started: status.started,
+        started: status.map(|status| status.started).or(taken).unwrap_or(attempt.plan.created),
         ended,
         because,
-        exit: status.exit,
+        exit: status.and_then(|status| status.exit),
         reasons,
-        useful: status.useful,
-        idle: status.idle,
+        useful: status.map_or(Span::ZERO, |status| status.useful),
+        idle: status.map_or(Span::ZERO, |status| status.idle),
         unknown: Span::ZERO,
-        last_checkpoint: attempt.journal.last_checkpoint.clone().or_else(|| status.last_checkpoint.clone()),
-        checkpoints: attempt.journal.checkpoints.max(status.checkpoints),
+        last_checkpoint: attempt.journal.last_checkpoint.clone().or_else(|| status?.last_checkpoint.clone()),
+        checkpoints: attempt.journal.checkpoints.max(status.map_or(0, |status| status.checkpoints)),
         resumed_from: attempt.journal.resumed_from.clone(),
-        progress: status.progress.clone(),
-        losses: Vec::new(),
+        progress: status.and_then(|status| status.progress.clone()),
+        losses: damaged.then_some(loss).into_iter().collect(),
     })
+}
+
+fn why(attempt: &AttemptFacts, because: EndedBecause, cloud_reason: Option<&str>) -> String {
+    let cloud = |otherwise| cloud_reason.unwrap_or(otherwise);
+    match because {
+        _ if attempt.watched.damaged.outcome => match told_at_the_end(attempt) {
+            Some((_, text)) => format!("{text} (by the last heartbeat: the outcome could not be read)"),
+            None => format!("the machine is gone, and the outcome that its agent left could not be read ({})", cloud("no reason given")),
+        },
+        EndedBecause::Interrupted => format!("the cloud took the machine away ({})", cloud("its notice said so")),
+        EndedBecause::Lost => format!("the machine is gone and its agent left no outcome ({})", cloud("no reason given")),
+        _ => format!("the machine ended before its agent could say why ({})", cloud("no reason given")),
+    }
 }

@@ -19,6 +19,7 @@ mod restarts;
 mod samples;
 mod stacks;
 #[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;
 mod world;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::job::{AttemptNo, EndedBecause};
+use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Wish};
 use lamplighter::jobdir::layout;
 use lamplighter::ports::Clock;
 
@@ -34,4 +34,80 @@ fn a_torn_heartbeat_and_a_torn_journal_do_not_make_a_job_immortal() {
         assert_eq!(becauses, [EndedBecause::Interrupted, EndedBecause::Succeeded]);
         assert_eq!(world.dir.events(first).await.unwrap().len(), 1, "the whole line is still told");
     });
+}
+
+/// As power cuts and other programs leave them.
+const DAMAGED: [&[u8]; 4] = [b"", b"{\"format\": 1, \"instance\": \"i-", b"\0\0\0\0\0\0\0\0", b"[\"not\", \"ours\"]"];
+
+const FIRST_OUTCOME: &str = "attempts/0001/outcome.json";
+const FIRST_LEASE: &str = "attempts/0001/lease.json";
+
+#[test]
+fn an_outcome_that_cannot_be_read_is_settled_when_its_machine_is_gone_and_the_receipt_says_so() {
+    for damage in DAMAGED {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::new(clock, &[Life::Ends { secs: 60, code: 0 }]).await;
+            world.store.tear(FIRST_OUTCOME, damage);
+            let receipt = world.drive().await;
+            world.check(&receipt).await;
+            // Whether it succeeded nobody can say, so it goes on from its checkpoint.
+            let becauses: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+            assert_eq!(becauses, [EndedBecause::Lost, EndedBecause::Succeeded]);
+            assert!(receipt.losses[0].starts_with("the outcome of attempt 1 could not be read"), "{:?}", receipt.losses);
+            assert_eq!((receipt.attempts[0].billed_seconds, receipt.checkpoints), (61.0, 1), "the heartbeat's part is told");
+            let settled = world.dir.settled(AttemptNo::FIRST).await.unwrap().unwrap();
+            assert!(settled.outcome.unwrap().reasons.last().unwrap().text.contains("the outcome that its agent left could not be read"));
+        });
+    }
+}
+
+#[test]
+fn with_lease_heartbeat_and_outcome_damaged_the_receipt_still_comes() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::with(clock, &[Life::Ends { secs: 60, code: 0 }], |spec| spec.interruptions.max = 0).await;
+        for part in [FIRST_LEASE, FIRST_OUTCOME, "attempts/0001/status.json"] {
+            world.store.tear(part, b"");
+        }
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Failed, 1));
+        assert!(receipt.reason.contains("the outcome that its agent left could not be read"), "{}", receipt.reason);
+        assert_eq!(receipt.losses.len(), 1);
+    });
+}
+
+#[test]
+fn a_damaged_outcome_ends_no_machine_that_lives() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        let controller = world.controller();
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(100)).await;
+            world.store.set(&layout::outcome(world.job(), AttemptNo::FIRST), Some(b"garbage"));
+            clock.sleep(Duration::from_secs(7200)).await;
+            assert_eq!(world.cloud.running(), ["i-1"], "it is heard");
+            assert_eq!(world.store.keys("settled.json"), Vec::<String>::new());
+            world.wish(Wish::Stop).await;
+        });
+        let receipt = receipt.unwrap();
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Stopped, 1));
+    });
+}
+
+#[test]
+fn a_damaged_lease_is_a_machine_that_came_up_and_not_one_to_buy_again() {
+    for damage in DAMAGED {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
+            world.store.tear(FIRST_LEASE, damage);
+            let receipt = world.drive().await;
+            world.check(&receipt).await;
+            assert_eq!(receipt.attempts.len(), 2);
+            // Not the quarter of an hour of a machine that never came up.
+            let billed = receipt.attempts[0].billed_seconds;
+            assert!((1800.0..1830.0).contains(&billed), "{billed}");
+            assert_eq!(world.cloud.launches(), 2);
+        });
+    }
 }

@@ -73,7 +73,7 @@ fn warnings_at_80_and_95_percent_then_the_drain() {
         assert_eq!(judge_limits(&account, at(minute)).level, level, "minute {minute}");
     }
     let reason = judge_limits(&account, at(600)).reason.unwrap();
-    assert_eq!((reason.policy.as_str(), reason.verdict.as_str()), ("budget", "stop"));
+    assert_eq!((reason.policy.as_str(), reason.verdict.as_str()), ("budget", "max_runtime"));
     assert_eq!(reason.numbers["spent_usd"], 20.0);
     assert_eq!(LimitKind::MaxRuntime.ended_because(), EndedBecause::MaxRuntime);
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, Notice, NoticeKind, Status};
-use lamplighter::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Request, Wish};
+use lamplighter::job::{AttemptPhase, EndedBecause, JobOutcome, JobState, Reason, Request, Wish};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Watched, job_state};
+use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, job_state};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, status, unknown, view, wish, words};
 
@@ -144,6 +144,36 @@ fn why_it_ended_when_the_agent_could_not_say() {
         assert_eq!((settled.usd, settled.billed), (Usd::from_micros(150_000), Span::from_secs(540)));
         let outcome = settled.outcome.as_ref().unwrap();
         assert_eq!((outcome.useful, outcome.idle, outcome.checkpoints), (Span::from_secs(100), Span::from_secs(5), 2));
+    }
+}
+
+#[test]
+fn an_outcome_that_cannot_be_read_ends_nothing_and_the_heartbeat_after_it_is_believed() {
+    let damaged = |phase, verdict: &str| {
+        let reason = Reason::new(ago(70), "workload", verdict, "the workload ended with exit code 0");
+        let status = Status { reason: Some(reason), ..status(phase, ago(65)) };
+        let watched = Watched { damaged: Damaged { outcome: true, lease: true }, ..Watched::default() };
+        AttemptFacts { status: Some(status), watched, ..attempt(1, 600) }
+    };
+    let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
+    assert_eq!(words(&[damaged(AttemptPhase::Running, "busy")], &[], alive()), ["wait"]);
+    assert_eq!(words(&[damaged(AttemptPhase::Ended, "succeeded")], &[], alive()), ["wait"]);
+    assert_eq!(words(&[damaged(AttemptPhase::Ended, "succeeded")], &[], known(&[])), ["wait"], "it existed, so it is not launched again");
+    let cases = [
+        (AttemptPhase::Ended, "succeeded", EndedBecause::Succeeded),
+        (AttemptPhase::Held, "max_runtime", EndedBecause::MaxRuntime),
+        (AttemptPhase::Ended, "go_on", EndedBecause::Lost),
+        // Draining, it was not written yet: what this heartbeat says may have changed.
+        (AttemptPhase::Draining, "succeeded", EndedBecause::Lost),
+    ];
+    for (phase, verdict, expected) in cases {
+        let gone = known(&[view(1, OWNER, InstanceState::Terminated, Some("Client.InstanceInitiatedShutdown: x"))]);
+        let acts = acts(&[damaged(phase, verdict)], &[], gone);
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        assert_eq!(settled.because, expected, "{phase:?} {verdict}");
+        let outcome = settled.outcome.as_ref().unwrap();
+        assert_eq!(outcome.losses.len(), 1);
+        assert!(outcome.reasons.last().unwrap().text.contains("could not be read"), "{outcome:?}");
     }
 }
 

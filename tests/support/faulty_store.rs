@@ -36,7 +36,9 @@ struct Rule {
 #[derive(Default)]
 struct Inner {
     objects: BTreeMap<String, Bytes>,
+    modified: BTreeMap<String, Timestamp>,
     rules: Vec<Rule>,
+    torn: Vec<(String, &'static [u8])>,
     /// Every write that took effect, in order.
     writes: Vec<(String, Bytes)>,
     calls: u32,
@@ -82,6 +84,11 @@ impl FaultyStore {
         };
     }
 
+    /// What is written to keys containing `part` from now on arrives as this.
+    pub fn tear(&self, part: &str, body: &'static [u8]) {
+        self.inner.lock().unwrap().torn.push((part.into(), body));
+    }
+
     /// The bodies that were ever written to keys containing `part`, in order.
     pub fn writes(&self, part: &str) -> Vec<(String, Bytes)> {
         self.inner.lock().unwrap().writes.iter().filter(|(key, _)| key.contains(part)).cloned().collect()
@@ -119,7 +126,10 @@ impl FaultyStore {
 
     fn write(&self, key: &str, body: Bytes) {
         let mut inner = self.inner.lock().unwrap();
+        let torn = inner.torn.iter().find(|(part, _)| key.contains(part)).map(|(_, body)| Bytes::from_static(body));
+        let body = torn.unwrap_or(body);
         inner.objects.insert(key.into(), body.clone());
+        inner.modified.insert(key.into(), self.clock.now());
         inner.writes.push((key.into(), body));
     }
 }
@@ -137,8 +147,9 @@ impl Store for FaultyStore {
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
         self.meet("look at", key).await?;
-        let meta = |body: Bytes| ObjectMeta { key: key.into(), bytes: body.len() as u64, modified: Timestamp::UNIX_EPOCH };
-        Ok(self.object(key).map(meta))
+        let inner = self.inner.lock().unwrap();
+        let modified = inner.modified.get(key).copied().unwrap_or_default();
+        Ok(inner.objects.get(key).map(|body| ObjectMeta { key: key.into(), bytes: body.len() as u64, modified }))
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
