@@ -132,9 +132,17 @@ impl Gpus {
 
 /// The opened library. The fields before `_owner` borrow from it and are dropped before it.
 struct Session {
-    devices: Vec<Result<Device<'static>, String>>,
+    devices: Vec<Result<Device<'static>, Gone>>,
     events: Option<EventSet<'static>>,
     _owner: Owner,
+}
+
+/// Why there is no way to a device.
+#[derive(Clone, Debug)]
+pub(super) struct Gone {
+    why: String,
+    /// For good.
+    lost: bool,
 }
 
 /// Owns the library behind the borrows of a session.
@@ -171,8 +179,9 @@ impl Session {
             let device = match nvml.device_by_index(index) {
                 Ok(device) => Ok(device),
                 Err(error) => match halt(error) {
-                    Ok(error) => Err(error.to_string()),
-                    Err(Halt::Gpu(why)) => Err(why),
+                    Ok(error) => Err(Gone { why: error.to_string(), lost: false }),
+                    Err(Halt::Gpu(why)) => Err(Gone { why, lost: false }),
+                    Err(Halt::Lost(why)) => Err(Gone { why, lost: true }),
                     Err(Halt::Driver(error)) => return Err(unopened(&error)),
                 },
             };
@@ -182,7 +191,7 @@ impl Session {
             devices.push(device);
         }
         // A GPU that the driver no longer counts has not ceased to be the job's.
-        devices.resize_with(known.len(), || Err("GPU is no longer there".into()));
+        devices.resize_with(known.len(), || Err(Gone { why: "GPU is no longer there".into(), lost: true }));
         for (memory, device) in known.iter_mut().zip(&devices) {
             if let Ok(device) = device {
                 memory.identify(device);
@@ -202,11 +211,13 @@ impl Session {
         for (memory, device) in known.iter_mut().zip(&self.devices) {
             let read = match device {
                 Ok(device) => memory.read(device, now, tree),
-                Err(why) => Err(Halt::Gpu(why.clone())),
+                Err(Gone { why, lost: true }) => Err(Halt::Lost(why.clone())),
+                Err(Gone { why, lost: false }) => Err(Halt::Gpu(why.clone())),
             };
             let sample = match read {
                 Ok(sample) => sample,
-                Err(Halt::Gpu(why)) => memory.unknown(&why),
+                Err(Halt::Gpu(why)) => memory.unknown(&why, false),
+                Err(Halt::Lost(why)) => memory.unknown(&why, true),
                 Err(Halt::Driver(error)) => return Err(error),
             };
             if let Reading::Unknown(why) = &sample.util_percent {

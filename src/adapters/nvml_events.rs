@@ -8,6 +8,7 @@ use nvml_wrapper::enums::event::XidError;
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, EventSet, Nvml};
 
+use super::nvml::Gone;
 use super::nvml_gpu::Memory;
 
 /// So many are kept for each GPU, the newest: enough for a story, and a storm of them must not grow the samples.
@@ -39,7 +40,7 @@ pub(super) fn listen<'a>(nvml: &'static Nvml, devices: impl Iterator<Item = &'a 
 
 /// Files what has happened with the GPUs it happened to; `devices` and `known` are in one order. An error: the set is of
 /// no more use.
-pub(super) fn collect(events: &EventSet, devices: &[Result<Device, String>], known: &mut [Memory]) -> Result<(), NvmlError> {
+pub(super) fn collect(events: &EventSet, devices: &[Result<Device, Gone>], known: &mut [Memory]) -> Result<(), NvmlError> {
     for _ in 0..TAKEN_MAX {
         let event = match events.wait(0) {
             Ok(event) => event,

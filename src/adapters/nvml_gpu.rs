@@ -26,8 +26,10 @@ const ECC_EVERY: Duration = Duration::from_secs(30);
 /// Why a device gives nothing at all.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// This device; others may work.
+    /// This device cannot be read; others may work.
     Gpu(String),
+    /// This device is gone for good.
+    Lost(String),
     /// The driver.
     Driver(NvmlError),
 }
@@ -78,11 +80,12 @@ impl Memory {
             used_by_others: held_by(&processes, tree, Owner::Other),
             ecc_uncorrected: self.ecc(device, now)?,
             xids: self.xids.clone(),
+            lost: None,
         })
     }
 
     /// A sample of a device that gives nothing.
-    pub fn unknown(&self, why: &str) -> GpuSample {
+    pub fn unknown(&self, why: &str, lost: bool) -> GpuSample {
         GpuSample {
             index: self.index,
             uuid: self.uuid.clone(),
@@ -97,6 +100,7 @@ impl Memory {
             used_by_others: Reading::unknown(why),
             ecc_uncorrected: Reading::unknown(why),
             xids: self.xids.clone(),
+            lost: lost.then(|| why.to_owned()),
         }
     }
 
@@ -162,8 +166,8 @@ pub(super) fn reading<T>(result: Result<T, NvmlError>) -> Result<Reading<T>, Hal
 /// Gives the error back if it concerns this one call only.
 pub(super) fn halt(error: NvmlError) -> Result<NvmlError, Halt> {
     match error {
-        NvmlError::GpuLost => Err(Halt::Gpu("GPU is lost".into())),
-        NvmlError::ResetRequired => Err(Halt::Gpu("GPU needs a reset".into())),
+        NvmlError::GpuLost => Err(Halt::Lost("GPU is lost".into())),
+        NvmlError::ResetRequired => Err(Halt::Lost("GPU needs a reset".into())),
         NvmlError::Uninitialized | NvmlError::DriverNotLoaded | NvmlError::LibRmVersionMismatch => Err(Halt::Driver(error)),
         error => Ok(error),
     }

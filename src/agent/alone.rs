@@ -130,7 +130,12 @@ fn gpus(sample: Option<&Sample>, problem: Option<&str>) -> String {
 /// The command's own code; 124 when a rule or a limit ended it.
 pub fn exit_code(finish: &Finish) -> i32 {
     match finish.because {
-        EndedBecause::Idle | EndedBecause::Stalled | EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline => ENDED_BY_US,
+        EndedBecause::Idle
+        | EndedBecause::Stalled
+        | EndedBecause::MaxRuntime
+        | EndedBecause::Budget
+        | EndedBecause::Deadline
+        | EndedBecause::HardEnd => ENDED_BY_US,
         _ => finish.exit.map_or(1, |exit| exit.shell_code()),
     }
 }

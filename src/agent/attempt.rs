@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::observe::{Drawers, Rhythm};
 use crate::job::{AttemptNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Span, Usd, UsdPerHour};
-use crate::policy::{End, Stage};
+use crate::policy::{End, HardwareFault, Stage};
 
 /// What was agreed before the workload starts. Kept on disk: an agent that comes after a crash needs no store to go on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -74,6 +74,9 @@ pub struct Memory {
     /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
     #[serde(default)]
     pub ending: Option<Ending>,
+    /// What is broken of the machine: the driver tells of some faults only once.
+    #[serde(default)]
+    pub hardware: Option<HardwareFault>,
     /// The machine is kept for a look.
     #[serde(default)]
     pub held: Option<Held>,
@@ -168,6 +171,7 @@ impl Memory {
             extended: None,
             anchor: None,
             ending: None,
+            hardware: None,
             held: None,
         }
     }

@@ -13,8 +13,8 @@ use crate::job::AttemptPhase;
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{
-    Account, Decision, EndWish, Extension, Facts, LimitLevel, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning, WorkloadFact,
-    check_cadence, judge_limits, judge_notice, supervise,
+    Account, Decision, EndWish, Extension, Facts, HardwareFault, LimitLevel, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning,
+    WorkloadFact, check_cadence, judge_limits, judge_notice, supervise,
 };
 use crate::ports::Signal;
 
@@ -44,6 +44,7 @@ impl Agent {
         self.look_for_extension();
         self.look_at_cadence();
         let (warning, limit) = (self.warning(now), self.limit(now));
+        let hardware = self.look_for_faults();
         let decision = supervise(&Facts {
             now,
             on: &self.attempt.resolved.spec.on,
@@ -54,6 +55,7 @@ impl Agent {
             warning,
             wish: self.wish(),
             limit,
+            hardware: hardware.as_ref(),
             stall: &self.watching.stall,
             idle: &self.watching.idle,
             done_for: self.done_for(),
@@ -61,6 +63,20 @@ impl Agent {
         let action = self.watch_action(&decision);
         self.note(&decision, action);
         decision
+    }
+
+    /// What is broken of the machine: said once, and kept over a crash. Where somebody runs the agent by hand there is no
+    /// other machine to go to, so it is only said.
+    fn look_for_faults(&mut self) -> Option<HardwareFault> {
+        let fault = self.watching.fault();
+        if fault.as_ref().map(|fault| &fault.text) != self.memory.hardware.as_ref().map(|fault| &fault.text) {
+            if let Some(fault) = &fault {
+                self.attend(fault.text.clone());
+            }
+            self.memory.hardware.clone_from(&fault);
+            self.keep();
+        }
+        fault.filter(|_| !self.alone())
     }
 
     /// The wall clock as it was when this attempt began, carried on by the clock that never steps: a machine whose clock is

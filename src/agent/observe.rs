@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::instance::{GpuStatus, Marks, Rates, Reading, Sample, rates};
 use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
-use crate::policy::{IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
+use crate::policy::{HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
 
 /// The watching of one workload, from its start (or from the agent's restart) on.
 pub struct Watching {
@@ -16,6 +16,7 @@ pub struct Watching {
     gpus_asked: bool,
     idle_rule: IdleWatch,
     stall_rule: StallWatch,
+    hardware_rule: HardwareWatch,
     /// The marks when this start began: what the workload does before the first sample counts too. `None`: it was running
     /// already, and what it left while nobody watched says nothing of now.
     baseline: Option<Marks>,
@@ -51,6 +52,7 @@ impl Watching {
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
             idle_rule: IdleWatch::resumed(&spec.watch.idle, &learned.idle),
             stall_rule: StallWatch::resumed(&spec.watch.stall, &learned.stall),
+            hardware_rule: HardwareWatch::default(),
             baseline: Some(baseline),
             began: None,
             previous: None,
@@ -66,6 +68,16 @@ impl Watching {
         self.baseline = None;
     }
 
+    /// A fault that an earlier agent found.
+    pub fn remember_fault(&mut self, fault: Option<&HardwareFault>) {
+        self.hardware_rule = HardwareWatch::resumed(fault);
+    }
+
+    /// What is broken of the machine.
+    pub fn fault(&self) -> Option<HardwareFault> {
+        self.hardware_rule.fault()
+    }
+
     pub fn rhythm(&self) -> Rhythm {
         Rhythm { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
     }
@@ -75,6 +87,7 @@ impl Watching {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
         self.idle_rule.started_again();
         self.stall_rule.started_again();
+        self.hardware_rule.started_again();
         // `began` stays: recorded time never steps back within an attempt.
         (self.previous, self.last) = (None, None);
         self.baseline = Some(baseline);
@@ -92,12 +105,14 @@ impl Watching {
         let began = self.began.get_or_insert_with(|| sample.clone());
         let Some(previous) = self.previous.replace(sample.clone()) else {
             let marks = self.baseline.clone().unwrap_or_else(|| sample.marks.clone());
+            self.hardware_rule.step(&sample.gpus, &self.selection, None);
             self.previous = Some(Sample { marks, ..sample });
             return None;
         };
         let rates = rates(began, &previous, &sample, &self.selection);
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);
+        self.hardware_rule.step(&sample.gpus, &self.selection, Some(&rates));
         self.account(&rates);
         self.last = Some(rates.clone());
         Some(rates)

@@ -99,6 +99,7 @@ mod tests {
             used_by_others: Reading::Absent,
             ecc_uncorrected: Reading::Absent,
             xids: Vec::new(),
+            lost: None,
         }
     }
 

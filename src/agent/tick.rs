@@ -125,7 +125,8 @@ impl Agent {
         let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
         let deadman = world.deadline_file.clone().map(|file| Deadman::new(file, Arc::clone(&out.files), Arc::clone(&out.clock)));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
-        let watching = Watching::new(spec, memory.drawers, &memory.rhythm, board.marks());
+        let mut watching = Watching::new(spec, memory.drawers, &memory.rhythm, board.marks());
+        watching.remember_fault(memory.hardware.as_ref());
         Agent {
             journal,
             heartbeat,
@@ -194,7 +195,7 @@ impl Agent {
         }
         self.progress.poll();
         let mono = self.out.clock.mono();
-        if mono >= self.next_sample {
+        if mono >= self.next_sample || self.may_have_lost_a_gpu(wake) {
             self.next_sample = mono + TICK - TICK / 10;
             let mut scope = self.workload.as_ref().map(|workload| workload.scope()).unwrap_or_default();
             scope.workdir = self.attempt.folders.work.clone();
@@ -217,7 +218,12 @@ impl Agent {
         self.world.service.alive();
     }
 
-    /// The driver's own reports of trouble. Nothing is ended for one: a person should know, and a job that dies of it says so.
+    /// A workload that has just failed beside a GPU: the driver may know more now than at the last tick.
+    fn may_have_lost_a_gpu(&self, wake: Wake) -> bool {
+        matches!(wake, Wake::Ended(ended) if !ended.exit.success()) && self.watching.gpu_count().is_some() && !self.alone()
+    }
+
+    /// The driver's own reports of trouble, for people; which of them count is `policy::hardware`'s question.
     fn look_for_xids(&mut self, sample: Option<&Sample>) {
         let Some(Reading::Known(gpus)) = sample.map(|sample| &sample.gpus) else { return };
         let lines = gpus.iter().flat_map(|gpu| gpu.xids.iter().map(|xid| format!("GPU {}: the driver reported Xid {xid}", gpu.index)));

@@ -57,6 +57,9 @@ pub struct GpuSample {
     pub ecc_uncorrected: Reading<u64>,
     /// Xid errors seen since the agent started, newest last.
     pub xids: Vec<u64>,
+    /// The driver says that this GPU is gone for good (off the bus, in need of a reset), in its words. A GPU that merely
+    /// cannot be read is not lost.
+    pub lost: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -58,9 +58,13 @@ pub enum EndedBecause {
     MaxRuntime,
     Budget,
     Deadline,
+    /// The end that the launch set for the machine, whatever else: the last of the limits.
+    HardEnd,
     UserStopped,
     UserCancelled,
     LaunchFailed,
+    /// A GPU of the machine is gone from under the work; the agent saved what there was and gave the machine up.
+    HardwareLost,
     /// The machine is gone and its agent left no outcome.
     Lost,
 }
@@ -130,9 +134,11 @@ impl EndedBecause {
             EndedBecause::MaxRuntime => "max_runtime",
             EndedBecause::Budget => "budget",
             EndedBecause::Deadline => "deadline",
+            EndedBecause::HardEnd => "hard_end",
             EndedBecause::UserStopped => "user_stopped",
             EndedBecause::UserCancelled => "user_cancelled",
             EndedBecause::LaunchFailed => "launch_failed",
+            EndedBecause::HardwareLost => "hardware_lost",
             EndedBecause::Lost => "lost",
         }
     }
@@ -143,9 +149,9 @@ impl EndedBecause {
         EndedBecause::deserialize(word).ok()
     }
 
-    /// Whether the machine was taken from under the work, so that a new attempt may resume it.
+    /// Whether the machine was taken from under the work, or broke, so that a new attempt may resume it.
     pub fn is_interruption(self) -> bool {
-        matches!(self, EndedBecause::Interrupted | EndedBecause::Lost)
+        matches!(self, EndedBecause::Interrupted | EndedBecause::HardwareLost | EndedBecause::Lost)
     }
 
     pub fn job_outcome(self) -> JobOutcome {

@@ -140,7 +140,8 @@ impl LimitKind {
     /// What the outcome says when this limit ended the attempt. The machine's hard cap is a limit on its run time.
     pub fn ended_because(self) -> EndedBecause {
         match self {
-            LimitKind::MaxRuntime | LimitKind::KillAt => EndedBecause::MaxRuntime,
+            LimitKind::MaxRuntime => EndedBecause::MaxRuntime,
+            LimitKind::KillAt => EndedBecause::HardEnd,
             LimitKind::Budget => EndedBecause::Budget,
             LimitKind::Deadline => EndedBecause::Deadline,
         }

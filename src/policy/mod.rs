@@ -14,6 +14,7 @@
 pub mod bid;
 mod budget;
 mod checkpointing;
+mod hardware;
 mod idle;
 mod interruption;
 mod pace;
@@ -29,6 +30,7 @@ mod wishes;
 
 pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points, most_usd};
 pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval};
+pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
 pub use stall::{StallRhythm, StallWatch};

@@ -75,7 +75,7 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     }
     let kill_at = view.and_then(|view| view.tags.kill_at);
     if ended.is_some() && kill_at.is_some_and(|kill_at| ended >= Some(kill_at)) {
-        return EndedBecause::MaxRuntime;
+        return EndedBecause::HardEnd;
     }
     if reason.starts_with("Client.InternalError") || reason.starts_with("Client.VolumeLimitExceeded") {
         return EndedBecause::LaunchFailed;

@@ -1,16 +1,18 @@
 //! The one place that orders the verdicts on a running attempt.
 //!
 //! ```text
-//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  work ended  >  stall  >  idle  >  told of a stall
+//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  broken machine  >  work ended  >  stall  >  idle  >  told of a stall
 //! ```
 //! Each policy judges alone; here they meet. Why this order: finished work is finished whatever else is true; a machine
 //! that is being taken away leaves no time for anything else; a person's word stands over a rule's; a limit stands over
-//! the watching policies, because it is exact and they are judgements. The lower rungs of the stall ladder only tell, so
+//! the watching policies, because it is exact and they are judgements; a machine that lost a GPU is to blame for what the
+//! work on it did, so no retry there helps. The lower rungs of the stall ladder only tell, so
 //! they do not keep an idle machine alive.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::hardware::HardwareFault;
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use super::wishes::EndWish;
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
@@ -32,6 +34,8 @@ pub struct Facts<'a> {
     pub wish: Option<EndWish>,
     /// The first limit that has been reached, and by when the end must be over.
     pub limit: Option<Reached>,
+    /// What is broken of the machine, where another one can be had.
+    pub hardware: Option<&'a HardwareFault>,
     pub stall: &'a WatchVerdict,
     pub idle: &'a WatchVerdict,
     /// How long ago the workload said that it is done, if it did.
@@ -136,6 +140,7 @@ pub fn supervise(facts: &Facts<'_>) -> Decision {
         .or_else(|| interrupted(facts))
         .or_else(|| wished(facts))
         .or_else(|| limited(facts))
+        .or_else(|| broken(facts))
         .or_else(|| ended(facts))
         .or_else(|| done(facts))
         .or_else(|| stalled(facts))
@@ -185,6 +190,23 @@ fn limited(facts: &Facts<'_>) -> Option<Decision> {
         end.by = Some(end.by.map_or(by, |notice| notice.min(by)));
     }
     Some(decision)
+}
+
+/// A GPU is gone, and the work has ended for it or hangs in it. Whether it ended for want of memory is known by itself.
+fn broken(facts: &Facts<'_>) -> Option<Decision> {
+    let fault = facts.hardware?;
+    let what = match facts.workload {
+        WorkloadFact::Ended { exit, .. } if !exit.success() && !exit.oom => format!("the workload {}", in_words(exit)),
+        WorkloadFact::Running if facts.stage == Stage::Main && fault.hangs() => format!("the workload made no progress for {}", fault.silent),
+        _ => return None,
+    };
+    let because = EndedBecause::HardwareLost;
+    let text = format!("{}, and {what}: the machine is given up", fault.text);
+    let reason = Reason::new(facts.now, "hardware", because.word(), text)
+        .with("silent_secs", fault.silent.secs_f64())
+        .with("window_secs", fault.needed.secs_f64());
+    // Nobody keeps a broken machine for a look, or its disk: what is complete is in the job directory.
+    Some(end(facts, because, facts.workload == WorkloadFact::Running, reason, Reaction::Terminate))
 }
 
 fn ended(facts: &Facts<'_>) -> Option<Decision> {

@@ -215,11 +215,13 @@ fn of_two_gpus_one_is_lost() {
         assert_eq!(unknown_why(&gpus[0].used_by_workload), "GPU is lost");
         assert_eq!(gpus[0].uuid, "GPU-fake-0", "which one it was stays known");
         assert_eq!(gpus[0].xids, [79], "and why");
+        assert_eq!((gpus[0].lost.as_deref(), &gpus[1].lost), (Some("GPU is lost"), &None));
         assert_eq!(gpus[1].util_percent, Reading::Known(97.0), "the other goes on");
     }
     assert_eq!(bench.sensors.gpu_problem().as_deref(), Some("GPU 0: GPU is lost"));
     bench.fake.play(&format!("gpus 2\n{BUSY}"));
-    assert_eq!(bench.gpus()[0].util_percent, Reading::Known(97.0), "it came back");
+    let gpu = bench.gpus().remove(0);
+    assert_eq!((gpu.util_percent, gpu.lost), (Reading::Known(97.0), None), "it came back");
     assert_eq!(bench.sensors.gpu_problem(), None);
 }
 

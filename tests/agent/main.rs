@@ -6,6 +6,7 @@ mod calls;
 mod chaos;
 mod checkpoints;
 mod deadman;
+mod hardware;
 mod heartbeat;
 mod journal;
 mod lives;

@@ -13,6 +13,7 @@ mod crashes;
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
 mod faults;
+mod hardware;
 mod interruption;
 mod jobs;
 mod machine;

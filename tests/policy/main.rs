@@ -2,6 +2,7 @@
 
 mod budget;
 mod checkpointing;
+mod hardware;
 mod idle;
 mod idle_laws;
 mod interruption;

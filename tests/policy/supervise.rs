@@ -3,7 +3,9 @@
 use jiff::Timestamp;
 use lamplighter::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
 use lamplighter::market::Span;
-use lamplighter::policy::{EndWish, Facts, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise};
+use lamplighter::policy::{
+    EndWish, Facts, HardwareFault, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
+};
 
 fn at(secs: i64) -> Timestamp {
     Timestamp::from_second(1_700_000_000 + secs).unwrap()
@@ -16,6 +18,7 @@ fn verdict(standing: Standing, action: WatchAction) -> WatchVerdict {
 struct World {
     on: OnSpec,
     retries: RetriesSpec,
+    hardware: Option<HardwareFault>,
     stall: WatchVerdict,
     idle: WatchVerdict,
     workload: WorkloadFact,
@@ -32,6 +35,7 @@ impl Default for World {
         World {
             on: OnSpec::default(),
             retries: RetriesSpec::default(),
+            hardware: None,
             stall: verdict(Standing::Busy, WatchAction::None),
             idle: verdict(Standing::Busy, WatchAction::None),
             workload: WorkloadFact::Running,
@@ -57,6 +61,7 @@ impl World {
             warning: self.warning,
             wish: self.wish.clone(),
             limit: self.limit.clone(),
+            hardware: self.hardware.as_ref(),
             stall: &self.stall,
             idle: &self.idle,
             done_for: self.done_for,
@@ -166,4 +171,39 @@ fn a_process_that_is_done_but_stuck_is_ended_as_a_success() {
     assert_eq!(world.step(), Step::Continue);
     world.done_for = Some(Span::from_secs(300));
     assert_eq!(world.because(), Some(EndedBecause::Succeeded));
+}
+
+fn fault(silent: u64) -> HardwareFault {
+    HardwareFault { text: "GPU 0: GPU is lost".into(), silent: Span::from_secs(silent), needed: Span::from_secs(180) }
+}
+
+#[test]
+fn a_lost_gpu_is_to_blame_for_a_workload_that_failed_and_no_retry_there_helps() {
+    let retries = RetriesSpec { max: 3, ..RetriesSpec::default() };
+    let on = OnSpec { failure: Reaction::Keep(Span::from_secs(3600)), ..OnSpec::default() };
+    let mut world = World { workload: exit(1), retries, on, ..World::default() };
+    assert!(matches!(world.step(), Step::Restart { .. }));
+    world.hardware = Some(fault(0));
+    let Step::End(end) = world.step() else { panic!("it ends: {:?}", world.step()) };
+    assert_eq!((end.because, end.save), (EndedBecause::HardwareLost, false), "there is nobody left to ask for a checkpoint");
+    assert_eq!(end.then, lamplighter::policy::Afterwards::Terminate, "nobody keeps a broken machine");
+    assert!(end.because.is_interruption(), "so the next attempt goes on elsewhere");
+    world.workload = exit(0);
+    assert_eq!(world.because(), Some(EndedBecause::Succeeded), "finished work is finished");
+    world.workload = WorkloadFact::Ended { exit: ExitStatus { code: None, signal: Some(9), oom: true }, stage: Stage::Main };
+    assert!(matches!(world.step(), Step::Restart { .. }), "want of memory explains itself");
+}
+
+#[test]
+fn a_lost_gpu_ends_nothing_while_the_work_goes_on_and_saves_what_hangs_in_it() {
+    let mut world = World { hardware: Some(fault(179)), ..World::default() };
+    assert_eq!(world.because(), None);
+    world.hardware = Some(fault(180));
+    let Step::End(end) = world.step() else { panic!("it ends: {:?}", world.step()) };
+    assert_eq!((end.because, end.save), (EndedBecause::HardwareLost, true));
+    world.stage = Stage::Setup;
+    assert_eq!(world.because(), None, "a setup says nothing for long");
+    world.stage = Stage::Main;
+    world.wish = Some(EndWish { cancel: true, by: "me".into(), at: at(0) });
+    assert_eq!(world.because(), Some(EndedBecause::UserCancelled), "a person's word stands over it");
 }

@@ -1,0 +1,74 @@
+//! A whole agent on a machine whose GPU is lost.
+
+use lamplighter::instance::{GpuSample, Reading};
+use lamplighter::job::EndedBecause;
+use lamplighter::jobdir::What;
+use lamplighter::ports::Clock as _;
+
+use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
+
+fn gpu(xids: &[u64], lost: bool) -> Reading<Vec<GpuSample>> {
+    let known = |value: f64| if lost { Reading::unknown("GPU is lost") } else { Reading::Known(value) };
+    Reading::Known(vec![GpuSample {
+        index: 0,
+        uuid: String::new(),
+        name: "L4".into(),
+        util_percent: known(90.0),
+        memory_util_percent: known(40.0),
+        memory_used_mib: Reading::Absent,
+        memory_total_mib: Reading::Absent,
+        power_watts: known(60.0),
+        temperature_celsius: known(60.0),
+        used_by_workload: Reading::Absent,
+        used_by_others: Reading::Absent,
+        ecc_uncorrected: Reading::Absent,
+        xids: xids.to_vec(),
+        lost: lost.then(|| "GPU is lost".into()),
+    }])
+}
+
+#[test]
+fn a_workload_that_hangs_on_a_lost_gpu_is_saved_and_ended_within_ten_minutes() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.show(|now| now.gpus = gpu(&[], false));
+        let agent = machine.agent(&rig, r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "90s", "signal": "SIGUSR1"}}"#).run();
+        tokio::pin!(agent);
+        tokio::select! {
+            finish = &mut agent => panic!("nothing is wrong yet: {finish:?}"),
+            () = rig.clock.sleep(secs(120)) => {}
+        }
+        machine.show(|now| now.gpus = gpu(&[79], true));
+        let lost_at = rig.clock.mono();
+        let finish = agent.await;
+        assert_eq!(finish.because, EndedBecause::HardwareLost, "{finish:?}");
+        assert!(rig.clock.mono() - lost_at <= secs(600), "{:?}", rig.clock.mono() - lost_at);
+        assert!(machine.is_off());
+        assert_eq!(rig.outcome().await.because, EndedBecause::HardwareLost);
+        let asked = rig.events().await.into_iter().find_map(|event| match event.what {
+            What::Asked { by, signal, .. } => Some((by, signal)),
+            _ => None,
+        });
+        assert_eq!(asked, Some(("hardware_lost".to_owned(), "SIGUSR1".to_owned())), "it was asked to save first");
+        assert!(rig.attention().await.contains(&"GPU 0: GPU is lost (Xid 79)".to_owned()));
+    });
+}
+
+#[test]
+fn a_restarted_agent_has_not_forgotten_an_xid_that_the_driver_told_once() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.show(|now| now.gpus = gpu(&[48], false));
+        tokio::select! {
+            finish = machine.agent(&rig, "{}").run() => panic!("not yet: {finish:?}"),
+            () = rig.clock.sleep(secs(60)) => {}
+        }
+        machine.show(|now| now.gpus = gpu(&[], false));
+        let finish = machine.agent(&rig, "{}").run().await;
+        assert_eq!(finish.because, EndedBecause::HardwareLost, "{finish:?}");
+    });
+}
