@@ -8,6 +8,8 @@ mod fake_nvml;
 #[path = "../support/ec2/mod.rs"]
 mod ec2;
 mod false_ec2;
+#[path = "../support/imds.rs"]
+mod false_imds;
 mod host;
 mod imds;
 #[cfg(feature = "lamp")]

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::bench::wait_until;
-use super::nspawn::{Machine, metadata};
+use super::false_imds::FalseImds;
+use super::nspawn::Machine;
 
 const JOB: &str = "box-222222";
 const FOLDER: &str = "var/lib/lamplighter/root/jobs/box-222222";
@@ -40,7 +41,10 @@ fn launched() -> Option<(Machine, jiff::Timestamp)> {
     machine.write(&format!("{FOLDER}/attempts/0001/plan.json"), &plan.to_string());
     let tags = [("owner", "me"), ("job", JOB), ("attempt", "0001"), ("lease-s", "1800")];
     let tags: BTreeMap<String, String> = tags.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect();
-    let settings = format!("LAMP_JOB_ROOT=file:///var/lib/lamplighter/root\nAWS_EC2_METADATA_SERVICE_ENDPOINT={}\n", metadata("i-0123", tags));
+    let imds = FalseImds::new();
+    imds.is("i-0123", "g5.xlarge", "us-east-1a", jiff::Timestamp::now());
+    imds.tagged(&tags);
+    let settings = format!("LAMP_JOB_ROOT=file:///var/lib/lamplighter/root\nAWS_EC2_METADATA_SERVICE_ENDPOINT={}\n", imds.listen());
     machine.write("etc/lamplighter/agent.env", &settings);
     machine.unit("lamp-agent.service", &agent_unit());
     machine.wants("lamp-agent.service");

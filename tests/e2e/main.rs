@@ -10,8 +10,13 @@ mod bench;
 mod bucket;
 mod clock;
 mod crashes;
+mod ec2;
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
+#[path = "../support/ec2/mod.rs"]
+mod false_ec2;
+#[path = "../support/imds.rs"]
+mod false_imds;
 mod faults;
 mod hardware;
 mod interruption;

@@ -1,15 +1,12 @@
 //! A machine of its own for a test: systemd as its first process, the disk a folder, the programs those of this machine.
 //!
 //! systemd-nspawn boots a tree that holds nothing but `/etc`, `/var` and a mount of our `/usr`. Its power switch ends the
-//! container and nothing else. The metadata service is a thread of the test.
+//! container and nothing else. Unless it is given a network of its own it shares ours.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::bench::wait_until;
@@ -30,20 +27,33 @@ const PROBE_WAIT: Duration = Duration::from_secs(30);
 pub struct Machine {
     disk: tempfile::TempDir,
     running: Option<Child>,
+    /// More words for systemd-nspawn.
+    more: Vec<String>,
+}
+
+/// Does it work here? Said once a process.
+fn can_be_had() -> bool {
+    static PROBED: OnceLock<Result<(), String>> = OnceLock::new();
+    let probed = PROBED.get_or_init(|| {
+        let mut probe = Machine::blank()?;
+        probe.unit("probe.service", PROBE);
+        probe.wants("probe.service");
+        probe.power_on();
+        if probe.ends_well() { Ok(()) } else { Err(format!("systemd-nspawn cannot boot a machine here: {}", probe.console())) }
+    });
+    probed.as_ref().map_err(|why| eprintln!("skipped: {why}")).is_ok()
 }
 
 impl Machine {
     /// `None`, with a word, where such a machine cannot be had.
     pub fn new() -> Option<Self> {
-        let mut probe = Machine::blank().map_err(|why| eprintln!("skipped: {why}")).ok()?;
-        probe.unit("probe.service", PROBE);
-        probe.wants("probe.service");
-        probe.power_on();
-        if !probe.ends_well() {
-            eprintln!("skipped: systemd-nspawn cannot boot a machine here: {}", probe.console());
-            return None;
-        }
-        Some(Machine::blank().expect("it worked a moment ago"))
+        can_be_had().then(|| Machine::blank().expect("it worked a moment ago"))
+    }
+
+    /// The next power-on gets these words for systemd-nspawn, too.
+    pub fn with(mut self, more: &[String]) -> Self {
+        self.more.extend_from_slice(more);
+        self
     }
 
     /// A probe that hangs is cut short when it is dropped.
@@ -65,7 +75,8 @@ impl Machine {
         for program in ["systemd-nspawn", "nsenter"] {
             Command::new(program).arg("--version").stdout(Stdio::null()).status().map_err(|error| format!("{program}: {error}"))?;
         }
-        let machine = Machine { disk: tempfile::Builder::new().prefix("lamp-machine-").tempdir().expect("a folder"), running: None };
+        let machine =
+            Machine { disk: tempfile::Builder::new().prefix("lamp-machine-").tempdir().expect("a folder"), running: None, more: Vec::new() };
         let made = ["usr", "etc/systemd/system", "etc/lamplighter", "var/lib", "proc", "sys", "dev", "run", "tmp", "root"];
         made.iter().for_each(|folder| std::fs::create_dir_all(machine.path(folder)).expect("writable"));
         for link in ["bin", "sbin", "lib", "lib64"] {
@@ -108,10 +119,11 @@ impl Machine {
         let script = "for tree in /sys/fs/cgroup /sys/fs/cgroup/unified /sys/fs/cgroup/systemd; do \
                       [ -e $tree/cgroup.procs ] && mkdir -p $tree/$0 && echo $$ > $tree/$0/cgroup.procs; done; \
                       exec systemd-nspawn --quiet --boot --directory=\"$1\" --machine=$0 --register=no --keep-unit \
-                      --resolv-conf=off --timezone=off --link-journal=no --console=pipe --bind-ro=/usr --bind-ro=\"$2\":/opt/lamp-agent";
-        let console = std::fs::File::create(self.path("console")).expect("writable");
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", script, &self.name()]).arg(self.disk.path()).arg(env!("CARGO_BIN_EXE_lamp-agent"));
+                      --resolv-conf=off --timezone=off --link-journal=no --console=pipe --bind-ro=/usr \"${@:2}\"";
+        let console = std::fs::OpenOptions::new().create(true).append(true).open(self.path("console")).expect("writable");
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", script, &self.name()]).arg(self.disk.path());
+        command.arg(format!("--bind-ro={}:/opt/lamp-agent", env!("CARGO_BIN_EXE_lamp-agent"))).args(&self.more);
         command.stdin(Stdio::null()).stdout(console.try_clone().expect("a handle")).stderr(console);
         self.running = Some(command.spawn().expect("a shell"));
     }
@@ -120,7 +132,8 @@ impl Machine {
         self.disk.path().file_name().and_then(|name| name.to_str()).expect("plain").replace('.', "").to_lowercase()
     }
 
-    fn console(&self) -> String {
+    /// Everything that it ever said there.
+    pub fn console(&self) -> String {
         std::fs::read_to_string(self.path("console")).unwrap_or_default()
     }
 
@@ -137,6 +150,26 @@ impl Machine {
         let mut command = Command::new("nsenter");
         command.arg(format!("--target={first}")).args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--"]);
         assert!(command.args(words).status().expect("it was there a moment ago").success(), "{words:?}");
+    }
+
+    /// Is it on? `Err`: how it went off since it was asked last; a reboot is 133.
+    pub fn is_on(&mut self) -> Result<bool, ExitStatus> {
+        let Some(running) = self.running.as_mut() else { return Ok(false) };
+        match running.try_wait().expect("it is our child") {
+            None => Ok(true),
+            Some(status) => {
+                self.running = None;
+                Err(status)
+            }
+        }
+    }
+
+    /// What a cloud does before it cuts the power: systemd is asked to shut the machine down.
+    pub fn press_the_button(&self) {
+        if let Some(first) = self.first().and_then(|pid| i32::try_from(pid).ok()) {
+            // SAFETY: a plain system call, with the first process of a machine of ours.
+            unsafe { libc::kill(first, libc::SIGRTMIN() + 4) };
+        }
     }
 
     pub fn until_dark(&mut self) {
@@ -169,36 +202,4 @@ impl Drop for Machine {
             }
         }
     }
-}
-
-/// Answers as the metadata service of an instance with these tags. Gives its address; ends with the test's process.
-pub fn metadata(instance: &str, tags: BTreeMap<String, String>) -> String {
-    let mut documents: BTreeMap<String, String> =
-        tags.iter().map(|(key, value)| (format!("/latest/meta-data/tags/instance/{key}"), value.clone())).collect();
-    documents.insert("/latest/meta-data/tags/instance".into(), tags.into_keys().collect::<Vec<_>>().join("\n"));
-    let identity = serde_json::json!({ "instanceId": instance, "pendingTime": jiff::Timestamp::now().to_string() });
-    documents.insert("/latest/dynamic/instance-identity/document".into(), identity.to_string());
-    let (documents, listener) = (Arc::new(documents), TcpListener::bind("127.0.0.1:0").expect("a port"));
-    let address = format!("http://{}", listener.local_addr().expect("it listens"));
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let documents = Arc::clone(&documents);
-            std::thread::spawn(move || answer(stream, &documents));
-        }
-    });
-    address
-}
-
-fn answer(stream: TcpStream, documents: &BTreeMap<String, String>) {
-    let head: Vec<String> = BufReader::new(&stream).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-    let (method, path) = head.first().and_then(|line| line.split_once(' ')).unwrap_or_default();
-    let path = path.split(' ').next().unwrap_or_default();
-    let (status, body) = match documents.get(path) {
-        _ if method == "PUT" => ("200 OK", "a-token"),
-        _ if !head.iter().any(|line| line.to_lowercase().starts_with("x-aws-ec2-metadata-token: a-token")) => ("401 Unauthorized", ""),
-        Some(document) => ("200 OK", document.as_str()),
-        None => ("404 Not Found", ""),
-    };
-    // A client that went away has its reasons.
-    let _gone = write!(&stream, "HTTP/1.1 {status}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
 }

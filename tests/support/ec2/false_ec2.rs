@@ -138,7 +138,9 @@ impl FalseEc2 {
 
     /// S3 without the log, the faults and the latency: the status and the body.
     pub fn s3(&self, method: &str, path: &str, body: &[u8]) -> (u16, Vec<u8>) {
-        let request = Request { method: method.into(), target: path.into(), headers: vec![("Host".into(), "127.0.0.1".into())], body: body.into() };
+        let authorization = "AWS4-HMAC-SHA256 Credential=rig/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x";
+        let headers = [("Host", "127.0.0.1"), ("Authorization", authorization)].map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let request = Request { method: method.into(), target: path.into(), headers, body: body.into() };
         let answer = self.cloud.moto(&request);
         (answer.status, answer.body)
     }

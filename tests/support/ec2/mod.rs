@@ -36,5 +36,6 @@ pub use calls::{Call, rounds};
 pub use false_ec2::{FalseEc2, Options};
 pub use fault::Fault;
 pub use ledger::Ledger;
+pub use query::{base64, encode_base64};
 pub use world::{Seen, State};
 pub use xml::Node;

@@ -105,3 +105,13 @@ pub fn base64(text: &str) -> Option<Vec<u8>> {
     };
     Some(digits.chunks(4).flat_map(quad).collect())
 }
+
+pub fn encode_base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let triple = |three: &[u8]| {
+        let bits = three.iter().enumerate().fold(0_u32, |bits, (n, byte)| bits | u32::from(*byte) << (16 - 8 * n));
+        let letter = |n: usize| if n <= three.len() { char::from(LETTERS[(bits >> (18 - 6 * n) & 63) as usize]) } else { '=' };
+        (0..4).map(letter).collect::<String>()
+    };
+    bytes.chunks(3).map(triple).collect()
+}

@@ -1,0 +1,278 @@
+//! The machines: each running instance of the false EC2 is one that systemd-nspawn boots; what happens to one happens to
+//! the other.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::symlink;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::bench::wait_until;
+use crate::false_ec2::{FalseEc2, Options, Seen, State};
+use crate::false_imds::FalseImds;
+use crate::nspawn::Machine;
+
+use super::network::Network;
+
+/// Between the power button and the end of power. EC2 gives minutes; a test has no use for them.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// One that starts again and again is left dark after this.
+const BOOTS_MAX: u32 = 6;
+
+/// `systemd-nspawn` ends so when the machine wants to start again.
+const REBOOT: i32 = 133;
+
+/// As cloud-init does it: once in the life of the instance, as root, with what the metadata service says.
+const USER_DATA: &str = "[Unit]\nDescription=User data\nAfter=basic.target network.target\nConditionPathExists=!/var/lib/cloud/ran\n\
+[Service]\nType=oneshot\nStandardOutput=append:/var/log/cloud-init-output.log\nStandardError=inherit\nTimeoutStartSec=infinity\nTimeoutStopSec=3s\n\
+ExecStart=/bin/sh -c 'imds=http://169.254.169.254/latest; mkdir -p /var/lib/cloud; \
+token=$$(curl -sSf --retry 20 --retry-all-errors --retry-delay 1 -X PUT -H \"X-aws-ec2-metadata-token-ttl-seconds: 60\" $$imds/api/token); \
+curl -sSf --retry 20 --retry-all-errors --retry-delay 1 -H \"X-aws-ec2-metadata-token: $$token\" -o /var/lib/cloud/user-data $$imds/user-data || exit 1; \
+touch /var/lib/cloud/ran; chmod 700 /var/lib/cloud/user-data; exec /var/lib/cloud/user-data'\n";
+
+/// On control groups of version 1 systemd may miss that a group is empty, and then waits for this.
+const STOP: &str = "[Manager]\nDefaultTimeoutStopSec=10s\n";
+
+/// What a machine with nothing but loopback and no users does not need.
+const MASKED: [&str; 6] =
+    ["getty.target", "dbus.service", "dbus.socket", "systemd-logind.service", "systemd-user-sessions.service", "systemd-networkd.service"];
+
+/// The false EC2 with its machines. Everything is switched off when it is dropped.
+pub struct Ec2 {
+    cloud: Arc<FalseEc2>,
+    machines: Arc<Mutex<BTreeMap<String, Iron>>>,
+    closing: Arc<AtomicBool>,
+    watcher: Option<JoinHandle<()>>,
+}
+
+/// The machine behind one instance.
+struct Iron {
+    machine: Machine,
+    imds: FalseImds,
+    network: Network,
+    boots: u32,
+    /// Without power, and EC2 does not know.
+    plugged_out: bool,
+    pressed: Option<Instant>,
+    noticed: bool,
+}
+
+impl std::ops::Deref for Ec2 {
+    type Target = FalseEc2;
+    fn deref(&self) -> &FalseEc2 {
+        &self.cloud
+    }
+}
+
+impl Ec2 {
+    /// `None`, with a word, where it cannot be had.
+    pub fn start() -> Option<Self> {
+        drop(Machine::new()?);
+        if let Err(why) = Network::new(&FalseImds::new(), "127.0.0.1:1") {
+            eprintln!("skipped: {why}");
+            return None;
+        }
+        let cloud = Arc::new(FalseEc2::start(Options { managed: true, ..Options::default() })?);
+        let (machines, closing) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let watched = (Arc::clone(&cloud), Arc::clone(&machines), Arc::clone(&closing));
+        let watcher = std::thread::spawn(move || watch(&watched.0, &watched.1, &watched.2));
+        Some(Ec2 { cloud, machines, closing, watcher: Some(watcher) })
+    }
+
+    fn machines(&self) -> MutexGuard<'_, BTreeMap<String, Iron>> {
+        lock(&self.machines)
+    }
+
+    fn on<T>(&self, id: &str, act: impl FnOnce(&mut Iron) -> T) -> T {
+        wait_until("the instance has a machine", || self.machines().contains_key(id).then_some(()));
+        act(self.machines().get_mut(id).expect("it was just there"))
+    }
+
+    /// What the user data said.
+    pub fn said(&self, id: &str) -> String {
+        self.on(id, |one| one.said())
+    }
+
+    pub fn boots(&self, id: &str) -> u32 {
+        self.on(id, |one| one.boots)
+    }
+
+    /// The path of a file of its disk, from outside.
+    pub fn file(&self, id: &str, path: &str) -> std::path::PathBuf {
+        self.on(id, |one| one.machine.path(path))
+    }
+
+    /// Runs a command inside.
+    pub fn run(&self, id: &str, words: &[&str]) {
+        self.on(id, |one| one.machine.run(words));
+    }
+
+    pub fn imds(&self, id: &str) -> FalseImds {
+        self.on(id, |one| one.imds.clone())
+    }
+
+    /// The power is gone, and EC2 goes on saying that it runs, and billing.
+    pub fn plug(&self, id: &str) {
+        self.on(id, |one| {
+            one.plugged_out = true;
+            one.machine.cut_the_power();
+        });
+    }
+
+    /// The machine cannot reach the API; its metadata it can.
+    pub fn partition(&self, id: &str, on: bool) {
+        self.on(id, |one| one.network.partition(on));
+    }
+
+    /// Waits for a state.
+    pub fn until(&self, id: &str, state: State) -> Seen {
+        wait_until(&format!("{id} is {}", state.name()), || Some(self.instance(id)).filter(|seen| seen.state == state))
+    }
+}
+
+impl Drop for Ec2 {
+    fn drop(&mut self) {
+        self.closing.store(true, Ordering::Relaxed);
+        if let Some(watcher) = self.watcher.take() {
+            // If it failed, so did the test.
+            let _ended = watcher.join();
+        }
+        if std::thread::panicking() {
+            for (id, one) in self.machines().iter() {
+                eprintln!("---- {id}\n{}\n{}\n{}", one.machine.console(), one.said(), one.journal());
+            }
+        }
+        self.machines().clear();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn watch(cloud: &FalseEc2, machines: &Mutex<BTreeMap<String, Iron>>, closing: &AtomicBool) {
+    while !closing.load(Ordering::Relaxed) {
+        for seen in cloud.instances() {
+            let mut machines = lock(machines);
+            if let Some(one) = machines.get_mut(&seen.id) {
+                one.step(cloud, &seen);
+            } else if matches!(seen.state, State::Pending | State::Running) {
+                machines.insert(seen.id.clone(), Iron::new(cloud, &seen));
+            } else if matches!(seen.state, State::ShuttingDown | State::Stopping) {
+                // It ended before its machine was ever on.
+                cloud.reached(&seen.id, if seen.state == State::Stopping { State::Stopped } else { State::Terminated });
+            }
+        }
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
+impl Iron {
+    fn new(cloud: &FalseEc2, seen: &Seen) -> Self {
+        let imds = FalseImds::new();
+        imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
+        if let Some(user_data) =
+            crate::false_ec2::base64(&seen.user_data).and_then(|bytes| String::from_utf8(bytes).ok()).filter(|text| !text.is_empty())
+        {
+            imds.says("user-data", &user_data);
+        }
+        if !seen.profile.is_empty() {
+            imds.role(&seen.profile);
+        }
+        let network = Network::new(&imds, cloud.url()).expect("it worked a moment ago");
+        let machine = Machine::new().expect("it worked a moment ago");
+        let local = machine.path("usr-local");
+        std::fs::create_dir_all(local.join("bin")).expect("writable");
+        std::fs::create_dir_all(machine.path("var/log/journal")).expect("writable");
+        let machine = machine.with(&[format!("--network-namespace-path={}", network.path), format!("--bind={}:/usr/local", local.display())]);
+        machine.unit("user-data.service", USER_DATA);
+        machine.write("etc/systemd/system.conf.d/stop.conf", STOP);
+        machine.wants("multi-user.target user-data.service");
+        for unit in MASKED {
+            symlink("/dev/null", machine.path("etc/systemd/system").join(unit)).expect("writable");
+        }
+        Iron { machine, imds, network, boots: 0, plugged_out: false, pressed: None, noticed: false }
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.machine.path("var/log/cloud-init-output.log")).unwrap_or_default()
+    }
+
+    /// The end of its journal, for the one who looks for the reason.
+    fn journal(&self) -> String {
+        let mut journalctl = Command::new("journalctl");
+        journalctl.arg("-D").arg(self.machine.path("var/log/journal")).args(["--no-pager", "-n", "80", "-o", "short-monotonic"]);
+        journalctl.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    }
+
+    fn boot(&mut self) {
+        if self.boots == BOOTS_MAX {
+            self.plugged_out = true;
+            return;
+        }
+        self.boots += 1;
+        self.pressed = None;
+        self.machine.power_on();
+    }
+
+    fn step(&mut self, cloud: &FalseEc2, seen: &Seen) {
+        self.tell(seen);
+        let on = match self.machine.is_on() {
+            Ok(on) => on,
+            // Nobody switched it off: it did so itself.
+            Err(status) if matches!(seen.state, State::Pending | State::Running) => {
+                if status.code() == Some(REBOOT) {
+                    return self.boot();
+                }
+                return cloud.powered_off(&seen.id);
+            }
+            Err(_) => false,
+        };
+        match seen.state {
+            State::Pending | State::Running if !on && !self.plugged_out => {
+                self.boot();
+                cloud.reached(&seen.id, State::Running);
+            }
+            State::Pending | State::Running | State::Terminated | State::Stopped => {}
+            State::ShuttingDown | State::Stopping if !on => {
+                self.plugged_out = false;
+                cloud.reached(&seen.id, if seen.state == State::Stopping { State::Stopped } else { State::Terminated });
+            }
+            State::ShuttingDown | State::Stopping => self.switch_off(seen),
+        }
+    }
+
+    /// A spot interruption takes the power; everything else asks first.
+    fn switch_off(&mut self, seen: &Seen) {
+        let pressed = self.pressed;
+        if seen.reason == "Server.SpotInstanceTermination" || pressed.is_some_and(|at| at.elapsed() > GRACE) {
+            self.machine.cut_the_power();
+        } else if pressed.is_none() {
+            self.machine.press_the_button();
+            self.pressed = Some(Instant::now());
+        }
+    }
+
+    /// What its metadata says by now.
+    fn tell(&mut self, seen: &Seen) {
+        if seen.item.at("metadataOptions/instanceMetadataTags") == "enabled" {
+            self.imds.tagged(&seen.tags);
+        }
+        match seen.notice {
+            Some(rest) if !self.noticed => {
+                self.noticed = true;
+                self.imds.interrupts(&seen.interruption, Timestamp::now() + SignedDuration::try_from(rest).expect("short"));
+            }
+            None if self.noticed && seen.state == State::Running => {
+                self.noticed = false;
+                self.imds.forgets(crate::false_imds::ACTION);
+            }
+            _ => {}
+        }
+    }
+}
