@@ -30,6 +30,10 @@ agent-size:
     @stat --format '%n: %s bytes' target/release/lamp-agent
     @cargo tree --no-default-features --features agent --edges normal,no-proc-macro --prefix none | sort -u | wc -l | xargs printf '%s crates\n'
 
+# The agent for machines with an old C library, x86_64 or arm64, in target/portable. `lamp` finds it there, or beside itself.
+agent-portable *archs:
+    .ci/agent-portable {{ archs }}
+
 # What things cost: prints figures, enforces none.
 bench *args:
     cargo bench --bench '*' {{ args }}

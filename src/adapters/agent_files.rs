@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   the file that was named (LAMP_AGENT_BINARY)
-//!   -> lamp-agent-x86_64 or lamp-agent-arm64 beside this program (`just agent-portable` builds them)
+//!   -> lamp-agent-x86_64 or lamp-agent-arm64 beside this program, or in the build folder's `portable`, where
+//!      `just agent-portable` leaves them
 //!   -> lamp-agent beside this program, when it is for such machines
 //! ```
 //! What must never live here: the upload, and whether an image can run it (`controller::ship`).
@@ -46,9 +47,12 @@ impl AgentFiles {
             return program(named, arch).map_err(none);
         }
         let Some(folder) = &self.beside else { return Err(none("this program cannot find its own folder".into())) };
-        let portable = folder.join(format!("lamp-agent-{arch}"));
-        if portable.exists() {
-            return program(&portable, arch).map_err(none);
+        let name = format!("lamp-agent-{arch}");
+        let portable = folder.join(&name);
+        // From `target/release/lamp`.
+        let built = folder.join("../portable").join(&name);
+        if let Some(found) = [&portable, &built].into_iter().find(|path| path.exists()) {
+            return program(found, arch).map_err(none);
         }
         let plain = folder.join("lamp-agent");
         program(&plain, arch).map_err(|why| {
