@@ -16,11 +16,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
-use super::{ec2_describe, ec2_end, ec2_launch, ec2_prepare, ec2_supply};
+use super::{ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_supply};
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::{LaunchRequest, MachineSpec, Plan};
 use crate::market::{Offer, Region, Span, Supply};
-use crate::ports::{Cloud, CloudError};
+use crate::ports::{Cloud, CloudError, ForeignMachine};
 
 pub struct AwsCloud {
     session: Arc<AwsSession>,
@@ -34,6 +34,14 @@ impl AwsCloud {
 
 #[async_trait]
 impl Cloud for AwsCloud {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        ec2_regions::regions(&self.session).await
+    }
+
+    fn has(&self, region: &Region) -> bool {
+        region.as_str() != "local"
+    }
+
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         ec2_supply::supply(&self.session, machine).await
     }
@@ -64,6 +72,10 @@ impl Cloud for AwsCloud {
 
     async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
         ec2_end::raise_kill_at(&self.session, machine, kill_at).await
+    }
+
+    async fn foreign(&self, owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
+        ec2_foreign::foreign(&self.session, owner, region).await
     }
 
     async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {

@@ -322,6 +322,14 @@ fn failed(act: &str, cause: io::Error) -> CloudError {
 
 #[async_trait]
 impl Cloud for LocalCloud {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        Ok(vec![Region::new("local")])
+    }
+
+    fn has(&self, region: &Region) -> bool {
+        region.as_str() == "local"
+    }
+
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let zone = self.zone().map_err(|cause| failed("name this workstation", cause))?;
         // There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.

@@ -28,9 +28,13 @@ mod ec2_end;
 #[cfg(feature = "aws")]
 mod ec2_errors;
 #[cfg(feature = "aws")]
+mod ec2_foreign;
+#[cfg(feature = "aws")]
 mod ec2_launch;
 #[cfg(feature = "aws")]
 mod ec2_prepare;
+#[cfg(feature = "aws")]
+mod ec2_regions;
 #[cfg(feature = "aws")]
 mod ec2_supply;
 mod hashed;

@@ -41,6 +41,7 @@ mod status;
 mod stop;
 mod submission;
 mod summary;
+mod sweep;
 mod table;
 mod workdir;
 

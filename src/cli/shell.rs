@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, explain, extend, init, logs, outputs, plan, receipt,
-    rehearse, replay, run, schema, status, stop,
+    rehearse, replay, run, schema, status, stop, sweep,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -43,6 +43,7 @@ pub enum Verb {
     Rehearse(Box<rehearse::Args>),
     Check(Box<check::Args>),
     Daemon(daemon::Args),
+    Sweep(sweep::Args),
     /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
     Agent,
     Completions(completions::Args),
@@ -89,6 +90,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
+        Verb::Sweep(args) => block_on(sweep::run(args, context)),
         // Its words are taken before clap sees them, unless a flag of ours stands before them.
         Verb::Agent => {
             Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags").hint("write `lamp agent ...`, with its own flags after it"))

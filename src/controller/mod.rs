@@ -20,9 +20,11 @@ mod notify;
 mod observe;
 pub mod ship;
 mod submit;
+mod sweep;
 
 pub use act::ActError;
 pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
 pub use ship::{ShipError, Shipper};
 pub use submit::{SubmitError, submit};
+pub use sweep::{Found, Judged, SECOND_LOOK};

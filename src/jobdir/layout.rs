@@ -9,6 +9,9 @@ pub fn agent(sha256: &str) -> String {
     format!("agents/{sha256}/lamp-agent")
 }
 
+/// Written and looked at to learn the time by the store's clock; empty.
+pub const CLOCK: &str = "clock";
+
 pub fn job(job: &JobId) -> String {
     format!("{JOBS}{job}/")
 }

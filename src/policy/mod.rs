@@ -17,6 +17,7 @@ mod checkpointing;
 mod hardware;
 mod idle;
 mod interruption;
+pub mod orphan;
 mod pace;
 pub mod placement;
 pub mod reconcile;

@@ -138,7 +138,7 @@ const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
 /// A machine whose agent has not taken its lease by then never will (FAULTS §1: boot time-to-live). Shorter ends slow
 /// images; longer bills a machine on which nothing runs.
-const BOOT_WITHIN: Duration = Duration::from_secs(15 * 60);
+pub(super) const BOOT_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// What a cancelled workload gets to end by itself before its machine is ended: SIGTERM's grace and the ladder.
 const CANCEL_TO_DARK: Duration = Duration::from_secs(3 * 60);

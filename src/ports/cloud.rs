@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal};
-use crate::market::{Offer, Region, Span, Supply, Usd};
+use crate::market::{Market, Offer, Region, Span, Supply, Usd, UsdPerHour};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
@@ -51,8 +51,30 @@ pub struct Residue {
     pub ours: bool,
 }
 
+/// A GPU machine of the account without our tags.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct ForeignMachine {
+    pub region: Region,
+    pub id: String,
+    pub name: Option<String>,
+    pub instance_type: String,
+    pub market: Market,
+    pub launched: Timestamp,
+    /// The on-demand price; `None`: unknown.
+    pub usd_per_hour: Option<UsdPerHour>,
+    /// The mean of the last day, as the cloud measured it; `None`: nobody measured.
+    pub cpu_percent: Option<f64>,
+    pub gpu_percent: Option<f64>,
+}
+
 #[async_trait]
 pub trait Cloud: Send + Sync {
+    /// Every region in which this account may have machines.
+    async fn regions(&self) -> Result<Vec<Region>, CloudError>;
+
+    /// Whether a region is of this cloud.
+    fn has(&self, region: &Region) -> bool;
+
     /// What can be bought now that satisfies the requirement.
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError>;
 
@@ -106,6 +128,11 @@ pub trait Cloud: Send + Sync {
 
     /// What is left of an owner's machines in a region and bills or waits.
     async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
+        Ok(Vec::new())
+    }
+
+    /// GPU machines that bill and do not carry this owner's tags, nor any of ours. For looking at: nothing is ever done to them.
+    async fn foreign(&self, _owner: &str, _region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
         Ok(Vec::new())
     }
 

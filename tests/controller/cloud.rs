@@ -284,6 +284,14 @@ fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {
 /// The agents of the fake cloud hold on to it, so the port is on a handle.
 #[async_trait]
 impl Cloud for FakeCloudPort {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        Ok(vec![Region::new("local")])
+    }
+
+    fn has(&self, region: &Region) -> bool {
+        region.as_str() == "local"
+    }
+
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let kind = *self.0.kind.lock().unwrap();
         let offer = Offer {

@@ -12,6 +12,7 @@ mod mortal;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;
+mod sweep;
 mod telling;
 
 use std::sync::Arc;

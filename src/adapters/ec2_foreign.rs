@@ -1,0 +1,104 @@
+//! GPU machines of the account that nobody of ours launched: the forgotten ones, and those of a stolen key.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use aws_sdk_cloudwatch::types::{Dimension, Metric, MetricDataQuery, MetricStat};
+use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
+use aws_smithy_types::DateTime;
+use jiff::Timestamp;
+
+use super::aws_session::AwsSession;
+use super::ec2_errors::meaning;
+use super::system_clock::SystemClock;
+use crate::instance::OWNER_TAG;
+use crate::market::{Market, Region};
+use crate::ports::{Clock, CloudError, ForeignMachine};
+
+/// The families with an accelerator, as their names begin (G, P, Trainium, Inferentia, DL and VT).
+const FAMILIES: [&str; 7] = ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*"];
+
+/// What is looked back on: a day has the night in it.
+const LOOK_BACK: Duration = Duration::from_secs(24 * 3600);
+
+/// # Errors
+/// When EC2 does not answer.
+pub async fn foreign(session: &AwsSession, _owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
+    let mut machines = Vec::new();
+    let mut pages = session.ec2(region).await.describe_instances().set_filters(Some(filters())).into_paginator().send();
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| meaning("list the machines of the account", error))?;
+        let instances = page.reservations().iter().flat_map(|reservation| reservation.instances());
+        machines.extend(instances.filter(|instance| !is_ours(instance)).filter_map(|instance| machine(region, instance)));
+    }
+    let cpu = cpu_of(session, region, &machines).await;
+    for machine in &mut machines {
+        machine.cpu_percent = cpu.get(&machine.id).copied();
+    }
+    Ok(machines)
+}
+
+fn filters() -> Vec<Filter> {
+    let running = Filter::builder().name("instance-state-name").values("pending").values("running").build();
+    let families = FAMILIES.iter().fold(Filter::builder().name("instance-type"), |filter, family| filter.values(*family)).build();
+    vec![running, families]
+}
+
+/// Anybody's of Lamplighter's: another owner of the same account has a `lamp` of their own that watches it.
+fn is_ours(instance: &Instance) -> bool {
+    instance.tags().iter().any(|tag| tag.key() == Some(OWNER_TAG))
+}
+
+fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
+    let name = instance.tags().iter().find(|tag| tag.key() == Some("Name")).and_then(|tag| tag.value());
+    let launched = instance.launch_time().and_then(|time| Timestamp::new(time.secs(), 0).ok())?;
+    let spot = instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot);
+    Some(ForeignMachine {
+        region: region.clone(),
+        id: instance.instance_id()?.to_owned(),
+        name: name.map(str::to_owned),
+        instance_type: instance.instance_type()?.as_str().to_owned(),
+        market: if spot { Market::Spot } else { Market::OnDemand },
+        launched,
+        usd_per_hour: None,
+        cpu_percent: None,
+        gpu_percent: None,
+    })
+}
+
+/// What one call of GetMetricData takes.
+const QUERIES_MAX: usize = 500;
+
+/// The mean processor use of the last day. What CloudWatch does not say is unknown, and no reason to say nothing.
+async fn cpu_of(session: &AwsSession, region: &Region, machines: &[ForeignMachine]) -> BTreeMap<String, f64> {
+    let client = session.cloudwatch(region).await;
+    let now = SystemClock.now();
+    let from = now.saturating_sub(LOOK_BACK).unwrap_or(now);
+    let mut means = BTreeMap::new();
+    for batch in machines.chunks(QUERIES_MAX) {
+        let queries = batch.iter().enumerate().map(|(at, machine)| query(at, &machine.id)).collect();
+        let asked = client
+            .get_metric_data()
+            .start_time(DateTime::from_secs(from.as_second()))
+            .end_time(DateTime::from_secs(now.as_second()))
+            .set_metric_data_queries(Some(queries));
+        match asked.send().await {
+            Ok(answer) => {
+                for result in answer.metric_data_results() {
+                    let at = result.id().and_then(|id| id.strip_prefix('m')).and_then(|at| at.parse::<usize>().ok());
+                    let (Some(machine), [first, ..]) = (at.and_then(|at| batch.get(at)), result.values()) else { continue };
+                    means.insert(machine.id.clone(), *first);
+                }
+            }
+            Err(error) => tracing::warn!("no use of the machines in {region} is known: {error}"),
+        }
+    }
+    means
+}
+
+fn query(at: usize, instance: &str) -> MetricDataQuery {
+    let dimension = Dimension::builder().name("InstanceId").value(instance).build();
+    let metric = Metric::builder().namespace("AWS/EC2").metric_name("CPUUtilization").dimensions(dimension).build();
+    let mean = MetricStat::builder().metric(metric).period(LOOK_BACK.as_secs() as i32).stat("Average").build();
+    MetricDataQuery::builder().id(format!("m{at}")).metric_stat(mean).build()
+}

@@ -1,0 +1,202 @@
+//! `lamp sweep`: machines of ours that no job needs, in every region; and, for looking at, what nobody of ours launched.
+
+use clap::Args as ClapArgs;
+use serde_json::{Value, json};
+
+use super::table::counted;
+use super::{Context, ExitCode, Fault, job_root, render_table, run};
+use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
+use crate::market::Usd;
+use crate::policy::orphan::OrphanVerdict;
+use crate::ports::ForeignMachine;
+
+/// End machines of ours without a living job, in all regions
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// Show what would be done; do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// List GPU machines that nobody of ours launched, with their age and cost; touch none of them
+    #[arg(long)]
+    pub foreign: bool,
+
+    /// Remove disks, addresses and alarms of ours that no machine needs, too
+    #[arg(long, conflicts_with = "foreign")]
+    pub residue: bool,
+}
+
+/// # Errors
+/// The job root cannot be used.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let workstation = job_root::workstation(context)?;
+    let store = job_root::open(context)?;
+    let controller = run::controller(&workstation, &store)?;
+    let (places, unknown) = controller.everywhere().await;
+    context.printer.note(format!("looking in {}", counted(places.len() as u64, "region")));
+    if args.foreign {
+        let (machines, also_unknown) = controller.foreign(&places).await;
+        return Ok(show_foreign(context, &machines, &[unknown, also_unknown].concat()));
+    }
+    let mut found = controller.look_for_orphans(&places).await;
+    found.unknown.extend(unknown);
+    show(context, &found);
+    let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
+    if args.dry_run || (orphans.is_empty() && !(args.residue && found.residue.iter().any(|left| left.ours))) {
+        if args.dry_run {
+            context.printer.note("nothing was done");
+        }
+        return Ok(code(&found));
+    }
+    let trouble = end(context, &controller, &orphans).await + if args.residue { clear(context, &controller, &found).await } else { 0 };
+    Ok(if trouble > 0 { ExitCode::UNREACHABLE } else { code(&found) })
+}
+
+fn is_orphan(judged: &Judged) -> bool {
+    matches!(judged.verdict, OrphanVerdict::Orphan { .. })
+}
+
+/// What is unknown is no clean bill.
+fn code(found: &Found) -> ExitCode {
+    if found.unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
+}
+
+/// After a second look; gives how many could not be ended.
+async fn end(context: &Context, controller: &Controller, orphans: &[&Judged]) -> usize {
+    if orphans.is_empty() {
+        return 0;
+    }
+    context.printer.note(format!("looking again in {} s, before anything is ended", SECOND_LOOK.as_secs()));
+    context.clock.sleep(SECOND_LOOK).await;
+    let mut trouble = 0;
+    for orphan in orphans {
+        match controller.end_orphan(orphan).await {
+            Ok(Some(_)) => context.printer.note(format!("asked the cloud to end {}; `lamp sweep` shows when it is gone", orphan.view.id)),
+            Ok(None) => context.printer.note(format!("{} is left alone: it is no orphan any more", orphan.view.id)),
+            Err(error) => {
+                trouble += 1;
+                context.printer.warn(format!("{} may still run and bill: {error}; run `lamp sweep` again", orphan.view.id));
+            }
+        }
+    }
+    trouble
+}
+
+async fn clear(context: &Context, controller: &Controller, found: &Found) -> usize {
+    let mut trouble = 0;
+    for left in found.residue.iter().filter(|left| left.ours) {
+        match controller.clear(left).await {
+            Ok(()) => context.printer.note(format!("removed {} {}", left.kind, left.id)),
+            Err(error) => {
+                trouble += 1;
+                context.printer.warn(format!("{} {} is still there: {error}", left.kind, left.id));
+            }
+        }
+    }
+    trouble
+}
+
+fn show(context: &Context, found: &Found) {
+    if context.is_machine_output() {
+        context.printer.json(&document(found));
+        return;
+    }
+    let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| judged.view.state.bills()).map(row).collect();
+    if rows.is_empty() {
+        context.printer.line("no machine of yours runs");
+    } else {
+        context.printer.line(render_table(&["machine", "type", "region", "job", "attempt", "verdict", "why"], &rows, &[]));
+    }
+    for left in &found.residue {
+        let whose = if left.ours { "" } else { " (not ours)" };
+        context
+            .printer
+            .line(format!("left over in {}: {} {}, {}, {} a month{whose}", left.region, left.kind, left.id, left.detail, left.usd_per_month));
+    }
+    for (place, why) in &found.unknown {
+        context.printer.warn(format!("{place} is unknown: {why}"));
+    }
+    let ours: Usd = found.residue.iter().filter(|left| left.ours).map(|left| left.usd_per_month).sum();
+    if found.residue.iter().any(|left| left.ours) {
+        context.printer.hint(format!("`lamp sweep --residue` removes what is ours: {ours} a month"));
+    }
+}
+
+fn row(judged: &Judged) -> Vec<String> {
+    let (verdict, why) = words(&judged.verdict);
+    let view = &judged.view;
+    vec![
+        view.id.clone(),
+        view.instance_type.clone(),
+        view.region.to_string(),
+        view.tags.job.to_string(),
+        view.tags.attempt.number().to_string(),
+        verdict.into(),
+        why.into(),
+    ]
+}
+
+fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
+    match verdict {
+        OrphanVerdict::Keep { why } => ("keep", why),
+        OrphanVerdict::Orphan { why } => ("orphan", why),
+    }
+}
+
+fn document(found: &Found) -> Value {
+    let machines = found.machines.iter().map(|judged| {
+        let (verdict, why) = words(&judged.verdict);
+        let view = &judged.view;
+        json!({
+            "instance": view.id, "instance_type": view.instance_type, "region": view.region, "market": view.market, "state": view.state,
+            "job": view.tags.job, "attempt": view.tags.attempt, "launched": view.launched, "verdict": verdict, "why": why,
+        })
+    });
+    json!({
+        "machines": machines.collect::<Vec<_>>(),
+        "residue": found.residue,
+        "unknown": found.unknown.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect::<Vec<_>>(),
+    })
+}
+
+/// The forgotten machines, and those of a stolen key.
+fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(String, String)]) -> ExitCode {
+    let now = context.clock.now();
+    let hours = |machine: &ForeignMachine| now.duration_since(machine.launched).as_secs_f64().max(0.0) / 3600.0;
+    let cost = |machine: &ForeignMachine| machine.usd_per_hour.map(|price| price.per_hour().dollars() * hours(machine));
+    if context.is_machine_output() {
+        let list = machines.iter().map(|machine| {
+            let mut value = serde_json::to_value(machine).unwrap_or_default();
+            value["age_hours"] = json!(hours(machine));
+            value["usd_so_far"] = json!(cost(machine));
+            value
+        });
+        let unknown = unknown.iter().map(|(place, why)| json!({ "place": place, "why": why }));
+        context.printer.json(&json!({ "foreign": list.collect::<Vec<_>>(), "unknown": unknown.collect::<Vec<_>>() }));
+    } else if machines.is_empty() {
+        context.printer.line("no GPU machine that is not yours runs");
+    } else {
+        let known = |value: Option<f64>, unit: &str| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.0}{unit}"));
+        let rows: Vec<Vec<String>> = machines
+            .iter()
+            .map(|machine| {
+                vec![
+                    machine.id.clone(),
+                    machine.name.clone().unwrap_or_default(),
+                    machine.instance_type.clone(),
+                    machine.region.to_string(),
+                    format!("{:.1}d", hours(machine) / 24.0),
+                    cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("${usd:.2}")),
+                    known(machine.cpu_percent, "%"),
+                    known(machine.gpu_percent, "%"),
+                ]
+            })
+            .collect();
+        context.printer.line(render_table(&["machine", "name", "type", "region", "age", "so far", "cpu", "gpu"], &rows, &[4, 5, 6, 7]));
+        context.printer.hint("`lamp` touches none of these: ask whose they are, or end them in the console");
+    }
+    for (place, why) in unknown {
+        context.printer.warn(format!("{place} is unknown: {why}"));
+    }
+    if unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
+}

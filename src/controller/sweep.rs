@@ -1,0 +1,171 @@
+//! Finds machines of ours that no job needs, in every region, and ends them after a second look.
+//!
+//! ```text
+//!   regions of the account ──> describe by owner tag ──> records and heartbeat of each ──> policy::orphan
+//!                                         orphan ──> a minute ──> all of it once more ──> terminate
+//! ```
+//! What must never live here: an opinion about what an orphan is.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::join_all;
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+
+use super::act::chain;
+use super::answers::Place;
+use super::drive::Controller;
+use crate::instance::InstanceView;
+use crate::jobdir::{JobDir, layout};
+use crate::market::Region;
+use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
+use crate::ports::{CloudError, ForeignMachine, Residue};
+
+/// One machine of ours and what is to be done with it.
+#[derive(Clone, Debug)]
+pub struct Judged {
+    pub view: InstanceView,
+    pub verdict: OrphanVerdict,
+}
+
+/// What one look found.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub machines: Vec<Judged>,
+    /// Disks, addresses, requests and alarms that no machine needs.
+    pub residue: Vec<Residue>,
+    /// Places that did not answer.
+    pub unknown: Vec<(String, String)>,
+}
+
+/// Between the two looks: long enough for an agent that was only slow to be heard (it beats every quarter of a minute),
+/// short enough to be a small part of the bound on what an orphan can cost.
+pub const SECOND_LOOK: Duration = Duration::from_secs(60);
+
+/// Records of machines that are read at once.
+const READS_IN_FLIGHT: usize = 16;
+
+impl Controller {
+    /// Every place where a machine of ours may be: all regions of every cloud that can be asked.
+    pub async fn everywhere(&self) -> (BTreeSet<Place>, Vec<(String, String)>) {
+        let asked = join_all(self.clouds.iter().map(|(which, cloud)| async move { (*which, cloud.regions().await) })).await;
+        let (mut places, mut unknown) = (BTreeSet::new(), Vec::new());
+        for (which, regions) in asked {
+            match regions {
+                Ok(regions) => places.extend(regions.into_iter().map(|region| (which, region))),
+                Err(error) => unknown.push((which.word().to_owned(), chain(&error))),
+            }
+        }
+        (places, unknown)
+    }
+
+    /// Looks at all machines of ours in these places. Ends nothing.
+    pub async fn look_for_orphans(&self, places: &BTreeSet<Place>) -> Found {
+        let mut found = Found::default();
+        let now = self.store_now().await;
+        let asked = places.iter().map(|(cloud, region)| async move {
+            let Ok(port) = self.cloud(*cloud) else { return (region, Ok(Vec::new()), Ok(Vec::new())) };
+            let (views, residue) = tokio::join!(port.describe(&self.owner, region), port.residue(&self.owner, region));
+            (region, views, residue)
+        });
+        let mut views = Vec::new();
+        for (region, described, residue) in join_all(asked).await {
+            match described {
+                Ok(described) => views.extend(described),
+                Err(error) => found.unknown.push((region.to_string(), chain(&error))),
+            }
+            match residue {
+                Ok(residue) => found.residue.extend(residue),
+                Err(error) => found.unknown.push((format!("{region}, what is left over"), chain(&error))),
+            }
+        }
+        // A place that was asked twice has each machine once.
+        let mut seen = BTreeSet::new();
+        views.retain(|view: &InstanceView| seen.insert(view.machine()));
+        let judged = views.into_iter().map(|view| self.judge(view, now));
+        found.machines = stream::iter(judged).buffered(READS_IN_FLIGHT).collect().await;
+        found
+    }
+
+    /// Ends a machine that was an orphan, if it still is one now. `None`: it is none any more, and lives.
+    ///
+    /// # Errors
+    /// When the cloud does not answer; then nothing was ended, or it may have been.
+    pub async fn end_orphan(&self, before: &Judged) -> Result<Option<Judged>, CloudError> {
+        let machine = before.view.machine();
+        let cloud = self.cloud(machine.cloud)?;
+        let views = cloud.describe(&self.owner, &machine.region).await?;
+        let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
+        let now = self.store_now().await;
+        let judged = self.judge(view, now).await;
+        if !matches!(judged.verdict, OrphanVerdict::Orphan { .. }) {
+            return Ok(None);
+        }
+        tracing::warn!(%machine, verdict = ?judged.verdict, "terminating an orphan");
+        cloud.terminate(&machine).await?;
+        Ok(Some(judged))
+    }
+
+    /// Removes one piece of residue of ours.
+    ///
+    /// # Errors
+    /// When the cloud refuses, or it is not ours.
+    pub async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
+        if !residue.ours {
+            return Err(CloudError::Invalid { what: format!("{} {} is not ours", residue.kind, residue.id) });
+        }
+        let mut done = Err(CloudError::Unsupported { cloud: "this", act: "clear what is left over" });
+        for cloud in self.clouds.values().filter(|cloud| cloud.has(&residue.region)) {
+            done = cloud.clear(residue).await;
+        }
+        done
+    }
+
+    /// GPU machines of the account that nobody of ours launched; nothing is done to them.
+    pub async fn foreign(&self, places: &BTreeSet<Place>) -> (Vec<ForeignMachine>, Vec<(String, String)>) {
+        let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+        let asked = asked.map(|(region, cloud)| async move { (region, cloud.foreign(&self.owner, region).await) });
+        let (mut machines, mut unknown) = (Vec::new(), Vec::new());
+        for (region, answer) in join_all(asked).await {
+            match answer {
+                Ok(found) => machines.extend(found),
+                Err(error) => unknown.push((Region::to_string(region), chain(&error))),
+            }
+        }
+        (machines, unknown)
+    }
+
+    async fn judge(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
+        let (records, heartbeat) = tokio::join!(self.records(&view), self.heartbeat(&view));
+        let verdict = orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
+        Judged { view, verdict }
+    }
+
+    async fn records(&self, view: &InstanceView) -> Records {
+        let dir = JobDir::new(Arc::clone(&self.store), view.tags.job.clone());
+        let read = async { tokio::try_join!(dir.spec(), dir.receipt(), dir.settled(view.tags.attempt)) };
+        match read.await {
+            Ok((None, ..)) => Records::NoJob,
+            Ok((Some(_), None, None)) => Records::Open,
+            Ok(_) => Records::Over,
+            Err(error) => Records::Unknown(chain(&error)),
+        }
+    }
+
+    async fn heartbeat(&self, view: &InstanceView) -> Heartbeat {
+        match self.store.head(&layout::status(&view.tags.job, view.tags.attempt)).await {
+            Ok(Some(meta)) => Heartbeat::At(meta.modified),
+            Ok(None) => Heartbeat::Never,
+            Err(error) => Heartbeat::Unknown(chain(&error)),
+        }
+    }
+
+    /// The time by the clock that dates heartbeats, whatever the workstation's own clock says.
+    async fn store_now(&self) -> Option<Timestamp> {
+        self.store.put(layout::CLOCK, Bytes::new()).await.ok()?;
+        Some(self.store.head(layout::CLOCK).await.ok()??.modified)
+    }
+}

@@ -1,0 +1,159 @@
+//! Is this machine of ours an orphan: a machine without a living job?
+//!
+//! One decision for `lamp sweep`, the daemon and the sweeper in the cloud. All times are by the store's own clock, or by the
+//! cloud's: a workstation whose clock is a day off must end nothing. What cannot be read is unknown, and only the hard cap,
+//! which stands in the machine's own tags, counts against the unknown. What must never live here: a call.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::reconcile::BOOT_WITHIN;
+use crate::instance::InstanceView;
+
+/// What is known of one machine.
+#[derive(Clone, Debug)]
+pub struct Facts<'a> {
+    pub view: &'a InstanceView,
+    /// Ourselves: what carries another owner's tag is never touched.
+    pub owner: &'a str,
+    pub records: Records,
+    pub heartbeat: Heartbeat,
+    /// The time by the store's clock; `None`: it did not say.
+    pub now: Option<Timestamp>,
+}
+
+/// What the job root says of the machine's attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Records {
+    /// It did not answer.
+    Unknown(String),
+    /// The job is not in this job root: it may be in another one of the same owner.
+    NoJob,
+    /// Planned, and not settled.
+    Open,
+    /// Settled, or the whole job has its receipt.
+    Over,
+}
+
+/// The agent's sign of life.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Heartbeat {
+    Unknown(String),
+    Never,
+    At(Timestamp),
+}
+
+/// What is to be done with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrphanVerdict {
+    Keep {
+        why: String,
+    },
+    /// An orphan: it is looked at once more, and then ended.
+    Orphan {
+        why: String,
+    },
+}
+
+/// The daemon's and the cloud's sweeper come every five minutes; between the cap and their visit the agent and the deadline
+/// unit have their chance to end the machine in order.
+const CAP_SLACK: Duration = Duration::from_secs(120);
+
+/// The verdict on one machine.
+pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
+    let keep = |why: &str| OrphanVerdict::Keep { why: why.to_owned() };
+    let (view, tags) = (facts.view, &facts.view.tags);
+    if tags.owner != facts.owner {
+        return keep("it is somebody else's");
+    }
+    if !view.state.bills() {
+        return OrphanVerdict::Keep { why: format!("it is {}", view.state) };
+    }
+    let Some(now) = facts.now else { return keep("the job root does not say what time it is") };
+    if let Some(kill_at) = tags.kill_at
+        && now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX)
+    {
+        return OrphanVerdict::Orphan { why: format!("its hard cap was {kill_at}") };
+    }
+    match &facts.records {
+        Records::Unknown(why) => return OrphanVerdict::Keep { why: format!("its records cannot be read: {why}") },
+        Records::NoJob => return keep("its job is not in this job root"),
+        Records::Over => return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() },
+        Records::Open => {}
+    }
+    let since = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
+    match &facts.heartbeat {
+        Heartbeat::Unknown(why) => OrphanVerdict::Keep { why: format!("its heartbeat cannot be read: {why}") },
+        Heartbeat::At(at) if since(*at) > tags.lease.duration() => {
+            OrphanVerdict::Orphan { why: format!("no heartbeat for {} min, and its lease is {}", since(*at).as_secs() / 60, tags.lease) }
+        }
+        Heartbeat::Never if since(view.launched) > BOOT_WITHIN => {
+            OrphanVerdict::Orphan { why: format!("no word of its agent for {} min after its launch", since(view.launched).as_secs() / 60) }
+        }
+        Heartbeat::At(_) => keep("its agent lives"),
+        Heartbeat::Never => keep("it is booting"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::{InstanceState, Tags};
+    use crate::job::AttemptNo;
+    use crate::market::{Cloud, Market, Region, Span};
+
+    const NOW: i64 = 1_000_000;
+
+    fn at(ago_secs: i64) -> Timestamp {
+        Timestamp::from_second(NOW - ago_secs).unwrap()
+    }
+
+    fn view(launched_ago: i64, kill_at: Option<Timestamp>) -> InstanceView {
+        let tags = Tags { owner: "me".into(), job: "x-222222".parse().unwrap(), attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at };
+        InstanceView {
+            id: "i-1".into(),
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            instance_type: "t".into(),
+            market: Market::Spot,
+            state: InstanceState::Running,
+            tags,
+            client_token: None,
+            launched: at(launched_ago),
+            ended: None,
+            state_reason: None,
+        }
+    }
+
+    fn is_orphan(view: &InstanceView, owner: &str, records: Records, heartbeat: Heartbeat, now: Option<Timestamp>) -> bool {
+        matches!(judge(&Facts { view, owner, records, heartbeat, now }), OrphanVerdict::Orphan { .. })
+    }
+
+    #[test]
+    fn a_lapsed_lease_makes_an_orphan_and_what_is_unknown_does_not() {
+        let machine = view(7200, None);
+        let lapsed = || Heartbeat::At(at(1801));
+        assert!(is_orphan(&machine, "me", Records::Open, lapsed(), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::Open, Heartbeat::At(at(1799)), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::Open, Heartbeat::Unknown("503".into()), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::Unknown("503".into()), lapsed(), Some(at(0))));
+        assert!(!is_orphan(&machine, "me", Records::NoJob, Heartbeat::Never, Some(at(0))), "another job root of ours may know it");
+        assert!(!is_orphan(&machine, "me", Records::Open, lapsed(), None));
+        assert!(is_orphan(&machine, "me", Records::Over, Heartbeat::At(at(5)), Some(at(0))));
+        assert!(!is_orphan(&machine, "you", Records::Over, lapsed(), Some(at(0))), "somebody else's");
+    }
+
+    #[test]
+    fn a_boot_has_its_time() {
+        assert!(!is_orphan(&view(890, None), "me", Records::Open, Heartbeat::Never, Some(at(0))));
+        assert!(is_orphan(&view(910, None), "me", Records::Open, Heartbeat::Never, Some(at(0))));
+    }
+
+    #[test]
+    fn the_hard_cap_counts_against_the_unknown() {
+        let machine = view(7200, Some(at(121)));
+        assert!(is_orphan(&machine, "me", Records::Unknown("503".into()), Heartbeat::Unknown("503".into()), Some(at(0))));
+        assert!(!is_orphan(&view(7200, Some(at(119))), "me", Records::Open, Heartbeat::At(at(5)), Some(at(0))), "the agent's own end has its time");
+    }
+}

@@ -1,0 +1,65 @@
+//! Sweeping with the shipped controller: what is ended, what is left alone, and that it is looked at twice.
+
+use std::time::Duration;
+
+use lamplighter::controller::{Found, Judged};
+use lamplighter::policy::orphan::OrphanVerdict;
+use lamplighter::ports::Clock;
+
+use super::World;
+use super::cloud::Life;
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+
+fn orphans(found: &Found) -> Vec<&Judged> {
+    found.machines.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect()
+}
+
+/// A machine that was launched a while ago, and whose controller has gone to sleep.
+async fn silent(clock: std::sync::Arc<super::VirtualClock>) -> World {
+    let world = World::new(clock.clone(), &[Life::FallsSilent]).await;
+    world.controller().look(world.job()).await.unwrap();
+    assert_eq!(world.cloud.running().len(), 1, "launched");
+    clock.sleep(Duration::from_secs(60)).await;
+    world
+}
+
+#[test]
+fn a_machine_whose_agent_fell_silent_is_ended_after_a_second_look() {
+    simulate(async |clock| {
+        let world = silent(clock.clone()).await;
+        let controller = world.controller();
+        let (places, unknown) = controller.everywhere().await;
+        assert_eq!(unknown, []);
+        let young = controller.look_for_orphans(&places).await;
+        assert_eq!((young.machines.len(), orphans(&young).len()), (1, 0), "{young:?}");
+
+        clock.sleep(Duration::from_secs(3600)).await;
+        let found = controller.look_for_orphans(&places).await;
+        let [orphan] = orphans(&found)[..] else { panic!("{found:?}") };
+        assert!(controller.end_orphan(orphan).await.unwrap().is_some());
+        assert_eq!(world.cloud.running(), Vec::<String>::new());
+        assert!(controller.end_orphan(orphan).await.unwrap().is_none(), "twice is once");
+        assert_eq!(world.cloud.complaints(), Vec::<String>::new());
+    });
+}
+
+#[test]
+fn what_cannot_be_read_is_left_alone() {
+    simulate(async |clock| {
+        let world = silent(clock.clone()).await;
+        let controller = world.controller();
+        clock.sleep(Duration::from_secs(3600)).await;
+        let (places, _) = controller.everywhere().await;
+        let before = controller.look_for_orphans(&places).await;
+        let [orphan] = orphans(&before)[..] else { panic!("{before:?}") };
+        for unreadable in ["status.json", "spec.json", "clock"] {
+            world.store.fault(unreadable, Fault::Down, None);
+            let found = controller.look_for_orphans(&places).await;
+            assert_eq!(orphans(&found).len(), 0, "{unreadable}: {found:?}");
+            assert!(controller.end_orphan(orphan).await.unwrap().is_none(), "{unreadable}: the second look could not read");
+            world.store.mend();
+        }
+        assert_eq!(world.cloud.running().len(), 1);
+    });
+}
