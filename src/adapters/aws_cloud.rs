@@ -17,10 +17,10 @@ use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
 use super::{ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_supply};
-use crate::instance::{InstanceView, MachineRef};
+use crate::instance::{ForeignMachine, InstanceView, MachineRef};
 use crate::job::{LaunchRequest, MachineSpec, Plan};
 use crate::market::{Offer, Region, Span, Supply};
-use crate::ports::{Cloud, CloudError, ForeignMachine};
+use crate::ports::{Cloud, CloudError};
 
 pub struct AwsCloud {
     session: Arc<AwsSession>,

@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use super::aws_session::AwsSession;
 use super::ec2_errors::meaning;
 use super::system_clock::SystemClock;
-use crate::instance::OWNER_TAG;
+use crate::instance::{ForeignMachine, OWNER_TAG};
 use crate::market::{Market, Region};
-use crate::ports::{Clock, CloudError, ForeignMachine};
+use crate::ports::{Clock, CloudError};
 
 /// The families with an accelerator, as their names begin (G, P, Trainium, Inferentia, DL and VT).
 const FAMILIES: [&str; 7] = ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*"];

@@ -27,8 +27,8 @@ use super::detach::detach;
 use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, RELEASED, boot_id};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Tags};
-use crate::job::{MachineSpec, MarketChoice, Plan};
-use crate::market::{self, Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
+use crate::job::{MachineSpec, Plan};
+use crate::market::{self, Market, Region, Span, Supply, Zone};
 use crate::ports::{Cloud, CloudError};
 
 /// A machine that has not booted this long after its launch lost its launcher in between: it is started again.
@@ -306,13 +306,6 @@ fn kill_left(instance: &str) -> io::Result<()> {
     Err(io::Error::other(format!("something of {instance} survives SIGKILL")))
 }
 
-/// GPUs that the driver shows, without asking it.
-fn gpu_count() -> u32 {
-    let named = |name: &str| name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
-    let entries = fs::read_dir("/dev").into_iter().flatten().flatten();
-    u32::try_from(entries.filter(|entry| entry.file_name().to_str().is_some_and(named)).count()).unwrap_or(0)
-}
-
 fn failed(act: &str, cause: io::Error) -> CloudError {
     match cause.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => CloudError::Denied { act: act.into(), cause: cause.into() },
@@ -332,24 +325,7 @@ impl Cloud for LocalCloud {
 
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let zone = self.zone().map_err(|cause| failed("name this workstation", cause))?;
-        // There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
-        let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
-        let offer = Offer {
-            cloud: market::Cloud::Local,
-            region: Region::new("local"),
-            zone,
-            instance_type: "workstation".into(),
-            gpus: gpu_count(),
-            gpu_model: None,
-            gpu_memory_mib: None,
-            vcpus: 0,
-            arch: Arch::default(),
-            market,
-            price: machine.usd_per_hour,
-            extras: UsdPerHour::ZERO,
-            on_demand: None,
-        };
-        Ok(Supply { offers: vec![offer], ..Supply::default() })
+        Ok(Supply { offers: vec![super::local_offer::offer(zone, machine)], ..Supply::default() })
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {

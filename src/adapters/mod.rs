@@ -60,6 +60,8 @@ pub mod local_files;
 pub mod local_folder;
 pub mod local_machine;
 pub mod local_metadata;
+#[cfg(feature = "lamp")]
+mod local_offer;
 pub mod local_power;
 mod logins;
 mod network;

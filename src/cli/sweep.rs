@@ -6,9 +6,9 @@ use serde_json::{Value, json};
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, render_table, run};
 use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
+use crate::instance::ForeignMachine;
 use crate::market::Usd;
 use crate::policy::orphan::OrphanVerdict;
-use crate::ports::ForeignMachine;
 
 /// End machines of ours without a living job, in all regions
 #[derive(Clone, Debug, ClapArgs)]

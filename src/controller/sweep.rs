@@ -18,11 +18,11 @@ use jiff::Timestamp;
 use super::act::chain;
 use super::answers::Place;
 use super::drive::Controller;
-use crate::instance::InstanceView;
+use crate::instance::{ForeignMachine, InstanceView, Residue};
 use crate::jobdir::{JobDir, layout};
 use crate::market::Region;
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
-use crate::ports::{CloudError, ForeignMachine, Residue};
+use crate::ports::CloudError;
 
 /// One machine of ours and what is to be done with it.
 #[derive(Clone, Debug)]

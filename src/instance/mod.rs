@@ -4,6 +4,7 @@
 //! policies see. A reading that could not be taken is [`Reading::Unknown`], never zero. What must never live here: how a
 //! number is read (that is `adapters`), what it means (that is `policy`).
 
+mod account;
 mod notice;
 mod rates;
 mod reading;
@@ -12,6 +13,7 @@ mod state;
 mod status;
 mod tags;
 
+pub use account::{ForeignMachine, Residue};
 pub use notice::{Notice, NoticeKind};
 pub use rates::{Rates, rates};
 pub use reading::Reading;

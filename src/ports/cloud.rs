@@ -3,9 +3,9 @@
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use crate::instance::{InstanceView, MachineRef};
+use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal};
-use crate::market::{Market, Offer, Region, Span, Supply, Usd, UsdPerHour};
+use crate::market::{Offer, Region, Span, Supply};
 
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
@@ -35,36 +35,6 @@ pub enum CloudError {
     /// This cloud cannot do that at all.
     #[error("the {cloud} cloud cannot {act}")]
     Unsupported { cloud: &'static str, act: &'static str },
-}
-
-/// Something of ours that bills or stays although no machine needs it.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Residue {
-    pub region: Region,
-    /// `volume`, `address`, `spot request`, `alarm`, `snapshot`.
-    pub kind: String,
-    pub id: String,
-    /// What it says of itself: its size, its state, the job it was made for.
-    pub detail: String,
-    pub usd_per_month: Usd,
-    /// It carries the owner tag that was asked for.
-    pub ours: bool,
-}
-
-/// A GPU machine of the account without our tags.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct ForeignMachine {
-    pub region: Region,
-    pub id: String,
-    pub name: Option<String>,
-    pub instance_type: String,
-    pub market: Market,
-    pub launched: Timestamp,
-    /// The on-demand price; `None`: unknown.
-    pub usd_per_hour: Option<UsdPerHour>,
-    /// The mean of the last day, as the cloud measured it; `None`: nobody measured.
-    pub cpu_percent: Option<f64>,
-    pub gpu_percent: Option<f64>,
 }
 
 #[async_trait]

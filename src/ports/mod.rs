@@ -18,7 +18,7 @@ mod workload;
 
 pub use agents::{AgentFile, Agents, AgentsError, Glibc};
 pub use clock::Clock;
-pub use cloud::{Cloud, CloudError, ForeignMachine, Residue};
+pub use cloud::{Cloud, CloudError};
 pub use files::{FileStamp, Files, Tree, TreeFile};
 pub use metadata::{Identity, Metadata, MetadataError};
 pub use notifier::{Notification, Notifier, NotifierError};

@@ -1,0 +1,31 @@
+//! This workstation as the one offer of the local cloud.
+
+use crate::job::{MachineSpec, MarketChoice};
+use crate::market::{self, Arch, Market, Offer, Region, UsdPerHour, Zone};
+
+/// There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
+pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
+    let market = if machine.market == MarketChoice::Spot { Market::Spot } else { Market::OnDemand };
+    Offer {
+        cloud: market::Cloud::Local,
+        region: Region::new("local"),
+        zone,
+        instance_type: "workstation".into(),
+        gpus: gpu_count(),
+        gpu_model: None,
+        gpu_memory_mib: None,
+        vcpus: 0,
+        arch: Arch::default(),
+        market,
+        price: machine.usd_per_hour,
+        extras: UsdPerHour::ZERO,
+        on_demand: None,
+    }
+}
+
+/// GPUs that the driver shows, without asking it.
+fn gpu_count() -> u32 {
+    let named = |name: &str| name.strip_prefix("nvidia").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit()));
+    let entries = std::fs::read_dir("/dev").into_iter().flatten().flatten();
+    u32::try_from(entries.filter(|entry| entry.file_name().to_str().is_some_and(named)).count()).unwrap_or(0)
+}

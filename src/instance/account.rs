@@ -1,0 +1,36 @@
+//! What else stands in an account: what our machines left behind, and machines that are not ours.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::market::{Market, Region, Usd, UsdPerHour};
+
+/// Something of ours that bills or stays although no machine needs it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Residue {
+    pub region: Region,
+    /// `volume`, `address`, `spot request`, `alarm`, `snapshot`.
+    pub kind: String,
+    pub id: String,
+    /// What it says of itself: its size, its state, the job it was made for.
+    pub detail: String,
+    pub usd_per_month: Usd,
+    /// It carries the owner tag that was asked for.
+    pub ours: bool,
+}
+
+/// A GPU machine of the account without our tags.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ForeignMachine {
+    pub region: Region,
+    pub id: String,
+    pub name: Option<String>,
+    pub instance_type: String,
+    pub market: Market,
+    pub launched: Timestamp,
+    /// The on-demand price; `None`: unknown.
+    pub usd_per_hour: Option<UsdPerHour>,
+    /// The mean of the last day, as the cloud measured it; `None`: nobody measured.
+    pub cpu_percent: Option<f64>,
+    pub gpu_percent: Option<f64>,
+}
