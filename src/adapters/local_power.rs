@@ -29,9 +29,9 @@ impl Power for LocalPower {
             PowerOff::Stop => "stop",
         };
         let record = PowerOffRecord { how: how.to_owned(), why: why.to_owned() };
-        self.folder.write("poweroff.json", &record).map_err(|error| PowerError { what: format!("cannot write poweroff.json: {error}") })?;
+        self.folder.write("poweroff.json", &record).map_err(|error| PowerError::StillOn { what: format!("cannot write poweroff.json: {error}") })?;
         #[expect(clippy::disallowed_methods, reason = "this adapter waits for the machine to end it")]
         tokio::time::sleep(ENDED_WITHIN).await;
-        Err(PowerError { what: "the machine's process does not obey".to_owned() })
+        Err(PowerError::StillOn { what: "the machine's process does not obey".to_owned() })
     }
 }

@@ -116,9 +116,9 @@ impl Power for SystemPower {
         if self.syscall {
             tracing::error!("the machine is still on: asking the kernel itself");
             let refused = rustix::system::reboot(rustix::system::RebootCommand::PowerOff);
-            return Err(PowerError { what: format!("the kernel answers {refused:?}") });
+            return Err(PowerError::StillOn { what: format!("the kernel answers {refused:?}") });
         }
-        Err(PowerError { what: format!("still on after {} steps", self.steps.len()) })
+        Err(PowerError::StillOn { what: format!("still on after {} steps", self.steps.len()) })
     }
 }
 
@@ -126,14 +126,23 @@ impl Power for SystemPower {
 #[derive(Clone, Debug)]
 pub struct ThenCommand(pub String);
 
+impl ThenCommand {
+    fn failed(&self, how: String) -> PowerError {
+        PowerError::Then { command: self.0.clone(), how }
+    }
+}
+
 #[async_trait]
 impl Power for ThenCommand {
     async fn off(&self, _how: PowerOff, why: &str) -> Result<(), PowerError> {
         let status = Command::new("/bin/sh").args(["-c", &self.0]).env("LAMP_REASON", why).stdin(Stdio::null()).status().await;
         match status {
             Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(PowerError { what: format!("`{}` ended with {status}", self.0) }),
-            Err(error) => Err(PowerError { what: format!("`{}` did not start: {error}", self.0) }),
+            Ok(status) => Err(self.failed(match status.code() {
+                Some(code) => format!("ended with exit code {code}"),
+                None => format!("was ended by a signal ({status})"),
+            })),
+            Err(error) => Err(self.failed(format!("did not start: {error}"))),
         }
     }
 }
@@ -198,7 +207,7 @@ mod tests {
         then.off(PowerOff::Stop, "idle for 15m").await.expect("it works");
         assert_eq!(std::fs::read_to_string(&file).expect("written"), "idle for 15m");
         let failed = ThenCommand("exit 3".into()).off(PowerOff::Stop, "x").await.expect_err("it fails");
-        assert_eq!(failed.to_string(), "cannot power off: `exit 3` ended with exit status: 3");
+        assert_eq!(failed.to_string(), "the command of `--then` failed: `exit 3` ended with exit code 3");
         ThenExit.off(PowerOff::Terminate, "x").await.expect("nothing to fail");
     }
 }

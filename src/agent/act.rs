@@ -203,6 +203,7 @@ impl Agent {
 
     pub(super) async fn start(&mut self, argv: Vec<String>) -> Option<Decision> {
         self.memory.start += 1;
+        self.memory.setups += u32::from(self.memory.stage == Stage::Setup);
         self.memory.ending = None;
         self.ended = None;
         self.board.restarted(self.out.clock.now());
@@ -213,7 +214,7 @@ impl Agent {
             Ok(workload) => {
                 let pid = workload.scope().root_pid.unwrap_or_default();
                 self.journal.record(What::WorkloadStarted { start: self.memory.start, pid, command });
-                self.logs.follow(self.memory.start, &launch.dir);
+                self.logs.follow_as(self.memory.start, &launch.dir, &self.memory.start_name());
                 if let Some(checkpoints) = &self.checkpoints {
                     checkpoints.workload_started();
                 }

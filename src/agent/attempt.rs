@@ -56,6 +56,9 @@ pub struct Memory {
     pub stage: Stage,
     /// The number of the newest start of a process, setup included; 0 before the first.
     pub start: u32,
+    /// How many of the starts were of `setup`.
+    #[serde(default)]
+    pub setups: u32,
     pub retries_used: u32,
     pub stall_restarts: u32,
     pub drawers: Drawers,
@@ -161,6 +164,7 @@ impl Memory {
             prepared: false,
             stage: Stage::Setup,
             start: 0,
+            setups: 0,
             retries_used: 0,
             stall_restarts: 0,
             drawers: Drawers::default(),
@@ -173,6 +177,19 @@ impl Memory {
             ending: None,
             hardware: None,
             held: None,
+        }
+    }
+
+    /// How often the command was started: its first start is the first, also after a `setup`.
+    pub fn starts(&self) -> u32 {
+        self.start.saturating_sub(self.setups)
+    }
+
+    /// The newest start, in the words of the log.
+    pub fn start_name(&self) -> String {
+        match self.stage {
+            Stage::Setup => "setup".to_owned(),
+            _ => format!("start {} of the workload", self.starts()),
         }
     }
 }

@@ -206,7 +206,7 @@ impl Shipper {
         if self.state.full && self.state.left_out > self.state.told {
             before = self.tell();
         } else if self.state.offset == 0 && self.state.piece > 0 && self.first_of_start() {
-            before = format!("\n[lamp: start {} of the workload]\n", self.state.start);
+            before = format!("\n[lamp: {}]\n", self.label());
         }
         let path = dir.join(segment_name(self.state.segment));
         match self.shared.outbox.files.read_from(&path, self.state.offset, PIECE_BYTES_MAX) {
@@ -230,6 +230,12 @@ impl Shipper {
     fn tell(&mut self) -> String {
         self.state.told = self.state.left_out;
         format!("\n[lamp: {} bytes of output were left out here]\n", self.state.left_out)
+    }
+
+    /// What the start at hand is, in words.
+    fn label(&self) -> String {
+        let said = self.shared.follows().into_iter().find(|follow| follow.start == self.state.start).and_then(|follow| follow.label);
+        said.unwrap_or_else(|| format!("start {} of the workload", self.state.start))
     }
 
     /// Whether nothing of this start was shipped yet: its first segment has the number 1.

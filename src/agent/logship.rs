@@ -65,6 +65,9 @@ pub(super) struct Follow {
     /// Its holder has written everything.
     #[serde(default)]
     pub ended: bool,
+    /// What it is, in the log; `None`: an older agent wrote this.
+    #[serde(default)]
+    pub label: Option<String>,
 }
 
 pub(super) struct Shared {
@@ -122,11 +125,16 @@ impl LogShip {
     /// Follows this start of the workload (`Launch::dir`) after what came before. Idempotent, also after a restart of the
     /// agent.
     pub fn follow(&self, start: u32, dir: &Path) {
+        self.follow_as(start, dir, &format!("start {start} of the workload"));
+    }
+
+    /// The same, with the words that stand between it and what came before.
+    pub fn follow_as(&self, start: u32, dir: &Path, label: &str) {
         let mut follows = self.shared.lock_follows();
         if !follows.iter().any(|follow| follow.start == start) {
             // An earlier start is over when the next begins.
             follows.iter_mut().for_each(|follow| follow.ended = true);
-            follows.push(Follow { start, dir: dir.to_owned(), ended: false });
+            follows.push(Follow { start, dir: dir.to_owned(), ended: false, label: Some(label.to_owned()) });
             // At once: the next agent knows only the newest start by itself.
             self.shared.outbox.keep(STARTS, &*follows);
         }

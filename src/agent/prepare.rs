@@ -79,7 +79,7 @@ impl Agent {
             None => {}
         }
         if !attached && self.memory.start > 0 {
-            let text = format!("start {} is gone with an earlier life of the machine: the work is started again", self.memory.start);
+            let text = format!("{} is gone with an earlier life of the machine: the work is started again", self.memory.start_name());
             self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
         }
         if attached {
@@ -127,7 +127,7 @@ impl Agent {
                 Ok(Some(workload)) => {
                     self.attention.retain(|line| !line.starts_with(UNSEEN));
                     self.board.restarted(self.memory.started);
-                    self.logs.follow(self.memory.start, &dir);
+                    self.logs.follow_as(self.memory.start, &dir, &self.memory.start_name());
                     self.workload = Some(workload.into());
                     return Ok(true);
                 }
@@ -142,7 +142,7 @@ impl Agent {
                 Err(error) => error,
             };
             tracing::warn!("cannot find the workload of the agent before this one: {}", chain(&error));
-            self.attend(format!("{UNSEEN} start {} still runs, so none is started: {}", self.memory.start, chain(&error)));
+            self.attend(format!("{UNSEEN} {} still runs, so none is started: {}", self.memory.start_name(), chain(&error)));
             if matches!(self.memory.ending, Some(Ending::End { .. })) {
                 // What follows is the power switch, which ends whatever runs.
                 if self.out.clock.mono() >= until {

@@ -12,9 +12,12 @@ pub enum PowerOff {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("cannot power off: {what}")]
-pub struct PowerError {
-    pub what: String,
+pub enum PowerError {
+    #[error("cannot power off: {what}")]
+    StillOn { what: String },
+    /// The user's own command for the end.
+    #[error("the command of `--then` failed: `{command}` {how}")]
+    Then { command: String, how: String },
 }
 
 #[async_trait]
