@@ -29,6 +29,14 @@ pub use crate::adapters::objects::{OpenError, open as open_store, open_existing 
 #[cfg(feature = "lamp")]
 pub use workstation::{AwsSettings, DaemonLock, Workstation, random_letters, remove_scratch};
 
+/// Whether this program can drive machines of a cloud; what it was built without it refuses in words.
+pub fn is_built_for(cloud: crate::market::Cloud) -> bool {
+    match cloud {
+        crate::market::Cloud::Local => cfg!(feature = "lamp"),
+        crate::market::Cloud::Aws => cfg!(feature = "aws"),
+    }
+}
+
 /// The time, for whoever may not name a port.
 pub type Clock = Arc<dyn ports::Clock>;
 

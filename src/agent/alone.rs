@@ -10,8 +10,8 @@ use super::outbox::Outbox;
 use super::tick::Finish;
 use crate::instance::{Reading, Sample};
 use crate::job::{
-    AttemptNo, Command, EndedBecause, GpuSelection, IdleSpec, JobId, LimitsSpec, MachineSpec, OnSpec, RECORD_FORMAT, ResolvedSpec, Spec, StallSpec,
-    WatchSpec,
+    ALONE_WRITER, AttemptNo, Command, EndedBecause, GpuSelection, IdleSpec, JobId, LimitsSpec, MachineSpec, OnSpec, RECORD_FORMAT, ResolvedSpec,
+    Spec, StallSpec, WatchSpec,
 };
 use crate::jobdir::JobDirError;
 use crate::market::{GpuRequirement, Span, Usd, UsdPerHour};
@@ -49,7 +49,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         format: RECORD_FORMAT,
         job: JobId::from_name(&name, random),
         created: now,
-        written_by: concat!("lamp-agent ", env!("CARGO_PKG_VERSION")).into(),
+        written_by: format!("{ALONE_WRITER}{}", env!("CARGO_PKG_VERSION")),
         spec,
         code: None,
         origins: Default::default(),

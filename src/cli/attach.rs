@@ -14,7 +14,7 @@ use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 
 /// Between two looks. Shorter reads the same more often; longer is felt as a lag of the log.
-const LOOK_EVERY: Duration = Duration::from_millis(300);
+pub const LOOK_EVERY: Duration = Duration::from_millis(300);
 
 /// Without a terminal, a line about a job in which nothing changes comes this often.
 const WORD_EVERY: Duration = Duration::from_secs(60);

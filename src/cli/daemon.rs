@@ -5,6 +5,7 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 
 use super::attach::TELLING_MAX;
+use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, run, signals};
 use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError};
@@ -50,8 +51,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         service.alive();
         if told != Some(active) {
             told = Some(active);
-            service.status(&format!("{active} jobs under way"));
-            tracing::info!("{active} jobs under way");
+            service.status(&format!("{} under way", counted(active as u64, "job")));
+            tracing::info!("{} under way", counted(active as u64, "job"));
         }
     });
     tokio::select! {

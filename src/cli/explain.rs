@@ -29,6 +29,8 @@ struct Explained {
     reason: Option<String>,
     requests: Vec<Request>,
     attempts: Vec<ExplainedAttempt>,
+    #[serde(skip)]
+    setup: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -40,6 +42,12 @@ struct ExplainedAttempt {
     /// The reason chain of the end, oldest first.
     reasons: Vec<Reason>,
     events: Vec<Event>,
+}
+
+impl ExplainedAttempt {
+    fn began(&self) -> Option<Timestamp> {
+        self.plan.as_ref().map(|plan| plan.created).or_else(|| self.events.first().map(|event| event.at))
+    }
 }
 
 /// # Errors
@@ -54,10 +62,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let printer = &context.printer;
     printer.line(format!("{}: {}", explained.job, explained.state));
-    for attempt in &explained.attempts {
-        show_attempt(context, attempt, args.all);
+    let mut untold: Vec<&Request> = explained.requests.iter().collect();
+    for (index, attempt) in explained.attempts.iter().enumerate() {
+        let next = explained.attempts.get(index + 1).and_then(ExplainedAttempt::began);
+        let (now, later) = untold.into_iter().partition::<Vec<_>, _>(|request| next.is_none_or(|next| request.at < next));
+        untold = later;
+        show_attempt(context, attempt, &now, &explained, args.all);
     }
-    for request in &explained.requests {
+    for request in untold {
         printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), request.wish));
     }
     if let Some(reason) = &explained.reason {
@@ -69,8 +81,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
     let summary = super::summary::Summary::read(dir, now).await?;
     let mut attempts = Vec::new();
-    // A run of the agent alone has no controller to settle it: its outcome is its end.
-    let mut alone = None;
     for number in dir.attempts().await? {
         let plan = dir.plan(number).await?;
         let settled = dir.settled(number).await?;
@@ -78,48 +88,90 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
             Some(outcome) => Some(outcome),
             None => unless_damaged(dir.outcome(number).await)?,
         };
-        if plan.is_none() {
-            alone = outcome
-                .as_ref()
-                .map(|outcome| (JobState::from(outcome.because.job_outcome()), outcome.reasons.last().map(|reason| reason.text.clone())));
-        }
         let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
         attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, events: dir.events(number).await? });
     }
     Ok(Explained {
         job: dir.job().to_string(),
-        state: alone.as_ref().map(|(state, _)| *state).or(summary.as_ref().map(|summary| summary.state)).unwrap_or(JobState::Submitted),
-        reason: alone.and_then(|(_, reason)| reason).or(summary.and_then(|summary| summary.reason)),
+        state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
+        reason: summary.and_then(|summary| summary.reason),
         requests: dir.requests().await?,
         attempts,
+        setup: dir.spec().await?.and_then(|spec| spec.spec.setup),
     })
 }
 
-fn show_attempt(context: &Context, attempt: &ExplainedAttempt, all: bool) {
+fn show_attempt(context: &Context, attempt: &ExplainedAttempt, requests: &[&Request], explained: &Explained, all: bool) {
     let printer = &context.printer;
-    let began =
-        attempt.plan.as_ref().map(|plan| plan.created).or_else(|| attempt.events.first().map(|event| event.at)).unwrap_or(Timestamp::UNIX_EPOCH);
+    let began = attempt.began().unwrap_or(Timestamp::UNIX_EPOCH);
     let number = attempt.attempt.number();
     let title = match &attempt.plan {
         Some(plan) => format!("attempt {number} on {} ({}, {})", plan.offer.instance_type, plan.offer.market, plan.offer.price),
         None => "a run of the agent alone".to_owned(),
     };
     printer.line(printer.paint(Stream::Out, Style::Bold, &title));
-    if let Some(plan) = &attempt.plan {
-        printer.line(line(began, plan.created, "plan", &plan.reasons.join("; ")));
+    for told in told(attempt, requests, explained.setup.as_deref(), all) {
+        printer.line(line(began, told.at, told.word, &told.text));
     }
+}
+
+/// One line of an attempt's story.
+struct Told {
+    at: Timestamp,
+    word: &'static str,
+    text: String,
+}
+
+/// The story of an attempt in the order of time, each thing once.
+fn told(attempt: &ExplainedAttempt, requests: &[&Request], setup: Option<&str>, all: bool) -> Vec<Told> {
+    let mut lines = Vec::new();
+    if let Some(plan) = &attempt.plan {
+        lines.push(Told { at: plan.created, word: "plan", text: plan.reasons.join("; ") });
+    }
+    let mut starts = Starts { setup: setup.map(|script| format!("/bin/sh -ec {script}")), setups: 0 };
     for event in &attempt.events {
-        if let Some((word, text)) = event_text(&event.what, all) {
-            printer.line(line(began, event.at, word, &text));
+        if let Some((word, text)) = event_text(&event.what, &mut starts, all) {
+            // What ended it is marked where it was said.
+            let ended_it = matches!(&event.what, What::Verdict { reason } if attempt.settled.is_some() && attempt.reasons.contains(reason));
+            lines.push(Told { at: event.at, word: if ended_it { "because" } else { word }, text });
         }
     }
-    let Some(settled) = &attempt.settled else { return };
-    for reason in &attempt.reasons {
-        printer.line(line(began, reason.at, "because", &reason_text(reason)));
+    for request in requests {
+        let seen = attempt.events.iter().any(|event| matches!(event.what, What::Wish { number, .. } if number == request.number));
+        if !seen {
+            lines.push(Told { at: request.at, word: "request", text: format!("{} by {}: {}", request.number, request.by, request.wish) });
+        }
     }
-    let cloud = settled.cloud_reason.as_ref().map(|reason| format!("; the cloud says: {reason}")).unwrap_or_default();
-    let text = format!("{}, billed {}, {}{cloud}", settled.because.word().replace('_', " "), settled.billed, settled.usd);
-    printer.line(line(began, settled.billed_to.unwrap_or(began), "settled", &text));
+    if let Some(settled) = &attempt.settled {
+        let verdicts: Vec<&Reason> =
+            attempt.events.iter().filter_map(|event| if let What::Verdict { reason } = &event.what { Some(reason) } else { None }).collect();
+        let unsaid = attempt.reasons.iter().filter(|reason| !verdicts.contains(reason));
+        lines.extend(unsaid.map(|reason| Told { at: reason.at, word: "because", text: reason_text(reason) }));
+        let cloud = settled.cloud_reason.as_ref().map(|reason| format!("; the cloud says: {reason}")).unwrap_or_default();
+        let text = format!("{}, billed {}, {}{cloud}", settled.because.word().replace('_', " "), settled.billed, settled.usd);
+        let last = lines.iter().map(|line| line.at).max();
+        lines.extend(settled.billed_to.or(last).map(|at| Told { at, word: "settled", text }));
+    }
+    // Stable: what has one time stays in the order in which it was written.
+    lines.sort_by_key(|line| line.at);
+    lines
+}
+
+/// Tells `setup` from the starts of the command.
+struct Starts {
+    setup: Option<String>,
+    setups: u32,
+}
+
+impl Starts {
+    fn text(&mut self, start: u32, command: &str) -> String {
+        if self.setup.as_deref() == Some(command) {
+            self.setups += 1;
+            let script = command.trim_start_matches("/bin/sh -ec ").trim_start_matches("set -e\n").lines().collect::<Vec<_>>().join("; ");
+            return format!("setup: {script}");
+        }
+        format!("start {}: {command}", start.saturating_sub(self.setups))
+    }
 }
 
 fn line(from: Timestamp, at: Timestamp, word: &str, text: &str) -> String {
@@ -133,14 +185,14 @@ fn since(from: Timestamp, at: Timestamp) -> String {
 }
 
 /// The word and the sentence of an event; `None`: shown only with --all, or never.
-fn event_text(what: &What, all: bool) -> Option<(&'static str, String)> {
+fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static str, String)> {
     Some(match what {
         What::Verdict { reason } => ("verdict", reason_text(reason)),
         What::Notice { notice } => ("notice", format!("{} at {}", notice.detail, local_time(notice.at))),
         What::Resumed { checkpoint } => ("resumed", format!("from checkpoint {}{}", checkpoint.number.number(), step_text(checkpoint.step))),
-        What::WorkloadStarted { start, command, .. } => ("started", format!("start {start}: {command}")),
+        What::WorkloadStarted { start, command, .. } => ("started", starts.text(*start, command)),
         What::WorkloadEnded { exit, orphans: 0, .. } => ("ended", exit.to_string()),
-        What::WorkloadEnded { exit, orphans, .. } => ("ended", format!("{exit}; {orphans} processes were left behind")),
+        What::WorkloadEnded { exit, orphans, .. } => ("ended", format!("{exit}; {} left behind", processes(*orphans))),
         What::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),
         What::Attention { text } => ("attention", text.clone()),
         What::Loss { text } => ("lost", text.clone()),
@@ -160,6 +212,10 @@ fn event_text(what: &What, all: bool) -> Option<(&'static str, String)> {
     })
 }
 
+fn processes(number: u32) -> String {
+    if number == 1 { "1 process was".into() } else { format!("{number} processes were") }
+}
+
 fn step_text(step: Option<f64>) -> String {
     step.map(|step| format!(" (step {step})")).unwrap_or_default()
 }
@@ -173,4 +229,63 @@ fn reason_text(reason: &Reason) -> String {
 
 fn round(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).expect("a moment of this century")
+    }
+
+    fn event(seq: u64, second: i64, what: What) -> Event {
+        Event { seq, at: at(second), what }
+    }
+
+    fn started(start: u32, command: &str) -> What {
+        What::WorkloadStarted { start, pid: 1, command: command.into() }
+    }
+
+    #[test]
+    fn the_story_is_in_the_order_of_time_and_setup_is_no_start() {
+        let (idle, ended) = (Reason::new(at(9), "idle", "busy", "it works"), Reason::new(at(30), "workload", "failed", "it failed"));
+        let events = vec![
+            event(1, 1, started(1, "/bin/sh -ec set -e\necho one\necho two")),
+            event(2, 3, started(2, "python train.py")),
+            // Written down later than it was judged.
+            event(3, 12, What::Asked { by: "you".into(), signal: "SIGUSR1".into(), processes: 1 }),
+            event(4, 9, What::Verdict { reason: idle }),
+            event(5, 20, started(3, "python train.py")),
+            event(6, 30, What::Verdict { reason: ended.clone() }),
+        ];
+        let settled = json!({ "format": 1, "attempt": 1, "instance": "i", "because": "failed", "billed_from": at(0), "billed_to": at(31),
+            "billed": "31s", "usd": 0.0 });
+        let attempt = ExplainedAttempt {
+            attempt: AttemptNo::FIRST,
+            plan: None,
+            settled: Some(serde_json::from_value(settled).expect("a record")),
+            reasons: vec![Reason::new(at(28), "stall", "stalled", "no step"), ended],
+            events,
+        };
+        let request = Request { format: 1, number: 1, at: at(10), by: "alice".into(), wish: crate::job::Wish::Stop };
+        let story = told(&attempt, &[&request], Some("set -e\necho one\necho two"), false);
+        let words: Vec<(i64, &str)> = story.iter().map(|line| (line.at.as_second() - at(0).as_second(), line.word)).collect();
+        let expected = [
+            (1, "started"),
+            (3, "started"),
+            (9, "verdict"),
+            (10, "request"),
+            (12, "asked"),
+            (20, "started"),
+            (28, "because"),
+            (30, "because"),
+            (31, "settled"),
+        ];
+        assert_eq!(words, expected);
+        let starts: Vec<&str> = story.iter().filter(|line| line.word == "started").map(|line| line.text.as_str()).collect();
+        assert_eq!(starts, ["setup: echo one; echo two", "start 1: python train.py", "start 2: python train.py"]);
+    }
 }

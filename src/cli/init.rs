@@ -11,7 +11,8 @@ use clap::Args as ClapArgs;
 use serde::Serialize;
 
 use super::{Context, ExitCode, Fault, Format};
-use crate::config::{self, JOB_FILE, JobFile};
+use crate::config::{self, CommandWord, JOB_FILE, JobFile};
+use crate::job::{COMMAND_PLACEHOLDER, Command};
 
 /// Write a commented job file for the script in a folder
 #[derive(Clone, Debug, ClapArgs)]
@@ -28,13 +29,25 @@ pub struct Args {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 struct Found {
     script: Option<String>,
+    /// The one program that `pyproject.toml` installs, where there is no script.
+    program: Option<String>,
+    /// The script starts a process group of PyTorch: it is run by `torchrun`.
+    distributed: bool,
     requirements: Option<String>,
     checkpoints: Option<String>,
     signal: Option<&'static str>,
 }
 
+impl Found {
+    fn is_placeholder(&self) -> bool {
+        self.script.is_none() && self.program.is_none()
+    }
+}
+
 /// Names that training scripts have, the most telling first.
 const SCRIPTS: [&str; 7] = ["train.py", "main.py", "run.py", "src/train.py", "src/main.py", "scripts/train.py", "train.sh"];
+/// What a script says that is meant to be run by `torchrun`, with one process for each GPU.
+const DISTRIBUTED: [&str; 2] = ["init_process_group", "LOCAL_RANK"];
 const CHECKPOINT_FOLDERS: [&str; 5] = ["checkpoints", "checkpoint", "ckpts", "ckpt", "outputs/checkpoints"];
 
 /// # Errors
@@ -54,8 +67,11 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let shown = config::shown(&path, &context.current_dir);
     let shown = shown.strip_prefix("./").unwrap_or(&shown).to_owned();
     write_new(&path, &starter(&found, &folder)).map_err(|error| refused(&error, &shown))?;
+    // A placeholder is a finding, and meant to be one; all the rest must be as `check` wants it.
+    let command = Command::Shell("true".to_owned());
+    let flags = JobFile { command: found.is_placeholder().then_some(CommandWord(command)), ..JobFile::default() };
     let inputs = config::Inputs {
-        flags: &JobFile::default(),
+        flags: &flags,
         user: &context.user,
         environment: &context.environment,
         current_dir: &context.current_dir,
@@ -71,9 +87,12 @@ fn look(folder: &Path, script: Option<String>) -> Found {
     let known = || SCRIPTS.iter().find(is_file).map(|name| (*name).to_owned());
     let script = script.or_else(known).or_else(|| only_script(folder));
     let text = script.as_ref().and_then(|script| read(&folder.join(script))).unwrap_or_default();
+    let program = if script.is_none() { read(&folder.join("pyproject.toml")).and_then(|text| only_program(&text)) } else { None };
     let mentioned = CHECKPOINT_FOLDERS.iter().find(|name| folder.join(name).is_dir() || quotes(&text, name));
     Found {
         script,
+        program,
+        distributed: DISTRIBUTED.iter().any(|word| text.contains(word)),
         requirements: ["requirements.txt", "pyproject.toml"].iter().find(is_file).map(|name| (*name).to_owned()),
         checkpoints: mentioned.map(|name| (*name).to_owned()),
         signal: ["SIGUSR1", "SIGTERM"].into_iter().find(|signal| text.contains(signal)),
@@ -83,6 +102,14 @@ fn look(folder: &Path, script: Option<String>) -> Found {
 /// Whether the script has the word as a text of its own: `"checkpoints"` or `'checkpoints/'`.
 fn quotes(text: &str, word: &str) -> bool {
     ['"', '\''].iter().any(|quote| text.contains(&format!("{quote}{word}{quote}")) || text.contains(&format!("{quote}{word}/")))
+}
+
+/// The command of a package, if it has one alone.
+fn only_program(pyproject: &str) -> Option<String> {
+    let document = toml_edit::Document::parse(pyproject).ok()?;
+    let programs = document.get("project")?.get("scripts")?.as_table_like()?;
+    let mut names = programs.iter().map(|(name, _)| name.to_owned());
+    names.next().filter(|_| names.next().is_none())
 }
 
 fn only_script(folder: &Path) -> Option<String> {
@@ -141,10 +168,17 @@ fn starter(found: &Found, folder: &Path) -> String {
 }
 
 fn what_runs(found: &Found) -> String {
-    let Some(script) = &found.script else {
-        return "# What to run: a list is executed as it is, a string by the shell.\ncommand = \"echo put your command here\"\n".into();
+    let (words, is_python) = match (&found.script, &found.program) {
+        (Some(script), _) => (script.clone(), script.ends_with(".py")),
+        (None, Some(program)) => (program.clone(), true),
+        (None, None) => {
+            return format!(
+                "# What to run: a list is executed as it is, a string by the shell. Until it is there, the job is refused.\n\
+                 command = {}\n",
+                quoted(COMMAND_PLACEHOLDER)
+            );
+        }
     };
-    let is_python = script.ends_with(".py");
     let install = match found.requirements.as_deref() {
         Some("requirements.txt") if is_python => Some(".venv/bin/pip install --quiet -r requirements.txt"),
         Some("pyproject.toml") if is_python => Some(".venv/bin/pip install --quiet ."),
@@ -155,11 +189,17 @@ fn what_runs(found: &Found) -> String {
         (true, None) => "python3",
         (false, _) => "bash",
     };
+    let command: Vec<String> = match &found.script {
+        None => vec![quoted(&format!(".venv/bin/{words}"))],
+        Some(_) if is_python && found.distributed => {
+            [program, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=auto", &words].map(quoted).to_vec()
+        }
+        Some(_) => [program, &words].map(quoted).to_vec(),
+    };
     let mut text = format!(
-        "# A list is executed as it is, a string by the shell. What follows `--` on the command line replaces it.\n\
-         command = [{}, {}]\n",
-        quoted(program),
-        quoted(script)
+        "# A list is executed as it is, a string by the shell. `lamp run {JOB_FILE} -- ...` replaces it.\n\
+         command = [{}]\n",
+        command.join(", ")
     );
     if let Some(install) = install {
         text.push_str(&format!(
@@ -198,9 +238,10 @@ fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
     }
     let printer = &context.printer;
     printer.line(format!("wrote {shown}"));
-    match &found.script {
-        Some(script) => printer.note(format!("it runs `{script}`")),
-        None => printer.note("no script was recognised: put your command into it"),
+    match (&found.script, &found.program) {
+        (Some(script), _) if found.distributed => printer.note(format!("it runs `{script}` with one process for each GPU")),
+        (Some(runs), _) | (None, Some(runs)) => printer.note(format!("it runs `{runs}`")),
+        (None, None) => printer.warn("no script was recognised: the job is refused until your command is in it"),
     }
     match (&found.checkpoints, found.signal) {
         (Some(folder), Some(signal)) => printer.note(format!("checkpoints are expected in `{folder}`, and {signal} asks for one")),

@@ -8,6 +8,9 @@ use crate::job::{JobId, Spec};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::wire::{self, AwsSettings, Store, Workstation};
 
+/// What to type where there is no job yet.
+pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that is here, `lamp run` runs it; --job-root names another place";
+
 /// Opens the job root of this call, and makes it if it is not there.
 ///
 /// # Errors
@@ -120,6 +123,11 @@ pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
         );
     }
     match dir.spec().await.map_err(fault)? {
+        Some(resolved) if resolved.is_alone() => {
+            Err(Fault::new(ExitCode::REFUSED, format!("`{}` is a run of the agent alone: it reads no wishes", dir.job()))
+                .meaning("nothing was changed")
+                .hint("Ctrl-C where it was started, or SIGTERM to its `lamp-agent`, ends it"))
+        }
         Some(resolved) => Ok(resolved.spec),
         None => {
             Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` was never submitted completely", dir.job()))
@@ -138,7 +146,7 @@ fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
 }
 
 fn no_jobs(store: &Store) -> Fault {
-    Fault::new(ExitCode::NOT_FOUND, format!("no jobs in {}", store.url())).hint("`lamp run config/jobs/digits.toml` makes the first")
+    Fault::new(ExitCode::NOT_FOUND, format!("no jobs in {}", store.url())).hint(FIRST_JOB)
 }
 
 async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {

@@ -1,7 +1,7 @@
 //! How a job stands, in one line that fits under its log.
 
 use super::summary::Summary;
-use crate::job::Progress;
+use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour};
 
 /// `step 120 of 1000, 12%, 6m left, loss 0.31`; `None` when the job says nothing of itself.
@@ -47,11 +47,17 @@ pub fn usage_text(summary: &Summary) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
+/// The verdict beside the state: only where it says more than that.
+pub fn verdict_text(summary: &Summary) -> Option<String> {
+    summary.verdict.clone().filter(|_| summary.state == JobState::Running)
+}
+
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
     let spent = if summary.usd_estimated { format!("about {}", summary.usd) } else { summary.usd.to_string() };
     let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
+        _ if summary.alone => "no price is known".into(),
         _ if summary.state.is_final() => summary.usd.to_string(),
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
         _ if free && summary.usd == Usd::ZERO => "free".into(),
@@ -67,7 +73,7 @@ pub fn line(summary: &Summary, width: usize) -> String {
     if let Some(attempt) = summary.attempt.filter(|attempt| *attempt > 1) {
         parts.push(format!("attempt {attempt}"));
     }
-    parts.extend(summary.verdict.clone().filter(|verdict| verdict != "busy"));
+    parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
     // Before what may be long: money is never cut off.
     parts.push(money_text(summary));
     if let Some(progress) = &summary.progress {

@@ -2,7 +2,8 @@
 
 use clap::Args as ClapArgs;
 
-use super::attach::Attached;
+use super::alone::AloneRun;
+use super::attach::{Attached, LOOK_EVERY};
 use super::log_tail::LogTail;
 use super::{Context, ExitCode, Fault, job_root, run};
 use crate::job::AttemptNo;
@@ -28,12 +29,15 @@ pub struct Args {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context)?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let fault = |error: JobDirError| job_root::record_fault(&error);
+    if args.follow && AloneRun::read(&dir).await.map_err(fault)?.is_some() {
+        return follow_alone(context, &dir).await.map_err(fault);
+    }
     if args.follow {
         let controller = run::controller(&job_root::workstation(context)?, &store)?;
         Attached::new(context, &dir).with_log().follow_and_drive(&controller).await?;
         return Ok(ExitCode::SUCCESS);
     }
-    let fault = |error: JobDirError| job_root::record_fault(&error);
     let attempts = dir.attempts().await.map_err(fault)?;
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],
@@ -47,6 +51,29 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         print(context, &dir, attempt).await.map_err(fault)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Nobody drives a run of the agent alone; its log is followed until its agent has written how it ended.
+async fn follow_alone(context: &Context, dir: &JobDir) -> Result<ExitCode, JobDirError> {
+    let mut tail = LogTail::new(AttemptNo::FIRST);
+    loop {
+        // Read before the log: what was written before the end is then not missed.
+        let over = AloneRun::read(dir).await?.is_none_or(|run| run.has_ended());
+        loop {
+            let bytes = tail.next(dir).await?;
+            if context.printer.reader_is_gone() {
+                return Ok(ExitCode::SUCCESS);
+            }
+            if bytes.is_empty() {
+                break;
+            }
+            piece(context, AttemptNo::FIRST, &bytes);
+        }
+        if over {
+            return Ok(ExitCode::SUCCESS);
+        }
+        context.clock.sleep(LOOK_EVERY).await;
+    }
 }
 
 async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<(), JobDirError> {

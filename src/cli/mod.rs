@@ -8,6 +8,7 @@
 //! or `pub async fn run` where it talks to a store or a cloud; it gets a line in `shell::Verb` and one in
 //! `shell::dispatch`. What must never live here: a decision about a job (`policy`), or the choice of an adapter (`wire`).
 
+mod alone;
 mod args;
 mod attach;
 mod check;

@@ -180,6 +180,9 @@ async fn show_list(context: &Context, dir: &JobDir, listed: &[Output]) -> Result
 async fn why_none(context: &Context, dir: &JobDir) -> Result<Option<String>, Fault> {
     let fault = |error| job_root::record_fault(&error);
     let summary = Summary::read(dir, context.clock.now()).await.map_err(fault)?;
+    if summary.as_ref().is_some_and(|summary| summary.alone) {
+        return Ok(Some("a run of the agent alone leaves its files where it ran".to_owned()));
+    }
     if summary.is_some_and(|summary| !summary.state.is_final()) {
         return Ok(Some("outputs are kept when an attempt ends".to_owned()));
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args as ClapArgs;
 
+use super::alone::AloneRun;
 use super::status::local_time;
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, job_root, outputs, render_table, run};
@@ -26,6 +27,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context)?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let fault = |error| job_root::record_fault(&error);
+    if let Some(alone) = AloneRun::read(&dir).await.map_err(fault)? {
+        return show_alone(context, &dir, &alone);
+    }
     let mut receipt = dir.receipt().await.map_err(fault)?;
     if receipt.is_none() {
         receipt = settled_now(context, &store, &dir).await?;
@@ -35,6 +39,19 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .hint(format!("`lamp status {0}` shows how it stands, `lamp stop {0}` ends it", dir.job())));
     };
     show(context, &dir, &receipt).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_alone(context: &Context, dir: &JobDir, run: &AloneRun) -> Result<ExitCode, Fault> {
+    let (Some(document), Some(text)) = (run.receipt(), run.receipt_text()) else {
+        return Err(Fault::new(ExitCode::NOT_FOUND, format!("`{}` has no receipt: its agent has not written how it ended", dir.job()))
+            .hint(format!("`lamp status {0}` shows how it stands, `lamp explain {0}` what was judged", dir.job())));
+    };
+    if context.is_machine_output() {
+        context.printer.json(&document)
+    } else {
+        context.printer.line(text)
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -97,7 +97,7 @@ pub fn controller(workstation: &Workstation, store: &Store) -> Result<Controller
 pub fn drive_fault(error: &DriveError) -> Fault {
     let code = match error {
         DriveError::NoJob { .. } => ExitCode::NOT_FOUND,
-        DriveError::Newer { .. } => ExitCode::REFUSED,
+        DriveError::Newer { .. } | DriveError::Alone { .. } => ExitCode::REFUSED,
     };
     Fault::from_error(code, error)
 }

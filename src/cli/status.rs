@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root, live, render_table};
-use crate::job::JobState;
+use crate::job::{JobId, JobState};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::Span;
 use crate::policy::reconcile::belongs_elsewhere;
@@ -29,6 +29,14 @@ pub struct Args {
 #[derive(Serialize)]
 struct Listing {
     jobs: Vec<Summary>,
+    /// Jobs whose records this version does not understand.
+    left_out: Vec<LeftOut>,
+}
+
+#[derive(Serialize)]
+struct LeftOut {
+    job: JobId,
+    why: String,
 }
 
 /// Finished jobs in the table for people. More would push what runs off the screen.
@@ -48,21 +56,25 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     let read = stream::iter(jobs).map(|job| {
         let dir = JobDir::new(Arc::clone(&store), job);
-        async move { Summary::read(&dir, now).await }
+        async move { (dir.job().clone(), Summary::read(&dir, now).await) }
     });
-    let read: Vec<Result<Option<Summary>, JobDirError>> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
-    let mut summaries = Vec::new();
-    for read in read {
+    let read: Vec<(JobId, Result<Option<Summary>, JobDirError>)> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
+    let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
+    for (job, read) in read {
         match read {
             Ok(summary) => summaries.extend(summary.map(|summary| with_whose(context, summary))),
             // One record that this version does not understand must not hide the other jobs.
-            Err(JobDirError::Record(error)) if args.job.is_none() => context.printer.warn(format!("left out: {error}")),
+            Err(JobDirError::Record(error)) if args.job.is_none() => {
+                context.printer.warn(format!("left out: {error}"));
+                left_out.push(LeftOut { job, why: error.to_string() });
+            }
             Err(error) => return Err(job_root::record_fault(&error)),
         }
     }
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
     if context.is_machine_output() {
-        context.printer.json(&Listing { jobs: summaries });
+        left_out.sort_by(|one, other| one.job.cmp(&other.job));
+        context.printer.json(&Listing { jobs: summaries, left_out });
     } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
         show_one(context, summary);
     } else {
@@ -86,6 +98,7 @@ fn with_whose(context: &Context, mut summary: Summary) -> Summary {
 fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     if summaries.is_empty() {
         context.printer.note(format!("no jobs in {}", context.job_root));
+        context.printer.hint(job_root::FIRST_JOB);
         return;
     }
     let mut finished = 0;
@@ -109,9 +122,9 @@ fn row(context: &Context, summary: &Summary) -> Vec<String> {
         summary.job.clone(),
         context.printer.paint(Stream::Out, style(summary.state), summary.state.word()),
         or_dash(summary.attempt.map(|attempt| attempt.to_string())),
-        or_dash(summary.verdict.clone()),
+        or_dash(live::verdict_text(summary)),
         or_dash(summary.progress.as_ref().and_then(live::progress_text)),
-        summary.usd.to_string(),
+        if summary.alone { "-".into() } else { summary.usd.to_string() },
         local_time(summary.started),
     ]
 }
@@ -137,8 +150,11 @@ fn show_one(context: &Context, summary: &Summary) {
     if let Some(attempt) = summary.attempt {
         line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));
     }
-    if let Some(verdict) = &summary.verdict {
-        line("verdict", verdict.clone());
+    if summary.alone {
+        line("run by", "the agent alone, without a controller".into());
+    }
+    if let Some(verdict) = live::verdict_text(summary) {
+        line("verdict", verdict);
     }
     if let Some(reason) = &summary.reason {
         line("because", reason.clone());
@@ -161,7 +177,9 @@ fn show_one(context: &Context, summary: &Summary) {
     for attention in &summary.attention {
         line("attention", attention.clone());
     }
-    if !summary.state.is_final() {
+    if summary.alone && !summary.state.is_final() {
+        context.printer.hint(format!("`lamp logs -f {}` follows it; Ctrl-C where it was started ends it", summary.job));
+    } else if !summary.state.is_final() {
         context.printer.hint(format!("`lamp logs -f {0}` follows it, `lamp stop {0}` ends it", summary.job));
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::alone::AloneRun;
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
@@ -21,6 +22,8 @@ pub struct Summary {
     pub instance: Option<String>,
     /// `busy`, `idle`, `stalled`, `unknown` or `starting`; null when no agent watches.
     pub verdict: Option<String>,
+    /// A run of the agent alone: nobody knows its price, and `usd` is nothing.
+    pub alone: bool,
     /// What the job has cost so far; of a machine that runs, up to now.
     pub usd: Usd,
     /// Nobody knows to the second when the last machine ended: `usd` goes up to its last sign of life.
@@ -59,6 +62,9 @@ impl Summary {
             return Ok(Some(Summary::of_receipt(receipt)));
         }
         let Some(spec) = dir.spec().await? else { return Ok(None) };
+        if spec.is_alone() {
+            return Ok(Some(AloneRun::of(dir, spec).await?.summary(now)));
+        }
         let mut attempts = Vec::new();
         for number in dir.attempts().await? {
             attempts.extend(attempt(dir, number).await?);
@@ -75,6 +81,7 @@ impl Summary {
             attempt: last.map(|attempt| attempt.attempt.number()),
             instance: last.and_then(|attempt| attempt.instance.clone()),
             verdict: None,
+            alone: false,
             usd: receipt.total_usd,
             usd_estimated: false,
             most_usd: Some(receipt.total_usd),
@@ -112,13 +119,17 @@ impl Summary {
             let settled = attempt.settled.as_ref().and_then(|settled| settled.instance.clone());
             settled.or_else(|| attempt.lease.as_ref().map(|lease| lease.instance.clone()))
         };
+        let state = job_state(None, last);
+        // After the end the last verdict is about nothing.
+        let is_watched = matches!(state, JobState::Preparing | JobState::Running | JobState::Draining);
         Summary {
             job: spec.job.to_string(),
             name: spec.spec.name.clone(),
-            state: job_state(None, last),
+            state,
             attempt: last.map(|attempt| attempt.plan.attempt.number()),
             instance: last.and_then(instance),
-            verdict: status.map(|status| status.verdict.clone()),
+            verdict: status.filter(|_| is_watched).map(|status| status.verdict.clone()),
+            alone: false,
             usd: attempts.iter().map(cost).sum(),
             usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
             most_usd: attempts.iter().map(most).try_fold(Usd::ZERO, |sum, most| Some(sum + most?)),

@@ -9,6 +9,7 @@ use super::flags::JobArgs;
 use super::{Context, ExitCode, Fault, outputs};
 use crate::config::{self, Loaded};
 use crate::job::{Command, Finding, Severity};
+use crate::market::Cloud;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
 /// A job without errors, and the files that ship with it.
@@ -33,6 +34,7 @@ impl JobArgs {
     pub fn prepare(&self, context: &Context) -> Result<Prepared, Fault> {
         let Examined { loaded, survey, findings } = self.examine(context)?;
         let file = shown_file(&loaded, context);
+        self.say_which_file(context, &loaded);
         let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
         if errors.peek().is_none() {
             context.printer.findings(Some(&file), &findings);
@@ -50,6 +52,21 @@ impl JobArgs {
         Err(fault.meaning("nothing was started, and nothing bills").findings(file, findings))
     }
 
+    /// A job file that nobody named: whether it was taken.
+    fn say_which_file(&self, context: &Context, loaded: &Loaded) {
+        let is_there = context.current_dir.join(config::JOB_FILE).is_file();
+        match (&self.file, &loaded.file) {
+            (None, Some(_)) => context.printer.note(format!("the job is `{}`", shown_file(loaded, context))),
+            (None, None) if is_there => {
+                let file = config::JOB_FILE;
+                context.printer.note(format!(
+                    "the job is the command line alone, without `{file}`; `lamp run {file} -- ...` runs the command with its settings"
+                ));
+            }
+            _ => {}
+        }
+    }
+
     /// Everything that is to be known about the job before it is submitted.
     ///
     /// # Errors
@@ -65,6 +82,7 @@ impl JobArgs {
         let ours = format!("`{}`", outputs::FOLDER);
         findings.extend(survey.findings.iter().filter(|finding| !finding.message.starts_with(&ours)).cloned());
         findings.extend(command_that_does_not_ship(&loaded, &survey));
+        findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
         let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
         findings.extend(secrets_in_words(&loaded, &in_files));
@@ -120,6 +138,16 @@ fn secrets_in_words(loaded: &Loaded, in_files: &[Secret]) -> Vec<Finding> {
         Finding { rule: Some(secret.rule), ..Finding::error(&secret.path, message).hint(hint) }
     });
     refused.chain(doubtful).collect()
+}
+
+/// A job for a cloud that this program was built without is a good job, for another one.
+fn cloud_of_another_build(cloud: Cloud) -> Option<Finding> {
+    if wire::is_built_for(cloud) {
+        return None;
+    }
+    let message = format!("is `{cloud}`, and this `lamp` was built without it: here `lamp run` refuses the job");
+    let hint = format!("build it with the feature `{cloud}` (it is there by default), or run it here with `--cloud local`");
+    Some(Finding::warning("machine.cloud", message).hint(hint))
 }
 
 /// The script or program is in the workdir, but an ignore file keeps it at home.

@@ -3,12 +3,21 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::JOB_FILE;
 use crate::job::{Finding, Severity};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("no {what} `{}`", path.display())]
     NotFound { what: &'static str, path: PathBuf },
+    #[error("`{}` is a folder, not a job file", path.display())]
+    Folder {
+        path: PathBuf,
+        /// It has a job file of its own.
+        has_file: bool,
+    },
+    #[error("`{}` is a script, not a job file", path.display())]
+    Script { path: PathBuf, runner: &'static str },
     #[error("cannot read `{}`", path.display())]
     Read {
         path: PathBuf,
@@ -28,9 +37,15 @@ impl ConfigError {
     /// With the path as the user would type it from this folder.
     #[must_use]
     pub fn shown_from(self, current_dir: &Path) -> Self {
-        let short = |path: PathBuf| path.strip_prefix(current_dir).map_or(path.clone(), Path::to_owned);
+        let short = |path: PathBuf| match path.strip_prefix(current_dir) {
+            Ok(below) if below.as_os_str().is_empty() => PathBuf::from("."),
+            Ok(below) => below.to_owned(),
+            Err(_) => path,
+        };
         match self {
             ConfigError::NotFound { what, path } => ConfigError::NotFound { what, path: short(path) },
+            ConfigError::Folder { path, has_file } => ConfigError::Folder { path: short(path), has_file },
+            ConfigError::Script { path, runner } => ConfigError::Script { path: short(path), runner },
             ConfigError::Read { path, source } => ConfigError::Read { path: short(path), source },
             other => other,
         }
@@ -40,10 +55,22 @@ impl ConfigError {
     pub fn hint(&self) -> Option<String> {
         match self {
             ConfigError::NotFound { what: "job file", .. } => Some("`lamp init` writes one, and `lamp run -- python train.py` needs none".to_owned()),
+            ConfigError::Folder { path, has_file: true } => {
+                Some(format!("its job file is `{0}`: name that, as in `lamp run {0}`", plain(&path.join(JOB_FILE))))
+            }
+            ConfigError::Folder { path, has_file: false } => Some(format!("`lamp init {}` writes a job file into it", path.display())),
+            ConfigError::Script { path, runner } => {
+                Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", path.display()))
+            }
             ConfigError::JobRoot { .. } => Some("write `--job-root ~/lamp-jobs` or `--job-root s3://bucket/prefix`".to_owned()),
             _ => None,
         }
     }
+}
+
+/// Without the `./` that nobody types.
+fn plain(path: &Path) -> String {
+    path.strip_prefix(".").unwrap_or(path).display().to_string()
 }
 
 fn errors_sentence(file: &str, findings: &[Finding]) -> String {

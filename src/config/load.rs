@@ -58,7 +58,7 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let refuse = |findings| ConfigError::Findings { file: shown.clone(), findings };
     let (source, fragment, mut found) = match &file {
         Some(path) => {
-            let text = read_file("job file", path).map_err(|error| error.shown_from(inputs.current_dir))?;
+            let text = must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| error.shown_from(inputs.current_dir))?;
             let source = Source::parse(path, &text).map_err(refuse)?;
             let (fragment, found) = decode::<JobFile>(&source);
             (source, fragment, found)
@@ -99,6 +99,20 @@ fn default_file(inputs: &Inputs<'_>) -> Option<PathBuf> {
         return None;
     }
     Some(inputs.current_dir.join(JOB_FILE))
+}
+
+/// What people name by mistake has a line that works.
+fn must_be_job_file(path: &Path) -> Result<(), ConfigError> {
+    let plain: PathBuf = path.components().collect();
+    if path.is_dir() {
+        return Err(ConfigError::Folder { has_file: path.join(JOB_FILE).is_file(), path: plain });
+    }
+    let runner = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("py") => "python3",
+        Some("sh" | "bash") => "sh",
+        _ => return Ok(()),
+    };
+    if path.is_file() { Err(ConfigError::Script { path: plain, runner }) } else { Ok(()) }
 }
 
 /// Relative to the file that says it; a flag is relative to where it was typed.

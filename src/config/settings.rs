@@ -160,7 +160,7 @@ impl<'a> Layers<'a> {
         let wanted = self.layers.iter().any(|(_, layer)| layer.checkpoint.as_ref().is_some_and(|table| *table != CheckpointFile::default()));
         let empty = !wanted && self.layers.iter().any(|(_, layer)| layer.checkpoint.is_some());
         let mut at = Section { layers: self, table: "checkpoint", of: |file| file.checkpoint.as_ref() };
-        let path = at.pick("path", |c| c.path.clone());
+        let path = at.pick("path", |c| c.path.clone()).filter(|path| !path.is_empty());
         if (wanted || empty) && path.is_none() {
             let hint = "say which folder the script saves to: path = \"checkpoints\"";
             found.push(Finding::error("checkpoint.path", "is missing").hint(hint));

@@ -48,6 +48,9 @@ pub enum DriveError {
         #[source]
         cause: RecordError,
     },
+    /// Its agent does everything itself; a machine for it would run the same command a second time.
+    #[error("`{job}` is a run of the agent alone: no controller drives it")]
+    Alone { job: JobId },
 }
 
 /// What a tick came to.
@@ -206,6 +209,7 @@ impl Controller {
                 Err(DriveError::NoJob { .. }) => {
                     // A folder without a spec: being submitted, or never was.
                 }
+                Err(DriveError::Alone { .. }) => drop(finished.insert(job)),
                 Err(error) => {
                     warn!(%job, "left alone: {error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
                     finished.insert(job);
@@ -265,6 +269,7 @@ impl Controller {
             match self.step(job, memory, &answers).await {
                 Ok(Some(Step::Final(receipt))) => return Ok(Ticked::Final(receipt)),
                 Ok(Some(Step::Waiting)) => return Ok(Ticked::Active),
+                Ok(Some(Step::Alone)) => return Err(DriveError::Alone { job: job.clone() }),
                 Ok(Some(Step::Changed)) => answers = self.describe(memory.places()).await,
                 Ok(None) => return Err(DriveError::NoJob { job: job.clone() }),
                 Err(ActError::Record(JobDirError::Record(cause @ RecordError::Newer { .. }))) => {
@@ -287,6 +292,9 @@ impl Controller {
             memory.spec = dir.spec().await?;
         }
         let Some(spec) = memory.spec.clone() else { return Ok(None) };
+        if spec.is_alone() {
+            return Ok(Some(Step::Alone));
+        }
         let observed = observe(&dir, memory, answers, self.clock.mono()).await?;
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
         let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);
@@ -318,6 +326,7 @@ impl Controller {
 }
 
 enum Step {
+    Alone,
     Changed,
     Waiting,
     Final(Box<Receipt>),

@@ -79,6 +79,9 @@ impl fmt::Display for Finding {
 /// The shortest idle window that is not refused: below it, loading the data looks like the end of the work.
 const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
 
+/// What stands where the command should be in a job file that nobody has filled in yet.
+pub const COMMAND_PLACEHOLDER: &str = "put your command here";
+
 /// All findings of a spec, errors and warnings, in the order of the file.
 pub fn check(spec: &Spec) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -94,6 +97,10 @@ fn check_command(spec: &Spec, found: &mut Vec<Finding>) {
     let argv = spec.command.argv();
     if argv.first().is_none_or(|program| program.trim().is_empty()) || spec.command.display().trim().is_empty() {
         found.push(Finding::error("command", "is empty").hint("say what to run: command = [\"python\", \"train.py\"]"));
+    }
+    if spec.command.display().trim() == COMMAND_PLACEHOLDER {
+        found
+            .push(Finding::error("command", "is still the placeholder of `lamp init`").hint("say what to run: command = [\"python\", \"train.py\"]"));
     }
     for name in spec.env.keys() {
         if name.is_empty() || name.contains(['=', '\0']) {
@@ -114,7 +121,8 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
         }
     }
     let Some(checkpoint) = &spec.checkpoint else { return };
-    if !inside(&checkpoint.path) {
+    // One that is missing was told where the settings are merged.
+    if !checkpoint.path.is_empty() && !inside(&checkpoint.path) {
         found.push(Finding::error("checkpoint.path", format!("`{}` is not below the workdir", checkpoint.path)));
     }
     if checkpoint.interval == Span::ZERO {

@@ -21,7 +21,7 @@ mod request;
 mod spec;
 
 pub use attempt::{AttemptPhase, Lease, Refusal, Settled};
-pub use check::{Finding, Severity, check};
+pub use check::{COMMAND_PLACEHOLDER, Finding, Severity, check};
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest};
 pub use format::RECORD_FORMAT;
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
@@ -33,6 +33,6 @@ pub use reason::Reason;
 pub use receipt::{AttemptRecord, Receipt, ReceiptAttempt};
 pub use request::{Request, Wish};
 pub use spec::{
-    CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,
-    Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, NotifySpec,
+    OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

@@ -28,6 +28,16 @@ pub struct ResolvedSpec {
     pub origins: BTreeMap<String, String>,
 }
 
+/// How `written_by` begins in the spec of a run of the agent alone.
+pub const ALONE_WRITER: &str = "lamp-agent ";
+
+impl ResolvedSpec {
+    /// Whether its agent runs without a controller: there is no plan, and nobody launches anything for it.
+    pub fn is_alone(&self) -> bool {
+        self.written_by.starts_with(ALONE_WRITER)
+    }
+}
+
 /// What was packed from the workdir.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodeArchive {

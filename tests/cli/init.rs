@@ -20,7 +20,7 @@ fn a_script_its_requirements_and_its_checkpoints_are_recognised() {
 
 #[test]
 fn every_starter_passes_its_own_check() {
-    for files in [&[][..], &["main.py"], &["train.sh"], &["odd name's.py"], &["src/train.py"], &["train.py", "pyproject.toml"], &["a.py", "b.py"]] {
+    for files in [&["main.py"][..], &["train.sh"], &["odd name's.py"], &["src/train.py"], &["train.py", "pyproject.toml"]] {
         let sandbox = Sandbox::new();
         for file in files {
             sandbox.write(file, "\n");
@@ -29,6 +29,39 @@ fn every_starter_passes_its_own_check() {
         let ended = sandbox.lamp(&["check"]);
         assert_eq!(ended.code, 0, "{files:?}: {ended:?}\n{}", sandbox.read("lamp.toml"));
     }
+}
+
+#[test]
+fn a_folder_without_a_script_gets_a_command_that_is_refused() {
+    for files in [&[][..], &["a.py", "b.py"]] {
+        let sandbox = Sandbox::new();
+        files.iter().for_each(|file| sandbox.write(file, "\n"));
+        let ended = sandbox.lamp(&["init"]);
+        assert_eq!((ended.code, &*ended.out), (0, "wrote lamp.toml\n"), "{ended:?}");
+        assert!(ended.err.contains("the job is refused until your command is in it"), "{}", ended.err);
+        let checked = sandbox.lamp(&["check"]);
+        assert_eq!(checked.code, 100, "{checked:?}");
+        assert!(checked.out.contains("error: `command`: is still the placeholder of `lamp init`"), "{}", checked.out);
+        assert!(checked.out.ends_with("lamp.toml: 1 error\n"), "{}", checked.out);
+        assert_eq!(sandbox.lamp(&["run"]).code, 100, "what nobody filled in is not a success");
+    }
+}
+
+#[test]
+fn what_a_package_installs_and_what_torchrun_runs_is_recognised() {
+    let sandbox = Sandbox::new();
+    sandbox.write("pyproject.toml", "[project]\nname = 'x'\n[project.scripts]\ntrain-x = 'x:main'\n");
+    assert_eq!(sandbox.lamp(&["init"]).code, 0);
+    let (code, document) = sandbox.json(&["check", "-o", "json"]);
+    assert_eq!((code, &document["spec"]["command"]["args"]), (0, &serde_json::json!([".venv/bin/train-x"])), "{document}");
+    assert!(document["spec"]["setup"].as_str().is_some_and(|setup| setup.contains("pip install --quiet .")), "{document}");
+
+    let sandbox = Sandbox::new();
+    sandbox.write("train.py", "dist.init_process_group('nccl')\n");
+    assert_eq!(sandbox.lamp(&["init"]).code, 0);
+    let (_, document) = sandbox.json(&["check", "-o", "json"]);
+    let expected = ["python3", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=auto", "train.py"];
+    assert_eq!(document["spec"]["command"]["args"], serde_json::json!(expected));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod check;
 mod documents;
 mod init;
 mod jobs;
+mod newcomer;
 mod outputs;
 mod place;
 mod refused;

@@ -24,6 +24,62 @@ fn output_and_exit_code_are_the_commands_own() {
     assert_eq!(outcome["exit"]["code"], 7);
 }
 
+/// What `lamp` says of the runs of the agent alone.
+fn asked(bench: &Bench, words: &[&str]) -> (i32, String, String) {
+    let mut lamp = bench.command(env!("CARGO_BIN_EXE_lamp"));
+    let out = lamp.env("LAMP_JOB_ROOT", bench.file("state/lamplighter/agent")).args(words).finish();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (out.status.code().expect("it ended by itself"), text(&out.stdout), text(&out.stderr))
+}
+
+#[test]
+fn lamp_tells_the_story_of_a_run_of_the_agent_alone() {
+    let bench = Bench::new();
+    let script = "echo $$ > pid; echo begun; while [ ! -e go ]; do sleep 0.05; done; echo over; exit 3";
+    let mut run = Running::start(bench.agent().args(["run", "--", "sh", "-c", script]).stdout(Stdio::null()).stderr(Stdio::null()));
+    pid_of(&bench, "pid");
+    let state = |expected: &str| {
+        wait_until(&format!("`lamp status` says {expected}"), || {
+            let status: serde_json::Value = serde_json::from_str(&asked(&bench, &["status", "-o", "json"]).1).ok()?;
+            let job = status["jobs"].get(0)?.clone();
+            (job["state"] == expected).then_some(job)
+        })
+    };
+    let job = state("running");
+    assert_eq!(job["alone"], true);
+    let id = job["job"].as_str().expect("an id");
+    let (code, _, err) = asked(&bench, &["receipt"]);
+    assert!(code == 101 && err.contains("its agent has not written how it ended"), "{err}");
+    // Nobody drives it: a wish, or a controller that takes it for its own, would start it a second time.
+    let (code, _, err) = asked(&bench, &["stop"]);
+    assert!(code == 102 && err.contains("a run of the agent alone"), "{err}");
+    assert_eq!(asked(&bench, &["daemon", "--until-done", "--job", id]).0, 0, "for a controller there is nothing to do");
+    bench.write("go", "");
+    assert_eq!(asked(&bench, &["logs", "-f"]).1, "begun\nover\n");
+    assert_eq!(run.wait().code(), Some(3));
+
+    let job = state("failed");
+    assert_eq!((&job["exit_code"], &job["verdict"], &job["usd_per_hour"]), (&3.into(), &serde_json::Value::Null, &serde_json::Value::Null));
+    let (code, text, _) = asked(&bench, &["receipt"]);
+    assert!(
+        code == 0 && text.contains(": failed\n  the workload ended with exit code 3\n") && text.contains("nobody told it what this one costs"),
+        "{text}"
+    );
+    let receipt: serde_json::Value = serde_json::from_str(&asked(&bench, &["receipt", "-o", "json"]).1).expect("a document");
+    assert_eq!((&receipt["outcome"], &receipt["exit_code"], &receipt["because"]), (&"failed".into(), &3.into(), &"failed".into()));
+    assert_eq!((&receipt["total_usd"], &receipt["attempts"][0]["market"]), (&serde_json::Value::Null, &serde_json::Value::Null));
+    assert_eq!(bench.find("state", "plan.json").len(), 0, "nobody planned a machine for it");
+}
+
+#[test]
+fn a_command_for_the_end_that_fails_is_called_so() {
+    let bench = Bench::new();
+    let out = bench.agent().args(["run", "--then", "exit 4", "--", "true"]).finish();
+    assert_eq!(out.status.code(), Some(0), "the exit code is the workload's own");
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(err.contains("the command of `--then` failed: `exit 4` ended with exit code 4") && !err.contains("power off"), "{err}");
+}
+
 #[test]
 fn an_idle_run_is_ended_with_its_reason_and_the_command_after_it_runs() {
     let bench = Bench::new();

@@ -78,6 +78,20 @@ fn a_setup_that_fails_is_no_failure_of_the_command() {
 }
 
 #[test]
+fn setup_is_no_start_of_the_command() {
+    let bench = Bench::new();
+    bench.shell("echo work", "");
+    let file = bench.file("job.toml");
+    let job = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("setup = ['echo fetching']\n{job}")).unwrap();
+    assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
+    assert_eq!(text(&bench.lamp(&["logs"]).finish().stdout), "fetching\n\n[lamp: start 1 of the workload]\nwork\n");
+    let story = text(&bench.lamp(&["explain"]).finish().stdout);
+    assert!(story.contains("started    setup: echo fetching\n") && story.contains("started    start 1: sh job.sh\n"), "{story}");
+    assert!(!story.contains("start 2"), "{story}");
+}
+
+#[test]
 fn a_command_that_is_not_there_is_said_as_a_shell_would() {
     let bench = Bench::new();
     bench.write("w/readme", "x");

@@ -1,0 +1,92 @@
+//! What people type first, and what they mean by it: each mistake is answered with a line that works.
+
+use super::place::{Place, end};
+use super::sandbox::Sandbox;
+
+#[test]
+fn a_script_or_a_folder_in_the_place_of_a_job_file_gets_a_line_that_works() {
+    let sandbox = Sandbox::with_script();
+    for verb in ["run", "check", "plan", "rehearse"] {
+        let ended = sandbox.lamp(&[verb, "train.py"]);
+        assert_eq!(ended.code, 100, "{ended:?}");
+        assert!(ended.err.starts_with("error: `train.py` is a script, not a job file\n"), "{verb}: {}", ended.err);
+        assert!(ended.err.contains("hint: `lamp run -- python3 train.py` runs it"), "{}", ended.err);
+    }
+    for folder in [".", &sandbox.path().display().to_string()] {
+        let ended = sandbox.lamp(&["check", folder]);
+        assert_eq!((ended.code, &*ended.out), (100, ""));
+        let expected = "error: `.` is a folder, not a job file\nhint: `lamp init .` writes a job file into it\n";
+        assert_eq!(ended.err, expected, "{folder}");
+    }
+    sandbox.write("sub/lamp.toml", "command = 'true'\n");
+    let ended = sandbox.lamp(&["run", "sub"]);
+    assert!(ended.err.contains("its job file is `sub/lamp.toml`: name that, as in `lamp run sub/lamp.toml`"), "{}", ended.err);
+    assert_eq!(sandbox.lamp(&["run", "nope.py"]).code, 101, "what is not there is not there");
+}
+
+#[test]
+fn whoever_has_no_job_yet_hears_how_to_make_one() {
+    let sandbox = Sandbox::new();
+    for (verb, code) in [("status", 0), ("receipt", 101), ("logs", 101)] {
+        let ended = sandbox.lamp(&[verb]);
+        assert_eq!(ended.code, code);
+        assert!(ended.err.contains("no jobs in") && ended.err.contains("hint: `lamp init` writes a job file"), "{verb}: {}", ended.err);
+    }
+    assert_eq!(sandbox.json(&["status", "-o", "json"]).1, serde_json::json!({"jobs": [], "left_out": []}));
+}
+
+#[test]
+fn it_is_said_whether_the_job_file_of_the_folder_was_used() {
+    let place = Place::new("exit 0");
+    place.0.write("lamp.toml", "name = 'mine'\ncommand = ['sh', 'job.sh']\n");
+    let said = |words: &[&str]| {
+        let ended = place.0.lamp(&[&["run", "--dry-run"], words].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.err
+    };
+    assert!(said(&[]).starts_with("the job is `lamp.toml`\n"));
+    assert!(said(&["--", "true"]).starts_with("the job is the command line alone, without `lamp.toml`; `lamp run lamp.toml -- ...`"));
+    let named = said(&["lamp.toml", "--", "true"]);
+    assert!(!named.contains("the job is"), "who names the file knows: {named}");
+}
+
+#[test]
+fn a_live_line_has_no_verdict_on_what_is_over() {
+    let place = Place::new("exit 0");
+    let (code, _, err) = end(place.start(&["run", "--", "sh", "job.sh"]));
+    assert_eq!(code, 0, "{err}");
+    for line in err.lines().filter(|line| line.starts_with("job-")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert!(words[1] == "running" || !["starting", "succeeded", "busy"].contains(&words[2]), "{line}");
+    }
+    assert!(err.contains("packed 1 file of this folder"), "{err}");
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_job_that_is_not_understood_is_listed_with_a_word() {
+    let sandbox = Sandbox::new();
+    sandbox.write("home/.local/state/lamplighter/jobs/newer-222222/spec.json", "{\"format\": 99}");
+    let (code, document) = sandbox.json(&["status", "-o", "json"]);
+    assert_eq!((code, &document["jobs"], &document["left_out"][0]["job"]), (0, &serde_json::json!([]), &"newer-222222".into()));
+    assert!(document["left_out"][0]["why"].as_str().is_some_and(|why| why.contains("format 99")), "{document}");
+}
+
+#[test]
+fn a_missing_checkpoint_path_is_one_error() {
+    let sandbox = Sandbox::with_script();
+    for path in ["", "path = ''\n"] {
+        sandbox.write("job.toml", format!("command = ['sh', 'train.py']\n[checkpoint]\n{path}interval = '1m'\n"));
+        let ended = sandbox.lamp(&["check", "job.toml"]);
+        assert!(ended.out.contains("`checkpoint.path`: is missing") && ended.out.ends_with("job.toml: 1 error\n"), "{}", ended.out);
+    }
+}
+
+#[test]
+fn a_cloud_that_this_build_cannot_drive_is_a_finding() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[machine]\ncloud = 'aws'\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    let found = ended.out.contains("`machine.cloud`: is `aws`, and this `lamp` was built without it");
+    assert_eq!(found, cfg!(not(feature = "aws")), "{}", ended.out);
+}
