@@ -240,7 +240,10 @@ fn as_long_as_nobody_can_tell_whether_the_workload_runs_no_second_one_is_started
         stage.live_on(&[], false).await;
         assert_eq!(stage.story("a disk that did not answer").await.because, EndedBecause::Succeeded);
         let told = stage.rig.attention().await;
-        assert!(told.iter().any(|line| line.starts_with("nobody can tell whether start 2 still runs, so none is started: ")), "{told:?}");
+        assert!(
+            told.iter().any(|line| line.starts_with("nobody can tell whether start 1 of the workload still runs, so none is started: ")),
+            "{told:?}"
+        );
     });
 }
 
