@@ -49,6 +49,8 @@ pub enum Refusal {
     Quota,
     /// The type is not sold there.
     NotSold,
+    /// The machine of this plan was launched and has ended already, unseen: the attempt is over.
+    Spent,
 }
 
 impl fmt::Display for Refusal {
@@ -58,6 +60,7 @@ impl fmt::Display for Refusal {
             Refusal::Price => "the bid is below the price",
             Refusal::Quota => "the quota is used up",
             Refusal::NotSold => "not sold there",
+            Refusal::Spent => "its machine has ended",
         })
     }
 }

@@ -120,6 +120,8 @@ fn memory_of(refusal: Refusal) -> Duration {
         Refusal::Price => 10 * 60,
         Refusal::Quota => 10 * 60,
         Refusal::NotSold => 24 * 3600,
+        // It says nothing of the place.
+        Refusal::Spent => 0,
     })
 }
 

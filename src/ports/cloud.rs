@@ -54,6 +54,11 @@ pub trait Cloud: Send + Sync {
         Ok(None)
     }
 
+    /// Whether this account may launch the machine of a plan, as far as the cloud says so without launching it.
+    async fn permitted(&self, _plan: &Plan) -> Result<(), CloudError> {
+        Ok(())
+    }
+
     /// Launches the machine of a plan and gives its id. Idempotent by the plan's client token: the same plan again gives
     /// the same machine.
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError>;
