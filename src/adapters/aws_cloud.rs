@@ -58,12 +58,24 @@ impl Cloud for AwsCloud {
         ec2_describe::describe(&self.session, owner, region).await
     }
 
+    async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
+        ec2_end::confirm_missing(&self.session, plan).await
+    }
+
+    async fn permitted(&self, plan: &Plan) -> Result<(), CloudError> {
+        ec2_launch::permitted(&self.session, plan).await
+    }
+
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         ec2_end::terminate(&self.session, machine).await
     }
 
     async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
         ec2_end::stop(&self.session, machine).await
+    }
+
+    async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+        ec2_end::start(&self.session, machine, plan).await
     }
 
     async fn interrupt(&self, _machine: &MachineRef, _notice: Span) -> Result<(), CloudError> {

@@ -13,10 +13,12 @@ use std::time::Duration;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
+use aws_credential_types::Credentials;
 use aws_smithy_http_client::tls;
 use tokio::sync::OnceCell;
 
 use super::aws_settings::AwsSettings;
+use super::ec2_memory::Ec2Memory;
 use super::objects::install_crypto;
 use crate::market::Region;
 
@@ -36,19 +38,30 @@ const REGION_UNKNOWN: &str = "us-east-1";
 /// Clients are made on first use and kept: a client holds its connections.
 pub struct AwsSession {
     pub settings: AwsSettings,
+    given: Option<(Region, Credentials)>,
     base: OnceCell<SdkConfig>,
     ec2: Mutex<BTreeMap<Region, aws_sdk_ec2::Client>>,
+    pub(super) memory: Ec2Memory,
 }
 
 impl AwsSession {
     /// Reads nothing yet.
     pub fn new(settings: AwsSettings) -> Arc<Self> {
-        Arc::new(AwsSession { settings, base: OnceCell::new(), ec2: Mutex::default() })
+        Self::made(settings, None)
+    }
+
+    /// With a region and a key at hand instead of those of the ordinary chain.
+    pub fn with_key(settings: AwsSettings, region: Region, id: &str, secret: &str) -> Arc<Self> {
+        Self::made(settings, Some((region, Credentials::new(id, secret, None, None, "given"))))
+    }
+
+    fn made(settings: AwsSettings, given: Option<(Region, Credentials)>) -> Arc<Self> {
+        Arc::new(AwsSession { settings, given, base: OnceCell::new(), ec2: Mutex::default(), memory: Ec2Memory::default() })
     }
 
     /// The settings of the ordinary chain, read once. Credentials are fetched when the first call needs them.
     pub async fn base(&self) -> &SdkConfig {
-        self.base.get_or_init(|| load(&self.settings)).await
+        self.base.get_or_init(|| load(&self.settings, self.given.clone())).await
     }
 
     /// The same for a region.
@@ -117,7 +130,7 @@ impl AwsSession {
     }
 }
 
-async fn load(settings: &AwsSettings) -> SdkConfig {
+async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> SdkConfig {
     install_crypto();
     let http = aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring)).build_https();
     let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT_WITHIN).operation_attempt_timeout(ATTEMPT_WITHIN).build();
@@ -125,6 +138,9 @@ async fn load(settings: &AwsSettings) -> SdkConfig {
         .http_client(http)
         .timeout_config(timeouts)
         .retry_config(RetryConfig::standard().with_max_attempts(TRIES));
+    if let Some((region, key)) = given {
+        loader = loader.region(aws_config::Region::new(region.as_str().to_owned())).credentials_provider(key);
+    }
     if let Some(profile) = &settings.profile {
         loader = loader.profile_name(profile);
     }

@@ -32,6 +32,8 @@ mod ec2_foreign;
 #[cfg(feature = "aws")]
 mod ec2_launch;
 #[cfg(feature = "aws")]
+mod ec2_memory;
+#[cfg(feature = "aws")]
 mod ec2_prepare;
 #[cfg(feature = "aws")]
 mod ec2_regions;

@@ -5,8 +5,19 @@
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
 
+#[cfg(feature = "aws")]
+#[path = "../support/aws.rs"]
+mod aws;
 #[path = "../support/ec2/mod.rs"]
 mod ec2;
+#[cfg(feature = "aws")]
+mod ec2_describe;
+#[cfg(feature = "aws")]
+mod ec2_end;
+#[cfg(feature = "aws")]
+mod ec2_launch;
+#[cfg(feature = "aws")]
+mod ec2_refusals;
 mod false_ec2;
 #[path = "../support/imds.rs"]
 mod false_imds;

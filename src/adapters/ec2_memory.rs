@@ -1,0 +1,81 @@
+//! What one session remembers of EC2's answers, so that nothing is asked twice within minutes.
+//!
+//! Gone with the program, and then asked anew. What must never live here: the state of a machine that lives.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::system_clock::SystemClock;
+use crate::instance::MachineRef;
+use crate::ports::Clock;
+
+/// Answers by their questions, each for as long as the asker trusts it.
+pub struct Remembered<K, V>(Mutex<BTreeMap<K, (Duration, V)>>);
+
+/// A map larger than this has met ten thousand machines, and may forget them.
+const ENTRIES_MAX: usize = 20_000;
+
+impl<K, V> Default for Remembered<K, V> {
+    fn default() -> Self {
+        Remembered(Mutex::default())
+    }
+}
+
+impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<K, (Duration, V)>> {
+        // What is in it is whole at any moment.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answer, unless it is older than this.
+    pub fn get(&self, key: &K, trusted: Duration) -> Option<V> {
+        let now = SystemClock.mono();
+        self.map().get(key).filter(|(at, _)| now.saturating_sub(*at) <= trusted).map(|(_, value)| value.clone())
+    }
+
+    pub fn put(&self, key: K, value: V) {
+        let mut map = self.map();
+        if map.len() >= ENTRIES_MAX {
+            map.clear();
+        }
+        map.insert(key, (SystemClock.mono(), value));
+    }
+
+    pub fn forget(&self, key: &K) {
+        self.map().remove(key);
+    }
+
+    /// How long ago this was put first; puts it if it was not there.
+    pub fn since(&self, key: &K, value: V) -> Duration {
+        let now = SystemClock.mono();
+        now.saturating_sub(self.map().entry(key.clone()).or_insert((now, value)).0)
+    }
+}
+
+/// All of it.
+#[derive(Default)]
+pub struct Ec2Memory {
+    /// Machines that a call did not find, since when.
+    pub missing: Remembered<MachineRef, ()>,
+    /// What a spot request says of its end, by its id: it says that for ever.
+    pub spot_ends: Remembered<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_old_is_asked_again() {
+        let memory = Remembered::default();
+        memory.put("a", 1);
+        assert_eq!(memory.get(&"a", Duration::from_secs(60)), Some(1));
+        memory.map().insert("b", (Duration::ZERO, 2));
+        assert_eq!(memory.get(&"b", Duration::ZERO), None, "this computer has run for longer");
+        assert!(memory.since(&"b", 3) > Duration::ZERO);
+        assert_eq!(memory.since(&"c", 3), Duration::ZERO);
+        memory.forget(&"a");
+        assert_eq!(memory.get(&"a", Duration::from_secs(60)), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! RunInstances: one call with everything in it, and one machine for one plan, whatever becomes of the answer.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lamplighter::job::Shutdown;
+use lamplighter::market::Market;
+use lamplighter::ports::Cloud;
+
+use crate::aws::{chain, cloud, kind, machine, plan};
+use crate::ec2::{Call, FalseEc2, Fault, Options};
+
+/// What was asked, without what differs from call to call by the protocol.
+fn body(call: &Call) -> BTreeMap<String, String> {
+    call.params.iter().map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// The tags that a launch asks for one kind of thing.
+fn tags(call: &Call, kind: &str) -> BTreeMap<String, String> {
+    let Some(n) = (1..9).find(|n| call.params.get(&format!("TagSpecification.{n}.ResourceType")).is_some_and(|it| it == kind)) else {
+        return BTreeMap::new();
+    };
+    let at = |m: u32, part: &str| call.params.get(&format!("TagSpecification.{n}.Tag.{m}.{part}")).cloned();
+    (1..20).filter_map(|m| Some((at(m, "Key")?, at(m, "Value")?))).collect()
+}
+
+#[tokio::test]
+async fn everything_is_in_the_one_call_and_the_same_when_it_is_repeated() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    let plan = plan("token-1", Market::Spot);
+    let id = aws.launch(&plan).await.unwrap();
+    assert_eq!(aws.launch(&plan).await.unwrap(), id);
+    // Another process, later.
+    assert_eq!(cloud(&ec2).launch(&plan).await.unwrap(), id);
+    let calls = ec2.calls_of("RunInstances");
+    assert_eq!((calls.len(), ec2.instances().len()), (3, 1));
+    assert_eq!(body(&calls[0]), body(&calls[1]));
+    assert_eq!(body(&calls[0]), body(&calls[2]));
+    assert_eq!(ec2.calls().len(), 3, "nothing else was asked");
+
+    let asked = |name: &str| calls[0].params.get(name).map_or("", String::as_str);
+    for (name, value) in [
+        ("ClientToken", "token-1"),
+        ("MinCount", "1"),
+        ("MaxCount", "1"),
+        ("MetadataOptions.HttpTokens", "required"),
+        ("MetadataOptions.HttpPutResponseHopLimit", "1"),
+        ("MetadataOptions.InstanceMetadataTags", "enabled"),
+        ("InstanceInitiatedShutdownBehavior", "terminate"),
+        ("BlockDeviceMapping.1.DeviceName", "/dev/sda1"),
+        ("BlockDeviceMapping.1.Ebs.VolumeSize", "120"),
+        ("BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
+        ("BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+        ("BlockDeviceMapping.1.Ebs.DeleteOnTermination", "true"),
+        ("InstanceMarketOptions.MarketType", "spot"),
+        ("InstanceMarketOptions.SpotOptions.MaxPrice", "0.650000"),
+        ("InstanceMarketOptions.SpotOptions.SpotInstanceType", "one-time"),
+        ("InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior", "terminate"),
+        ("Placement.AvailabilityZone", "us-east-1a"),
+        ("UserData", "IyEvYmluL3NoCnRydWUK"),
+    ] {
+        assert_eq!(asked(name), value, "{name}");
+    }
+    for kind in ["instance", "volume", "network-interface", "spot-instances-request"] {
+        let tags = tags(&calls[0], kind);
+        assert!(plan.tags.iter().all(|(key, value)| tags.get(key) == Some(value)), "{kind}: {tags:?}");
+        assert_eq!(tags["Name"], "lamp digits-222222 1");
+    }
+    let seen = ec2.instance(&id);
+    assert!(seen.spot && plan.tags.iter().all(|(key, value)| seen.tags.get(key) == Some(value)));
+}
+
+#[tokio::test]
+async fn on_demand_may_keep_its_disk_and_stands_in_its_subnet() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let subnets = ec2.ask("DescribeSubnets", &[]).unwrap();
+    let subnet = subnets.items("subnetSet").iter().find(|one| one.at("availabilityZone") == "us-east-1b").unwrap().at("subnetId").to_owned();
+    let groups = ec2.ask("DescribeSecurityGroups", &[]).unwrap();
+    let group = groups.items("securityGroupInfo")[0].at("groupId").to_owned();
+    let mut plan = plan("token-1", Market::OnDemand);
+    let launch = plan.launch.as_mut().unwrap();
+    (launch.subnet, launch.security_groups, launch.shutdown) = (Some(subnet.clone()), vec![group.clone()], Shutdown::Stop);
+    let id = cloud(&ec2).launch(&plan).await.unwrap();
+    let call = &ec2.calls_of("RunInstances")[0];
+    let asked = |name: &str| call.params.get(name).map_or("", String::as_str);
+    assert_eq!(
+        (asked("SubnetId"), asked("SecurityGroupId.1"), asked("InstanceInitiatedShutdownBehavior")),
+        (subnet.as_str(), group.as_str(), "stop")
+    );
+    // A zone in the request would bind the token to it.
+    assert!(!call.params.keys().any(|key| key.starts_with("Placement") || key.starts_with("InstanceMarketOptions")));
+    assert!(tags(call, "spot-instances-request").is_empty());
+    assert_eq!(ec2.instance(&id).zone, "us-east-1b");
+}
+
+#[tokio::test]
+async fn a_lost_answer_is_one_machine() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    ec2.fault(Fault::lost("RunInstances"));
+    let found = aws.launch(&plan("token-1", Market::OnDemand)).await.unwrap();
+    // An error that says nothing, after the launch.
+    ec2.fault(Fault::code("RunInstances", "InternalError").after());
+    let other = aws.launch(&plan("token-2", Market::OnDemand)).await.unwrap();
+    assert_eq!(ec2.instances().iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), [&found, &other]);
+    // Not shown yet: nobody knows, and the repeated call finds it.
+    ec2.unseen(Duration::from_secs(60));
+    ec2.fault(Fault::lost("RunInstances"));
+    let plan = plan("token-3", Market::OnDemand);
+    assert_eq!(kind(&aws.launch(&plan).await.unwrap_err()), "ambiguous");
+    let third = aws.launch(&plan).await.unwrap();
+    assert_eq!((ec2.instances().len(), ec2.instances()[2].id.as_str()), (3, third.as_str()));
+    // Nothing was done at all.
+    ec2.fault(Fault::cut("RunInstances"));
+    let plan = crate::aws::plan("token-4", Market::OnDemand);
+    assert_eq!(kind(&aws.launch(&plan).await.unwrap_err()), "ambiguous");
+    assert_eq!(ec2.instances().len(), 3);
+}
+
+#[tokio::test]
+async fn a_token_that_was_used_tells_of_its_machine() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: Duration::ZERO, ..Options::default() }) else { return };
+    let aws = cloud(&ec2);
+    let mut plan = plan("token-1", Market::OnDemand);
+    let id = aws.launch(&plan).await.unwrap();
+    plan.launch.as_mut().unwrap().disk_gib = 200;
+    assert_eq!(aws.launch(&plan).await.unwrap(), id, "adopted: the other request is our bug, and the machine bills");
+    assert_eq!(ec2.calls_of("RunInstances")[1].code, "IdempotentParameterMismatch");
+
+    let plan = crate::aws::plan("token-1", Market::OnDemand);
+    aws.terminate(&machine(&id)).await.unwrap();
+    assert_eq!(aws.launch(&plan).await.unwrap(), id, "it has ended, and is shown: it is settled as what it was");
+    ec2.forget(&id);
+    let error = aws.launch(&plan).await.unwrap_err();
+    assert_eq!(kind(&error), "its machine has ended", "the attempt is over: {error}");
+    assert_eq!(ec2.instances().len(), 1);
+}
+
+#[tokio::test]
+async fn a_dry_run_proves_the_right_and_launches_nothing() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    let plan = plan("token-1", Market::Spot);
+    aws.permitted(&plan).await.unwrap();
+    ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation"));
+    assert_eq!(kind(&aws.permitted(&plan).await.unwrap_err()), "denied");
+    let mut wrong = plan.clone();
+    wrong.launch.as_mut().unwrap().image = "ami-00000000".into();
+    let error = aws.permitted(&wrong).await.unwrap_err();
+    assert!(chain(&error).contains("InvalidAMIID.NotFound"), "{error}");
+    assert_eq!(ec2.instances().len(), 0);
+    let calls = ec2.calls_of("RunInstances");
+    assert!(calls.iter().all(|call| call.params["DryRun"] == "true" && call.params["ClientToken"] != "token-1"));
+    assert!(aws.launch(&plan).await.is_ok(), "the token is still free");
+}

@@ -1,0 +1,132 @@
+//! The program's own way to AWS, pointed at the false EC2; and a plan to launch there.
+
+#![allow(dead_code, reason = "a helper that several test programs share may be used whole by one and in part by another")]
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use lamplighter::adapters::aws_cloud::AwsCloud;
+use lamplighter::adapters::aws_session::AwsSession;
+use lamplighter::adapters::aws_settings::AwsSettings;
+use lamplighter::instance::{InstanceView, MachineRef, Tags};
+use lamplighter::job::{AttemptNo, LaunchRequest, Plan, RECORD_FORMAT, Shutdown};
+use lamplighter::market::{Arch, Cloud, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
+use lamplighter::ports::{Cloud as _, CloudError};
+
+use crate::ec2::{FalseEc2, State};
+
+pub const OWNER: &str = "me";
+
+/// An image that the false EC2 has.
+pub const IMAGE: &str = "ami-0d15ea5e000000022";
+
+pub fn region() -> Region {
+    Region::new("us-east-1")
+}
+
+pub fn session(ec2: &FalseEc2) -> Arc<AwsSession> {
+    session_with(ec2, AwsSettings::default())
+}
+
+pub fn session_with(ec2: &FalseEc2, settings: AwsSettings) -> Arc<AwsSession> {
+    let settings = AwsSettings { endpoint_url: Some(ec2.url().to_owned()), ..settings };
+    AwsSession::with_key(settings, region(), "test", "test")
+}
+
+pub fn cloud(ec2: &FalseEc2) -> AwsCloud {
+    AwsCloud::new(session(ec2))
+}
+
+pub fn offer(market: Market) -> Offer {
+    Offer {
+        cloud: Cloud::Aws,
+        region: region(),
+        zone: Zone::new("us-east-1a"),
+        instance_type: "g5.xlarge".into(),
+        gpus: 1,
+        gpu_model: Some("A10G".into()),
+        gpu_memory_mib: Some(24 * 1024),
+        vcpus: 4,
+        arch: Arch::X86_64,
+        market,
+        price: UsdPerHour::new(Usd::from_micros(1_006_000)),
+        extras: UsdPerHour::ZERO,
+        on_demand: None,
+    }
+}
+
+/// A plan for a machine of [`OWNER`]; the token names the attempt.
+pub fn plan(token: &str, market: Market) -> Plan {
+    let attempt = AttemptNo::FIRST;
+    let (lease, kill_at) = (Span::from_secs(1800), Some("2030-01-01T00:00:00Z".parse().expect("a time")));
+    let tags = Tags { owner: OWNER.into(), job: "digits-222222".parse().expect("an id"), attempt, lease, kill_at };
+    Plan {
+        format: RECORD_FORMAT,
+        job: tags.job.clone(),
+        attempt,
+        created: Timestamp::now(),
+        controller: "test".into(),
+        offer: offer(market),
+        reasons: vec![],
+        rejected: vec![],
+        bid: (market == Market::Spot).then(|| UsdPerHour::new(Usd::from_micros(650_000))),
+        launch: Some(LaunchRequest {
+            image: IMAGE.into(),
+            image_name: None,
+            root_device: "/dev/sda1".into(),
+            disk_gib: 120,
+            profile: None,
+            security_groups: vec![],
+            subnet: None,
+            key_name: None,
+            shutdown: Shutdown::Terminate,
+            user_data: "#!/bin/sh\ntrue\n".into(),
+        }),
+        most_usd: None,
+        client_token: token.into(),
+        kill_at,
+        lease,
+        resume_from: None,
+        tags: tags.to_map(),
+    }
+}
+
+pub fn machine(id: &str) -> MachineRef {
+    MachineRef { cloud: Cloud::Aws, region: region(), id: id.to_owned() }
+}
+
+/// Launches the machine of a plan, and gives its id.
+pub async fn launched(cloud: &AwsCloud, token: &str, market: Market) -> String {
+    cloud.launch(&plan(token, market)).await.expect("launched")
+}
+
+pub async fn views(cloud: &AwsCloud) -> Vec<InstanceView> {
+    cloud.describe(OWNER, &region()).await.expect("described")
+}
+
+/// An error and its causes in a line.
+pub fn chain(error: &CloudError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+/// Which error it is, in a word.
+pub fn kind(error: &CloudError) -> String {
+    match error {
+        CloudError::NoCapacity { refusal, .. } => refusal.to_string(),
+        CloudError::Throttled => "throttled".into(),
+        CloudError::Denied { .. } => "denied".into(),
+        CloudError::Ambiguous { .. } => "ambiguous".into(),
+        CloudError::Invalid { .. } => "invalid".into(),
+        CloudError::Unsupported { .. } => "unsupported".into(),
+    }
+}
+
+pub fn is_going(state: State) -> bool {
+    matches!(state, State::ShuttingDown | State::Terminated)
+}
