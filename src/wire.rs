@@ -24,7 +24,7 @@ pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
 
-pub use crate::adapters::objects::{OpenError, open as open_store, open_existing as open_store_existing};
+pub use crate::adapters::objects::{OpenError, open as open_store};
 
 #[cfg(feature = "lamp")]
 pub use workstation::{AwsSettings, DaemonLock, Workstation, random_letters, remove_scratch};

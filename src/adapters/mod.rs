@@ -12,6 +12,8 @@ mod ask;
 #[cfg(feature = "aws")]
 pub mod aws_cloud;
 #[cfg(feature = "aws")]
+pub mod aws_objects;
+#[cfg(feature = "aws")]
 pub mod aws_session;
 #[cfg(feature = "lamp")]
 pub mod aws_settings;

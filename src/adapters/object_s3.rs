@@ -2,7 +2,8 @@
 //!
 //! Settings come from the environment as the AWS tools read it (`AWS_REGION`, `AWS_ENDPOINT_URL`, `AWS_ACCESS_KEY_ID`,
 //! ... or the machine's role). Create-if-absent is `If-None-Match: *`. Large files go up and come down in parts, a few at a time,
-//! so that memory is bounded and no single request is long. Profiles and single sign-on are not read yet.
+//! so that memory is bounded and no single request is long. Profiles and single sign-on come in as credentials
+//! (`aws_objects`), because they need more than the agent carries.
 
 #![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, which is what this adapter is for")]
 
@@ -17,7 +18,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider};
 use object_store::path::Path as Key;
 use object_store::signer::Signer;
 use object_store::{ClientOptions, Error, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
@@ -58,14 +59,20 @@ pub fn install_crypto() {
 }
 
 impl S3Store {
-    /// `settings` win over the environment.
+    /// `settings` and `credentials` win over the environment.
     ///
     /// # Errors
     /// When the settings in the environment are not complete or contradict each other.
-    pub fn open(bucket: &str, prefix: &str, settings: &[(AmazonS3ConfigKey, &str)]) -> Result<Self, Error> {
+    pub fn open(
+        bucket: &str,
+        prefix: &str,
+        settings: &[(AmazonS3ConfigKey, &str)],
+        credentials: Option<AwsCredentialProvider>,
+    ) -> Result<Self, Error> {
         install_crypto();
         let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
         let builder = settings.iter().fold(builder, |builder, (key, value)| builder.with_config(*key, *value));
+        let builder = credentials.into_iter().fold(builder, AmazonS3Builder::with_credentials);
         let plain_http = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).is_some_and(|endpoint| endpoint.starts_with("http://"));
         // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
         let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));

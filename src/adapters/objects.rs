@@ -9,6 +9,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use object_store::aws::AwsCredentialProvider;
+
 use super::object_file::FileStore;
 use super::object_s3::S3Store;
 pub use super::object_s3::install_crypto;
@@ -48,7 +50,33 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// As [`open`], and when a setting has a name that nobody knows.
 pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, settings, |path| FileStore::open(path).map_err(|cause| OpenError::Folder { path: path.to_owned(), cause }))
+    open_as(url, settings, None, made)
+}
+
+/// Who we are to S3, and where the bucket is: what the ordinary chain of the workstation says.
+pub struct S3Access {
+    /// `None`: the environment may say.
+    pub region: Option<String>,
+    pub endpoint: Option<String>,
+    pub credentials: Option<AwsCredentialProvider>,
+}
+
+/// Like [`open`], as somebody. `existing`: a folder that is not there is not made.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_through(url: &str, existing: bool, access: S3Access) -> Result<Arc<dyn Store>, OpenError> {
+    let said = [("aws_region", access.region.as_deref()), ("aws_endpoint_url", access.endpoint.as_deref())];
+    let settings: Vec<(&str, &str)> = said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    if existing { open_as(url, &settings, access.credentials, there) } else { open_as(url, &settings, access.credentials, made) }
+}
+
+fn made(path: &Path) -> Result<FileStore, OpenError> {
+    FileStore::open(path).map_err(|cause| OpenError::Folder { path: path.to_owned(), cause })
+}
+
+fn there(path: &Path) -> Result<FileStore, OpenError> {
+    Ok(FileStore::at(path))
 }
 
 /// Like [`open`], for whoever wants what is there: a folder that is not there is not made.
@@ -56,10 +84,15 @@ pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>,
 /// # Errors
 /// As [`open`], but for the folder.
 pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, &[], |path| Ok(FileStore::at(path)))
+    open_as(url, &[], None, there)
 }
 
-fn open_as(url: &str, settings: &[(&str, &str)], folder: impl Fn(&Path) -> Result<FileStore, OpenError>) -> Result<Arc<dyn Store>, OpenError> {
+fn open_as(
+    url: &str,
+    settings: &[(&str, &str)],
+    credentials: Option<AwsCredentialProvider>,
+    folder: impl Fn(&Path) -> Result<FileStore, OpenError>,
+) -> Result<Arc<dyn Store>, OpenError> {
     let syntax = || OpenError::Syntax { url: url.to_owned() };
     if let Some(path) = url.strip_prefix("file://").or_else(|| url.starts_with('/').then_some(url)) {
         let path = Path::new(path);
@@ -75,7 +108,7 @@ fn open_as(url: &str, settings: &[(&str, &str)], folder: impl Fn(&Path) -> Resul
     }
     let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
     let known = settings.iter().map(|(name, value)| Ok((name.parse()?, *value))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    let store = S3Store::open(bucket, prefix.trim_matches('/'), &known).map_err(wrong)?;
+    let store = S3Store::open(bucket, prefix.trim_matches('/'), &known, credentials).map_err(wrong)?;
     Ok(Arc::new(store))
 }
 

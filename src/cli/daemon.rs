@@ -27,7 +27,7 @@ pub struct Args {
 /// The job root cannot be opened, or another daemon drives it.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
-    let store = job_root::open(context)?;
+    let store = job_root::open(context).await?;
     // A driver of one job is no daemon: both may drive it, the records see to that.
     let lock = if args.job.is_empty() {
         let lock =

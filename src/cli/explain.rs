@@ -53,7 +53,7 @@ impl ExplainedAttempt {
 /// # Errors
 /// There is no such job, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open_existing(context)?;
+    let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let explained = read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
     if context.is_machine_output() {

@@ -34,7 +34,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Err(Fault::new(ExitCode::USAGE, "a limit can only be raised: the time and the budget must be more than zero")
             .hint(format!("`lamp stop {}` ends it", args.job)));
     }
-    let store = job_root::open_existing(context)?;
+    let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, Some(&args.job)).await?;
     let fault = |error| job_root::record_fault(&error);
     let spec = job_root::must_be_under_way(&dir).await?;

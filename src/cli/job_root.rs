@@ -15,16 +15,16 @@ pub const FIRST_JOB: &str = "`lamp init` writes a job file for the script that i
 ///
 /// # Errors
 /// When it cannot be used.
-pub fn open(context: &Context) -> Result<Store, Fault> {
-    wire::open_store(&context.job_root).map_err(|error| open_fault(context, &error))
+pub async fn open(context: &Context) -> Result<Store, Fault> {
+    workstation(context)?.open_root(false).await.map_err(|error| open_fault(context, &error))
 }
 
 /// Opens it for a verb about jobs that are there: a folder that is not there has none, and is not made.
 ///
 /// # Errors
 /// When it cannot be used.
-pub fn open_existing(context: &Context) -> Result<Store, Fault> {
-    wire::open_store_existing(&context.job_root).map_err(|error| open_fault(context, &error))
+pub async fn open_existing(context: &Context) -> Result<Store, Fault> {
+    workstation(context)?.open_root(true).await.map_err(|error| open_fault(context, &error))
 }
 
 fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {

@@ -27,7 +27,7 @@ pub struct Args {
 /// # Errors
 /// There is no such job or attempt, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open_existing(context)?;
+    let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let fault = |error: JobDirError| job_root::record_fault(&error);
     if args.follow && AloneRun::read(&dir).await.map_err(fault)?.is_some() {

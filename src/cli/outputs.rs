@@ -50,7 +50,7 @@ const NAMED_MAX: usize = 10;
 /// # Errors
 /// There is no such job, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open_existing(context)?;
+    let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     tokio::select! {
         done = list_or_fetch(args, context, &dir) => done,

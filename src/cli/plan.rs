@@ -30,7 +30,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fault> {
     let Prepared { loaded, survey } = prepared;
     run::refuse_cloud(loaded.spec.machine.cloud)?;
-    let store = job_root::open(context)?;
+    let store = job_root::open(context).await?;
     let plan = first(context, &store, loaded).await?;
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({

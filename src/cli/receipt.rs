@@ -24,7 +24,7 @@ pub struct Args {
 /// # Errors
 /// There is no such job, or it has not ended.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open_existing(context)?;
+    let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let fault = |error| job_root::record_fault(&error);
     if let Some(alone) = AloneRun::read(&dir).await.map_err(fault)? {

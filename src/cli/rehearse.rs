@@ -89,7 +89,7 @@ struct Stage<'a> {
 impl<'a> Stage<'a> {
     async fn build(args: &'a Args, context: &'a Context, prepared: &Prepared) -> Result<Self, Fault> {
         let workstation = job_root::workstation(context)?;
-        let store = job_root::open(context)?;
+        let store = job_root::open(context).await?;
         let controller = run::controller(&workstation, &store)?;
         let dir = submission::make(context, &store, prepared).await?;
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));

@@ -43,7 +43,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let workstation = job_root::workstation(context)?;
     refuse_cloud(prepared.loaded.spec.machine.cloud)?;
-    let store = job_root::open(context)?;
+    let store = job_root::open(context).await?;
     let planned = plan::first(context, &store, &prepared.loaded).await?;
     for line in submission::plan_text(&planned) {
         context.printer.note(line);

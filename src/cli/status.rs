@@ -48,7 +48,7 @@ const READS_IN_FLIGHT: usize = 32;
 /// # Errors
 /// The job root does not answer, or there is no such job.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open_existing(context)?;
+    let store = job_root::open_existing(context).await?;
     let now = context.clock.now();
     let jobs = match &args.job {
         Some(text) => vec![job_root::find(&store, Some(text)).await?.job().clone()],

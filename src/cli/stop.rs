@@ -21,7 +21,7 @@ pub struct Args {
 /// # Errors
 /// There is no such job, it has ended, or the job root does not answer.
 pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
-    let store = job_root::open_existing(context)?;
+    let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let workstation = job_root::workstation(context)?;
     let fault = |error| job_root::record_fault(&error);

@@ -30,7 +30,7 @@ pub struct Args {
 /// The job root cannot be used.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
-    let store = job_root::open(context)?;
+    let store = job_root::open(context).await?;
     let controller = run::controller(&workstation, &store)?;
     let (places, unknown) = controller.everywhere().await;
     context.printer.note(format!("looking in {}", counted(places.len() as u64, "region")));

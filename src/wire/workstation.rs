@@ -10,6 +10,8 @@ use crate::adapters::agent_files::AgentFiles;
 #[cfg(feature = "aws")]
 use crate::adapters::aws_cloud::AwsCloud;
 #[cfg(feature = "aws")]
+use crate::adapters::aws_objects;
+#[cfg(feature = "aws")]
 use crate::adapters::aws_session::AwsSession;
 use crate::adapters::driver_process;
 use crate::adapters::here;
@@ -17,6 +19,7 @@ use crate::adapters::local_cloud::LocalCloud;
 use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
+use crate::adapters::objects::{self, OpenError};
 use crate::controller::{Controller, Shipper};
 use crate::market::{self, Zone};
 use crate::ports;
@@ -87,6 +90,18 @@ impl Workstation {
     #[cfg(feature = "aws")]
     pub fn aws_session(&self) -> Arc<AwsSession> {
         AwsSession::new(self.aws.clone())
+    }
+
+    /// Opens the job root as this user. `existing`: a folder that is not there is not made. Nothing is asked of S3 yet.
+    ///
+    /// # Errors
+    /// As `objects::open`.
+    pub async fn open_root(&self, existing: bool) -> Result<Store, OpenError> {
+        #[cfg(feature = "aws")]
+        if self.job_root.starts_with("s3://") {
+            return objects::open_through(&self.job_root, existing, aws_objects::access(&self.aws_session()).await);
+        }
+        if existing { objects::open_existing(&self.job_root) } else { objects::open(&self.job_root) }
     }
 
     /// The name of this workstation among those that share a job root.

@@ -47,4 +47,23 @@ fn a_job_lives_in_a_bucket() {
     assert!(text(&lamp(&["outputs", job]).stdout).contains(&model));
     assert_eq!(std::fs::read_to_string(bench.file(&model)).unwrap(), "trained 12 steps\n");
     assert!(!bench.root().exists(), "nothing of it is in a folder");
+    #[cfg(feature = "aws")]
+    a_profile_is_enough(&bench, &moto.endpoint, job);
+}
+
+/// No key in the environment: a named profile, as the AWS tools read it, with a program that gives the credentials.
+#[cfg(feature = "aws")]
+fn a_profile_is_enough(bench: &Bench, endpoint: &str, job: &str) {
+    let credentials = r#"{"Version": 1, "AccessKeyId": "test", "SecretAccessKey": "test"}"#;
+    let program = bench.write("credentials.sh", &format!("#!/bin/sh\necho '{credentials}'\n"));
+    let profile = format!("[profile research]\nregion = us-east-1\ncredential_process = /bin/sh {}\n", program.display());
+    let profile = bench.write("aws-config", &profile);
+    let lamp = |name: &str| {
+        let mut command = bench.lamp(&["receipt", job, "-o", "json"]);
+        command.env("LAMP_JOB_ROOT", "s3://lamps/jobs").env("AWS_ENDPOINT_URL", endpoint).env("AWS_CONFIG_FILE", &profile);
+        command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_PROFILE", name).finish()
+    };
+    assert_code(&lamp("research"), 0);
+    let nobody = lamp("nobody");
+    assert_ne!(nobody.status.code(), Some(0), "{}", text(&nobody.stdout));
 }
