@@ -95,7 +95,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
     let folders = boot::folders(&dir, &here::cache_folder());
-    let (store, own_network) = counted(objects::open(&record.job_root).map_err(|error| error.to_string())?);
+    let (store, own_network) = counted(objects::open(&record.job_root).map_err(|error| with_causes(&error))?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
@@ -117,7 +117,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     let imds =
         Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref()).map_err(|error| format!("cannot ask the metadata service: {error}"))?;
     let folders = boot::folders(&here::state_folder(), &here::cache_folder());
-    let (store, own_network) = counted(objects::open(&root).map_err(|error| error.to_string())?);
+    let (store, own_network) = counted(objects::open(&root).map_err(|error| with_causes(&error))?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
@@ -131,6 +131,11 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     // A switch of ours stands only behind a machine that is ours to put out.
     let deadline_file = (then == Then::Poweroff).then(|| PathBuf::from(DEADLINE));
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), then == Then::Poweroff, own_network, deadline_file).await
+}
+
+/// Whoever reads a machine's journal has nothing else to go by.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    std::iter::successors(error.source(), |cause| cause.source()).fold(error.to_string(), |told, cause| format!("{told}: {cause}"))
 }
 
 /// From boot to the power switch.

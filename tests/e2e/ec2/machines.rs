@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::bench::wait_until;
 use crate::false_ec2::{FalseEc2, Options, Seen, State};
 use crate::false_imds::FalseImds;
 use crate::nspawn::Machine;
@@ -41,6 +40,21 @@ const STOP: &str = "[Manager]\nDefaultTimeoutStopSec=10s\n";
 /// What a machine with nothing but loopback and no users does not need.
 const MASKED: [&str; 6] =
     ["getty.target", "dbus.service", "dbus.socket", "systemd-logind.service", "systemd-user-sessions.service", "systemd-networkd.service"];
+
+/// A machine boots, works and is shut down; with many of them on few processors all of that takes its time.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// Waits until something is so, and fails with these words if it never is.
+pub fn patiently<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = condition() {
+            return value;
+        }
+        assert!(Instant::now() < until, "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
 
 /// The false EC2 with its machines. Everything is switched off when it is dropped.
 pub struct Ec2 {
@@ -89,7 +103,7 @@ impl Ec2 {
     }
 
     fn on<T>(&self, id: &str, act: impl FnOnce(&mut Iron) -> T) -> T {
-        wait_until("the instance has a machine", || self.machines().contains_key(id).then_some(()));
+        patiently("the instance has a machine", || self.machines().contains_key(id).then_some(()));
         act(self.machines().get_mut(id).expect("it was just there"))
     }
 
@@ -131,7 +145,7 @@ impl Ec2 {
 
     /// Waits for a state.
     pub fn until(&self, id: &str, state: State) -> Seen {
-        wait_until(&format!("{id} is {}", state.name()), || Some(self.instance(id)).filter(|seen| seen.state == state))
+        patiently(&format!("{id} is {}", state.name()), || Some(self.instance(id)).filter(|seen| seen.state == state))
     }
 }
 
@@ -189,7 +203,10 @@ impl Iron {
         let local = machine.path("usr-local");
         std::fs::create_dir_all(local.join("bin")).expect("writable");
         std::fs::create_dir_all(machine.path("var/log/journal")).expect("writable");
-        let machine = machine.with(&[format!("--network-namespace-path={}", network.path), format!("--bind={}:/usr/local", local.display())]);
+        let mut words = vec![format!("--network-namespace-path={}", network.path), format!("--bind={}:/usr/local", local.display())];
+        // Certificates, as every image has them.
+        words.extend(std::path::Path::new("/etc/ssl").is_dir().then(|| "--bind-ro=/etc/ssl".into()));
+        let machine = machine.with(&words);
         machine.unit("user-data.service", USER_DATA);
         machine.write("etc/systemd/system.conf.d/stop.conf", STOP);
         machine.wants("multi-user.target user-data.service");

@@ -8,6 +8,8 @@
 //! ```
 //! It takes root, systemd-nspawn and `ip`; elsewhere these tests are skipped, with a word.
 
+mod alone;
+mod attempt;
 mod machines;
 mod network;
 mod proof;

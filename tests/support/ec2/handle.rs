@@ -174,6 +174,21 @@ impl FalseEc2 {
         request.ask(self.url.trim_start_matches("http://"), &self.cloud.account)
     }
 
+    /// Creates a role and an instance profile of this name.
+    pub fn profile(&self, name: &str) {
+        let role = ("RoleName", name);
+        let profile = ("InstanceProfileName", name);
+        let calls: [(&str, &[(&str, &str)]); 3] = [
+            ("CreateRole", &[role, ("AssumeRolePolicyDocument", "{}")]),
+            ("CreateInstanceProfile", &[profile]),
+            ("AddRoleToInstanceProfile", &[role, profile]),
+        ];
+        for (action, params) in calls {
+            let params = params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            self.cloud.moto_query("us-east-1", "iam", "2010-05-08", action, &params).unwrap_or_else(|no| panic!("{}", no.text()));
+        }
+    }
+
     // What goes wrong.
 
     pub fn fault(&self, fault: Fault) {
