@@ -234,7 +234,12 @@ impl Agent {
             let exit = crate::job::ExitStatus { code: Some(code), ..Default::default() };
             self.ended = Some(crate::ports::Ended { exit, orphans: 0 });
         }
-        let reason = Reason::new(self.out.clock.now(), "workload", because.word(), text);
+        self.gives_up("workload", because, text)
+    }
+
+    /// The end of an attempt in which nothing ran that could be saved.
+    pub(super) fn gives_up(&mut self, policy: &str, because: EndedBecause, text: String) -> Decision {
+        let reason = Reason::new(self.out.clock.now(), policy, because.word(), text);
         self.journal.record(What::Verdict { reason: reason.clone() });
         self.reasons.push(reason.clone());
         let end = End { because, save: false, by: None, then: Afterwards::Terminate };

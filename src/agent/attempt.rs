@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::observe::{Drawers, Rhythm};
 use crate::job::{AttemptNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Span, Usd, UsdPerHour};
-use crate::policy::{End, HardwareFault, Stage};
+use crate::policy::{End, Extension, HardwareFault, Stage};
 
 /// What was agreed before the workload starts. Kept on disk: an agent that comes after a crash needs no store to go on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -72,6 +72,12 @@ pub struct Memory {
     /// The number of the newest request for more time that was seen.
     #[serde(default)]
     pub extended: Option<u32>,
+    /// What was granted so far: an agent that comes after a crash, and finds no answer to its questions, keeps it.
+    #[serde(default)]
+    pub granted: Extension,
+    /// The hard end as somebody has raised it.
+    #[serde(default)]
+    pub kill_at: Option<Timestamp>,
     #[serde(default)]
     pub anchor: Option<Anchor>,
     /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
@@ -173,6 +179,8 @@ impl Memory {
             resumed_from: None,
             checkpoint_wish: None,
             extended: None,
+            granted: Extension::default(),
+            kill_at: None,
             anchor: None,
             ending: None,
             hardware: None,

@@ -93,6 +93,11 @@ impl Agent {
 
     /// Somebody asked for more time: whatever they do with it, it is not idle already.
     fn look_for_extension(&mut self) {
+        let (granted, kill_at) = (self.granted(), self.kill_at());
+        if granted != self.memory.granted || kill_at != self.memory.kill_at {
+            (self.memory.granted, self.memory.kill_at) = (granted, kill_at);
+            self.keep();
+        }
         let extended = self.requests.wishes.borrow().extended;
         if extended > self.memory.extended {
             self.memory.extended = extended;
@@ -254,17 +259,22 @@ impl Agent {
     /// The hard cap as it was at the launch, or as somebody has raised it since.
     pub(super) fn kill_at(&self) -> Option<Timestamp> {
         let raised = self.news.notices.as_ref().and_then(|channel| channel.borrow().kill_at);
-        self.attempt.kill_at.max(raised)
+        self.attempt.kill_at.max(self.memory.kill_at).max(raised)
+    }
+
+    /// What was granted so far, also while nobody answers: it only grows.
+    fn granted(&self) -> Extension {
+        let (wishes, kept) = (self.requests.wishes.borrow(), self.memory.granted);
+        Extension { time: wishes.more_time.max(kept.time), budget: wishes.more_budget.max(kept.budget) }
     }
 
     fn account(&self) -> Account {
-        let wishes = self.requests.wishes.borrow();
         Account {
             began: self.attempt.launched,
             price: self.attempt.price,
             spent_before: self.attempt.spent_before,
             limits: self.attempt.resolved.spec.limits.clone(),
-            extended: Extension { time: wishes.more_time, budget: wishes.more_budget },
+            extended: self.granted(),
             kill_at: self.kill_at(),
             drain: self.drain_allowance(),
         }

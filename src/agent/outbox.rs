@@ -7,7 +7,6 @@
 //! What must never live here: what is sent (each sender knows its own), a panic on what a disk or a store may do.
 
 use std::error::Error;
-use std::fmt::Write as _;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +21,7 @@ use tokio::task::AbortHandle;
 
 use crate::job::AttemptNo;
 use crate::jobdir::JobDir;
+pub(super) use crate::ports::chain;
 use crate::ports::{Clock, Files};
 
 /// The first wait after a failure: shorter hammers a store that is restarting, longer delays what a single lost reply
@@ -193,15 +193,4 @@ pub(super) async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl F
         value = future => Some(value),
         () = clock.sleep(limit) => None,
     }
-}
-
-/// An error and its causes in one line.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let _ = write!(text, ": {error}");
-        cause = error.source();
-    }
-    text
 }

@@ -16,7 +16,7 @@ use super::wake::Wake;
 use crate::instance::Sample;
 use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity};
 use crate::jobdir::{What, layout};
-use crate::policy::{Afterwards, Decision, End, Stage, Standing, Step};
+use crate::policy::{Decision, Stage, Standing, Step};
 use crate::ports::Scope;
 
 /// Fetching may take as long as the store needs; only the limits of the job, a notice or a person end it.
@@ -241,12 +241,7 @@ impl Agent {
     }
 
     fn unprepared(&mut self, text: String) -> Decision {
-        let because = EndedBecause::PreflightFailed;
-        let reason = Reason::new(self.out.clock.now(), "preflight", because.word(), text);
-        self.journal.record(What::Verdict { reason: reason.clone() });
-        self.reasons.push(reason.clone());
-        let end = End { because, save: false, by: None, then: Afterwards::Terminate };
-        Decision { step: Step::End(end), standing: Standing::Starting, reason }
+        self.gives_up("preflight", EndedBecause::PreflightFailed, text)
     }
 }
 

@@ -15,7 +15,7 @@ use crate::policy::Wishes;
 use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::reconcile::{Act, history};
 use crate::policy::relaunch;
-use crate::ports::{CloudError, Created};
+use crate::ports::{CloudError, Created, chain};
 
 use super::observe::Observed;
 use super::ship::ShipError;
@@ -200,17 +200,6 @@ impl Controller {
         let text = format!("{}\n{}\n{}\n{}\n{attempt}", self.owner, self.store.url(), spec.job, spec.created);
         Sha256::digest(text.as_bytes()).iter().take(16).fold("lamp-".to_owned(), |token, byte| format!("{token}{byte:02x}"))
     }
-}
-
-/// An error and its causes in a line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 /// After a refused plan or a silent cloud: the wait grows from a second to a minute.

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::act::{ActError, Done, backoff, chain};
+use super::act::{ActError, Done, backoff};
 use super::answers::{Answers, Place};
 use super::memory::JobMemory;
 use super::observe::{Observed, observe};
@@ -17,7 +17,7 @@ use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
-use crate::ports::{Clock, Cloud, CloudError, Notifier, Store, StoreError};
+use crate::ports::{Clock, Cloud, CloudError, Notifier, Store, StoreError, chain};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
 pub struct Controller {

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::act::chain;
 use super::answers::Answers;
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::Status;
 use crate::job::{AttemptNo, CheckpointNo, Request};
 use crate::jobdir::{JobDir, JobDirError, What, layout, unless_damaged};
 use crate::policy::reconcile::{AttemptFacts, Journal};
+use crate::ports::chain;
 
 /// What was read, without the cloud.
 pub struct Observed {

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 
 use crate::job::{EndedBecause, LimitsSpec, Reason};
 use crate::market::{Span, Usd, UsdPerHour};
@@ -33,7 +34,7 @@ pub struct Account {
 }
 
 /// All extensions that were granted, added up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Extension {
     /// Added to the run time and to the deadline.
     pub time: Span,
@@ -124,16 +125,6 @@ pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
         .with("drain_secs", account.drain.secs_f64())
         .with("spent_usd", spent.dollars());
     LimitVerdict { level, next: Some(next), reason: Some(reason) }
-}
-
-/// The most that this attempt and the ones before it can cost; `None` when it has a price and no limit.
-pub fn most_usd(account: &Account) -> Option<Usd> {
-    if account.price == UsdPerHour::ZERO {
-        return Some(account.spent_before);
-    }
-    let end = limit_points(account).into_iter().map(|point| point.at).min()?;
-    let time = end.duration_since(account.began).max(SignedDuration::ZERO).unsigned_abs();
-    Some(account.spent_before + account.price.cost_of(time))
 }
 
 impl LimitKind {

@@ -29,7 +29,7 @@ mod supervise;
 mod verdict;
 mod wishes;
 
-pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points, most_usd};
+pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points};
 pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval};
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};

@@ -4,6 +4,7 @@
 //! never live here: a decision, or the name of a particular cloud.
 
 mod agents;
+mod chain;
 mod clock;
 mod cloud;
 mod files;
@@ -17,6 +18,7 @@ mod store;
 mod workload;
 
 pub use agents::{AgentFile, Agents, AgentsError, Glibc};
+pub use chain::chain;
 pub use clock::Clock;
 pub use cloud::{Cloud, CloudError};
 pub use files::{FileStamp, Files, Tree, TreeFile};

@@ -1,8 +1,10 @@
 //! An agent that died and its successor: what was learned and what was promised is still there.
 
-use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus};
+use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus, Wish};
+use lamplighter::market::Span;
 use lamplighter::ports::Clock as _;
 
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
@@ -93,5 +95,33 @@ fn a_machine_kept_for_a_look_is_kept_as_long_as_promised_over_a_crash_of_the_age
         assert!(machine.is_off());
         assert_eq!((finish.because, finish.exit), (EndedBecause::Succeeded, Some(SUCCESS)));
         assert_eq!((machine.starts(), rig.outcome().await.because), (1, EndedBecause::Succeeded));
+    });
+}
+
+#[test]
+fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_down() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let spec = r#"{"limits": {"max_runtime": "1h"}}"#;
+        let extended = async {
+            rig.clock.sleep(secs(600)).await;
+            let more = Wish::Extend { time: Some(Span::from_secs(3600)), budget: None };
+            rig.dir().add_request(more, "me@here", rig.clock.now()).await.expect("the store takes it");
+            rig.clock.sleep(secs(600)).await;
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, spec).run() => panic!("nothing ends it: {finish:?}"),
+            () = extended => {}
+        }
+        rig.store.fault("", Fault::Down, None);
+        let agent = machine.agent(&rig, spec).run();
+        tokio::pin!(agent);
+        tokio::select! {
+            finish = &mut agent => panic!("the hour that was granted is forgotten: {finish:?}"),
+            () = rig.clock.sleep(secs(4800)) => {}
+        }
+        rig.store.mend();
+        assert_eq!(agent.await.because, EndedBecause::MaxRuntime, "after both hours");
     });
 }

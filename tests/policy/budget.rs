@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::job::{EndedBecause, LimitsSpec};
 use lamplighter::market::{Span, Usd, UsdPerHour};
-use lamplighter::policy::{Account, Extension, LimitKind, LimitLevel, judge_limits, limit_points, most_usd};
+use lamplighter::policy::{Account, Extension, LimitKind, LimitLevel, judge_limits, limit_points};
 use proptest::prelude::*;
 
 fn at(minutes: i64) -> Timestamp {
@@ -29,6 +29,16 @@ fn account(limits: LimitsSpec) -> Account {
 
 fn hours(hours: u64) -> Option<Span> {
     Some(Span::from_secs(hours * 3600))
+}
+
+/// The most that this attempt and the ones before it can cost; `None` when it has a price and no limit.
+fn most_usd(account: &Account) -> Option<Usd> {
+    if account.price == UsdPerHour::ZERO {
+        return Some(account.spent_before);
+    }
+    let end = limit_points(account).into_iter().map(|point| point.at).min()?;
+    let time = end.duration_since(account.began).max(SignedDuration::ZERO).unsigned_abs();
+    Some(account.spent_before + account.price.cost_of(time))
 }
 
 #[test]
