@@ -75,6 +75,8 @@ pub(super) struct Shipper {
     state_bytes: Option<usize>,
     /// When the newest piece was sent.
     shipped_at: Option<Duration>,
+    /// It was not full and the end of what there was: what the holder had counted then. `None`: there is more to send.
+    rests_at: Option<u64>,
 }
 
 /// What there is to do.
@@ -89,6 +91,13 @@ enum Step {
     AtEnd,
 }
 
+/// The first whole second, when the loop ticks, that is at least so far away.
+fn at_tick(now: Duration, at_least: Duration) -> Duration {
+    const SECOND: Duration = Duration::from_secs(1);
+    let tick = to_next(now, SECOND);
+    tick + SECOND * u32::try_from(at_least.saturating_sub(tick).as_millis().div_ceil(1000)).unwrap_or(0)
+}
+
 impl State {
     pub(super) fn recall(outbox: &Outbox) -> Self {
         outbox.recall_line(STATE).unwrap_or_default()
@@ -99,16 +108,22 @@ impl Shipper {
     pub(super) fn new(shared: Arc<Shared>, state: State, settings: &LogSettings) -> Self {
         let paid = shared.outbox.dir.store().url().starts_with("s3:");
         let apart = if paid || settings.pace == LogPace::Kept { PIECE_APART_KEPT } else { PIECE_APART };
-        Shipper { shared, state, bytes_max: settings.bytes_max, apart, state_bytes: None, shipped_at: None }
+        Shipper { shared, state, bytes_max: settings.bytes_max, apart, state_bytes: None, shipped_at: None, rests_at: None }
     }
 
     pub(super) async fn run(mut self) {
         self.send_again().await;
         loop {
+            if let Some(wait) = self.too_early() {
+                self.wait(wait).await;
+                continue;
+            }
             let wait = match self.step() {
                 Step::Ship { piece, bytes, last } => {
                     let full = bytes.len() >= PIECE_BYTES_MAX;
+                    let printed = self.shared.printed();
                     self.send(piece, bytes).await;
+                    self.rests_at = (last && !full).then_some(printed);
                     match full {
                         true => FLOOD_APART,
                         // The tick wakes us for what comes next: a timer of our own would only come a little before it.
@@ -124,11 +139,24 @@ impl Shipper {
                 tokio::task::yield_now().await;
                 continue;
             }
-            tokio::select! {
-                () = self.shared.outbox.clock.sleep(wait) => {}
-                () = self.shared.wake_shipper.notified(), if wait > FLOOD_APART => {}
-            }
+            self.wait(wait).await;
         }
+    }
+
+    async fn wait(&self, time: Duration) {
+        tokio::select! {
+            () = self.shared.outbox.clock.sleep(time) => {}
+            () = self.shared.wake_shipper.notified(), if time > FLOOD_APART => {}
+        }
+    }
+
+    /// Until the next piece may go, if it is not yet worth a look at the folder.
+    fn too_early(&self) -> Option<Duration> {
+        let counted = self.rests_at.filter(|_| !self.finishing())?;
+        let full = self.shared.printed().saturating_sub(counted) >= PIECE_BYTES_MAX as u64;
+        let now = self.shared.outbox.clock.mono();
+        let left = self.apart.saturating_sub(now.saturating_sub(self.shipped_at?));
+        (!full && !left.is_zero()).then(|| at_tick(now, left))
     }
 
     /// Together with all others who look at something now and then.
@@ -194,7 +222,7 @@ impl Shipper {
         let now = self.shared.outbox.clock.mono();
         let since = self.shipped_at.map_or(self.apart, |at| now.saturating_sub(at));
         if newest && !finishing && bytes - self.state.offset < PIECE_BYTES_MAX as u64 && since < self.apart {
-            return Step::Later(self.apart - since);
+            return Step::Later(at_tick(now, self.apart - since));
         }
         let mut before = String::new();
         if self.state.full && unread > TAIL_BYTES {

@@ -186,6 +186,10 @@ impl Shared {
         self.wake_scan.notify_one();
     }
 
+    pub(super) fn printed(&self) -> u64 {
+        self.printed.load(Ordering::Relaxed)
+    }
+
     pub(super) fn scanned(&self) -> MutexGuard<'_, Place> {
         self.scanned.lock().expect("nobody panics while holding it: it is only read and set")
     }
