@@ -15,7 +15,6 @@ use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 
-use super::act::chain;
 use super::answers::Place;
 use super::drive::Controller;
 use crate::instance::{ForeignMachine, InstanceView, Residue};
@@ -23,6 +22,7 @@ use crate::jobdir::{JobDir, layout};
 use crate::market::Region;
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::ports::CloudError;
+use crate::ports::chain;
 
 /// One machine of ours and what is to be done with it.
 #[derive(Clone, Debug)]
