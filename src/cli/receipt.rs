@@ -72,7 +72,7 @@ async fn settled_now(context: &Context, store: &Store, dir: &JobDir) -> Result<O
     for _ in 0..DARK_LOOKS {
         match controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))? {
             Ticked::Final(receipt) => return Ok(Some(*receipt)),
-            Ticked::Active | Ticked::Unknown(_) => context.clock.sleep(DARK_LOOK_EVERY).await,
+            Ticked::Active | Ticked::Elsewhere(_) | Ticked::Unknown(_) => context.clock.sleep(DARK_LOOK_EVERY).await,
         }
     }
     Ok(None)

@@ -60,6 +60,8 @@ pub enum Ticked {
     Final(Box<Receipt>),
     /// Look again after the usual time, or at this moment of the steady clock if that is sooner.
     Active,
+    /// Another controller's, for this reason: it is watched, and nothing of it is launched or ended from here.
+    Elsewhere(String),
     /// The store or the cloud did not answer: nothing is known and nothing was done.
     Unknown(ActError),
 }
@@ -134,6 +136,10 @@ impl Controller {
                     failures = 0;
                     self.clock.sleep(TICK_ATTACHED).await;
                 }
+                Ticked::Elsewhere(_) => {
+                    failures = 0;
+                    self.clock.sleep(TICK_BUSY).await;
+                }
                 Ticked::Unknown(error) => {
                     warn!(%job, "trying again in {} s: {error}", backoff(failures).as_secs());
                     self.clock.sleep(backoff(failures)).await;
@@ -154,11 +160,11 @@ impl Controller {
         let rest = if self.store.url().starts_with("file:") { TICK_REST_HOME } else { TICK_REST };
         loop {
             let pause = match self.round(jobs, &mut memories, &mut finished, &mut || alive(under_way)).await {
-                Ok(0) if !jobs.is_empty() => return self.finish_telling().await,
-                Ok(active) => {
+                Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => return self.finish_telling().await,
+                Ok(left) => {
                     failures = 0;
-                    under_way = active;
-                    if active > 0 { TICK_BUSY } else { rest }
+                    under_way = left.ours;
+                    if left.ours > 0 { TICK_BUSY } else { rest }
                 }
                 Err(error) => {
                     warn!("cannot list the jobs, trying again in {} s: {error}", backoff(failures).as_secs());
@@ -172,23 +178,23 @@ impl Controller {
         }
     }
 
-    /// One tick for every job that is not finished; gives how many are left.
+    /// One tick for every job that is not finished.
     async fn round(
         &self,
         only: &[JobId],
         memories: &mut BTreeMap<JobId, JobMemory>,
         finished: &mut BTreeSet<JobId>,
         alive: &mut impl FnMut(),
-    ) -> Result<usize, StoreError> {
+    ) -> Result<Left, StoreError> {
         let all = if only.is_empty() { jobdir::jobs(self.store.as_ref()).await? } else { only.to_vec() };
         let open: Vec<JobId> = all.into_iter().filter(|job| !finished.contains(job)).collect();
         memories.retain(|job, _| open.contains(job));
+        let mut left = Left::default();
         if open.is_empty() {
-            return Ok(0);
+            return Ok(left);
         }
         let places = open.iter().filter_map(|job| memories.get(job)).flat_map(JobMemory::places).collect();
         let answers = self.describe(places).await;
-        let mut active = 0;
         for job in open {
             // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
             alive();
@@ -196,15 +202,16 @@ impl Controller {
             match self.tick(&job, memory, answers.clone()).await {
                 Ok(Ticked::Active) => {
                     memory.trouble = None;
-                    active += 1;
+                    left.ours += 1;
                 }
+                Ok(Ticked::Elsewhere(_)) => left.elsewhere += 1,
                 Ok(Ticked::Final(_)) => drop(finished.insert(job)),
                 Ok(Ticked::Unknown(error)) => {
                     // Said once, not every two seconds of an outage.
                     if memory.trouble.replace(error.to_string()) != Some(error.to_string()) {
                         warn!(%job, "trying again: {error}");
                     }
-                    active += 1;
+                    left.ours += 1;
                 }
                 Err(DriveError::NoJob { .. }) => {
                     // A folder without a spec: being submitted, or never was.
@@ -216,7 +223,7 @@ impl Controller {
                 }
             }
         }
-        Ok(active)
+        Ok(left)
     }
 
     /// One tick, without what a loop would remember.
@@ -270,6 +277,13 @@ impl Controller {
                 Ok(Some(Step::Final(receipt))) => return Ok(Ticked::Final(receipt)),
                 Ok(Some(Step::Waiting)) => return Ok(Ticked::Active),
                 Ok(Some(Step::Alone)) => return Err(DriveError::Alone { job: job.clone() }),
+                Ok(Some(Step::Elsewhere(why))) => {
+                    if memory.elsewhere.as_ref() != Some(&why) {
+                        warn!(%job, "left to its own controller: {why}");
+                    }
+                    memory.elsewhere = Some(why.clone());
+                    return Ok(Ticked::Elsewhere(why));
+                }
                 Ok(Some(Step::Changed)) => answers = self.describe(memory.places()).await,
                 Ok(None) => return Err(DriveError::NoJob { job: job.clone() }),
                 Err(ActError::Record(JobDirError::Record(cause @ RecordError::Newer { .. }))) => {
@@ -309,7 +323,9 @@ impl Controller {
             here: self.here.as_str(),
             now: self.clock.now(),
         };
-        let mut step = Step::Waiting;
+        // Whose job it is, its newest plan says: whoever created that has won, for this attempt and those that follow.
+        let elsewhere = observed.attempts.last().and_then(|last| belongs_elsewhere(&last.plan, &self.owner, self.here.as_str()));
+        let mut step = elsewhere.map_or(Step::Waiting, Step::Elsewhere);
         for act in reconcile(&facts) {
             if let Act::Wait { why, .. } = &act {
                 tracing::debug!(%job, "waiting: {why}");
@@ -325,9 +341,18 @@ impl Controller {
     }
 }
 
+/// Jobs that are not finished.
+#[derive(Default)]
+struct Left {
+    ours: usize,
+    elsewhere: usize,
+}
+
 enum Step {
     Alone,
     Changed,
     Waiting,
+    /// Waiting, for another controller.
+    Elsewhere(String),
     Final(Box<Receipt>),
 }

@@ -15,6 +15,8 @@ pub struct JobMemory {
     pub spec: Option<ResolvedSpec>,
     pub attempts: BTreeMap<AttemptNo, AttemptMemory>,
     pub requests: BTreeMap<u32, Request>,
+    /// Why it is left to another controller.
+    pub elsewhere: Option<String>,
     /// What went wrong in the last tick, in the daemon.
     pub trouble: Option<String>,
     /// The names of what somebody was told.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Status, Tags};
-use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus, Lease, MachineSpec, Outcome, Plan, RECORD_FORMAT, Reason, Refusal};
+use lamplighter::job::{
+    AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, Lease, MachineSpec, Manifest, Outcome, Plan, RECORD_FORMAT, Reason, Refusal,
+};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
@@ -168,6 +170,7 @@ impl FakeCloud {
                 self.end(instance, "Client.InstanceInitiatedShutdown: done");
             }
             Life::Taken { secs } => {
+                self.save(plan).await;
                 sleep(secs).await;
                 self.end(instance, "Server.SpotInstanceTermination: no capacity");
             }
@@ -224,6 +227,21 @@ impl FakeCloud {
             exit: None,
         };
         self.dir.put_status(plan.attempt, &status, false).await.unwrap();
+    }
+
+    async fn save(&self, plan: &Plan) {
+        let manifest = Manifest {
+            format: RECORD_FORMAT,
+            number: CheckpointNo::new(plan.attempt.number()),
+            attempt: plan.attempt,
+            created: self.clock.now(),
+            step: None,
+            files: vec![],
+            save_secs: 0.0,
+            upload_secs: 0.0,
+            asked_by: None,
+        };
+        let _ = self.dir.create_manifest(&manifest).await.unwrap();
     }
 
     async fn outcome(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) {
@@ -356,7 +374,12 @@ impl Cloud for FakeCloudPort {
         Ok(())
     }
 
-    async fn interrupt(&self, _machine: &MachineRef, _notice: Span) -> Result<(), CloudError> {
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
+        let (cloud, id) = (Arc::clone(&self.0), machine.id.clone());
+        tokio::spawn(async move {
+            cloud.clock.sleep(notice.duration()).await;
+            cloud.end(&id, "Server.SpotInstanceTermination: rehearsed");
+        });
         Ok(())
     }
 

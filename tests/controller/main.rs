@@ -6,9 +6,11 @@ mod bootstrap;
 mod calls;
 mod cloud;
 mod damaged;
+mod deaths;
 mod faults;
 mod lives;
 mod mortal;
+mod owners;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;
@@ -62,11 +64,15 @@ impl World {
     }
 
     fn controller_on(&self, store: Arc<dyn Store>, cloud: Arc<dyn Cloud>) -> Controller {
+        self.controller_of(OWNER, store, cloud)
+    }
+
+    fn controller_of(&self, owner: &str, store: Arc<dyn Store>, cloud: Arc<dyn Cloud>) -> Controller {
         Controller::new(
             store,
             [(lamplighter::market::Cloud::Local, Arc::clone(&cloud)), (lamplighter::market::Cloud::Aws, cloud)].into(),
             self.clock.clone(),
-            OWNER.into(),
+            owner.into(),
             "test".into(),
             Zone::new("ws-test"),
         )

@@ -1,8 +1,10 @@
-//! Death at any call: a store and a cloud behind which the controller dies at the n-th call, before or after its effect.
+//! Death at any call: a store and a cloud behind which the controller dies at the n-th call, before or after its effect; or
+//! stands still there for a while, as a laptop does that is closed.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -10,20 +12,33 @@ use jiff::Timestamp;
 use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{MachineSpec, Plan};
 use lamplighter::market::{Region, Span, Supply};
-use lamplighter::ports::{Cloud, CloudError, Created, ObjectMeta, Store, StoreError};
+use lamplighter::ports::{Clock, Cloud, CloudError, Created, ObjectMeta, Store, StoreError};
 use tokio::sync::Notify;
+
+use super::support::virtual_clock::VirtualClock;
 
 /// How long one controller has to live.
 pub struct Mortality {
     left: AtomicI64,
     /// Whether the last call still has its effect.
     after: bool,
+    /// It is no death, but a pause.
+    pause: Option<(Arc<VirtualClock>, Duration)>,
     dead: Notify,
 }
 
 impl Mortality {
     pub fn new(calls: i64, after: bool) -> Arc<Self> {
-        Arc::new(Mortality { left: AtomicI64::new(calls), after, dead: Notify::new() })
+        Arc::new(Mortality { left: AtomicI64::new(calls), after, pause: None, dead: Notify::new() })
+    }
+
+    pub fn pausing(calls: i64, after: bool, clock: &Arc<VirtualClock>, pause: Duration) -> Arc<Self> {
+        Arc::new(Mortality { left: AtomicI64::new(calls), after, pause: Some((Arc::clone(clock), pause)), dead: Notify::new() })
+    }
+
+    /// Whether it came to the call at which it dies or pauses.
+    pub fn was_reached(&self) -> bool {
+        self.left.load(Ordering::Relaxed) < 0
     }
 
     pub async fn died(&self) {
@@ -31,7 +46,17 @@ impl Mortality {
     }
 
     async fn call<T>(&self, work: impl Future<Output = T>) -> T {
-        if self.left.fetch_sub(1, Ordering::Relaxed) > 0 {
+        let left = self.left.fetch_sub(1, Ordering::Relaxed);
+        if let (0, Some((clock, pause))) = (left, &self.pause) {
+            if self.after {
+                let done = work.await;
+                clock.sleep(*pause).await;
+                return done;
+            }
+            clock.sleep(*pause).await;
+            return work.await;
+        }
+        if left > 0 || self.pause.is_some() {
             return work.await;
         }
         if self.after {

@@ -1,0 +1,95 @@
+//! Two owners on one job root: the plan that is created first says whose a job is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::controller::{Controller, Ticked};
+use lamplighter::instance::OWNER_TAG;
+use lamplighter::job::{AttemptNo, EndedBecause};
+use lamplighter::ports::{Clock, Cloud, Store};
+
+use super::World;
+use super::cloud::{FakeCloud, FakeCloudPort, Life};
+use super::mortal::{Mortal, Mortality};
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+const LIVES: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0 }];
+
+/// Longer than the other one needs to plan, launch and see its machine.
+const PAUSE: Duration = Duration::from_millis(1700);
+
+/// A controller of somebody else, with an account of its own.
+fn other(world: &World, cloud: &Arc<FakeCloud>, life: &Arc<Mortality>) -> Controller {
+    let port: Arc<dyn Cloud> = Arc::new(FakeCloudPort(Arc::clone(cloud)));
+    let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
+    let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: port });
+    world.controller_of("you", store, cloud)
+}
+
+#[test]
+fn whoever_creates_the_plan_has_the_job_and_all_of_its_attempts() {
+    let (mut mine, mut yours) = (0, 0);
+    for after in [false, true] {
+        for calls in 0.. {
+            let (reached, won) = simulate(async |clock: Arc<VirtualClock>| {
+                let world = World::new(clock.clone(), &LIVES).await;
+                let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &LIVES);
+                let life = Mortality::pausing(calls, after, &clock, PAUSE);
+                let (one, two) = (world.controller(), other(&world, &theirs, &life));
+                // A little later or earlier, so that each has its turn.
+                let late = async |secs, controller: &Controller| {
+                    clock.sleep(secs).await;
+                    controller.drive(world.job()).await.unwrap()
+                };
+                let (first, second) = tokio::join!(late(Duration::from_millis(1000), &one), late(Duration::ZERO, &two));
+                let what = format!("paused at call {calls}, after its effect: {after}");
+                assert_eq!(first, second, "{what}");
+                let because: Vec<EndedBecause> = first.attempts.iter().map(|attempt| attempt.ended_because).collect();
+                assert_eq!(because, [EndedBecause::Interrupted, EndedBecause::Succeeded], "{what}");
+                assert_eq!(first.total_usd, world.cloud.bill() + theirs.bill(), "{what}");
+                assert_eq!((world.cloud.running(), theirs.running()), (vec![], vec![]), "{what}");
+                assert_eq!((world.cloud.complaints(), theirs.complaints()), (vec![], vec![]), "{what}");
+                let mut owners = Vec::new();
+                for number in [1, 2] {
+                    let plan = world.dir.plan(AttemptNo::new(number)).await.unwrap().unwrap();
+                    owners.push(plan.tags[OWNER_TAG].clone());
+                }
+                owners.dedup();
+                let launches = (world.cloud.launches() > 0, theirs.launches() > 0);
+                let expected = if owners == ["me"] { (true, false) } else { (false, true) };
+                assert_eq!((owners.len(), launches), (1, expected), "{what}: {owners:?}");
+                (life.was_reached(), owners == ["me"])
+            });
+            if !reached {
+                break;
+            }
+            if won { mine += 1 } else { yours += 1 }
+        }
+    }
+    assert!(mine > 5 && yours > 5, "each of them wins sometimes: {mine}, {yours}");
+}
+
+#[test]
+fn the_loser_says_whose_the_job_is_and_does_nothing() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        let winner = world.controller();
+        let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Endless]);
+        let loser = other(&world, &theirs, &Mortality::new(i64::MAX, false));
+        let watching = async {
+            clock.sleep(Duration::from_secs(5)).await;
+            for _ in 0..600 {
+                let ticked = loser.look(world.job()).await.unwrap();
+                let Ticked::Elsewhere(why) = ticked else { panic!("{ticked:?}") };
+                assert_eq!(why, "its machine is of the owner `me`, and this is `you`");
+                clock.sleep(Duration::from_secs(15)).await;
+            }
+        };
+        tokio::select! {
+            receipt = winner.drive(world.job()) => panic!("nobody ends it: {receipt:?}"),
+            () = watching => {}
+        }
+        assert_eq!((theirs.launches(), world.cloud.launches()), (0, 1));
+        assert_eq!(world.store.keys("settled.json"), Vec::<String>::new());
+    });
+}
