@@ -16,4 +16,6 @@ pub struct AwsSettings {
     /// Subnets that machines may stand in; empty: the default subnet of each zone.
     pub subnets: Vec<String>,
     pub key_name: Option<String>,
+    /// Where answers that hold for a while are kept; `None`: nowhere.
+    pub cache: Option<std::path::PathBuf>,
 }

@@ -24,6 +24,8 @@ pub mod detach;
 #[cfg(feature = "lamp")]
 pub mod driver_process;
 #[cfg(feature = "aws")]
+mod ec2_cache;
+#[cfg(feature = "aws")]
 mod ec2_describe;
 #[cfg(feature = "aws")]
 mod ec2_end;
@@ -38,9 +40,17 @@ mod ec2_memory;
 #[cfg(feature = "aws")]
 mod ec2_prepare;
 #[cfg(feature = "aws")]
+mod ec2_price_list;
+#[cfg(feature = "aws")]
+mod ec2_quotas;
+#[cfg(feature = "aws")]
 mod ec2_regions;
 #[cfg(feature = "aws")]
-mod ec2_supply;
+mod ec2_spot_prices;
+#[cfg(feature = "aws")]
+pub mod ec2_supply;
+#[cfg(feature = "aws")]
+mod ec2_types;
 mod hashed;
 mod held_workload;
 pub mod here;

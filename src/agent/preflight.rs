@@ -51,19 +51,10 @@ fn check_gpus(spec: &Spec, sample: &Sample, found: &mut Vec<Finding>) {
 
 fn fits(gpu: &GpuSample, spec: &Spec) -> bool {
     let wanted = &spec.machine.gpus;
-    let model = wanted.model.as_ref().is_none_or(|model| is_model(&gpu.name, model));
+    let model = wanted.is_model(&gpu.name);
     // Unknown memory is no reason to refuse.
     let memory = wanted.memory_mib_min.is_none_or(|min| gpu.memory_total_mib.known().is_none_or(|mib| *mib as f64 >= min as f64 * MEMORY_SHARE_MIN));
     model && memory
-}
-
-/// `A10G` is `NVIDIA A10G`, and `A10` is not; `A100-80GB` is `NVIDIA A100-SXM4-80GB`, `RTX4090` is `GeForce RTX 4090`:
-/// every part of the wanted name is a whole part of the GPU's, or several in a row.
-fn is_model(name: &str, wanted: &str) -> bool {
-    let parts = |text: &str| -> Vec<String> { text.split([' ', '-', '_']).map(str::to_ascii_lowercase).collect() };
-    let has = parts(name);
-    let in_a_row = |part: &String| (0..has.len()).any(|from| (from..has.len()).any(|to| has[from..=to].concat() == *part));
-    parts(wanted).iter().all(in_a_row)
 }
 
 fn check_disk(sample: &Sample, found: &mut Vec<Finding>) {

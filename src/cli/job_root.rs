@@ -47,14 +47,14 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
         &context.user.owner,
         context.environment.user.as_deref(),
         &context.user.notify.command,
-        aws_settings(&context.user.aws),
+        aws_settings(context),
     );
     workstation.agent_binary = context.environment.agent_binary.clone();
     Ok(workstation)
 }
 
-fn aws_settings(said: &AwsFile) -> AwsSettings {
-    let said = said.clone();
+fn aws_settings(context: &Context) -> AwsSettings {
+    let said: AwsFile = context.user.aws.clone();
     AwsSettings {
         profile: said.profile,
         regions: said.regions.unwrap_or_default(),
@@ -64,6 +64,7 @@ fn aws_settings(said: &AwsFile) -> AwsSettings {
         security_group: said.security_group,
         subnets: said.subnets.unwrap_or_default(),
         key_name: said.key_name,
+        cache: context.environment.cache_dir(),
     }
 }
 

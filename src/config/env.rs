@@ -6,7 +6,7 @@
 //! | `LAMP_CONFIG` | the user configuration instead of `~/.config/lamplighter/config.toml` |
 //! | `LAMP_OWNER` | whose machines these are |
 //! | `LAMP_AGENT_BINARY` | the program that machines run, instead of `lamp-agent-<arch>` beside `lamp` |
-//! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `HOME` | where those are by default |
+//! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `HOME` | where those are by default |
 //! | `NO_COLOR` | no colour |
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
@@ -23,6 +23,7 @@ pub struct Environment {
     pub agent_binary: Option<PathBuf>,
     pub config_home: Option<PathBuf>,
     pub state_home: Option<PathBuf>,
+    pub cache_home: Option<PathBuf>,
     pub home: Option<PathBuf>,
     pub user: Option<String>,
     pub no_color: bool,
@@ -42,6 +43,7 @@ impl Environment {
             agent_binary: raw("LAMP_AGENT_BINARY").map(PathBuf::from),
             config_home: folder("XDG_CONFIG_HOME"),
             state_home: folder("XDG_STATE_HOME"),
+            cache_home: folder("XDG_CACHE_HOME"),
             home: folder("HOME"),
             user: text("USER").or_else(|| text("LOGNAME")).or_else(login_of_this_process),
             no_color: raw("NO_COLOR").is_some(),
@@ -64,6 +66,12 @@ impl Environment {
     pub fn state_dir(&self) -> Option<PathBuf> {
         let home = || self.home.as_ref().map(|home| home.join(".local").join("state"));
         self.state_home.clone().or_else(home).map(|state| state.join("lamplighter"))
+    }
+
+    /// `~/.cache/lamplighter`, or where XDG says.
+    pub fn cache_dir(&self) -> Option<PathBuf> {
+        let home = || self.home.as_ref().map(|home| home.join(".cache"));
+        self.cache_home.clone().or_else(home).map(|cache| cache.join("lamplighter"))
     }
 
     /// Where a program of this name would be found, as `execvp` looks.

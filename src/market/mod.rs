@@ -3,6 +3,8 @@
 //! The leftmost layer. Pure nouns and arithmetic; everything to the right may use it, it uses nothing of ours.
 //! What must never live here: a clock, a network call, a file, an opinion about which offer is better (that is `policy`).
 
+mod catalog;
+mod machine_type;
 mod money;
 mod offer;
 mod place;
@@ -12,6 +14,8 @@ mod requirement;
 mod span;
 mod supply;
 
+pub use catalog::{Catalog, Dated};
+pub use machine_type::{Fit, MachineType};
 pub use money::{MoneyError, Usd, UsdPerHour};
 pub use offer::{Arch, Market, Offer};
 pub use place::{Cloud, Region, Zone};
@@ -19,4 +23,4 @@ pub use price_history::{PriceHistory, PricePoint};
 pub use price_rule::{PriceRule, PriceRuleError};
 pub use requirement::{GpuRequirement, RequirementError};
 pub use span::{Span, SpanError};
-pub use supply::{Quota, Supply};
+pub use supply::{Quota, Supply, is_of_family};

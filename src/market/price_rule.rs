@@ -27,6 +27,16 @@ pub struct PriceRuleError {
     text: String,
 }
 
+impl PriceRule {
+    /// How far back the rule must see; `None`: it needs no history.
+    pub fn looks_back(self) -> Option<Span> {
+        match self {
+            PriceRule::Quantile { window, .. } => Some(window),
+            PriceRule::Fixed(_) | PriceRule::PercentOfOnDemand(_) | PriceRule::Auto => None,
+        }
+    }
+}
+
 impl FromStr for PriceRule {
     type Err = PriceRuleError;
 

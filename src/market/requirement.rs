@@ -27,6 +27,16 @@ const GPUS_MAX: u32 = 64;
 
 impl GpuRequirement {
     pub const NONE: GpuRequirement = GpuRequirement { count: 0, model: None, memory_mib_min: None };
+
+    /// `A10G` is `NVIDIA A10G`, and `A10` is not; `A100-80GB` is `NVIDIA A100-SXM4-80GB`, `RTX4090` is `GeForce RTX 4090`:
+    /// every part of the wanted name is a whole part of the GPU's, or several in a row. No name wanted: every GPU is it.
+    pub fn is_model(&self, name: &str) -> bool {
+        let Some(wanted) = &self.model else { return true };
+        let parts = |text: &str| -> Vec<String> { text.split([' ', '-', '_']).map(str::to_ascii_lowercase).collect() };
+        let has = parts(name);
+        let in_a_row = |part: &String| (0..has.len()).any(|from| (from..has.len()).any(|to| has[from..=to].concat() == *part));
+        parts(wanted).iter().all(in_a_row)
+    }
 }
 
 impl FromStr for GpuRequirement {

@@ -27,17 +27,16 @@ pub struct Quota {
     pub code: String,
     pub region: Region,
     pub market: Market,
-    /// The first letters of the types that it covers: `["g", "vt"]`.
+    /// The first letters of the types that it covers, or those with the generation: `["g", "vt"]`, `["p5"]`.
     pub families: Vec<String>,
     pub vcpus_max: u32,
     pub vcpus_used: u32,
 }
 
 impl Quota {
-    /// Whether it counts an offer. `g` covers `g5.xlarge`, and not `gr6.4xlarge`, unless `gr` is named too.
+    /// Whether it counts an offer.
     pub fn covers(&self, offer: &Offer) -> bool {
-        let family: String = offer.instance_type.chars().take_while(char::is_ascii_alphabetic).collect();
-        self.region == offer.region && self.market == offer.market && self.families.contains(&family)
+        self.region == offer.region && self.market == offer.market && self.families.iter().any(|family| is_of_family(&offer.instance_type, family))
     }
 
     pub fn vcpus_left(&self) -> u32 {
@@ -45,12 +44,50 @@ impl Quota {
     }
 }
 
+/// `g5.xlarge` is of `g` and of `g5`; `gr6.4xlarge` is of `gr` and not of `g`; `p5en.48xlarge` is of `p5`.
+pub fn is_of_family(instance_type: &str, family: &str) -> bool {
+    let letters = instance_type.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(instance_type.len());
+    let digits = instance_type[letters..].find(|letter: char| !letter.is_ascii_digit()).unwrap_or(0);
+    family == &instance_type[..letters] || family == &instance_type[..letters + digits]
+}
+
 impl Supply {
+    /// Joins what another place sells.
+    pub fn extend(&mut self, other: Supply) {
+        self.offers.extend(other.offers);
+        self.histories.extend(other.histories);
+        self.quotas.extend(other.quotas);
+        self.refused.extend(other.refused);
+        self.notes.extend(other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
+    }
+
     pub fn history(&self, offer: &Offer) -> Option<&PriceHistory> {
         self.histories.iter().find(|history| history.zone == offer.zone && history.instance_type == offer.instance_type)
     }
 
     pub fn quota(&self, offer: &Offer) -> Option<&Quota> {
         self.quotas.iter().find(|quota| quota.covers(offer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_of_family;
+
+    #[test]
+    fn a_family_is_its_letters_or_its_letters_and_its_generation() {
+        for (family, kind) in [
+            ("g", "g5.xlarge"),
+            ("g5", "g5.xlarge"),
+            ("gr", "gr6f.4xlarge"),
+            ("p4", "p4de.24xlarge"),
+            ("p5", "p5en.48xlarge"),
+            ("p6", "p6-b200.48xlarge"),
+        ] {
+            assert!(is_of_family(kind, family), "{kind} {family}");
+        }
+        for (family, kind) in [("g", "gr6.4xlarge"), ("p5", "p4d.24xlarge"), ("p", "vt1.3xlarge"), ("m5", "m5dn"), ("x", "")] {
+            assert_eq!(is_of_family(kind, family), family == "m5", "{kind} {family}");
+        }
     }
 }

@@ -69,7 +69,7 @@ pub fn bid(rule: PriceRule, offer: &Offer, history: Option<&PriceHistory>, now: 
 
 /// Whether a rule cannot be followed without a price history.
 pub fn needs_history(rule: PriceRule) -> bool {
-    matches!(rule, PriceRule::Quantile { .. })
+    rule.looks_back().is_some()
 }
 
 fn capped(price: UsdPerHour, on_demand: Option<UsdPerHour>) -> (UsdPerHour, &'static str) {

@@ -18,6 +18,8 @@ mod ec2_end;
 mod ec2_launch;
 #[cfg(feature = "aws")]
 mod ec2_refusals;
+#[cfg(feature = "aws")]
+mod ec2_supply;
 mod false_ec2;
 #[path = "../support/imds.rs"]
 mod false_imds;

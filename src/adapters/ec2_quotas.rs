@@ -1,0 +1,189 @@
+//! How many vCPUs of each family the account may run, and how many it runs now.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
+use futures::StreamExt as _;
+use futures::stream;
+
+use super::aws_session::AwsSession;
+use super::ec2_cache::Ec2Cache;
+use super::ec2_errors::meaning;
+use crate::market::{Market, Quota, Region, is_of_family};
+use crate::ports::CloudError;
+
+/// A person raises a quota, and waits for it: they should not wait for us too.
+const QUOTAS_HOLD: Duration = Duration::from_secs(3600);
+
+/// Service Quotas answers a few calls a second.
+const AT_ONCE: usize = 4;
+
+const STANDARD: &[&str] = &["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"];
+
+struct Kind {
+    code: &'static str,
+    name: &'static str,
+    market: Market,
+    families: &'static [&'static str],
+}
+
+const fn kind(code: &'static str, name: &'static str, market: Market, families: &'static [&'static str]) -> Kind {
+    Kind { code, name, market, families }
+}
+
+/// The quotas that machines of ours fall under. On the spot market each generation of P has its own.
+const QUOTAS: &[Kind] = &[
+    kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"]),
+    kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"]),
+    kind("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Market::OnDemand, STANDARD),
+    kind("L-3819A6DF", "All G and VT Spot Instance Requests", Market::Spot, &["g", "gr", "vt"]),
+    kind("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", Market::Spot, &["p2", "p3", "p4"]),
+    kind("L-C4BD4855", "All P5 Spot Instance Requests", Market::Spot, &["p5"]),
+    kind("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", Market::Spot, STANDARD),
+];
+
+/// vCPUs in use, by type and market.
+pub type Used = BTreeMap<(String, Market), u32>;
+
+/// What runs now, by the instances' own words.
+///
+/// # Errors
+/// When EC2 does not answer.
+pub async fn used(session: &AwsSession, region: &Region) -> Result<Used, CloudError> {
+    let live = Filter::builder().name("instance-state-name").values("pending").values("running").build();
+    let asked = session.ec2(region).await.describe_instances().filters(live);
+    let pages: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
+    let reservations = pages.map_err(|error| meaning(&format!("count what runs in {region}"), error))?;
+    let mut used = Used::new();
+    for instance in reservations.iter().flat_map(|reservation| reservation.instances()) {
+        let Some((key, vcpus)) = vcpus(instance) else { continue };
+        *used.entry(key).or_default() += vcpus;
+    }
+    Ok(used)
+}
+
+fn vcpus(instance: &Instance) -> Option<((String, Market), u32)> {
+    let market = if instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) { Market::Spot } else { Market::OnDemand };
+    let kind = instance.instance_type()?.as_str().to_owned();
+    let told = instance.cpu_options().and_then(|cpu| u32::try_from(cpu.core_count()?.checked_mul(cpu.threads_per_core()?)?).ok());
+    let vcpus = told.or_else(|| of_size(&kind))?;
+    Some(((kind, market), vcpus))
+}
+
+/// The vCPUs that a size says, where the instance does not: `large` is two, `xlarge` four, `12xlarge` twelve times four.
+fn of_size(kind: &str) -> Option<u32> {
+    match kind.split_once('.')?.1 {
+        "nano" | "micro" | "small" | "medium" | "large" => Some(2),
+        "xlarge" => Some(4),
+        size => size.strip_suffix("xlarge")?.parse::<u32>().ok().map(|times| times * 4),
+    }
+}
+
+/// The quotas that these types fall under on these markets, with nothing used of them; and the trouble, where one could
+/// not be read.
+pub async fn quotas(
+    session: &AwsSession,
+    cache: &Ec2Cache,
+    region: &Region,
+    types: &[String],
+    markets: &[Market],
+) -> (Vec<Quota>, Option<CloudError>) {
+    let client = session.quotas(region).await;
+    let mut asked = Vec::new();
+    for kind in QUOTAS {
+        let is_concerned = types.iter().any(|name| kind.families.iter().any(|family| is_of_family(name, family)));
+        if is_concerned && markets.contains(&kind.market) {
+            asked.push(quota(&client, cache, region, kind));
+        }
+    }
+    let answers: Vec<Result<Option<Quota>, CloudError>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let (mut known, mut trouble) = (Vec::new(), None);
+    for answer in answers {
+        match answer {
+            Ok(quota) => known.extend(quota),
+            Err(error) => trouble = Some(error),
+        }
+    }
+    (known, trouble)
+}
+
+async fn quota(client: &aws_sdk_servicequotas::Client, cache: &Ec2Cache, region: &Region, kind: &Kind) -> Result<Option<Quota>, CloudError> {
+    let key = format!("quota-{}", kind.code);
+    let vcpus_max = match cache.get(&key, QUOTAS_HOLD) {
+        Some(kept) => kept,
+        None => {
+            let max = value(client, kind.code).await?;
+            cache.put(&key, &max);
+            max
+        }
+    };
+    Ok(vcpus_max.map(|vcpus_max| Quota {
+        name: kind.name.to_owned(),
+        code: kind.code.to_owned(),
+        region: region.clone(),
+        market: kind.market,
+        families: kind.families.iter().map(|family| (*family).to_owned()).collect(),
+        vcpus_max,
+        vcpus_used: 0,
+    }))
+}
+
+/// The value of a quota of this account, else AWS's default; `None`: there is no such quota here.
+async fn value(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<Option<u32>, CloudError> {
+    let whole = |value: f64| value.clamp(0.0, f64::from(u32::MAX)) as u32;
+    match client.get_service_quota().service_code("ec2").quota_code(code).send().await {
+        Ok(told) => return Ok(told.quota().and_then(|quota| quota.value()).map(whole)),
+        Err(error) if error.as_service_error().is_some_and(|error| error.is_no_such_resource_exception()) => {}
+        Err(error) => return Err(meaning("read the account's quotas", error)),
+    }
+    match client.get_aws_default_service_quota().service_code("ec2").quota_code(code).send().await {
+        Ok(told) => Ok(told.quota().and_then(|quota| quota.value()).map(whole)),
+        Err(error) if error.as_service_error().is_some_and(|error| error.is_no_such_resource_exception()) => Ok(None),
+        Err(error) => Err(meaning("read the account's quotas", error)),
+    }
+}
+
+/// What is used of each quota.
+pub fn count(quotas: &mut [Quota], used: &Used) {
+    for quota in quotas {
+        let ours =
+            used.iter().filter(|((kind, market), _)| *market == quota.market && quota.families.iter().any(|family| is_of_family(kind, family)));
+        quota.vcpus_used = ours.map(|(_, vcpus)| *vcpus).sum();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_size_says_its_vcpus() {
+        for (kind, vcpus) in [("g5.xlarge", Some(4)), ("p4d.24xlarge", Some(96)), ("m5.large", Some(2)), ("g4dn.metal", None), ("", None)] {
+            assert_eq!(of_size(kind), vcpus, "{kind}");
+        }
+    }
+
+    #[test]
+    fn what_is_used_counts_for_its_family_and_market() {
+        let quota = |market, families: &[&str]| Quota {
+            name: String::new(),
+            code: String::new(),
+            region: Region::new("r"),
+            market,
+            families: families.iter().map(|family| (*family).to_owned()).collect(),
+            vcpus_max: 64,
+            vcpus_used: 0,
+        };
+        let mut quotas = [quota(Market::OnDemand, &["g", "gr"]), quota(Market::Spot, &["g", "gr"]), quota(Market::Spot, &["p5"])];
+        let used = [
+            ("g5.xlarge", Market::OnDemand, 8),
+            ("gr6.4xlarge", Market::OnDemand, 16),
+            ("g5.xlarge", Market::Spot, 4),
+            ("p4d.24xlarge", Market::Spot, 96),
+        ];
+        let used = used.into_iter().map(|(kind, market, vcpus)| ((kind.to_owned(), market), vcpus)).collect();
+        count(&mut quotas, &used);
+        assert_eq!(quotas.map(|quota| quota.vcpus_used), [24, 4, 0]);
+    }
+}

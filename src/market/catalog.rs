@@ -1,0 +1,166 @@
+//! The catalogue that ships with the program: what was on sale one day, for the hour without a network or a permission.
+//!
+//! `config/catalog/*.csv`, generated from published sources (`config/catalog/generate.py`) and compiled in. Everything has its
+//! day, and whoever uses it says so with the day: an old price is no price of today. Spot prices are not in it: they would be
+//! wrong within hours. What must never live here: a price without a source.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use super::{Arch, MachineType, Region, Usd, UsdPerHour};
+
+const TYPES: &str = include_str!("../../config/catalog/types.csv");
+const ON_DEMAND: &str = include_str!("../../config/catalog/on_demand.csv");
+const ZONES: &str = include_str!("../../config/catalog/zones.csv");
+const EXTRAS: &str = include_str!("../../config/catalog/extras.csv");
+
+/// A value, and the day on which it was so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dated<T> {
+    pub value: T,
+    /// `2026-07-20`.
+    pub as_of: String,
+}
+
+pub struct Catalog {
+    types: Vec<MachineType>,
+    on_demand: BTreeMap<(String, String), UsdPerHour>,
+    zones: BTreeMap<(String, String), Vec<String>>,
+    /// By what and region: the price of a unit, and since when.
+    extras: BTreeMap<(String, String), Dated<Usd>>,
+    prices_as_of: String,
+    types_as_of: String,
+}
+
+impl Catalog {
+    pub fn shipped() -> &'static Catalog {
+        static SHIPPED: OnceLock<Catalog> = OnceLock::new();
+        SHIPPED.get_or_init(|| read().expect("the shipped catalogue is compiled in, and a test reads it"))
+    }
+
+    /// GPU machines, by name.
+    pub fn types(&self) -> &[MachineType] {
+        &self.types
+    }
+
+    pub fn machine_type(&self, name: &str) -> Option<&MachineType> {
+        self.types.iter().find(|kind| kind.name == name)
+    }
+
+    /// Of what was on sale.
+    pub fn types_as_of(&self) -> &str {
+        &self.types_as_of
+    }
+
+    /// Of the on-demand prices.
+    pub fn prices_as_of(&self) -> &str {
+        &self.prices_as_of
+    }
+
+    /// `None`: not in the sources.
+    pub fn on_demand(&self, instance_type: &str, region: &Region) -> Option<UsdPerHour> {
+        self.on_demand.get(&key(instance_type, region)).copied()
+    }
+
+    /// The ids of the zones that sold a type, which are the same for every account, unlike their names.
+    pub fn zone_ids(&self, instance_type: &str, region: &Region) -> &[String] {
+        self.zones.get(&key(instance_type, region)).map_or(&[], Vec::as_slice)
+    }
+
+    /// Regions that the catalogue knows anything of.
+    pub fn regions(&self) -> Vec<Region> {
+        let mut names: Vec<&str> = self.zones.keys().map(|(_, region)| region.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names.into_iter().map(Region::new).collect()
+    }
+
+    /// A month of one GiB of gp3.
+    pub fn disk_gib_month(&self, region: &Region) -> Option<&Dated<Usd>> {
+        self.extra("gp3", region)
+    }
+
+    /// An hour of a public IPv4 address.
+    pub fn public_ipv4_hour(&self, region: &Region) -> Option<&Dated<Usd>> {
+        self.extra("public-ipv4", region)
+    }
+
+    fn extra(&self, what: &str, region: &Region) -> Option<&Dated<Usd>> {
+        self.extras.get(&key(what, region)).or_else(|| self.extras.get(&(what.to_owned(), "*".to_owned())))
+    }
+}
+
+fn key(what: &str, region: &Region) -> (String, String) {
+    (what.to_owned(), region.as_str().to_owned())
+}
+
+/// `None`: a file is not what it should be.
+fn read() -> Option<Catalog> {
+    let mut types = rows(TYPES).map(machine_type).collect::<Option<Vec<_>>>()?;
+    types.sort_by(|a, b| a.name.cmp(&b.name));
+    let on_demand = rows(ON_DEMAND).map(|row| Some(((text(&row, 0)?, text(&row, 1)?), UsdPerHour::new(row.get(2)?.parse().ok()?))));
+    let zones = rows(ZONES).map(|row| Some(((text(&row, 0)?, text(&row, 1)?), row.get(2)?.split(' ').map(str::to_owned).collect())));
+    let extras = rows(EXTRAS).map(|row| Some(((text(&row, 0)?, text(&row, 1)?), Dated { value: row.get(3)?.parse().ok()?, as_of: text(&row, 4)? })));
+    Some(Catalog {
+        types,
+        on_demand: on_demand.collect::<Option<_>>()?,
+        zones: zones.collect::<Option<_>>()?,
+        extras: extras.collect::<Option<_>>()?,
+        prices_as_of: as_of(ON_DEMAND)?,
+        types_as_of: as_of(TYPES)?,
+    })
+}
+
+fn machine_type(row: Vec<&str>) -> Option<MachineType> {
+    let arch = match *row.get(6)? {
+        "x86_64" => Arch::X86_64,
+        "arm64" => Arch::Arm64,
+        _ => return None,
+    };
+    Some(MachineType {
+        name: text(&row, 0)?,
+        gpus: row.get(2)?.parse().ok()?,
+        gpu_model: text(&row, 1),
+        gpu_memory_mib: row.get(3)?.parse().ok(),
+        vcpus: row.get(4)?.parse().ok()?,
+        memory_mib: row.get(5)?.parse().ok()?,
+        arch,
+        on_demand: true,
+        spot: true,
+    })
+}
+
+/// The rows below the heading; our files have no quotes.
+fn rows(file: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
+    file.lines().filter(|line| !line.starts_with('#')).skip(1).map(|line| line.split(',').collect())
+}
+
+fn text(row: &[&str], column: usize) -> Option<String> {
+    row.get(column).filter(|text| !text.is_empty()).map(|text| (*text).to_owned())
+}
+
+fn as_of(file: &str) -> Option<String> {
+    file.lines().find_map(|line| line.strip_prefix("# as of ")).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shipped_catalogue_reads_and_is_dated() {
+        let catalog = Catalog::shipped();
+        let east = Region::new("us-east-1");
+        assert!(catalog.types().len() > 60);
+        let g5 = catalog.machine_type("g5.xlarge").unwrap();
+        assert_eq!((g5.gpus, g5.gpu_model.as_deref(), g5.gpu_memory_mib, g5.vcpus), (1, Some("A10G"), Some(22888), 4));
+        assert_eq!(catalog.on_demand("g5.xlarge", &east), Some(UsdPerHour::new("1.006".parse().unwrap())));
+        assert_eq!(catalog.on_demand("g5.xlarge", &Region::new("eu-west-1")), None, "its source may not be published, and a guess is no price");
+        assert!(catalog.zone_ids("g5.xlarge", &east).contains(&"use1-az6".to_owned()));
+        assert_eq!(catalog.regions().len(), 5);
+        assert_eq!((catalog.types_as_of(), catalog.prices_as_of()), ("2026-10-27", "2026-07-20"));
+        assert_eq!(catalog.disk_gib_month(&Region::new("eu-west-1")).unwrap().value, "0.088".parse().unwrap());
+        assert_eq!(catalog.disk_gib_month(&Region::new("ap-south-1")), None);
+        assert_eq!(catalog.public_ipv4_hour(&Region::new("ap-south-1")).unwrap().value, "0.005".parse().unwrap());
+    }
+}

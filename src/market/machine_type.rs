@@ -1,0 +1,120 @@
+//! A type of machine, as a seller describes it, and whether it satisfies a requirement.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Arch, GpuRequirement};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineType {
+    pub name: String,
+    /// Whole GPUs; 0 with a model: a fraction of one.
+    pub gpus: u32,
+    pub gpu_model: Option<String>,
+    /// Of each GPU.
+    pub gpu_memory_mib: Option<u64>,
+    pub vcpus: u32,
+    pub memory_mib: u64,
+    pub arch: Arch,
+    /// The markets that it is sold on.
+    pub on_demand: bool,
+    pub spot: bool,
+}
+
+/// Whether a type is what somebody asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    Fits,
+    /// Close enough that its reader should know why not.
+    No(String),
+    /// Something else altogether.
+    Other,
+}
+
+/// Makers count a billion bytes where we count 1024³, and firmware takes a little: a GPU "of 24 GiB" has 22888 MiB on EC2.
+const MEMORY_SHARE_MIN: f64 = 0.9;
+
+impl MachineType {
+    /// Whether it satisfies a requirement. `named`: the only types that may be taken; empty: any.
+    pub fn fit(&self, wanted: &GpuRequirement, named: &[String]) -> Fit {
+        let is_named = named.contains(&self.name);
+        if !named.is_empty() && !is_named {
+            return Fit::Other;
+        }
+        let no = |has: String| Fit::No(format!("{} has {has}, and the job needs {wanted}", self.name));
+        let Some(model) = &self.gpu_model else {
+            return if wanted.count == 0 { Fit::Fits } else { no("no GPU".into()) };
+        };
+        if wanted.count == 0 {
+            return if is_named { Fit::Fits } else { Fit::Other };
+        }
+        if !wanted.is_model(&self.full_model(model)) {
+            return if is_named { no(format!("GPUs of model {model}")) } else { Fit::Other };
+        }
+        if self.gpus == 0 {
+            return no(format!("a fraction of a {model}"));
+        }
+        if self.gpus < wanted.count {
+            return no(if self.gpus == 1 { "1 GPU".into() } else { format!("{} GPUs", self.gpus) });
+        }
+        if !self.has_memory(wanted) {
+            let is_other = wanted.model.is_none() && !is_named;
+            return if is_other { Fit::Other } else { no(format!("{} MiB on each GPU", self.gpu_memory_mib.unwrap_or_default())) };
+        }
+        if self.arch == Arch::Arm64 && !is_named && wanted.model.is_none() {
+            return Fit::No(format!("{} speaks arm64; name it in `instance_types` to have it", self.name));
+        }
+        Fit::Fits
+    }
+
+    /// The model with its memory as people write it: `A100 80GB`.
+    fn full_model(&self, model: &str) -> String {
+        let Some(mib) = self.gpu_memory_mib else { return model.to_owned() };
+        let decimal = (mib as f64 * 1.048_576 / 1000.0).round();
+        format!("{model} {}GB {decimal}GB", mib / 1024)
+    }
+
+    fn has_memory(&self, wanted: &GpuRequirement) -> bool {
+        wanted.memory_mib_min.is_none_or(|min| self.gpu_memory_mib.is_some_and(|mib| mib as f64 >= min as f64 * MEMORY_SHARE_MIN))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::Catalog;
+
+    fn fitting(wanted: &str, named: &[&str]) -> Vec<String> {
+        let named: Vec<String> = named.iter().map(|name| (*name).to_owned()).collect();
+        let wanted = wanted.parse().unwrap();
+        Catalog::shipped().types().iter().filter(|kind| kind.fit(&wanted, &named) == Fit::Fits).map(|kind| kind.name.clone()).collect()
+    }
+
+    #[test]
+    fn a_model_a_count_and_a_memory_choose_types() {
+        let a10g = fitting("A10G:1", &[]);
+        assert!(a10g.contains(&"g5.xlarge".to_owned()) && a10g.iter().all(|name| name.starts_with("g5.")), "{a10g:?}");
+        assert_eq!(fitting("a10g:8", &[]), ["g5.48xlarge"]);
+        assert_eq!(fitting("A100-80GB:8", &[]), ["p4de.24xlarge"]);
+        assert_eq!(fitting("A100-40GB:8", &[]), ["p4d.24xlarge"]);
+        assert!(fitting("L4:1", &[]).iter().all(|name| !name.starts_with("g6e") && !name.contains("6f")), "L40S and fractions are no L4");
+        assert!(fitting("at least 24GiB", &[]).contains(&"g5.xlarge".to_owned()));
+        assert!(!fitting("at least 24GiB", &[]).iter().any(|name| name.starts_with("g4dn")));
+        assert_eq!(fitting("T4:1", &["g4dn.xlarge", "g5.xlarge"]), ["g4dn.xlarge"]);
+        assert_eq!(fitting("none", &["g6f.xlarge"]), ["g6f.xlarge"]);
+        assert!(fitting("A10", &[]).is_empty());
+    }
+
+    #[test]
+    fn what_is_close_says_why_not() {
+        let kind = |name: &str| Catalog::shipped().machine_type(name).unwrap().clone();
+        let no = |name: &str, wanted: &str, named: &[String]| match kind(name).fit(&wanted.parse().unwrap(), named) {
+            Fit::No(because) => because,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(no("g5.xlarge", "A10G:4", &[]), "g5.xlarge has 1 GPU, and the job needs A10G:4");
+        assert_eq!(no("g6f.xlarge", "L4:1", &[]), "g6f.xlarge has a fraction of a L4, and the job needs L4:1");
+        assert_eq!(no("g5g.xlarge", "at least 16GiB", &[]), "g5g.xlarge speaks arm64; name it in `instance_types` to have it");
+        assert_eq!(no("g5.xlarge", "T4", &["g5.xlarge".into()]), "g5.xlarge has GPUs of model A10G, and the job needs T4:1");
+        assert_eq!(kind("g5g.xlarge").fit(&"T4g:1".parse().unwrap(), &[]), Fit::Fits);
+    }
+}
