@@ -9,19 +9,14 @@ use lamplighter::adapters::aws_session::AwsSession;
 use lamplighter::adapters::aws_settings::AwsSettings;
 use lamplighter::adapters::ec2_supply::{supply, survey};
 use lamplighter::job::{MachineSpec, MarketChoice};
-use lamplighter::market::{Cloud, Market, PriceRule, Region, Span, Supply, Usd, UsdPerHour};
+use lamplighter::market::{Cloud, Market, PriceRule, Span, Supply, Usd, UsdPerHour};
 use lamplighter::ports::CloudError;
 
+use crate::aws;
 use crate::ec2::{FalseEc2, Fault, Options, rounds};
 
 fn session(ec2: &FalseEc2, cache: Option<&Path>) -> Arc<AwsSession> {
-    let settings = AwsSettings {
-        endpoint_url: Some(ec2.url().to_owned()),
-        regions: vec!["us-east-1".into()],
-        cache: cache.map(Path::to_owned),
-        ..AwsSettings::default()
-    };
-    AwsSession::with_key(settings, Region::new("us-east-1"), "test", "test")
+    aws::session_with(ec2, AwsSettings { cache: cache.map(Path::to_owned), ..AwsSettings::default() })
 }
 
 fn machine(gpus: &str, market: MarketChoice) -> MachineSpec {
