@@ -18,6 +18,7 @@ pub mod aws_session;
 #[cfg(feature = "lamp")]
 pub mod aws_settings;
 pub mod child_workload;
+pub mod cloudwatch_metrics;
 pub mod counted;
 mod counter;
 pub mod detach;

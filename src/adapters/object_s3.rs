@@ -81,6 +81,10 @@ impl S3Store {
         Ok(S3Store { s3: builder.clone().build()?, builder, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
+    pub fn credentials(&self) -> AwsCredentialProvider {
+        Arc::clone(self.s3.credentials())
+    }
+
     fn key(&self, key: &str) -> Result<Key, Error> {
         let key = key.trim_end_matches('/');
         let full = if self.prefix.is_empty() { key.to_owned() } else { format!("{}/{key}", self.prefix) };

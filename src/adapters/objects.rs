@@ -79,6 +79,20 @@ fn there(path: &Path) -> Result<FileStore, OpenError> {
     Ok(FileStore::at(path))
 }
 
+/// Like [`open`], with the credentials that the store signs with, if it does: one client holds them for everything that this
+/// machine may call.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with_credentials(url: &str) -> Result<(Arc<dyn Store>, Option<AwsCredentialProvider>), OpenError> {
+    if !url.starts_with("s3://") {
+        return Ok((open(url)?, None));
+    }
+    let store = bucket(url, &[], None)?;
+    let credentials = store.credentials();
+    Ok((Arc::new(store), Some(credentials)))
+}
+
 /// Like [`open`], for whoever wants what is there: a folder that is not there is not made.
 ///
 /// # Errors
@@ -101,15 +115,19 @@ fn open_as(
         }
         return Ok(Arc::new(folder(path)?));
     }
+    Ok(Arc::new(bucket(url, settings, credentials)?))
+}
+
+fn bucket(url: &str, settings: &[(&str, &str)], credentials: Option<AwsCredentialProvider>) -> Result<S3Store, OpenError> {
+    let syntax = || OpenError::Syntax { url: url.to_owned() };
     let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
-    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    if bucket.is_empty() {
+    let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    if name.is_empty() {
         return Err(syntax());
     }
     let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
     let known = settings.iter().map(|(name, value)| Ok((name.parse()?, *value))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    let store = S3Store::open(bucket, prefix.trim_matches('/'), &known, credentials).map_err(wrong)?;
-    Ok(Arc::new(store))
+    S3Store::open(name, prefix.trim_matches('/'), &known, credentials).map_err(wrong)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //!              │ observe: senses, workload, notices, wishes, marks
 //!              │ decide:  policy::supervise, alone
 //!              └ act:     save, restart, stacks, notify, end
-//!   beside it, each a task that never blocks the loop: heartbeat, journal, samples, logship, checkpoints
+//!   beside it, each a task that never blocks the loop: heartbeat, journal, samples, metrics, logship, checkpoints
 //! ```
 //! The workload is not ours to touch except through a decision: it runs in a group of its own and outlives the agent.
 //! What must never live here: a file, a clock, a driver (those are ports), or an opinion (those are policies).
@@ -30,6 +30,7 @@ mod log_scan;
 mod log_shipper;
 pub mod logship;
 pub mod marks;
+pub mod metrics;
 pub mod notices;
 mod observe;
 pub mod outbox;

@@ -19,6 +19,7 @@ use super::heartbeat::{Heartbeat, Seen};
 use super::journal::Journal;
 use super::logship::{LogPace, LogSettings, LogShip};
 use super::marks::{Board, ProgressTail};
+use super::metrics::Metrics;
 use super::notices::NoticeWatch;
 use super::observe::Watching;
 use super::outbox::Outbox;
@@ -29,7 +30,7 @@ use crate::instance::{Reading, Sample, Status};
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
-use crate::ports::{Ended, Metadata, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
+use crate::ports::{Ended, Metadata, Meter, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
 
 /// The world, as the agent needs it.
 pub struct World {
@@ -44,6 +45,8 @@ pub struct World {
     pub own_network: Arc<AtomicU64>,
     /// Where the dead-man's switch reads its deadline; `None`: this machine has none of ours.
     pub deadline_file: Option<PathBuf>,
+    /// Where measurements are published, if anywhere.
+    pub meter: Option<Arc<dyn Meter>>,
     pub service: Arc<dyn Service>,
     pub stacks: Arc<dyn Stacks>,
     /// How often somebody asked this process to end (stand-alone runs).
@@ -72,6 +75,7 @@ pub struct Agent {
     pub(super) journal: Journal,
     pub(super) heartbeat: Heartbeat,
     pub(super) samples: Samples,
+    metrics: Option<Metrics>,
     pub(super) logs: LogShip,
     pub(super) board: Board,
     pub(super) progress: ProgressTail,
@@ -124,6 +128,8 @@ impl Agent {
         let requests = RequestWatch::start(out.clone(), journal.clone());
         let notices = world.metadata.clone().map(|metadata| NoticeWatch::start(metadata, Arc::clone(&out.clock)));
         let deadman = world.deadline_file.clone().map(|file| Deadman::new(file, Arc::clone(&out.files), Arc::clone(&out.clock)));
+        let meter = world.meter.clone().filter(|_| spec.watch.metrics);
+        let metrics = meter.map(|meter| Metrics::start(meter, Arc::clone(&out.clock), attempt.instance.clone()));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
         let mut watching = Watching::new(spec, memory.drawers, &memory.rhythm, board.marks());
         watching.remember_fault(memory.hardware.as_ref());
@@ -131,6 +137,7 @@ impl Agent {
             journal,
             heartbeat,
             samples,
+            metrics,
             logs,
             board,
             progress,
@@ -205,6 +212,9 @@ impl Agent {
             let marks = self.marks();
             if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts) {
                 self.samples.push(&rates);
+                if let Some(metrics) = &self.metrics {
+                    metrics.add(&rates, self.watching.idle.numbers.get("quiet_secs").copied());
+                }
             }
         }
         if self.memory.stage == Stage::Main {
@@ -283,6 +293,9 @@ impl Agent {
     /// Hands the heartbeat what is true now; it writes when that is worth a write.
     pub(super) fn report(&self) {
         self.renew_deadline();
+        if let Some(metrics) = &self.metrics {
+            metrics.beat();
+        }
         self.logs.look(self.workload.as_ref().map_or(0, |workload| workload.printed().0));
         if self.heartbeat.wants(&self.seen()) {
             self.heartbeat.update(self.status());

@@ -136,6 +136,9 @@ pub struct WatchFile {
     /// From SIGTERM to SIGKILL when the workload is told to end.
     #[schemars(extend("default" = "30s", "examples" = ["2m"]))]
     pub grace: Option<SpanWord>,
+    /// Whether a machine in the cloud publishes its measurements there, once a minute; each costs cents a month.
+    #[schemars(extend("default" = true, "examples" = [false]))]
+    pub metrics: Option<bool>,
 }
 
 /// When the job must end, whatever it does.

@@ -144,6 +144,7 @@ impl<'a> Layers<'a> {
             log_pattern: at.pick("log_pattern", |w| w.log_pattern.clone()),
             done_marker: at.pick("done_marker", |w| w.done_marker.clone()),
             term_grace: at.pick("grace", |w| w.grace.clone()).map_or(default.term_grace, |word| word.0),
+            metrics: at.pick("metrics", |w| w.metrics).unwrap_or(default.metrics),
         }
     }
 

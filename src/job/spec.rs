@@ -124,6 +124,8 @@ pub struct WatchSpec {
     pub done_marker: Option<String>,
     /// From SIGTERM to SIGKILL when the workload is told to end.
     pub term_grace: Span,
+    /// Whether a launched machine publishes its measurements where people and alarms see them.
+    pub metrics: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -282,6 +284,7 @@ impl Default for WatchSpec {
             log_pattern: None,
             done_marker: None,
             term_grace: Span::from_secs(30),
+            metrics: true,
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use futures::FutureExt as _;
 
 use crate::adapters::child_workload::{self, Home};
+use crate::adapters::cloudwatch_metrics::CloudWatchMeter;
 use crate::adapters::counted::counted;
 use crate::adapters::holder_start::HolderProgram;
 use crate::adapters::imds::Imds;
@@ -31,7 +32,7 @@ use crate::agent::outbox::Outbox;
 use crate::agent::{Agent, Folders, MEMORY, Memory, World, start_dir};
 use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
-use crate::ports::{Clock, Files, Launch, Metadata, Power, SensorFeed, Workloads};
+use crate::ports::{Clock, Files, Launch, Metadata, Meter, Power, SensorFeed, Workloads};
 
 /// What `systemd/lamp-deadman.service` reads.
 const DEADLINE: &str = "/etc/lamplighter/deadline";
@@ -106,7 +107,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, None).await
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
 }
 
 /// The agent of a machine that was launched for an attempt: who it is, its metadata service says; where its job directory
@@ -117,7 +118,14 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     let imds =
         Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref()).map_err(|error| format!("cannot ask the metadata service: {error}"))?;
     let folders = boot::folders(&here::state_folder(), &here::cache_folder());
-    let (store, own_network) = counted(objects::open(&root).map_err(|error| with_causes(&error))?);
+    let (store, credentials) = objects::open_with_credentials(&root).map_err(|error| with_causes(&error))?;
+    let (store, own_network) = counted(store);
+    // Where there are no credentials or no region, nobody could read them.
+    let meter = credentials.zip(text("AWS_REGION")).and_then(|(credentials, region)| {
+        let endpoint = text("AWS_ENDPOINT_URL_CLOUDWATCH").or_else(|| text("AWS_ENDPOINT_URL"));
+        let meter = CloudWatchMeter::new(credentials, &region, endpoint, Arc::clone(&own_network));
+        meter.map(|meter| Arc::new(meter) as Arc<dyn Meter>).map_err(|error| tracing::warn!("no measurements are published: {error}")).ok()
+    });
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
@@ -130,7 +138,22 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
     // A switch of ours stands only behind a machine that is ours to put out.
     let deadline_file = (then == Then::Poweroff).then(|| PathBuf::from(DEADLINE));
-    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), then == Then::Poweroff, own_network, deadline_file).await
+    attempt(
+        ports,
+        folders,
+        Arc::from(child_workload::workloads(program, Home::Own)),
+        then == Then::Poweroff,
+        own_network,
+        OnBox { deadline_file, meter },
+    )
+    .await
+}
+
+/// What only a launched machine has.
+#[derive(Default)]
+struct OnBox {
+    deadline_file: Option<PathBuf>,
+    meter: Option<Arc<dyn Meter>>,
 }
 
 /// Whoever reads a machine's journal has nothing else to go by.
@@ -145,7 +168,7 @@ async fn attempt(
     workloads: Arc<dyn Workloads>,
     insist: bool,
     own_network: Arc<AtomicU64>,
-    deadline_file: Option<PathBuf>,
+    on_box: OnBox,
 ) -> Result<i32, String> {
     let Ok((attempt, outbox, memory)) = boot::boot(&ports, folders).await else { return Ok(1) };
     let (sensors, _) = sensors()?;
@@ -156,7 +179,8 @@ async fn attempt(
         power: ports.power,
         insist,
         own_network,
-        deadline_file,
+        deadline_file: on_box.deadline_file,
+        meter: on_box.meter,
         service: ports.service,
         stacks: Arc::new(ProcStacks),
         signals: signals::none(),
@@ -222,6 +246,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         insist: call.then == Then::Poweroff,
         own_network: Arc::default(),
         deadline_file: None,
+        meter: None,
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),
         signals: signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,

@@ -28,6 +28,7 @@ mod imds;
 #[cfg(feature = "lamp")]
 mod local_cloud;
 mod local_files;
+mod metrics;
 #[path = "../support/moto.rs"]
 mod moto;
 mod notify;

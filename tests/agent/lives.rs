@@ -88,6 +88,7 @@ impl Stage {
             insist: true,
             own_network: Arc::default(),
             deadline_file: None,
+            meter: None,
             service: ports.service,
             stacks: Arc::new(calm),
             signals: tokio::sync::watch::channel(0).1,

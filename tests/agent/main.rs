@@ -13,6 +13,7 @@ mod lives;
 mod logship;
 mod machine;
 mod marks;
+mod metrics;
 mod mortal;
 mod notices;
 mod outputs;

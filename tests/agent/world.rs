@@ -13,7 +13,7 @@ use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Usd, UsdPerHour};
 use lamplighter::ports::{
-    Clock, Ended, Identity, Launch, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks, Store,
+    Clock, Ended, Identity, Launch, Metadata, MetadataError, Meter, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks, Store,
     Workload, WorkloadError, Workloads,
 };
 use serde_json::{Value, json};
@@ -31,6 +31,8 @@ pub struct Played {
     started: Arc<Mutex<u32>>,
     now: Arc<Mutex<Now>>,
     powered_off: Arc<Mutex<bool>>,
+    /// Where the agent publishes its measurements.
+    pub meter: Option<Arc<dyn Meter>>,
 }
 
 /// What the next sample shows.
@@ -46,7 +48,7 @@ impl Played {
     pub fn new(rig: &Rig) -> Self {
         let now = Now { gpus: Reading::Absent, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
         let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
-        Played { clock: rig.clock.clone(), ended: watch::Sender::new(None), started, now, powered_off }
+        Played { clock: rig.clock.clone(), ended: watch::Sender::new(None), started, now, powered_off, meter: None }
     }
 
     pub fn agent(&self, rig: &Rig, spec: &str) -> Agent {
@@ -85,6 +87,7 @@ impl Played {
             insist: true,
             own_network: Arc::default(),
             deadline_file: None,
+            meter: self.meter.clone(),
             service: this(),
             stacks: this(),
             signals: watch::channel(0).1,

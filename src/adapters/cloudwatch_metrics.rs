@@ -1,0 +1,148 @@
+//! `ports::Meter` on CloudWatch: one PutMetricData a minute, in the namespace `Lamplighter`, by the machine's id.
+//!
+//! Without the AWS SDK, which would double the agent: the old query protocol is a form, and the store's client already
+//! holds the machine's credentials and knows how to sign. The role needs `cloudwatch:PutMetricData` on that namespace and
+//! nothing else. What must never live here: what is measured, or when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use object_store::aws::{AwsAuthorizer, AwsCredentialProvider};
+use object_store::client::{HttpRequest, HttpRequestBody};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::{Client, Method};
+
+use super::object_s3::install_crypto;
+use crate::ports::{Datum, Meter, MeterError, Unit};
+
+/// The one that the machine's role may write to, and alarms look in.
+pub const NAMESPACE: &str = "Lamplighter";
+
+/// One request. Nobody waits for it.
+const REQUEST_MAX: Duration = Duration::from_secs(15);
+
+/// What is kept of a refusal, for people.
+const REFUSAL_CHARS_MAX: usize = 300;
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+pub struct CloudWatchMeter {
+    client: Client,
+    credentials: AwsCredentialProvider,
+    region: String,
+    endpoint: String,
+    /// Bytes that this process itself moved over the network.
+    own_network: Arc<AtomicU64>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("CloudWatch answers with status {status}: {text}")]
+struct Refused {
+    status: u16,
+    text: String,
+}
+
+impl CloudWatchMeter {
+    /// `endpoint`: instead of the region's own.
+    ///
+    /// # Errors
+    /// When no HTTP client can be made.
+    pub fn new(
+        credentials: AwsCredentialProvider,
+        region: &str,
+        endpoint: Option<String>,
+        own_network: Arc<AtomicU64>,
+    ) -> Result<Self, reqwest::Error> {
+        install_crypto();
+        let client = Client::builder().timeout(REQUEST_MAX).connect_timeout(REQUEST_MAX).pool_max_idle_per_host(1).build()?;
+        let suffix = if region.starts_with("cn-") { ".cn" } else { "" };
+        let endpoint = endpoint.unwrap_or_else(|| format!("https://monitoring.{region}.amazonaws.com{suffix}"));
+        Ok(CloudWatchMeter { client, credentials, region: region.to_owned(), endpoint, own_network })
+    }
+
+    async fn put(&self, instance: &str, data: &[Datum]) -> Result<(), Cause> {
+        let body = form(instance, data).into_bytes();
+        let url = format!("{}/", self.endpoint.trim_end_matches('/'));
+        let mut request = HttpRequest::new(HttpRequestBody::from(body.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = url.parse()?;
+        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/x-www-form-urlencoded; charset=utf-8"));
+        let credential = self.credentials.get_credential().await?;
+        AwsAuthorizer::new(&credential, "monitoring", &self.region).try_authorize(&mut request, None)?;
+        self.own_network.fetch_add(body.len() as u64, Ordering::Relaxed);
+        let response = self.client.post(url).headers(request.headers().clone()).body(body).send().await?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        // Only the beginning, and never waited for beyond the time of the request.
+        let text = response.text().await.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        Err(Refused { status: status.as_u16(), text: text.chars().take(REFUSAL_CHARS_MAX).collect() }.into())
+    }
+}
+
+#[async_trait]
+impl Meter for CloudWatchMeter {
+    async fn publish(&self, instance: &str, data: &[Datum]) -> Result<(), MeterError> {
+        self.put(instance, data).await.map_err(MeterError)
+    }
+}
+
+/// PutMetricData as CloudWatch's query protocol has it.
+fn form(instance: &str, data: &[Datum]) -> String {
+    let mut pairs = vec![
+        ("Action".to_owned(), "PutMetricData".to_owned()),
+        ("Version".to_owned(), "2010-08-01".to_owned()),
+        ("Namespace".to_owned(), NAMESPACE.to_owned()),
+    ];
+    for (at, datum) in data.iter().enumerate() {
+        let mut put = |name: &str, value: String| pairs.push((format!("MetricData.member.{}.{name}", at + 1), value));
+        put("MetricName", datum.name.to_owned());
+        put("Unit", unit(datum.unit).to_owned());
+        put("Timestamp", datum.at.round(jiff::Unit::Second).unwrap_or(datum.at).to_string());
+        put("Dimensions.member.1.Name", "InstanceId".to_owned());
+        put("Dimensions.member.1.Value", instance.to_owned());
+        put("StatisticValues.SampleCount", datum.stat.count.to_string());
+        put("StatisticValues.Sum", datum.stat.sum.to_string());
+        put("StatisticValues.Minimum", datum.stat.least.to_string());
+        put("StatisticValues.Maximum", datum.stat.most.to_string());
+    }
+    pairs.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect::<Vec<_>>().join("&")
+}
+
+/// CloudWatch has decimal megabytes only under that word; its console writes both as MB.
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::Percent => "Percent",
+        Unit::Mebibytes => "Megabytes",
+        Unit::Seconds => "Seconds",
+        Unit::Count => "Count",
+        Unit::Plain => "None",
+    }
+}
+
+fn encoded(text: &str) -> String {
+    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::Stat;
+
+    #[test]
+    fn the_form_is_what_cloudwatch_reads() {
+        let at = "2026-01-02T03:04:05.678Z".parse().unwrap();
+        let datum = Datum { name: "GPUPower", unit: Unit::Plain, at, stat: Stat::one(1.5).and(2.5) };
+        let text = form("i-0&1", &[datum.clone(), datum]);
+        let first = "MetricData.member.1.MetricName=GPUPower&MetricData.member.1.Unit=None&MetricData.member.1.Timestamp=2026-01-02T03%3A04%3A06Z\
+                     &MetricData.member.1.Dimensions.member.1.Name=InstanceId&MetricData.member.1.Dimensions.member.1.Value=i-0%261\
+                     &MetricData.member.1.StatisticValues.SampleCount=2&MetricData.member.1.StatisticValues.Sum=4\
+                     &MetricData.member.1.StatisticValues.Minimum=1.5&MetricData.member.1.StatisticValues.Maximum=2.5";
+        assert!(text.starts_with(&format!("Action=PutMetricData&Version=2010-08-01&Namespace=Lamplighter&{first}&")), "{text}");
+        assert!(text.contains("&MetricData.member.2.MetricName=GPUPower&"), "{text}");
+    }
+}
