@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::log_tail::LogTail;
 use super::summary::Summary;
 use super::{Context, Fault, job_root, live, logs, run, signals};
-use crate::controller::Controller;
+use crate::controller::{Controller, JobMemory};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 
@@ -81,7 +81,15 @@ impl<'a> Attached<'a> {
     /// # Errors
     /// As [`Attached::follow`], and when the job cannot be driven.
     pub async fn follow_and_drive(&mut self, controller: &Controller) -> Result<Option<Receipt>, Fault> {
-        let mut drive = pin!(controller.drive(self.dir.job()));
+        self.follow_and_drive_on(controller, JobMemory::default()).await
+    }
+
+    /// The same with what is known of the job already.
+    ///
+    /// # Errors
+    /// As [`Attached::follow_and_drive`].
+    pub async fn follow_and_drive_on(&mut self, controller: &Controller, memory: JobMemory) -> Result<Option<Receipt>, Fault> {
+        let mut drive = pin!(controller.drive_on(self.dir.job(), memory));
         let mut left = pin!(signals::left());
         let mut driven = false;
         let ended = {

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, receipt, submission};
-use crate::controller::{Controller, DriveError};
+use crate::controller::{Controller, DriveError, JobMemory};
 use crate::job::{JobOutcome, Receipt};
 use crate::jobdir::JobDir;
 use crate::market::Cloud;
@@ -50,12 +50,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
-    let dir = submission::make(context, &store, &prepared).await?;
+    let (dir, spec) = submission::make(context, &store, &prepared).await?;
+    // Launched before this process may go: a laptop that is closed now finds its job done.
+    let (memory, begun) = controller.begin(&dir, &spec).await;
+    if let Err(error) = begun {
+        context.printer.warn(format!("not launched yet, trying again: {error}"));
+    }
     if args.detach {
         return detach(context, &workstation, &dir);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
-    match stand_beside(context, &workstation, &controller, &dir).await? {
+    match stand_beside(context, &workstation, &controller, &dir, memory).await? {
         Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
         None => Ok(ExitCode::CTRL_C),
     }
@@ -72,8 +77,14 @@ pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
 }
 
 /// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
-async fn stand_beside(context: &Context, workstation: &Workstation, controller: &Controller, dir: &JobDir) -> Result<Option<Receipt>, Fault> {
-    let ended = Attached::new(context, dir).follow_and_drive(controller).await;
+async fn stand_beside(
+    context: &Context,
+    workstation: &Workstation,
+    controller: &Controller,
+    dir: &JobDir,
+    memory: JobMemory,
+) -> Result<Option<Receipt>, Fault> {
+    let ended = Attached::new(context, dir).follow_and_drive_on(controller, memory).await;
     match &ended {
         Ok(Some(_)) => {}
         Ok(None) => leave(context, workstation, dir)?,

@@ -17,7 +17,7 @@ use crate::wire::{self, Store, Survey};
 ///
 /// # Errors
 /// The workdir cannot be packed, or the job root refuses.
-pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Result<JobDir, Fault> {
+pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Result<(JobDir, ResolvedSpec), Fault> {
     let Prepared { loaded, survey } = prepared;
     let job = JobId::from_name(&loaded.spec.name, wire::random_letters());
     let scratch = Scratch(
@@ -36,7 +36,8 @@ pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Resu
         code: Some(code),
         origins: loaded.origins.clone(),
     };
-    submit(store, &spec, Some(&scratch.0)).await.map_err(|error| submit_fault(&error))
+    let dir = submit(store, &spec, Some(&scratch.0)).await.map_err(|error| submit_fault(&error))?;
+    Ok((dir, spec))
 }
 
 fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {

@@ -70,10 +70,15 @@ pub enum Ticked {
 /// the end of every attempt.
 const TICK_ATTACHED: Duration = Duration::from_millis(500);
 
-/// Between two looks of the daemon while a job is under way: a relaunch may wait for two seconds.
-const TICK_BUSY: Duration = Duration::from_secs(2);
+/// The same where the job root is a bucket, which takes money for each look: eight reads are a third of a cent an hour at
+/// this pace. Longer is felt at the end of the job.
+const TICK_ATTACHED_AWAY: Duration = Duration::from_secs(5);
 
-/// Between two looks of the daemon at rest (DESIGN: reconcile every 15 s). It reads one listing.
+/// Between two looks of the daemon while a job is under way and the job root is a folder: a relaunch may wait for two
+/// seconds.
+const TICK_BUSY_HOME: Duration = Duration::from_secs(2);
+
+/// Between two looks of the daemon otherwise (DESIGN: reconcile every 15 s).
 const TICK_REST: Duration = Duration::from_secs(15);
 
 /// The same where the job root is a folder: a listing of a thousand jobs costs a millisecond there and no money, and a job
@@ -94,6 +99,11 @@ impl Controller {
         here: Zone,
     ) -> Self {
         Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, telling: Mutex::default() }
+    }
+
+    /// Whether the job root is a folder of this workstation.
+    fn is_home(&self) -> bool {
+        self.store.url().starts_with("file:")
     }
 
     /// The cloud that sells a machine.
@@ -123,7 +133,15 @@ impl Controller {
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
     pub async fn drive(&self, job: &JobId) -> Result<Receipt, DriveError> {
-        let mut memory = JobMemory::default();
+        self.drive_on(job, JobMemory::default()).await
+    }
+
+    /// As [`Controller::drive`], with what this process knows of the job already.
+    ///
+    /// # Errors
+    /// As [`Controller::drive`].
+    pub async fn drive_on(&self, job: &JobId, mut memory: JobMemory) -> Result<Receipt, DriveError> {
+        let tick = if self.is_home() { TICK_ATTACHED } else { TICK_ATTACHED_AWAY };
         let mut failures = 0;
         loop {
             let answers = self.describe(memory.places()).await;
@@ -134,11 +152,11 @@ impl Controller {
                 }
                 Ticked::Active => {
                     failures = 0;
-                    self.clock.sleep(TICK_ATTACHED).await;
+                    self.clock.sleep(tick).await;
                 }
                 Ticked::Elsewhere(_) => {
                     failures = 0;
-                    self.clock.sleep(TICK_BUSY).await;
+                    self.clock.sleep(TICK_REST).await;
                 }
                 Ticked::Unknown(error) => {
                     warn!(%job, "trying again in {} s: {error}", backoff(failures).as_secs());
@@ -157,14 +175,14 @@ impl Controller {
         // Remembered, so that a thousand finished jobs cost nothing but their names in a listing.
         let mut finished: BTreeSet<JobId> = BTreeSet::new();
         let (mut failures, mut under_way) = (0, 0);
-        let rest = if self.store.url().starts_with("file:") { TICK_REST_HOME } else { TICK_REST };
+        let (busy, rest) = if self.is_home() { (TICK_BUSY_HOME, TICK_REST_HOME) } else { (TICK_REST, TICK_REST) };
         loop {
             let pause = match self.round(jobs, &mut memories, &mut finished, &mut || alive(under_way)).await {
                 Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => return self.finish_telling().await,
                 Ok(left) => {
                     failures = 0;
                     under_way = left.ours;
-                    if left.ours > 0 { TICK_BUSY } else { rest }
+                    if left.ours > 0 { busy } else { rest }
                 }
                 Err(error) => {
                     warn!("cannot list the jobs, trying again in {} s: {error}", backoff(failures).as_secs());

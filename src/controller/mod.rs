@@ -13,6 +13,7 @@
 
 mod act;
 mod answers;
+mod begin;
 pub mod bootstrap;
 mod drive;
 mod memory;
@@ -25,6 +26,7 @@ mod sweep;
 pub use act::ActError;
 pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
+pub use memory::JobMemory;
 pub use ship::{ShipError, Shipper};
 pub use submit::{SubmitError, submit};
 pub use sweep::{Found, Judged, SECOND_LOOK};

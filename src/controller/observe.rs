@@ -1,6 +1,9 @@
 //! Reads the facts of one job.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use futures::future::try_join_all;
 
 use super::answers::Answers;
 use super::memory::{AttemptMemory, JobMemory};
@@ -23,14 +26,18 @@ pub struct Observed {
 /// When the store does not answer, or a record without which nothing can be decided is not understood: then nothing is
 /// known, and nothing is done.
 pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, now: Duration) -> Result<Observed, JobDirError> {
-    let mut attempts = Vec::new();
-    for number in dir.attempts().await? {
-        attempts.extend(observe_attempt(dir, number, memory.attempts.entry(number).or_default(), answers, now).await?);
+    // What can be asked at once is: each answer of a bucket takes a tenth of a second.
+    let (numbers, requests) = tokio::try_join!(dir.attempts(), requests(dir, &mut memory.requests))?;
+    for number in &numbers {
+        memory.attempts.entry(*number).or_default();
     }
+    let known = memory.attempts.iter_mut().filter(|(number, _)| numbers.contains(number));
+    let observed = known.map(|(number, memory)| observe_attempt(dir, *number, memory, answers, now));
+    let attempts: Vec<AttemptFacts> = try_join_all(observed).await?.into_iter().flatten().collect();
     let between = attempts.iter().all(|attempt| attempt.settled.is_some());
     // Only a new plan asks for it.
     let newest_checkpoint = if between { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
-    Ok(Observed { attempts, requests: requests(dir, memory).await?, newest_checkpoint })
+    Ok(Observed { attempts, requests, newest_checkpoint })
 }
 
 /// One attempt; `None` while its plan is being written.
@@ -41,24 +48,20 @@ async fn observe_attempt(
     answers: &Answers,
     now: Duration,
 ) -> Result<Option<AttemptFacts>, JobDirError> {
-    if memory.plan.is_none() {
-        memory.plan = dir.plan(number).await?;
-    }
+    (memory.plan, memory.settled) =
+        tokio::try_join!(unless_known(memory.plan.clone(), dir.plan(number)), unless_known(memory.settled.clone(), dir.settled(number)))?;
     let Some(plan) = memory.plan.clone() else { return Ok(None) };
-    if memory.settled.is_none() {
-        memory.settled = dir.settled(number).await?;
-    }
     let mut status: Option<Status> = None;
     let mut journal = Journal::default();
     if memory.settled.is_none() {
-        if memory.lease.is_none() {
-            memory.lease = or_damaged(dir.lease(number).await, &mut memory.watched.damaged.lease)?;
-        }
-        if memory.outcome.is_none() {
-            memory.outcome = or_damaged(dir.outcome(number).await, &mut memory.watched.damaged.outcome)?;
-        }
-        status = dir.status(number).await?;
-        memory.heard(dir.store().head(&layout::status(dir.job(), number)).await?.map(|meta| meta.modified), now);
+        let key = layout::status(dir.job(), number);
+        let head = async { dir.store().head(&key).await.map_err(JobDirError::from) };
+        let damaged = &mut memory.watched.damaged;
+        let lease = async { or_damaged(unless_known(memory.lease.clone(), dir.lease(number)).await, &mut damaged.lease) };
+        let outcome = async { or_damaged(unless_known(memory.outcome.clone(), dir.outcome(number)).await, &mut damaged.outcome) };
+        let beat;
+        (memory.lease, memory.outcome, status, beat) = tokio::try_join!(lease, outcome, dir.status(number), head)?;
+        memory.heard(beat.map(|meta| meta.modified), now);
         if let Some(views) = answers.known(&plan) {
             let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
             memory.shown(view.is_some(), now);
@@ -107,12 +110,17 @@ async fn read_journal(dir: &JobDir, number: AttemptNo) -> Result<Journal, JobDir
     Ok(journal)
 }
 
+/// A record that never changes is read once.
+async fn unless_known<T>(known: Option<T>, read: impl Future<Output = Result<Option<T>, JobDirError>>) -> Result<Option<T>, JobDirError> {
+    if known.is_some() { Ok(known) } else { read.await }
+}
+
 /// All wishes; each is read once.
-async fn requests(dir: &JobDir, memory: &mut JobMemory) -> Result<Vec<Request>, JobDirError> {
+async fn requests(dir: &JobDir, memory: &mut BTreeMap<u32, Request>) -> Result<Vec<Request>, JobDirError> {
     let names = dir.store().children(&layout::requests(dir.job())).await?;
     let known = names.iter().filter(|name| name.ends_with(".json")).count();
-    if known != memory.requests.len() {
-        memory.requests = dir.requests().await?.into_iter().map(|request| (request.number, request)).collect();
+    if known != memory.len() {
+        *memory = dir.requests().await?.into_iter().map(|request| (request.number, request)).collect();
     }
-    Ok(memory.requests.values().cloned().collect())
+    Ok(memory.values().cloned().collect())
 }
