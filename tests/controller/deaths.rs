@@ -109,7 +109,7 @@ fn a_rehearsed_interruption_is_served_to_the_attempt_it_was_meant_for() {
 
 #[test]
 fn a_machine_that_stays_lit_is_ended() {
-    let story = Story { lives: &[Life::NeverDark], spec: |_| {}, wish: None, apart: 149, becauses: &[EndedBecause::Succeeded] };
+    let story = Story { lives: &[Life::NeverDark], spec: |_| {}, wish: None, apart: 17, becauses: &[EndedBecause::Succeeded] };
     assert!(story.die_everywhere(async |_, _| {}) > 10);
 }
 
@@ -122,7 +122,7 @@ fn a_stop_is_never_lost() {
 #[test]
 fn a_raised_cap_is_raised_once_and_stays() {
     let story = Story {
-        lives: &[Life::Ends { secs: 8, code: 0 }],
+        lives: &[Life::Ends { secs: 20, code: 0 }],
         spec: |spec| spec.limits.max_runtime = Some(Span::from_secs(3600)),
         wish: Some(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None }),
         apart: 1,
