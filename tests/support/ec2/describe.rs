@@ -10,7 +10,7 @@ use super::cloud::{Cloud, ec2_answer, numbered, refused};
 use super::http::Answer;
 use super::query::{self, Params};
 use super::route::{ABSENT, Asked, passes};
-use super::world::{Instance, State, World};
+use super::world::{Instance, Spot, State, World};
 use super::xml::Node;
 
 /// A page holds this much, whatever was asked for.
@@ -76,7 +76,7 @@ fn instances(cloud: &Cloud, asked: &Asked) -> Answer {
     for instance in chosen.into_iter().map(|at| &world.instances[at]).filter(|instance| !hidden(&world, instance, now)) {
         // What a stale read does not know yet, it does not show.
         let Some(state) = instance.state_at(then) else { continue };
-        match passes(&filters, &instance.tags(), &instance.facts(state)) {
+        match passes(&filters, instance.item.items("tagSet"), |name| instance.fact(name, state)) {
             Ok(true) => shown.push((instance, state)),
             Ok(false) => {}
             Err(filter) => return refused("InvalidParameterValue", format!("The filter '{filter}' is invalid")),
@@ -226,31 +226,32 @@ fn change(tags: &mut BTreeMap<String, String>, action: &str, changed: &[(String,
 
 impl Instance {
     /// What filters may ask for.
-    fn facts(&self, state: State) -> Vec<(&'static str, String)> {
+    fn fact(&self, name: &str, state: State) -> Option<Vec<String>> {
         let text = |path: &str| self.item.at(path).to_owned();
-        let groups = self.item.all("groupId").into_iter().map(|group| ("instance.group-id", group.text.clone()));
-        let mut facts = vec![
-            ("instance-id", self.id.clone()),
-            ("instance-state-name", state.name().into()),
-            ("instance-state-code", state.code().to_string()),
-            ("client-token", self.token.clone()),
-            ("instance-lifecycle", if self.spot.is_some() { "spot".into() } else { ABSENT.into() }),
-            ("spot-instance-request-id", self.spot.as_ref().map_or(ABSENT.into(), |spot| spot.id.clone())),
-            ("availability-zone", text("placement/availabilityZone")),
-            ("instance-type", text("instanceType")),
-            ("image-id", text("imageId")),
-            ("subnet-id", text("subnetId")),
-            ("vpc-id", text("vpcId")),
-            ("key-name", text("keyName")),
-            ("architecture", text("architecture")),
-            ("reservation-id", self.reservation.clone()),
-            ("launch-time", self.launched.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string()),
-            ("iam-instance-profile.arn", text("iamInstanceProfile/arn")),
-            ("metadata-options.http-tokens", text("metadataOptions/httpTokens")),
-            ("instance.group-id", ABSENT.into()),
-        ];
-        facts.extend(groups);
-        facts
+        let of_spot = |text: fn(&Spot) -> String| self.spot.as_ref().map_or(ABSENT.to_owned(), text);
+        let fact = match name {
+            "instance-id" => self.id.clone(),
+            "instance-state-name" => state.name().into(),
+            "instance-state-code" => state.code().to_string(),
+            "client-token" => self.token.clone(),
+            // On-demand instances have none.
+            "instance-lifecycle" => of_spot(|_| "spot".into()),
+            "spot-instance-request-id" => of_spot(|spot| spot.id.clone()),
+            "availability-zone" => text("placement/availabilityZone"),
+            "instance-type" => text("instanceType"),
+            "image-id" => text("imageId"),
+            "subnet-id" => text("subnetId"),
+            "vpc-id" => text("vpcId"),
+            "key-name" => text("keyName"),
+            "architecture" => text("architecture"),
+            "reservation-id" => self.reservation.clone(),
+            "launch-time" => self.launched.strftime("%Y-%m-%dT%H:%M:%S.000Z").to_string(),
+            "iam-instance-profile.arn" => text("iamInstanceProfile/arn"),
+            "metadata-options.http-tokens" => text("metadataOptions/httpTokens"),
+            "instance.group-id" => return Some(self.item.all("groupId").into_iter().map(|group| group.text.clone()).collect()),
+            _ => return None,
+        };
+        Some(vec![fact])
     }
 
     /// As EC2 shows it in this state.

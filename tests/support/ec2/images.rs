@@ -3,7 +3,7 @@
 use super::cloud::{Cloud, ec2_answer, numbered, refused};
 use super::http::Answer;
 use super::query;
-use super::route::{Asked, passes};
+use super::route::{Asked, among, passes};
 use super::xml::Node;
 
 struct Image {
@@ -74,7 +74,7 @@ pub(super) fn answer(_cloud: &Cloud, asked: &Asked, action: &str) -> Option<Answ
             ("root-device-name", image.root),
         ];
         let facts = facts.map(|(name, value)| (name, value.to_owned()));
-        match passes(&filters, &Default::default(), &facts) {
+        match passes(&filters, &[], among(&facts)) {
             Ok(true) if owners.is_empty() || owners.iter().any(|owner| owner == "amazon" || owner == OWNER) => shown.push(item(image)),
             Ok(_) => {}
             Err(filter) => return Some(refused("InvalidParameterValue", format!("The filter '{filter}' is invalid"))),

@@ -1,7 +1,5 @@
 //! Which service is meant, who answers, and how each says no.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use super::cloud::Cloud;
@@ -126,19 +124,27 @@ pub(super) fn json_answer(document: &Value) -> Answer {
 /// A fact that a thing of its kind may have, and this one has not: no value matches it.
 pub(super) const ABSENT: &str = "\0";
 
-/// Does a thing with these facts pass all filters? `Err`: the name of a filter that EC2 does not know.
-pub(super) fn passes(filters: &[(String, Vec<String>)], tags: &BTreeMap<String, String>, facts: &[(&str, String)]) -> Result<bool, String> {
-    let mut all = true;
+/// Does a thing with these facts pass all filters? `Err`: the name of a filter that EC2 does not know. Facts are asked for
+/// one by one: there may be ten thousand things.
+pub(super) fn passes(filters: &[(String, Vec<String>)], tags: &[Node], fact: impl Fn(&str) -> Option<Vec<String>>) -> Result<bool, String> {
     for (name, values) in filters {
-        let any = |text: &str| values.iter().any(|value| query::like(value, text));
-        all &= match name.strip_prefix("tag:") {
-            Some(tag) => tags.get(tag).is_some_and(|value| any(value)),
-            None if name == "tag-key" => tags.keys().any(|key| any(key)),
-            None => match facts.iter().filter(|(fact, _)| fact == name).collect::<Vec<_>>() {
-                known if known.is_empty() => return Err(name.clone()),
-                known => known.iter().any(|(_, value)| value != ABSENT && any(value)),
-            },
+        let any = |text: &str| text != ABSENT && values.iter().any(|value| query::like(value, text));
+        let passes = match name.strip_prefix("tag:") {
+            Some(tag) => tags.iter().any(|pair| pair.at("key") == tag && any(pair.at("value"))),
+            None if name == "tag-key" => tags.iter().any(|pair| any(pair.at("key"))),
+            None => fact(name).ok_or_else(|| name.clone())?.iter().any(|text| any(text)),
         };
+        if !passes {
+            return Ok(false);
+        }
     }
-    Ok(all)
+    Ok(true)
+}
+
+/// The same facts, where all of them are at hand.
+pub(super) fn among<'a>(facts: &'a [(&str, String)]) -> impl Fn(&str) -> Option<Vec<String>> + 'a {
+    |name| {
+        let known: Vec<String> = facts.iter().filter(|(fact, _)| *fact == name).map(|(_, text)| text.clone()).collect();
+        (!known.is_empty()).then_some(known)
+    }
 }

@@ -4,7 +4,7 @@ use super::cloud::{Cloud, ec2_answer, lock, refused};
 use super::describe::page;
 use super::http::Answer;
 use super::query;
-use super::route::{Asked, passes};
+use super::route::{Asked, among, passes};
 use super::world::{Instance, Spot, tag_set};
 use super::xml::Node;
 
@@ -38,7 +38,7 @@ fn requests(cloud: &Cloud, asked: &Asked) -> Answer {
             ("spot-instance-request-id", spot.id.clone()),
             ("type", kind(spot).to_owned()),
         ];
-        match passes(&filters, &spot.tags, &facts) {
+        match passes(&filters, &tag_set(&spot.tags).children, among(&facts)) {
             Ok(true) => shown.push(request(instance, spot)),
             Ok(false) => {}
             Err(filter) => return refused("InvalidParameterValue", format!("The filter '{filter}' is invalid")),

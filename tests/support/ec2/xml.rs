@@ -93,18 +93,19 @@ impl Node {
             return;
         }
         let _ = write!(out, "<{}>", self.name);
-        for letter in self.text.chars() {
-            match letter {
-                '<' => out.push_str("&lt;"),
-                '>' => out.push_str("&gt;"),
-                '&' => out.push_str("&amp;"),
-                '"' => out.push_str("&quot;"),
-                other => out.push(other),
-            }
+        match self.text.contains(['<', '>', '&', '"']) {
+            true => out.push_str(&escaped(&self.text)),
+            false => out.push_str(&self.text),
         }
         self.children.iter().for_each(|child| child.write(out));
         let _ = write!(out, "</{}>", self.name);
     }
+}
+
+fn escaped(text: &str) -> String {
+    [("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ("\"", "&quot;")]
+        .iter()
+        .fold(text.to_owned(), |text, (letter, entity)| text.replace(letter, entity))
 }
 
 fn plain(text: &str) -> String {
