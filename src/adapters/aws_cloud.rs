@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use super::aws_session::AwsSession;
 use super::{ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_supply};
 use crate::instance::{ForeignMachine, InstanceView, MachineRef};
-use crate::job::{LaunchRequest, MachineSpec, Plan};
+use crate::job::{LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{Offer, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError};
 
@@ -46,8 +46,8 @@ impl Cloud for AwsCloud {
         ec2_supply::supply(&self.session, machine).await
     }
 
-    async fn prepare(&self, machine: &MachineSpec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
-        ec2_prepare::prepare(&self.session, machine, offer).await.map(Some)
+    async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+        ec2_prepare::prepare(&self.session, spec, offer).await.map(Some)
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {

@@ -6,8 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::ec2_image::Image;
+use super::ec2_prepare::{Group, Place};
 use super::system_clock::SystemClock;
 use crate::instance::MachineRef;
+use crate::job::ImageChoice;
+use crate::market::{Arch, Region};
 use crate::ports::Clock;
 
 /// Answers by their questions, each for as long as the asker trusts it.
@@ -60,6 +64,9 @@ pub struct Ec2Memory {
     pub missing: Remembered<MachineRef, ()>,
     /// What a spot request says of its end, by its id: it says that for ever.
     pub spot_ends: Remembered<String, String>,
+    pub images: Remembered<(Region, ImageChoice, Arch), Image>,
+    pub subnets: Remembered<Region, Vec<Place>>,
+    pub groups: Remembered<Region, Vec<Group>>,
 }
 
 #[cfg(test)]

@@ -1,12 +1,163 @@
-//! What a launch needs beside the offer: image, network, role, disk.
+//! What a launch needs beside the offer: image, network, role, disk, and what the machine does when it powers off.
+//!
+//! ```text
+//!   ec2_image ─────┐
+//!   subnets ───────┼─ all at once, remembered for minutes ──> LaunchRequest
+//!   security group ┘
+//! ```
+//! Changes nothing. What is wrong here is wrong in words before any machine is bought. What must never live here: a price, a
+//! choice between offers.
+
+use std::time::Duration;
+
+use aws_sdk_ec2::types::{SecurityGroup, Subnet};
 
 use super::aws_session::AwsSession;
-use crate::job::{LaunchRequest, MachineSpec};
-use crate::market::Offer;
+use super::ec2_describe::filter;
+use super::ec2_errors::meaning;
+use super::ec2_image;
+use crate::job::{LaunchRequest, Reaction, Refusal, Shutdown, Spec};
+use crate::market::{Market, Offer, Region};
 use crate::ports::CloudError;
 
+/// How long an answer about images and networks is trusted: a relaunch after an interruption asks nothing twice. Longer, and
+/// what a person mends on the console is seen late.
+pub const TRUSTED: Duration = Duration::from_secs(10 * 60);
+
+/// What `lamp init aws` makes.
+const PROFILE: &str = "lamplighter-box";
+const GROUP: &str = "lamplighter";
+
 /// # Errors
-/// When EC2 does not answer, or has no such image.
-pub async fn prepare(_session: &AwsSession, _machine: &MachineSpec, _offer: &Offer) -> Result<LaunchRequest, CloudError> {
-    Err(CloudError::Unsupported { cloud: "aws", act: "prepare a launch yet" })
+/// When EC2 does not answer; when something is missing or does not fit, in words.
+pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
+    let (image, subnets, groups) =
+        tokio::join!(ec2_image::find(session, &spec.machine.image, offer), subnets(session, &offer.region), groups(session, &offer.region));
+    let image = image?;
+    let subnet = subnet_of(session, &subnets?, offer)?;
+    let group = group_of(session, &groups?, &subnet)?;
+    if spec.machine.disk_gib < image.disk_gib_min {
+        let (has, needs) = (spec.machine.disk_gib, image.disk_gib_min);
+        return Err(CloudError::Invalid { what: format!("the image {} needs a disk of {needs} GiB, and `machine.disk` is {has}", image.name) });
+    }
+    let settings = &session.settings;
+    Ok(LaunchRequest {
+        image: image.id,
+        image_name: Some(image.name),
+        root_device: image.root_device,
+        disk_gib: spec.machine.disk_gib,
+        profile: Some(settings.instance_profile.clone().unwrap_or_else(|| PROFILE.to_owned())),
+        security_groups: vec![group],
+        subnet: Some(subnet.id),
+        key_name: settings.key_name.clone(),
+        shutdown: shutdown(spec, offer),
+        user_data: String::new(),
+    })
+}
+
+/// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.
+fn shutdown(spec: &Spec, offer: &Offer) -> Shutdown {
+    let on = &spec.on;
+    let keeps = [on.success, on.failure, on.idle, on.stall].contains(&Reaction::Stop);
+    if keeps && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate }
+}
+
+/// A subnet that machines may stand in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub id: String,
+    pub zone: String,
+    pub network: String,
+    pub free: i32,
+}
+
+/// The user's subnets, or the default ones of all zones: one call for a region.
+async fn subnets(session: &AwsSession, region: &Region) -> Result<Vec<Place>, CloudError> {
+    if let Some(known) = session.memory.subnets.get(region, TRUSTED) {
+        return Ok(known);
+    }
+    let named = &session.settings.subnets;
+    let wanted = if named.is_empty() { filter("default-for-az", ["true".to_owned()]) } else { filter("subnet-id", named.clone()) };
+    let client = session.ec2(region).await;
+    let mut pages = client.describe_subnets().filters(wanted).into_paginator().send();
+    let mut places = Vec::new();
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| meaning(&format!("look at the subnets in {region}"), error))?;
+        places.extend(page.subnets().iter().filter_map(place));
+    }
+    if !places.is_empty() {
+        session.memory.subnets.put(region.clone(), places.clone());
+    }
+    Ok(places)
+}
+
+fn place(subnet: &Subnet) -> Option<Place> {
+    let text = |text: Option<&str>| text.map(str::to_owned);
+    Some(Place {
+        id: text(subnet.subnet_id())?,
+        zone: text(subnet.availability_zone())?,
+        network: text(subnet.vpc_id())?,
+        free: subnet.available_ip_address_count().unwrap_or(i32::MAX),
+    })
+}
+
+/// The one with the most free addresses in the offer's zone. None: another zone may have one.
+fn subnet_of(session: &AwsSession, places: &[Place], offer: &Offer) -> Result<Place, CloudError> {
+    let here = places.iter().filter(|place| place.zone == offer.zone.as_str());
+    here.max_by_key(|place| place.free).cloned().ok_or_else(|| {
+        let what = if session.settings.subnets.is_empty() {
+            format!("{} has no default subnet; `aws ec2 create-default-subnet --availability-zone {}` makes one", offer.zone, offer.zone)
+        } else {
+            format!("none of `aws.subnets` lies in {}", offer.zone)
+        };
+        CloudError::NoCapacity { what, refusal: Refusal::NotSold }
+    })
+}
+
+/// A security group, and whether anybody may come in by it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    pub id: String,
+    pub network: String,
+    pub lets_in: bool,
+}
+
+fn group_name(session: &AwsSession) -> &str {
+    session.settings.security_group.as_deref().unwrap_or(GROUP)
+}
+
+/// Those of the name, one in each network, or the one of the id.
+async fn groups(session: &AwsSession, region: &Region) -> Result<Vec<Group>, CloudError> {
+    if let Some(known) = session.memory.groups.get(region, TRUSTED) {
+        return Ok(known);
+    }
+    let name = group_name(session);
+    let wanted = filter(if name.starts_with("sg-") { "group-id" } else { "group-name" }, [name.to_owned()]);
+    let told = session.ec2(region).await.describe_security_groups().filters(wanted).send().await;
+    let told = told.map_err(|error| meaning(&format!("look at the security groups in {region}"), error))?;
+    let groups: Vec<Group> = told.security_groups().iter().filter_map(group).collect();
+    // What is missing or open is mended by a person, who then tries again.
+    if groups.iter().any(|group| !group.lets_in) {
+        session.memory.groups.put(region.clone(), groups.clone());
+    }
+    Ok(groups)
+}
+
+fn group(group: &SecurityGroup) -> Option<Group> {
+    let lets_in = !group.ip_permissions().is_empty();
+    Some(Group { id: group.group_id()?.to_owned(), network: group.vpc_id()?.to_owned(), lets_in })
+}
+
+fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<String, CloudError> {
+    let name = group_name(session);
+    let wrong = |what: String| Err(CloudError::Invalid { what });
+    match groups.iter().find(|group| group.network == subnet.network) {
+        None if groups.is_empty() => wrong(format!("there is no security group `{name}`; `lamp init aws` makes one without any open port")),
+        None => wrong(format!("the security group `{name}` is not in {}, where {} lies; `lamp init aws` makes one there", subnet.network, subnet.id)),
+        Some(group) if group.lets_in => wrong(format!(
+            "the security group `{name}` ({}) lets somebody in; machines of ours need no open port: remove its inbound rules",
+            group.id
+        )),
+        Some(group) => Ok(group.id.clone()),
+    }
 }

@@ -35,6 +35,8 @@ mod ec2_errors;
 #[cfg(feature = "aws")]
 mod ec2_foreign;
 #[cfg(feature = "aws")]
+mod ec2_image;
+#[cfg(feature = "aws")]
 mod ec2_launch;
 #[cfg(feature = "aws")]
 mod ec2_memory;

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use super::drive::Controller;
 use super::memory::JobMemory;
 use crate::instance::{MachineRef, Tags};
-use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, RejectedOffer, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Span;
 use crate::policy::Wishes;
@@ -156,13 +156,26 @@ impl Controller {
         reason: &str,
     ) -> Result<Plan, ActError> {
         let cloud = self.cloud(spec.spec.machine.cloud)?;
-        let supply = cloud.supply(&spec.spec.machine).await?;
+        let mut supply = cloud.supply(&spec.spec.machine).await?;
         let (wishes, history) = (Wishes::of(&observed.requests), history(&observed.attempts));
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
-        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, now };
-        let placed = placement::place(&ask)?;
-        let launch = cloud.prepare(&spec.spec.machine, &placed.offer).await?;
+        let mut unlaunchable: Vec<RejectedOffer> = Vec::new();
+        let (mut placed, launch) = loop {
+            let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, now };
+            let placed = placement::place(&ask)?;
+            match cloud.prepare(&spec.spec, &placed.offer).await {
+                Ok(launch) => break (placed, launch),
+                // It cannot be launched there, and no attempt need be wasted on that: the next offer.
+                Err(CloudError::NoCapacity { what, .. }) => {
+                    supply.offers.retain(|offer| !offer.is_same_pool(&placed.offer));
+                    supply.refused.push(format!("{}: {what}", placed.offer.describe()));
+                    unlaunchable.push(RejectedOffer { offer: placed.offer, because: what });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        placed.rejected.extend(unlaunchable);
         let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: LEASE, kill_at: placed.kill_at };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);

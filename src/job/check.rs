@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{MachineSpec, MarketChoice, Reaction, Spec};
+use super::{ImageChoice, MachineSpec, MarketChoice, Reaction, Spec};
 use crate::market::{Cloud, Span};
 
 /// One problem in a spec.
@@ -159,6 +159,9 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     }
     if machine.market == MarketChoice::Auto && spec.limits.deadline.is_none() {
         found.push(Finding::warning("machine.market", "is `auto` without `limits.deadline`: that is `spot` with relaunches"));
+    }
+    if let Err(error) = machine.image.parse::<ImageChoice>() {
+        found.push(Finding::error("machine.image", error.to_string()));
     }
     if machine.disk_gib == 0 {
         found.push(Finding::error("machine.disk", "is zero"));

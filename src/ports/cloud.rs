@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
-use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal};
+use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal, Spec};
 use crate::market::{Offer, Region, Span, Supply};
 
 #[derive(Debug, thiserror::Error)]
@@ -49,8 +49,9 @@ pub trait Cloud: Send + Sync {
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError>;
 
     /// What the launch of this offer needs beside it: image, network, role; the script of the first boot is not in it yet.
+    /// `NoCapacity`: this offer cannot be launched, another may.
     /// `None`: nothing. Changes nothing, buys nothing.
-    async fn prepare(&self, _machine: &MachineSpec, _offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+    async fn prepare(&self, _spec: &Spec, _offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
         Ok(None)
     }
 

@@ -17,6 +17,8 @@ mod ec2_end;
 #[cfg(feature = "aws")]
 mod ec2_launch;
 #[cfg(feature = "aws")]
+mod ec2_prepare;
+#[cfg(feature = "aws")]
 mod ec2_refusals;
 #[cfg(feature = "aws")]
 mod ec2_supply;

@@ -9,7 +9,7 @@ use lamplighter::adapters::aws_cloud::AwsCloud;
 use lamplighter::adapters::aws_session::AwsSession;
 use lamplighter::adapters::aws_settings::AwsSettings;
 use lamplighter::instance::{InstanceView, MachineRef, Tags};
-use lamplighter::job::{AttemptNo, LaunchRequest, Plan, RECORD_FORMAT, Shutdown};
+use lamplighter::job::{AttemptNo, Command, LaunchRequest, MachineSpec, Plan, RECORD_FORMAT, Shutdown, Spec};
 use lamplighter::market::{Arch, Cloud, Market, Offer, Region, Span, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Cloud as _, CloudError};
 
@@ -52,6 +52,25 @@ pub fn offer(market: Market) -> Offer {
         price: UsdPerHour::new(Usd::from_micros(1_006_000)),
         extras: UsdPerHour::ZERO,
         on_demand: None,
+    }
+}
+
+/// A job that asks for one GPU, an image and a disk.
+pub fn spec(image: &str, disk_gib: u32) -> Spec {
+    let machine = MachineSpec { cloud: Cloud::Aws, gpus: "A10G:1".parse().expect("GPUs"), image: image.into(), disk_gib, ..MachineSpec::default() };
+    Spec {
+        name: "digits".into(),
+        command: Command::Shell("true".into()),
+        setup: None,
+        env: Default::default(),
+        outputs: vec![],
+        machine,
+        watch: Default::default(),
+        limits: Default::default(),
+        checkpoint: None,
+        on: Default::default(),
+        retries: Default::default(),
+        interruptions: Default::default(),
     }
 }
 

@@ -1,0 +1,127 @@
+//! The machine image of a launch: from the words of the job file to an id, its disk and its architecture.
+//!
+//! ```text
+//!   dlami, ssm:... ── GetParameter ──> an id ──┐
+//!   ami-... ───────────────────────────────────┼─ DescribeImages ──> Image, remembered for minutes
+//!   name:...;owner=... ────────────────────────┘  (the newest)
+//! ```
+//! What must never live here: the words themselves (`job::ImageChoice`).
+
+use aws_sdk_ec2::types::{ArchitectureValues, DeviceType, Image as Described};
+
+use super::aws_session::AwsSession;
+use super::ec2_describe::filter;
+use super::ec2_errors::meaning;
+use super::ec2_prepare::TRUSTED;
+use crate::job::{ImageChoice, Refusal};
+use crate::market::{Arch, Offer, Region};
+use crate::ports::CloudError;
+
+/// What a launch needs to know of an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    pub id: String,
+    pub name: String,
+    pub root_device: String,
+    /// Its own disk: a smaller one would not hold it.
+    pub disk_gib_min: u32,
+    pub arch: Arch,
+}
+
+/// # Errors
+/// When AWS does not answer, there is no such image, or it does not fit the offer's machine.
+pub async fn find(session: &AwsSession, words: &str, offer: &Offer) -> Result<Image, CloudError> {
+    let choice: ImageChoice =
+        words.parse().map_err(|error: crate::job::ImageError| CloudError::Invalid { what: format!("`machine.image`: {error}") })?;
+    let key = (offer.region.clone(), choice, offer.arch);
+    let image = match session.memory.images.get(&key, TRUSTED) {
+        Some(known) => known,
+        None => {
+            let found = ask(session, &key.1, offer).await?;
+            session.memory.images.put(key, found.clone());
+            found
+        }
+    };
+    if image.arch != offer.arch {
+        // A machine of the other kind may be on offer too.
+        let what = format!("the image {} ({}) is for {}, and {} is {}", image.name, image.id, image.arch, offer.instance_type, offer.arch);
+        return Err(CloudError::NoCapacity { what, refusal: Refusal::NotSold });
+    }
+    Ok(image)
+}
+
+async fn ask(session: &AwsSession, choice: &ImageChoice, offer: &Offer) -> Result<Image, CloudError> {
+    let region = &offer.region;
+    let described = match choice {
+        ImageChoice::DeepLearning(system) => {
+            let path = format!("/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-{}/latest/ami-id", offer.arch, system.word());
+            by_id(session, region, &parameter(session, region, &path).await?).await?
+        }
+        ImageChoice::Parameter(path) => by_id(session, region, &parameter(session, region, path).await?).await?,
+        ImageChoice::Id(id) => by_id(session, region, id).await?,
+        ImageChoice::Name { pattern, owner } => newest(session, offer, pattern, owner).await?,
+    };
+    image(&described, choice)
+}
+
+async fn parameter(session: &AwsSession, region: &Region, path: &str) -> Result<String, CloudError> {
+    let told = session.ssm(region).await.get_parameter().name(path).send().await;
+    let told = told.map_err(|error| match error.as_service_error() {
+        Some(missing) if missing.is_parameter_not_found() => {
+            CloudError::Invalid { what: format!("`machine.image`: there is no parameter `{path}` in {region}") }
+        }
+        _ => meaning(&format!("read the parameter `{path}` in {region}"), error),
+    })?;
+    let value = told.parameter().and_then(|parameter| parameter.value()).unwrap_or_default().trim();
+    if value.starts_with("ami-") {
+        return Ok(value.to_owned());
+    }
+    Err(CloudError::Invalid { what: format!("`machine.image`: the parameter `{path}` in {region} holds no image id") })
+}
+
+async fn by_id(session: &AwsSession, region: &Region, id: &str) -> Result<Described, CloudError> {
+    let told = session.ec2(region).await.describe_images().image_ids(id).send().await;
+    let told = told.map_err(|error| meaning(&format!("look at the image {id} in {region}"), error))?;
+    let none = || CloudError::Invalid { what: format!("`machine.image`: there is no image {id} in {region}, or this account may not use it") };
+    told.images.unwrap_or_default().into_iter().next().ok_or_else(none)
+}
+
+async fn newest(session: &AwsSession, offer: &Offer, pattern: &str, owner: &str) -> Result<Described, CloudError> {
+    let client = session.ec2(&offer.region).await;
+    let filters = [("name", pattern), ("state", "available"), ("architecture", &offer.arch.to_string())];
+    let filters = filters.map(|(name, value)| filter(name, [value.to_owned()])).to_vec();
+    let mut pages = client.describe_images().owners(owner).set_filters(Some(filters)).into_paginator().send();
+    let mut found: Option<Described> = None;
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| meaning(&format!("look for images in {}", offer.region), error))?;
+        // Dates of one form, in UTC: as texts they are in order.
+        found = found.into_iter().chain(page.images.unwrap_or_default()).max_by(|a, b| a.creation_date().cmp(&b.creation_date()));
+    }
+    found.ok_or_else(|| CloudError::NoCapacity {
+        what: format!("`machine.image`: `{owner}` has no image for {} in {} with a name like `{pattern}`", offer.arch, offer.region),
+        refusal: Refusal::NotSold,
+    })
+}
+
+fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudError> {
+    let wrong = |what: &str| CloudError::Invalid { what: format!("`machine.image`: the image `{choice}` {what}") };
+    let id = described.image_id().ok_or_else(|| wrong("has no id"))?;
+    if described.root_device_type() == Some(&DeviceType::InstanceStore) {
+        return Err(wrong("starts from an instance store, not from a disk of its own"));
+    }
+    let arch = match described.architecture() {
+        Some(ArchitectureValues::X8664) => Arch::X86_64,
+        Some(ArchitectureValues::Arm64) => Arch::Arm64,
+        other => return Err(wrong(&format!("is for {}", other.map_or("an unknown architecture", |arch| arch.as_str())))),
+    };
+    let root = described.root_device_name().ok_or_else(|| wrong("names no root device"))?;
+    let of_root = described.block_device_mappings().iter().filter(|one| one.device_name() == Some(root));
+    let size = of_root.filter_map(|one| one.ebs()?.volume_size()).max().unwrap_or(0);
+    Ok(Image {
+        id: id.to_owned(),
+        name: described.name().unwrap_or(id).to_owned(),
+        root_device: root.to_owned(),
+        disk_gib_min: u32::try_from(size).unwrap_or(0),
+        arch,
+    })
+}

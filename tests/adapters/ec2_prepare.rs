@@ -1,0 +1,150 @@
+//! What a launch needs beside the offer: found in two rounds, asked for once, and wrong in words.
+
+use lamplighter::adapters::aws_cloud::AwsCloud;
+use lamplighter::adapters::aws_settings::AwsSettings;
+use lamplighter::job::{LaunchRequest, Reaction, Shutdown, Spec};
+use lamplighter::market::{Arch, Market, Offer, Zone};
+use lamplighter::ports::{Cloud, CloudError};
+
+use crate::aws::{IMAGE, cloud, kind, offer, plan, session_with, spec};
+use crate::ec2::{FalseEc2, Options, rounds};
+
+/// The security group that `lamp init aws` makes; gives its id.
+fn group(ec2: &FalseEc2, name: &str) -> String {
+    let vpcs = ec2.ask("DescribeVpcs", &[]).unwrap();
+    let vpc = vpcs.items("vpcSet")[0].at("vpcId").to_owned();
+    let made = ec2.ask("CreateSecurityGroup", &[("GroupName", name), ("GroupDescription", name), ("VpcId", &vpc)]).unwrap();
+    made.at("groupId").to_owned()
+}
+
+async fn prepare(aws: &AwsCloud, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
+    aws.prepare(spec, offer).await.map(|launch| launch.expect("EC2 wants to know more than the offer says"))
+}
+
+async fn refused(aws: &AwsCloud, spec: &Spec, offer: &Offer) -> (String, String) {
+    let error = prepare(aws, spec, offer).await.unwrap_err();
+    (kind(&error), crate::aws::chain(&error))
+}
+
+#[tokio::test]
+async fn all_of_it_is_found_in_two_rounds_and_asked_for_once() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let group = group(&ec2, "lamplighter");
+    let aws = cloud(&ec2);
+    ec2.take_calls();
+    let launch = prepare(&aws, &spec("dlami", 100), &offer(Market::Spot)).await.unwrap();
+    let calls = ec2.take_calls();
+    assert_eq!((calls.len(), rounds(&calls)), (4, 2), "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());
+    assert_eq!((launch.image.as_str(), launch.root_device.as_str(), launch.disk_gib), (IMAGE, "/dev/sda1", 100));
+    assert!(launch.image_name.unwrap().contains("Ubuntu 22.04"));
+    assert_eq!((launch.profile.as_deref(), launch.key_name.as_deref()), (Some("lamplighter-box"), None));
+    assert_eq!((launch.security_groups, launch.shutdown), (vec![group], Shutdown::Terminate));
+    let subnet = launch.subnet.unwrap();
+    let zone = ec2.ask("DescribeSubnets", &[("SubnetId.1", &subnet)]).unwrap().all("availabilityZone")[0].text.clone();
+    assert_eq!(zone, "us-east-1a");
+    // After an interruption, in another zone.
+    ec2.take_calls();
+    let elsewhere = Offer { zone: Zone::new("us-east-1b"), ..offer(Market::OnDemand) };
+    let again = prepare(&aws, &spec("dlami", 100), &elsewhere).await.unwrap();
+    assert_eq!(ec2.take_calls().len(), 0);
+    assert_ne!(again.subnet.unwrap(), subnet);
+}
+
+#[tokio::test]
+async fn an_image_is_found_by_any_of_its_names() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    group(&ec2, "lamplighter");
+    ec2.parameter("/my/image", "ami-0d15ea5e000002023");
+    ec2.parameter("/my/number", "42");
+    let aws = cloud(&ec2);
+    let arm = Offer { arch: Arch::Arm64, instance_type: "g5g.xlarge".into(), ..offer(Market::OnDemand) };
+    let x86 = offer(Market::OnDemand);
+    for (words, offer, id, root) in [
+        ("dlami", &x86, "ami-0d15ea5e000000022", "/dev/sda1"),
+        ("dlami", &arm, "ami-0d15ea5e0000000a4", "/dev/sda1"),
+        ("dlami:ubuntu-24.04", &x86, "ami-0d15ea5e000000024", "/dev/sda1"),
+        ("dlami:amazon-linux-2023", &x86, "ami-0d15ea5e000002023", "/dev/xvda"),
+        ("ami-0d15ea5e000000024", &x86, "ami-0d15ea5e000000024", "/dev/sda1"),
+        ("ssm:/my/image", &x86, "ami-0d15ea5e000002023", "/dev/xvda"),
+        ("/my/image", &x86, "ami-0d15ea5e000002023", "/dev/xvda"),
+        // The newest of two.
+        ("name:Deep Learning Base OSS*(Ubuntu 22.04)*;owner=amazon", &x86, "ami-0d15ea5e000000022", "/dev/sda1"),
+        ("name:Deep Learning*;owner=898082745236", &arm, "ami-0d15ea5e0000000a4", "/dev/sda1"),
+    ] {
+        let launch = prepare(&aws, &spec(words, 100), offer).await.unwrap_or_else(|error| panic!("{words}: {error}"));
+        assert_eq!((launch.image.as_str(), launch.root_device.as_str()), (id, root), "{words}");
+    }
+    for (words, class, said) in [
+        ("ubuntu", "invalid", "names no image"),
+        ("ssm:/none", "invalid", "there is no parameter `/none` in us-east-1"),
+        ("/my/number", "invalid", "holds no image id"),
+        ("name:nothing-*;owner=amazon", "not sold there", "no image for x86_64"),
+        ("ami-0d15ea5e0000000a4", "not sold there", "is for arm64, and g5.xlarge is x86_64"),
+        ("ami-0123456789abcdef0", "invalid", "ami-0123456789abcdef0"),
+    ] {
+        let (was, text) = refused(&aws, &spec(words, 100), &x86).await;
+        assert!(was == class && text.contains(said), "{words}: {was}: {text}");
+    }
+    let (was, text) = refused(&aws, &spec("dlami", 50), &x86).await;
+    assert!(was == "invalid" && text.contains("needs a disk of 65 GiB, and `machine.disk` is 50"), "{text}");
+}
+
+#[tokio::test]
+async fn a_network_that_does_not_fit_is_told() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    let (spec, x86) = (spec("dlami", 100), offer(Market::OnDemand));
+    let (was, text) = refused(&aws, &spec, &x86).await;
+    assert!(was == "invalid" && text.contains("no security group `lamplighter`; `lamp init aws` makes one"), "{text}");
+    // Made by now: what was missing is asked for again.
+    let id = group(&ec2, "lamplighter");
+    prepare(&aws, &spec, &x86).await.unwrap();
+    let nowhere = Offer { zone: Zone::new("us-east-1z"), ..x86.clone() };
+    let (was, text) = refused(&aws, &spec, &nowhere).await;
+    assert!(was == "not sold there" && text.contains("us-east-1z has no default subnet"), "{text}");
+
+    let open = group(&ec2, "open");
+    let port =
+        [("GroupId", open.as_str()), ("IpPermissions.1.IpProtocol", "tcp"), ("IpPermissions.1.FromPort", "22"), ("IpPermissions.1.ToPort", "22")];
+    let port: Vec<_> = port.into_iter().chain([("IpPermissions.1.IpRanges.1.CidrIp", "0.0.0.0/0")]).collect();
+    ec2.ask("AuthorizeSecurityGroupIngress", &port).unwrap();
+    let settings = AwsSettings { security_group: Some("open".into()), ..AwsSettings::default() };
+    let (was, text) = refused(&AwsCloud::new(session_with(&ec2, settings)), &spec, &x86).await;
+    assert!(was == "invalid" && text.contains("`open`") && text.contains("lets somebody in"), "{text}");
+
+    // What the user names is taken: a group by its id, a profile, a key, a subnet in one zone only.
+    let subnets = ec2.ask("DescribeSubnets", &[]).unwrap();
+    let subnet = subnets.items("subnetSet").iter().find(|one| one.at("availabilityZone") == "us-east-1a").unwrap().at("subnetId").to_owned();
+    let text = |text: &str| Some(text.to_owned());
+    let settings = AwsSettings {
+        security_group: text(&id),
+        subnets: vec![subnet.clone()],
+        instance_profile: text("mine"),
+        key_name: text("key"),
+        ..AwsSettings::default()
+    };
+    let mine = AwsCloud::new(session_with(&ec2, settings));
+    let launch = prepare(&mine, &spec, &x86).await.unwrap();
+    assert_eq!((launch.subnet, launch.security_groups), (Some(subnet), vec![id]));
+    assert_eq!((launch.profile.as_deref(), launch.key_name.as_deref()), (Some("mine"), Some("key")));
+    let (was, text) = refused(&mine, &spec, &Offer { zone: Zone::new("us-east-1b"), ..x86 }).await;
+    assert!(was == "not sold there" && text.contains("none of `aws.subnets` lies in us-east-1b"), "{text}");
+}
+
+#[tokio::test]
+async fn only_an_on_demand_machine_that_may_be_kept_stops() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    group(&ec2, "lamplighter");
+    let aws = cloud(&ec2);
+    let mut spec = spec("dlami", 100);
+    spec.on.success = Reaction::Stop;
+    assert_eq!(prepare(&aws, &spec, &offer(Market::OnDemand)).await.unwrap().shutdown, Shutdown::Stop);
+    assert_eq!(prepare(&aws, &spec, &offer(Market::Spot)).await.unwrap().shutdown, Shutdown::Terminate);
+    // What is prepared can be launched.
+    let mut plan = plan("token-1", Market::OnDemand);
+    let launch = prepare(&aws, &spec, &offer(Market::OnDemand)).await.unwrap();
+    plan.launch = Some(LaunchRequest { profile: None, user_data: "#!/bin/sh\n".into(), ..launch });
+    aws.permitted(&plan).await.unwrap();
+    let id = aws.launch(&plan).await.unwrap();
+    assert_eq!(ec2.instance(&id).zone, "us-east-1a");
+}
