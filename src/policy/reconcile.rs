@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use super::placement;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
+use super::stopped::stopped;
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
 use crate::job::{
@@ -246,11 +247,9 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         None => missing(facts, attempt),
         Some(view) => match view.state {
             InstanceState::Terminated => vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))],
-            InstanceState::Stopped if attempt.outcome.is_some() || attempt.watched.damaged.outcome => {
-                vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))]
-            }
+            InstanceState::Stopped => stopped(facts, attempt, view),
             InstanceState::Pending | InstanceState::Running => alive(facts, attempt, view),
-            InstanceState::Stopping | InstanceState::ShuttingDown | InstanceState::Stopped => wait(format!("{} is {}", view.id, view.state)),
+            InstanceState::Stopping | InstanceState::ShuttingDown => wait(format!("{} is {}", view.id, view.state)),
         },
     }
 }

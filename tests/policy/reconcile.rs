@@ -17,6 +17,7 @@ fn from_submission_to_the_receipt() {
     let running = |watched| AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), watched, ..attempt(1, 600) };
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
+    let stopped = |reason| known(&[view(1, OWNER, InstanceState::Stopped, Some(reason))]);
     let over = |because| AttemptFacts { settled: Some(settled(1, because)), ..attempt(1, 600) };
     let cases: Vec<Case> = vec![
         ("submitted", vec![], vec![], known(&[]), vec!["plan"]),
@@ -112,6 +113,15 @@ fn from_submission_to_the_receipt() {
             vec![],
             known(&[view(1, "you", InstanceState::Running, None)]),
             vec!["launch"],
+        ),
+        ("stopped by hand", vec![running(Watched::default())], vec![], stopped("Client.UserInitiatedShutdown: User initiated"), vec!["settle"]),
+        ("stopped without a word", vec![running(Watched::default())], vec![], stopped("Client.InstanceInitiatedShutdown"), vec!["terminate"]),
+        (
+            "stopped, and its disk not wanted",
+            vec![AttemptFacts { outcome: Some(outcome(1, EndedBecause::Succeeded)), ..running(Watched::default()) }],
+            vec![],
+            stopped("Client.InstanceInitiatedShutdown"),
+            vec!["terminate"],
         ),
         ("a launch that came through late", vec![over(EndedBecause::UserCancelled)], vec![], alive(), vec!["terminate", "receipt"]),
     ];
