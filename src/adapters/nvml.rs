@@ -18,6 +18,7 @@ use super::host_tree::Tree;
 use super::nvml_events;
 use super::nvml_gpu::{Halt, Memory, halt};
 use crate::instance::{GpuSample, Reading};
+use crate::market::Cuda;
 
 /// The name under which every driver package installs the library; the name without `.1` is in development packages only.
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
@@ -73,6 +74,15 @@ impl Gpus {
                 self.close(now, State::Unknown(sentence(&error)));
                 self.closed()
             }
+        }
+    }
+
+    /// What the driver of the open library runs; as of the newest reading.
+    pub fn cuda(&self) -> Reading<Cuda> {
+        match &self.session {
+            Some(session) => session.cuda.clone(),
+            None if matches!(self.state, State::Absent(_)) => Reading::Absent,
+            None => Reading::unknown("the driver does not answer"),
         }
     }
 
@@ -134,6 +144,7 @@ impl Gpus {
 struct Session {
     devices: Vec<Result<Device<'static>, Gone>>,
     events: Option<EventSet<'static>>,
+    cuda: Reading<Cuda>,
     _owner: Owner,
 }
 
@@ -198,7 +209,8 @@ impl Session {
             }
         }
         let events = nvml_events::listen(nvml, devices.iter().flatten());
-        Ok(Session { devices, events, _owner: owner })
+        let cuda = nvml.sys_cuda_driver_version().map_or_else(|error| Reading::Unknown(sentence(&error)), |number| Reading::Known(version(number)));
+        Ok(Session { devices, events, cuda, _owner: owner })
     }
 
     /// The samples, and what is wrong with some of them. An error: the driver is gone.
@@ -227,6 +239,12 @@ impl Session {
         }
         Ok((samples, problem))
     }
+}
+
+/// 12040 is CUDA 12.4.
+fn version(number: i32) -> Cuda {
+    let number = number.unsigned_abs();
+    Cuda { major: number / 1000, minor: number % 1000 / 10 }
 }
 
 /// No library and no driver are a machine without GPUs. Anything else is a machine of which nobody knows.

@@ -101,6 +101,7 @@ mod tests {
                 at: jiff::Timestamp::UNIX_EPOCH,
                 mono: Duration::ZERO,
                 gpus: Reading::Absent,
+                cuda: Reading::Absent,
                 tree_cpu: Reading::Absent,
                 machine_cpu: Reading::Absent,
                 cores: self.count,

@@ -95,10 +95,12 @@ impl Sensors for SystemSensors {
         let typing = self.typing.read(mono);
         let gpus = self.gpus.read(mono, self.host.tree());
         self.problem.set(self.gpus.problem());
+        let cuda = self.gpus.cuda();
         Sample {
             at,
             mono,
             gpus,
+            cuda,
             tree_cpu: host.tree_cpu,
             machine_cpu: host.machine_cpu,
             cores: host.cores,

@@ -187,6 +187,7 @@ fn blind(mono: Duration) -> Sample {
         at: jiff::Timestamp::UNIX_EPOCH,
         mono,
         gpus: hangs(),
+        cuda: hangs(),
         tree_cpu: hangs(),
         machine_cpu: hangs(),
         cores: 1,

@@ -20,6 +20,7 @@ const MEMORY_SHARE_MIN: f64 = 0.9;
 pub fn preflight(spec: &Spec, sample: &Sample) -> Vec<Finding> {
     let mut found = Vec::new();
     check_gpus(spec, sample, &mut found);
+    check_cuda(spec, sample, &mut found);
     check_disk(sample, &mut found);
     found
 }
@@ -45,6 +46,26 @@ fn check_gpus(spec: &Spec, sample: &Sample, found: &mut Vec<Finding>) {
                 let has = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
                 found.push(Finding::error(path, format!("the job asks for {wanted}, and this machine has {has}")));
             }
+        }
+    }
+}
+
+/// A library that was built for a newer CUDA than the driver's fails at its first call, after the download and the setup.
+fn check_cuda(spec: &Spec, sample: &Sample, found: &mut Vec<Finding>) {
+    let Some(wanted) = spec.machine.cuda else { return };
+    let path = "machine.cuda";
+    match &sample.cuda {
+        Reading::Known(runs) if *runs >= wanted => {}
+        Reading::Known(runs) => found.push(
+            Finding::error(path, format!("the job asks for CUDA {wanted}, and the driver of this machine runs {runs} and older"))
+                .hint("choose an image with a newer driver, or libraries that were built for the older CUDA"),
+        ),
+        Reading::Absent => found.push(
+            Finding::error(path, format!("the job asks for CUDA {wanted}, and this machine has no NVIDIA driver"))
+                .hint("choose an image with the driver"),
+        ),
+        Reading::Unknown(why) => {
+            found.push(Finding::warning(path, format!("the job asks for CUDA {wanted}, and what the driver runs is not known: {why}")));
         }
     }
 }
@@ -99,6 +120,7 @@ mod tests {
             at: "2026-01-01T00:00:00Z".parse().unwrap(),
             mono: Duration::ZERO,
             gpus,
+            cuda: Reading::Absent,
             tree_cpu: Reading::Absent,
             machine_cpu: Reading::Absent,
             cores: 1,
@@ -155,6 +177,23 @@ mod tests {
             ("H100:1", Reading::unknown("driver/library mismatch"), Some(Severity::Warning)),
         ] {
             assert_eq!(verdict(wanted, has.clone()), expected, "{wanted} on {has:?}");
+        }
+    }
+
+    #[test]
+    fn a_driver_that_is_surely_too_old_is_an_error() {
+        let cuda = |text: &str| text.parse().unwrap();
+        for (wanted, runs, expected) in [
+            (None, Reading::Absent, None),
+            (Some("12.4"), Reading::Known(cuda("12.4")), None),
+            (Some("12.4"), Reading::Known(cuda("12.10")), None),
+            (Some("12.4"), Reading::Known(cuda("12.2")), Some(Severity::Error)),
+            (Some("12.4"), Reading::Absent, Some(Severity::Error)),
+            (Some("12.4"), Reading::unknown("library mismatch"), Some(Severity::Warning)),
+        ] {
+            let spec = Spec { machine: MachineSpec { cuda: wanted.map(cuda), ..MachineSpec::default() }, ..spec("none") };
+            let found = preflight(&spec, &Sample { cuda: runs.clone(), ..sample(Reading::Absent, 100 << 30) });
+            assert_eq!(found.first().map(|finding| finding.severity), expected, "{wanted:?} on {runs:?}");
         }
     }
 

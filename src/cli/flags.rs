@@ -203,6 +203,7 @@ impl MachineFlags {
             _ => None,
         };
         MachineFile {
+            cuda: None,
             cloud: self.cloud.clone(),
             gpus: self.gpus.clone(),
             instance_types: list(&self.instance_type),

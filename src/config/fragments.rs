@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::compound::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::words::{
-    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff, SpanWord,
+    Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff, SpanWord,
 };
 
 /// A job: what to run, on which machine, how it is watched, and when it must end.
@@ -68,6 +68,9 @@ pub struct MachineFile {
     /// The GPUs that the job needs: a model and a number, or the least memory of each.
     #[schemars(extend("default" = "none", "examples" = ["A10G:1", "H100:8", "at least 24GiB", "2 x 24GiB"]))]
     pub gpus: Option<Gpus>,
+    /// The CUDA that the script was built for: a driver that is older ends the attempt before it begins.
+    #[schemars(extend("examples" = ["12.4"]))]
+    pub cuda: Option<CudaWord>,
     /// Only these instance types.
     #[schemars(extend("default" = [], "examples" = [["g5.xlarge", "g6.xlarge"]]))]
     pub instance_types: Option<Vec<String>>,

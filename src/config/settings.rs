@@ -107,6 +107,7 @@ impl<'a> Layers<'a> {
         MachineSpec {
             cloud: at.pick("cloud", |m| m.cloud.clone()).map_or(default.cloud, |word| word.0),
             gpus: at.pick("gpus", |m| m.gpus.clone()).map_or(default.gpus, |word| word.0),
+            cuda: at.pick("cuda", |m| m.cuda.clone()).map(|word| word.0),
             instance_types: at.pick("instance_types", |m| m.instance_types.clone()).unwrap_or(default.instance_types),
             regions: at.pick("regions", |m| m.regions.clone()).unwrap_or(default.regions),
             image: at.pick("image", |m| m.image.clone()).unwrap_or(default.image),

@@ -11,7 +11,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
 use crate::job::{MarketChoice, Reaction};
-use crate::market::{Cloud, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
+use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// Why a text is not the word that was expected. The message is complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -122,6 +122,12 @@ word!(
     schema {"type": ["number", "string"]}
 );
 word!(
+    /// A version of CUDA. Better in quotes: as a number, 12.10 is 12.1.
+    CudaWord(Cuda), parse_cuda,
+    expecting "a version of CUDA, like \"12.4\"",
+    schema {"type": ["string", "number"]}
+);
+word!(
     /// Which GPUs.
     Gpus(GpuRequirement), parse_gpus,
     expecting "GPUs, like \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\"",
@@ -197,6 +203,10 @@ fn parse_hourly(text: &str) -> Result<UsdPerHour, WordError> {
 }
 
 fn parse_price(text: &str) -> Result<PriceRule, WordError> {
+    text.parse().map_err(WordError::of)
+}
+
+fn parse_cuda(text: &str) -> Result<Cuda, WordError> {
     text.parse().map_err(WordError::of)
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::Reading;
+use crate::market::Cuda;
 
 /// One reading of everything, once a second.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub struct Sample {
     pub mono: Duration,
     /// All GPUs of the machine. `Absent` when it has no NVIDIA driver at all, `Unknown` when the driver does not answer.
     pub gpus: Reading<Vec<GpuSample>>,
+    /// The newest CUDA whose programs the driver runs.
+    pub cuda: Reading<Cuda>,
     /// CPU time of the workload's tree, all cores together, since some fixed moment. May shrink when a child is gone
     /// unseen; a difference below zero then counts as zero.
     pub tree_cpu: Reading<Duration>,

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::JobId;
-use crate::market::{Cloud, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
+use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,6 +90,8 @@ pub enum Command {
 pub struct MachineSpec {
     pub cloud: Cloud,
     pub gpus: GpuRequirement,
+    /// The driver must run programs of this CUDA.
+    pub cuda: Option<Cuda>,
     pub instance_types: Vec<String>,
     pub regions: Vec<String>,
     /// `dlami`, `ami-...`, an SSM path or a name filter.
@@ -261,6 +263,7 @@ impl Default for MachineSpec {
         MachineSpec {
             cloud: Cloud::Local,
             gpus: GpuRequirement::NONE,
+            cuda: None,
             instance_types: Vec::new(),
             regions: Vec::new(),
             image: "dlami".into(),

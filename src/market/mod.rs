@@ -4,6 +4,7 @@
 //! What must never live here: a clock, a network call, a file, an opinion about which offer is better (that is `policy`).
 
 mod catalog;
+mod cuda;
 mod machine_type;
 mod money;
 mod offer;
@@ -15,6 +16,7 @@ mod span;
 mod supply;
 
 pub use catalog::{Catalog, Dated};
+pub use cuda::{Cuda, CudaError};
 pub use machine_type::{Fit, MachineType};
 pub use money::{MoneyError, Usd, UsdPerHour};
 pub use offer::{Arch, Market, Offer};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lamplighter::adapters::sensors::{SensorOptions, SystemSensors, system_sensors};
 use lamplighter::instance::{GpuSample, Reading, Sample};
+use lamplighter::market::Cuda;
 use lamplighter::ports::{Scope, SensorFeed, Sensors};
 
 use crate::fake_nvml::{BUSY, FakeNvml, HANG, IDLE, LOST, MISMATCH};
@@ -48,6 +49,15 @@ fn unknown_why<T: std::fmt::Debug>(reading: &Reading<T>) -> &str {
         Reading::Unknown(why) => why,
         other => panic!("should be unknown: {other:?}"),
     }
+}
+
+#[test]
+fn the_driver_says_which_cuda_it_runs() {
+    let cuda = |script: &str| Bench::playing(script).sample().cuda;
+    assert_eq!(cuda(BUSY), Reading::Known(Cuda { major: 12, minor: 4 }));
+    assert_eq!(cuda(&format!("{BUSY}cuda 13010\n")), Reading::Known(Cuda { major: 13, minor: 1 }));
+    assert!(matches!(cuda("init mismatch"), Reading::Unknown(_)));
+    assert_eq!(cuda("init not-loaded"), Reading::Absent);
 }
 
 #[test]

@@ -144,6 +144,7 @@ impl SensorFeed for Played {
             at,
             mono,
             gpus: now.gpus.clone(),
+            cuda: Reading::Absent,
             tree_cpu: Reading::Known(now.cpu),
             machine_cpu: Reading::Known(now.cpu),
             cores: 2,

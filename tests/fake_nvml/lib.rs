@@ -12,6 +12,7 @@
 //! ```text
 //!   gpus 2                        how many there are (1)
 //!   driver 550.54.15              its version
+//!   cuda 12040                    the newest CUDA that it runs, 12.4
 //!   init ok                       or: mismatch, not-loaded, no-permission, unknown, library-not-found
 //!   broken uninitialized          every call but init answers so: uninitialized, mismatch, not-loaded, unknown
 //!   legacy                        an old driver: memory_v2 and processes_v3 do not exist
@@ -42,7 +43,7 @@ mod abi;
 mod script;
 mod stage;
 
-use std::ffi::{c_char, c_uint, c_ulonglong, c_void};
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 use abi::*;
 use stage::{Stage, stage};
@@ -116,6 +117,11 @@ pub extern "C" fn nvmlShutdown() -> Return {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) -> Return {
     stage::call(true, |stage| unsafe { put_text(version, length, &stage.script.driver) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) -> Return {
+    stage::call(true, |stage| unsafe { put(version, stage.script.cuda) })
 }
 
 #[unsafe(no_mangle)]

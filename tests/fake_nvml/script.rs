@@ -10,6 +10,7 @@ pub struct Script {
     pub init: Return,
     pub broken: Return,
     pub driver: String,
+    pub cuda: i32,
     pub legacy: bool,
     pub dry: bool,
     pub time: Option<f64>,
@@ -49,6 +50,7 @@ impl Default for Script {
             init: SUCCESS,
             broken: SUCCESS,
             driver: "550.54.15".into(),
+            cuda: 12_040,
             legacy: false,
             dry: false,
             time: None,
@@ -95,6 +97,7 @@ impl Script {
         match word {
             "gpus" => self.gpus.resize(rest.parse().ok()?, Gpu::default()),
             "driver" => self.driver = rest.into(),
+            "cuda" => self.cuda = rest.parse().ok()?,
             "init" => self.init = code(rest)?,
             "broken" => self.broken = code(rest)?,
             "legacy" => self.legacy = true,
