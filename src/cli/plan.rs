@@ -6,8 +6,9 @@ use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, run, submission};
 use crate::config::Loaded;
+use crate::controller::Controller;
 use crate::job::{JobId, Plan, RECORD_FORMAT, ResolvedSpec};
-use crate::wire::{self, Store};
+use crate::wire;
 
 /// Show which machine a job would get and the most that it can cost
 #[derive(Clone, Debug, ClapArgs)]
@@ -31,7 +32,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let Prepared { loaded, survey } = prepared;
     run::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
-    let plan = first(context, &store, loaded).await?;
+    let plan = first(context, &run::controller(&job_root::workstation(context)?, &store)?, loaded).await?;
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
@@ -51,7 +52,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
 ///
 /// # Errors
 /// No offer fits, or the cloud does not answer.
-pub async fn first(context: &Context, store: &Store, loaded: &Loaded) -> Result<Plan, Fault> {
+pub async fn first(context: &Context, controller: &Controller, loaded: &Loaded) -> Result<Plan, Fault> {
     let spec = ResolvedSpec {
         format: RECORD_FORMAT,
         job: JobId::from_name(&loaded.spec.name, [0; 6]),
@@ -61,7 +62,6 @@ pub async fn first(context: &Context, store: &Store, loaded: &Loaded) -> Result<
         code: None,
         origins: loaded.origins.clone(),
     };
-    let controller = run::controller(&job_root::workstation(context)?, store)?;
     controller
         .first_plan(&spec)
         .await

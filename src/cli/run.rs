@@ -44,12 +44,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     refuse_cloud(prepared.loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
-    let planned = plan::first(context, &store, &prepared.loaded).await?;
+    // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
+    let controller = controller(&workstation, &store)?;
+    let planned = plan::first(context, &controller, &prepared.loaded).await?;
     for line in submission::plan_text(&planned) {
         context.printer.note(line);
     }
-    // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
-    let controller = controller(&workstation, &store)?;
     let (dir, spec) = submission::make(context, &store, &prepared).await?;
     // Launched before this process may go: a laptop that is closed now finds its job done.
     let (memory, begun) = controller.begin(&dir, &spec).await;

@@ -12,6 +12,7 @@
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
 
 pub mod bid;
+mod billing;
 mod budget;
 mod checkpointing;
 mod hardware;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::bid::{self, Bid};
-use crate::job::{AttemptRecord, MarketChoice, Refusal, RejectedOffer, Spec};
+use crate::job::{AttemptRecord, EndedBecause, MarketChoice, Refusal, RejectedOffer, Spec};
 use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour};
 
 /// A chosen offer with its reasons.
@@ -95,6 +95,9 @@ fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
     if let Some((refusal, ago)) = refused_lately(ask, offer) {
         return Err(format!("had none {} ago: {refusal}", Span::from_secs(ago.as_secs())));
     }
+    if let Some(ago) = broke_lately(ask, offer) {
+        return Err(format!("gave a machine {} ago whose GPU was lost", Span::from_secs(ago.as_secs())));
+    }
     if let Some(quota) = ask.supply.quota(offer)
         && quota.vcpus_left() < offer.vcpus
     {
@@ -145,6 +148,17 @@ fn refused_lately(ask: &Ask<'_>, offer: &Offer) -> Option<(Refusal, Duration)> {
     let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
     let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
     (ago < remembered).then_some((refusal, ago))
+}
+
+/// After a machine with a broken GPU, its pool likely hands out the same one again (FAULTS §6, row 43).
+const BROKEN_FOR: Duration = Duration::from_secs(30 * 60);
+
+fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {
+    let broken =
+        ask.history.iter().rev().find(|record| record.settled.because == EndedBecause::HardwareLost && record.plan.offer.is_same_pool(offer))?;
+    let ended = broken.settled.billed_to.unwrap_or(broken.plan.created);
+    let ago = Duration::try_from(ask.now.duration_since(ended)).unwrap_or_default();
+    (ago < BROKEN_FOR).then_some(ago)
 }
 
 fn family(offer: &Offer) -> &str {

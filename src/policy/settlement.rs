@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::billing;
 use super::reconcile::{AttemptFacts, Facts};
 use super::wishes::Wishes;
 use crate::instance::{InstanceView, NoticeKind, Status};
@@ -23,7 +24,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let from = view.map(|view| view.launched).or_else(|| instance.is_some().then_some(attempt.plan.created));
     let to = view.and_then(|view| view.ended).or(last_seen).or_else(|| view.map(|_| facts.now)).or(from);
     let billed = match (from, to) {
-        (Some(from), Some(to)) => Duration::try_from(to.duration_since(from)).unwrap_or_default(),
+        (Some(from), Some(to)) => billing::billed(attempt.plan.offer.cloud, Duration::try_from(to.duration_since(from)).unwrap_or_default()),
         _ => Duration::ZERO,
     };
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
@@ -41,11 +42,16 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         billed_from: from,
         billed_to: to,
         billed,
-        usd: if instance.is_some() { attempt.plan.offer.hourly().cost_of(billed.duration()) } else { Usd::ZERO },
+        usd: if instance.is_some() { billing::cost(&attempt.plan.offer, billed.duration(), taken_by_cloud(view)) } else { Usd::ZERO },
         refusal: refused.and_then(|(refusal, _)| *refusal),
         cloud_reason,
         outcome,
     }
+}
+
+/// Whether the cloud itself took a spot machine back; a notice alone does not say so.
+fn taken_by_cloud(view: Option<&InstanceView>) -> bool {
+    view.and_then(|view| view.state_reason.as_deref()).is_some_and(|reason| reason.starts_with("Server.Spot"))
 }
 
 fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>, existed: bool) -> EndedBecause {

@@ -6,12 +6,13 @@ mod hardware;
 mod idle;
 mod idle_laws;
 mod interruption;
+#[cfg(feature = "lamp")]
+mod placement;
 mod reconcile;
 mod reconcile_elsewhere;
 mod reconcile_extended;
 mod reconcile_facts;
 mod reconcile_laws;
-#[cfg(feature = "lamp")]
 mod recordings;
 mod script;
 mod stall;

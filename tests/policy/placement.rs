@@ -1,0 +1,126 @@
+//! Where the next attempt goes, with what the attempts before have met.
+
+use std::time::Duration;
+
+use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
+use lamplighter::market::{self, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::policy::placement::{Ask, place};
+
+use super::reconcile_facts::{now, plan, settled, spec};
+
+fn offer(kind: &str, zone: &str, dollars: &str, market: Market) -> Offer {
+    let price = |text: &str| UsdPerHour::new(text.parse().unwrap());
+    let (region, zone) = (Region::new(&zone[..zone.len() - 1]), Zone::new(zone));
+    Offer {
+        region,
+        zone,
+        instance_type: kind.into(),
+        vcpus: 4,
+        market,
+        price: price(dollars),
+        on_demand: Some(price("9")),
+        ..plan(market::Cloud::Aws, 1, 0).offer
+    }
+}
+
+/// An attempt that was planned so long ago.
+fn tried(offer: Offer, ago_secs: u64, change: impl FnOnce(&mut Settled)) -> AttemptRecord {
+    let mut settled = settled(1, EndedBecause::LaunchFailed);
+    (settled.instance, settled.billed_to) = (None, None);
+    change(&mut settled);
+    AttemptRecord { plan: Plan { offer, ..plan(market::Cloud::Aws, 1, ago_secs) }, settled }
+}
+
+fn refused(offer: Offer, ago_secs: u64, refusal: Refusal) -> AttemptRecord {
+    tried(offer, ago_secs, |settled| settled.refusal = Some(refusal))
+}
+
+/// The zone and type that are chosen; `None`: nowhere.
+fn chosen(supply: &Supply, history: &[AttemptRecord]) -> Option<(String, String)> {
+    let spec = spec();
+    let ask = Ask { spec: &spec.spec, supply, history, budget_left: None, more_time: Span::ZERO, now: now() };
+    place(&ask).ok().map(|placed| (placed.offer.zone.to_string(), placed.offer.instance_type))
+}
+
+fn supply(offers: Vec<Offer>) -> Supply {
+    Supply { offers, ..Supply::default() }
+}
+
+fn at(zone: &str, kind: &str) -> Option<(String, String)> {
+    Some((zone.into(), kind.into()))
+}
+
+#[test]
+fn where_none_was_to_be_had_none_is_asked_for_for_three_minutes() {
+    let (cheap, dear) = (offer("g5.xlarge", "r1a", "1", Market::Spot), offer("g5.xlarge", "r1b", "2", Market::Spot));
+    let both = supply(vec![dear.clone(), cheap.clone()]);
+    assert_eq!(chosen(&both, &[]), at("r1a", "g5.xlarge"));
+    assert_eq!(chosen(&both, &[refused(cheap.clone(), 179, Refusal::Capacity)]), at("r1b", "g5.xlarge"));
+    assert_eq!(chosen(&both, &[refused(cheap.clone(), 181, Refusal::Capacity)]), at("r1a", "g5.xlarge"));
+    let nowhere = [refused(dear, 100, Refusal::Capacity), refused(cheap.clone(), 10, Refusal::Capacity)];
+    assert_eq!(chosen(&both, &nowhere), None, "and nothing is launched anywhere");
+    // Empty three times in a row: it is remembered four times as long.
+    let often: Vec<AttemptRecord> = [1000, 800, 600].into_iter().map(|ago| refused(cheap.clone(), ago, Refusal::Capacity)).collect();
+    assert_eq!(chosen(&both, &often), at("r1b", "g5.xlarge"));
+    // A machine was had in between: that is over.
+    let had = tried(cheap.clone(), 700, |settled| settled.instance = Some("i-1".into()));
+    let forgiven = [
+        refused(cheap.clone(), 1000, Refusal::Capacity),
+        refused(cheap.clone(), 800, Refusal::Capacity),
+        had,
+        refused(cheap, 200, Refusal::Capacity),
+    ];
+    assert_eq!(chosen(&both, &forgiven), at("r1a", "g5.xlarge"));
+}
+
+#[test]
+fn each_refusal_speaks_of_its_own_place() {
+    let spot = offer("g5.xlarge", "r1a", "1", Market::Spot);
+    let others = [
+        (offer("g5.2xlarge", "r1b", "2", Market::Spot), Refusal::Quota, false),
+        (offer("p4d.24xlarge", "r1b", "2", Market::Spot), Refusal::Quota, true),
+        (offer("g5.xlarge", "r2b", "2", Market::Spot), Refusal::Quota, true),
+        (offer("g5.xlarge", "r1a", "2", Market::OnDemand), Refusal::Quota, true),
+        (offer("g5.xlarge", "r1b", "2", Market::Spot), Refusal::NotSold, true),
+        (offer("g5.xlarge", "r1b", "2", Market::Spot), Refusal::Price, true),
+    ];
+    for (other, refusal, left) in others {
+        let found = chosen(&supply(vec![spot.clone(), other.clone()]), &[refused(spot.clone(), 60, refusal)]);
+        assert_eq!(found.is_some(), left, "{refusal:?} in {} says nothing of {} in {}: {left}", spot.zone, other.instance_type, other.zone);
+    }
+    let only = supply(vec![spot.clone()]);
+    assert_eq!(chosen(&only, &[refused(spot.clone(), 23 * 3600, Refusal::NotSold)]), None);
+    assert!(chosen(&only, &[refused(spot, 25 * 3600, Refusal::NotSold)]).is_some());
+}
+
+#[test]
+fn a_pool_that_gave_a_broken_machine_rests_for_half_an_hour() {
+    let only = offer("g5.xlarge", "r1a", "1", Market::Spot);
+    let broken = |ago: u64| {
+        tried(only.clone(), ago + 600, |settled| {
+            settled.because = EndedBecause::HardwareLost;
+            settled.billed_to = Some(now() - Duration::from_secs(ago));
+        })
+    };
+    assert_eq!(chosen(&supply(vec![only.clone()]), &[broken(29 * 60)]), None);
+    assert!(chosen(&supply(vec![only.clone()]), &[broken(31 * 60)]).is_some());
+}
+
+#[test]
+fn quotas_and_bids_are_kept() {
+    let dear = Offer { price: UsdPerHour::new("10".parse().unwrap()), ..offer("g5.xlarge", "r1a", "1", Market::Spot) };
+    assert_eq!(chosen(&supply(vec![dear]), &[]), None, "it costs more than on demand");
+    let fits = offer("g5.xlarge", "r1a", "1", Market::Spot);
+    let quota = |used| Quota {
+        name: "spot".into(),
+        code: "L-1".into(),
+        region: fits.region.clone(),
+        market: Market::Spot,
+        families: vec!["g".into()],
+        vcpus_max: 8,
+        vcpus_used: used,
+    };
+    let with = |used| Supply { quotas: vec![quota(used)], ..supply(vec![fits.clone()]) };
+    assert!(chosen(&with(4), &[]).is_some());
+    assert_eq!(chosen(&with(5), &[]), None);
+}
