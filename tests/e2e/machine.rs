@@ -10,8 +10,9 @@ use super::bench::wait_until;
 use super::false_imds::FalseImds;
 use super::nspawn::Machine;
 
+/// The job of these machines.
 const JOB: &str = "box-222222";
-const FOLDER: &str = "var/lib/lamplighter/root/jobs/box-222222";
+pub const FOLDER: &str = "var/lib/lamplighter/root/jobs/box-222222";
 
 /// Works where the agent may not, then waits for a word.
 const SCRIPT: &str = "echo x > here && echo x > /tmp/there && echo $HOME > $LAMP_OUTPUT_DIR/home && echo x > $LAMP_CACHE_DIR/kept || exit 9; \
@@ -23,14 +24,14 @@ fn agent_unit() -> String {
     std::fs::read_to_string(unit).expect("a unit").replace("/usr/local/bin/lamp-agent", "/opt/lamp-agent")
 }
 
-fn launched() -> Option<(Machine, jiff::Timestamp)> {
-    let machine = Machine::new()?;
+/// A job root on the disk of a machine, with the records of a job that runs this; gives the machine's hard end.
+pub fn recorded(machine: &Machine, script: &str, setup: &str) -> jiff::Timestamp {
     let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1");
     let record = |name: &str| -> Value { serde_json::from_slice(&std::fs::read(data.join(name)).expect("there")).expect("JSON") };
     let (mut spec, mut plan) = (record("spec.json"), record("plan.json"));
     (spec["job"], spec["code"]) = (json!(JOB), Value::Null);
     let settings = &mut spec["spec"];
-    (settings["command"], settings["setup"]) = (json!({ "args": ["/bin/sh", "-c", SCRIPT] }), json!("echo x > /tmp/by-setup"));
+    (settings["command"], settings["setup"]) = (json!({ "args": ["/bin/sh", "-c", script] }), json!(setup));
     (settings["checkpoint"], settings["outputs"]) = (Value::Null, json!([]));
     settings["machine"]["gpus"] = json!("none");
     settings["limits"] = json!({ "max_runtime": "30m", "budget": null, "deadline": null });
@@ -39,11 +40,23 @@ fn launched() -> Option<(Machine, jiff::Timestamp)> {
     plan["kill_at"] = json!(kill_at.to_string());
     machine.write(&format!("{FOLDER}/spec.json"), &spec.to_string());
     machine.write(&format!("{FOLDER}/attempts/0001/plan.json"), &plan.to_string());
+    kill_at
+}
+
+/// The metadata service of such a machine.
+pub fn metadata() -> FalseImds {
     let tags = [("owner", "me"), ("job", JOB), ("attempt", "0001"), ("lease-s", "1800")];
     let tags: BTreeMap<String, String> = tags.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect();
     let imds = FalseImds::new();
     imds.is("i-0123", "g5.xlarge", "us-east-1a", jiff::Timestamp::now());
     imds.tagged(&tags);
+    imds
+}
+
+fn launched() -> Option<(Machine, jiff::Timestamp)> {
+    let machine = Machine::new()?;
+    let kill_at = recorded(&machine, SCRIPT, "echo x > /tmp/by-setup");
+    let imds = metadata();
     let settings = format!("LAMP_JOB_ROOT=file:///var/lib/lamplighter/root\nAWS_EC2_METADATA_SERVICE_ENDPOINT={}\n", imds.listen());
     machine.write("etc/lamplighter/agent.env", &settings);
     machine.unit("lamp-agent.service", &agent_unit());

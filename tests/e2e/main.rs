@@ -9,6 +9,7 @@ mod alone;
 mod bench;
 mod bucket;
 mod clock;
+mod cloud_init;
 mod crashes;
 mod ec2;
 #[path = "../fake_nvml/support.rs"]

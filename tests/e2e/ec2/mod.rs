@@ -11,5 +11,5 @@
 mod alone;
 mod attempt;
 mod machines;
-mod network;
+pub mod network;
 mod proof;
