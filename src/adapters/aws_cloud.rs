@@ -1,12 +1,14 @@
 //! EC2 as a seller of machines: the port, call by call.
 //!
 //! ```text
-//!   supply   ── ec2_supply     types, zones, prices, quotas
-//!   prepare  ── ec2_prepare    image, network, role, disk
-//!   launch   ── ec2_launch     one RunInstances with everything in it
-//!   describe ── ec2_describe   all pages, by owner tag
-//!   the rest ── ec2_end        terminate, stop, start, tags
-//!   errors   ── ec2_errors     one table (FAULTS §4)
+//!   supply   ── ec2_supply        types, zones, prices, quotas
+//!   prepare  ── ec2_prepare       image, network, role, disk
+//!   launch   ── ec2_launch        one RunInstances with everything in it
+//!   describe ── ec2_describe      all pages, by owner tag
+//!   guard    ── cloudwatch_alarm  the switch that CloudWatch holds
+//!   residue  ── ec2_residue       what machines left behind
+//!   the rest ── ec2_end           terminate, stop, start, tags
+//!   errors   ── ec2_errors        one table
 //! ```
 //! What must never live here: a decision, or an error code outside of the table.
 
@@ -16,8 +18,8 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
-use super::{ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_supply};
-use crate::instance::{ForeignMachine, InstanceView, MachineRef};
+use super::{cloudwatch_alarm, ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_residue, ec2_supply};
+use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{Offer, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError};
@@ -90,7 +92,19 @@ impl Cloud for AwsCloud {
         ec2_foreign::foreign(&self.session, owner, region).await
     }
 
-    async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {
-        Ok(())
+    async fn guard(&self, plan: &Plan, machine: &MachineRef) -> Result<(), CloudError> {
+        cloudwatch_alarm::guard(&self.session, plan, machine).await
+    }
+
+    async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
+        ec2_residue::residue(&self.session, owner, region).await
+    }
+
+    async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
+        ec2_residue::clear(&self.session, residue).await
+    }
+
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        cloudwatch_alarm::release(&self.session, machine).await
     }
 }

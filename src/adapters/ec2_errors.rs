@@ -147,7 +147,15 @@ impl Trouble {
             let class = if lacks_credentials(&error) { Class::Denied } else { Class::Ambiguous };
             return Trouble { act: act.to_owned(), class, text: String::new(), ahead: None, cause: Some(Box::new(error)) };
         };
-        let message = error.message().unwrap_or_default();
+        Trouble::new(act, code, error.message().unwrap_or_default(), status, date)
+    }
+
+    /// Of an answer that was read without the SDK.
+    pub fn of_code(act: &str, code: &str, message: &str, status: u16, date_header: Option<&str>) -> Self {
+        Trouble::new(act, code, message, Some(status), date_header.and_then(date))
+    }
+
+    fn new(act: &str, code: &str, message: &str, status: Option<u16>, date: Option<Timestamp>) -> Self {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         let class = class(code, message, status);
         let ahead = date.filter(|_| class == Class::Unproven).map(|date| SystemClock.now().duration_since(date)).filter(|ahead| ahead.abs() > SKEW);

@@ -64,6 +64,8 @@ pub struct Ec2Memory {
     pub missing: Remembered<MachineRef, ()>,
     /// What a spot request says of its end, by its id: it says that for ever.
     pub spot_ends: Remembered<String, String>,
+    /// What was found left behind, and whose it was: only that may be removed.
+    pub residue: Remembered<String, String>,
     pub images: Remembered<(Region, ImageChoice, Arch), Image>,
     pub subnets: Remembered<Region, Vec<Place>>,
     pub groups: Remembered<Region, Vec<Group>>,

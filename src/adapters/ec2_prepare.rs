@@ -16,7 +16,7 @@ use super::aws_session::AwsSession;
 use super::ec2_describe::filter;
 use super::ec2_errors::meaning;
 use super::ec2_image;
-use crate::job::{LaunchRequest, Reaction, Refusal, Shutdown, Spec};
+use crate::job::{AlarmRule, LaunchRequest, Reaction, Refusal, Shutdown, Spec};
 use crate::market::{Market, Offer, Region};
 use crate::ports::CloudError;
 
@@ -51,6 +51,7 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
         subnet: Some(subnet.id),
         key_name: settings.key_name.clone(),
         shutdown: shutdown(spec, offer),
+        alarm: alarm(spec),
         user_data: String::new(),
     })
 }
@@ -60,6 +61,15 @@ fn shutdown(spec: &Spec, offer: &Offer) -> Shutdown {
     let on = &spec.on;
     let keeps = [on.success, on.failure, on.idle, on.stall].contains(&Reaction::Stop);
     if keeps && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate }
+}
+
+/// A machine that publishes nothing would be ended for its silence.
+fn alarm(spec: &Spec) -> Option<AlarmRule> {
+    match spec.watch.alarm {
+        AlarmRule::Off => None,
+        AlarmRule::Heartbeat { .. } if !spec.watch.metrics => None,
+        rule => Some(rule),
+    }
 }
 
 /// A subnet that machines may stand in.

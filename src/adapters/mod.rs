@@ -18,7 +18,11 @@ pub mod aws_session;
 #[cfg(feature = "lamp")]
 pub mod aws_settings;
 pub mod child_workload;
+#[cfg(feature = "aws")]
+mod cloudwatch_alarm;
 pub mod cloudwatch_metrics;
+#[cfg(feature = "aws")]
+mod cloudwatch_query;
 pub mod counted;
 mod counter;
 pub mod detach;
@@ -48,6 +52,8 @@ mod ec2_price_list;
 mod ec2_quotas;
 #[cfg(feature = "aws")]
 mod ec2_regions;
+#[cfg(feature = "aws")]
+mod ec2_residue;
 #[cfg(feature = "aws")]
 mod ec2_spot_prices;
 #[cfg(feature = "aws")]

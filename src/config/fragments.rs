@@ -11,7 +11,8 @@ use serde::Deserialize;
 
 use super::compound::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::words::{
-    Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff, SpanWord,
+    AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord,
+    SpanOrOff, SpanWord,
 };
 
 /// A job: what to run, on which machine, how it is watched, and when it must end.
@@ -147,6 +148,11 @@ pub struct WatchFile {
     /// Whether a machine in the cloud publishes its measurements there, once a minute; each costs cents a month.
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub metrics: Option<bool>,
+    /// What the cloud itself watches of the machine, and then ends it with nobody's help: its heartbeat, missing for half an
+    /// hour or the time that is said; the classic CPU utilisation of the whole machine; or nothing. It stops an on-demand
+    /// machine whose disk some end of the job keeps (`[on]`), and terminates any other.
+    #[schemars(extend("default" = "heartbeat", "examples" = ["heartbeat for 15m", "cpu<=0.3 for 5m", "off"]))]
+    pub alarm: Option<AlarmWord>,
 }
 
 /// When the job must end, whatever it does.

@@ -146,6 +146,7 @@ impl<'a> Layers<'a> {
             done_marker: at.pick("done_marker", |w| w.done_marker.clone()),
             term_grace: at.pick("grace", |w| w.grace.clone()).map_or(default.term_grace, |word| word.0),
             metrics: at.pick("metrics", |w| w.metrics).unwrap_or(default.metrics),
+            alarm: at.pick("alarm", |w| w.alarm.clone()).map_or(default.alarm, |word| word.0),
         }
     }
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
-use crate::job::{MarketChoice, Reaction};
+use crate::job::{AlarmRule, MarketChoice, Reaction};
 use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// Why a text is not the word that was expected. The message is complete.
@@ -102,6 +102,12 @@ word!(
     SpanOrOff(Option<Span>), parse_span_or_off,
     expecting "a length of time with its unit, like \"15m\", or \"off\"",
     schema {"type": "string", "pattern": SPAN_OR_OFF_PATTERN}
+);
+word!(
+    /// What the cloud watches of a machine.
+    AlarmWord(AlarmRule), parse_alarm,
+    expecting "\"heartbeat\", \"heartbeat for 15m\", \"cpu<=0.3 for 5m\" or \"off\"",
+    schema {"type": "string"}
 );
 word!(
     /// An amount of dollars.
@@ -280,6 +286,10 @@ fn parse_reaction(text: &str) -> Result<Reaction, WordError> {
         "keep" => Err(WordError("`keep` needs a time, write it like \"keep 2h\"".into())),
         _ => Err(WordError::not_one_of(text, "something to do", &["terminate", "stop", "keep 2h", "notify"])),
     }
+}
+
+fn parse_alarm(text: &str) -> Result<AlarmRule, WordError> {
+    text.parse().map_err(WordError::of)
 }
 
 /// With a zone or an offset it means the same everywhere; without, it is the workstation's local time.

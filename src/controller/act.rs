@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::drive::Controller;
-use super::memory::JobMemory;
+use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
 use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, RejectedOffer, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
@@ -36,6 +36,9 @@ pub enum ActError {
 /// The right to run an attempt lasts this long without a heartbeat. Thirty missed ones: shorter ends a healthy machine
 /// behind a broken line, longer lets a dead one bill (FAULTS §1).
 pub const LEASE: Span = Span::from_secs(30 * 60);
+
+/// After so many tries, which are five minutes, somebody is told that nothing watches a machine from outside.
+const GUARD_TRIES_TOLD: u32 = 4;
 
 /// What one act did.
 pub enum Done {
@@ -80,6 +83,10 @@ impl Controller {
                 self.cloud(machine.cloud)?.terminate(machine).await?;
                 return Ok(Done::Waiting);
             }
+            Act::Guard { attempt, machine } => {
+                self.guard(job, memory.attempts.entry(*attempt).or_default(), machine).await;
+                return Ok(Done::Waiting);
+            }
             Act::Interrupt { attempt, machine, notice, request } => {
                 self.cloud(machine.cloud)?.interrupt(machine, *notice).await?;
                 memory.attempts.entry(*attempt).or_default().watched.interrupt_served = *request;
@@ -120,6 +127,24 @@ impl Controller {
                 Ok(())
             }
             Err(error @ (CloudError::Throttled | CloudError::Ambiguous { .. })) => Err(error.into()),
+        }
+    }
+
+    /// The job goes on without it: the agent, the switch on the machine and the lease are there too.
+    async fn guard(&self, job: &JobId, memory: &mut AttemptMemory, machine: &MachineRef) {
+        let Some(plan) = memory.plan.clone() else { return };
+        let guarded = match self.cloud(machine.cloud) {
+            Ok(cloud) => cloud.guard(&plan, machine).await,
+            Err(error) => Err(error),
+        };
+        match guarded {
+            Ok(()) => memory.watched.guarded = true,
+            Err(error) => {
+                let tries = memory.guard_failed(self.clock.mono());
+                let error = chain(&error);
+                // A first heartbeat takes its time.
+                if tries == GUARD_TRIES_TOLD { warn!(%job, %machine, "{error}") } else { debug!(%job, %machine, tries, "{error}") }
+            }
         }
     }
 

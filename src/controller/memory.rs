@@ -44,13 +44,27 @@ pub struct AttemptMemory {
     looked_at: Option<Duration>,
     outcome_since: Option<Duration>,
     missing_since: Option<Duration>,
+    guard_tries: u32,
+    guard_again: Duration,
 }
 
 /// The longest that one pause between two looks may add to a silence. A laptop that slept for a night has not listened for
 /// a night; longer, and it would end healthy machines on waking. Shorter than a tick would never add anything up.
 const GAP_MAX: Duration = Duration::from_secs(60);
 
+/// Between two tries to arm what watches a machine from outside; each failure adds one, up to a quarter of an hour. A first
+/// heartbeat needs a minute or two to be seen.
+const GUARD_PAUSE: Duration = Duration::from_secs(30);
+const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+
 impl AttemptMemory {
+    /// Takes note of a failure, and gives how many there were.
+    pub fn guard_failed(&mut self, now: Duration) -> u32 {
+        self.guard_tries += 1;
+        self.guard_again = now + GUARD_PAUSE.saturating_mul(self.guard_tries).min(GUARD_PAUSE_MAX);
+        self.guard_tries
+    }
+
     /// Takes note of a look at the heartbeat.
     pub fn heard(&mut self, beat: Option<Timestamp>, now: Duration) {
         let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
@@ -61,6 +75,7 @@ impl AttemptMemory {
             self.beat = beat;
             self.watched.silent_for = Duration::ZERO;
         }
+        self.watched.guard_waits = now < self.guard_again;
         if self.outcome.is_some() {
             let since = *self.outcome_since.get_or_insert(now);
             self.watched.outcome_for = now.saturating_sub(since);

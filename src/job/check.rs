@@ -7,7 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{ImageChoice, MachineSpec, MarketChoice, Reaction, Spec};
+use super::{AlarmRule, ImageChoice, MachineSpec, MarketChoice, Reaction, Spec};
 use crate::market::{Cloud, Span};
 
 /// One problem in a spec.
@@ -200,6 +200,10 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
     }
     if !(0.0..=100.0).contains(&idle.gpu_percent) {
         found.push(Finding::error("watch.idle_gpu_percent", "is not a percentage"));
+    }
+    if matches!(spec.watch.alarm, AlarmRule::Heartbeat { .. }) && !spec.watch.metrics && spec.machine.cloud == Cloud::Aws {
+        let message = "watches heartbeats, and with `watch.metrics = false` none are published: nothing watches the machine from outside";
+        found.push(Finding::warning("watch.alarm", message).hint("write alarm = \"off\" if that is meant"));
     }
     if idle.cpu_percent < 0.0 || !idle.cpu_percent.is_finite() {
         found.push(Finding::error("watch.idle_cpu_percent", "is negative"));

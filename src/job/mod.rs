@@ -6,6 +6,7 @@
 //! Records that are written to the job directory derive `Serialize` and carry a `format` number; readers ignore fields
 //! that they do not know. What must never live here: a clock, a file, a decision (those are in `policy`).
 
+mod alarm;
 mod attempt;
 mod check;
 mod checkpoint;
@@ -21,6 +22,7 @@ mod receipt;
 mod request;
 mod spec;
 
+pub use alarm::{AlarmError, AlarmRule};
 pub use attempt::{AttemptPhase, Lease, Refusal, Settled};
 pub use check::{COMMAND_PLACEHOLDER, Finding, Severity, check};
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest};

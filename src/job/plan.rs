@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AttemptNo, CheckpointNo, JobId};
+use super::{AlarmRule, AttemptNo, CheckpointNo, JobId};
 use crate::market::{Offer, Span, Usd, UsdPerHour};
 
 /// `attempts/<n>/plan.json`, created only if absent: whoever creates it owns the attempt.
@@ -67,6 +67,9 @@ pub struct LaunchRequest {
     pub key_name: Option<String>,
     /// What the machine does when it powers itself off. A one-time spot machine can only be terminated.
     pub shutdown: Shutdown,
+    /// What the cloud itself watches of it; `None`: nothing.
+    #[serde(default)]
+    pub alarm: Option<AlarmRule>,
     /// The script of its first boot; holds no secret.
     pub user_data: String,
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::JobId;
+use super::{AlarmRule, JobId};
 use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
@@ -128,6 +128,8 @@ pub struct WatchSpec {
     pub term_grace: Span,
     /// Whether a launched machine publishes its measurements where people and alarms see them.
     pub metrics: bool,
+    /// What the cloud itself watches of the machine.
+    pub alarm: AlarmRule,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -288,6 +290,7 @@ impl Default for WatchSpec {
             done_marker: None,
             term_grace: Span::from_secs(30),
             metrics: true,
+            alarm: AlarmRule::default(),
         }
     }
 }

@@ -86,6 +86,9 @@ pub struct Watched {
     pub outcome_for: Duration,
     /// The number of the last rehearsed interruption that was served.
     pub interrupt_served: u32,
+    /// What watches the machine from outside is armed; or it could not be armed, and is not tried again yet.
+    pub guarded: bool,
+    pub guard_waits: bool,
     pub damaged: Damaged,
 }
 
@@ -117,6 +120,11 @@ pub enum Act {
     Terminate {
         machine: MachineRef,
         why: String,
+    },
+    /// Arm what watches the machine from outside.
+    Guard {
+        attempt: AttemptNo,
+        machine: MachineRef,
     },
     /// A rehearsal was asked for.
     Interrupt {
@@ -326,7 +334,19 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     if let Some((request, notice)) = rehearsal(facts, attempt) {
         return vec![Act::Interrupt { attempt: attempt.plan.attempt, machine: view.machine(), notice, request }];
     }
-    wait(format!("{} is {}", view.id, view.state))
+    let waiting = wait(format!("{} is {}", view.id, view.state));
+    if is_unguarded(attempt, view) {
+        let guard = Act::Guard { attempt: attempt.plan.attempt, machine: view.machine() };
+        return std::iter::once(guard).chain(waiting).collect();
+    }
+    waiting
+}
+
+/// Whether an alarm is asked for, and is not armed yet. An attempt that has ended needs none.
+fn is_unguarded(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    let asked = attempt.plan.launch.as_ref().is_some_and(|launch| launch.alarm.is_some());
+    let watched = &attempt.watched;
+    asked && view.state == InstanceState::Running && attempt.outcome.is_none() && !watched.guarded && !watched.guard_waits
 }
 
 /// The last interruption that was wished of this attempt and not served yet.

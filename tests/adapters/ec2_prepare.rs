@@ -1,5 +1,7 @@
 //! What a launch needs beside the offer: found in two rounds, asked for once, and wrong in words.
 
+use std::time::Duration;
+
 use lamplighter::adapters::aws_cloud::AwsCloud;
 use lamplighter::adapters::aws_settings::AwsSettings;
 use lamplighter::job::{LaunchRequest, Reaction, Shutdown, Spec};
@@ -32,6 +34,8 @@ async fn all_of_it_is_found_in_two_rounds_and_asked_for_once() {
     let group = group(&ec2, "lamplighter");
     let aws = cloud(&ec2);
     ec2.take_calls();
+    // So long that what is asked at once overlaps on a busy computer too.
+    ec2.latency(Duration::from_millis(300));
     let launch = prepare(&aws, &spec("dlami", 100), &offer(Market::Spot)).await.unwrap();
     let calls = ec2.take_calls();
     assert_eq!((calls.len(), rounds(&calls)), (4, 2), "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());

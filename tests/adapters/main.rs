@@ -8,6 +8,8 @@ mod fake_nvml;
 #[cfg(feature = "aws")]
 #[path = "../support/aws.rs"]
 mod aws;
+#[cfg(feature = "aws")]
+mod cloudwatch_alarm;
 #[path = "../support/ec2/mod.rs"]
 mod ec2;
 #[cfg(feature = "aws")]
@@ -20,6 +22,8 @@ mod ec2_launch;
 mod ec2_prepare;
 #[cfg(feature = "aws")]
 mod ec2_refusals;
+#[cfg(feature = "aws")]
+mod ec2_residue;
 #[cfg(feature = "aws")]
 mod ec2_supply;
 mod false_ec2;

@@ -190,6 +190,7 @@ pub fn word(act: &Act) -> &'static str {
         Act::RaiseKillAt { .. } => "raise",
         Act::Terminate { .. } => "terminate",
         Act::Interrupt { .. } => "interrupt",
+        Act::Guard { .. } => "guard",
         Act::Settle(_) => "settle",
         Act::WriteReceipt(_) => "receipt",
         Act::Wait { .. } => "wait",

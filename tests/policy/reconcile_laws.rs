@@ -92,7 +92,7 @@ proptest! {
                     let sum: Usd = receipt.attempts.iter().map(|attempt| attempt.usd).sum();
                     prop_assert_eq!(receipt.total_usd, sum);
                 }
-                Act::RaiseKillAt { .. } | Act::Interrupt { .. } | Act::Wait { .. } => {}
+                Act::RaiseKillAt { .. } | Act::Guard { .. } | Act::Interrupt { .. } | Act::Wait { .. } => {}
             }
         }
     }

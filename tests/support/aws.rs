@@ -99,6 +99,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
             subnet: None,
             key_name: None,
             shutdown: Shutdown::Terminate,
+            alarm: None,
             user_data: "#!/bin/sh\ntrue\n".into(),
         }),
         most_usd: None,

@@ -151,10 +151,19 @@ impl FalseEc2 {
     }
 
     pub fn ask_in(&self, region: &str, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
+        self.ask_query(("ec2", "2016-11-15"), region, action, params)
+    }
+
+    /// Asks CloudWatch.
+    pub fn ask_cloudwatch(&self, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
+        self.ask_query(("monitoring", "2010-08-01"), "us-east-1", action, params)
+    }
+
+    fn ask_query(&self, (service, version): (&str, &str), region: &str, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
         let mut all: Params = params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         all.insert("Action".into(), action.into());
-        all.insert("Version".into(), "2016-11-15".into());
-        let authorization = format!("AWS4-HMAC-SHA256 Credential=test/20260101/{region}/ec2/aws4_request, SignedHeaders=host, Signature=x");
+        all.insert("Version".into(), version.into());
+        let authorization = format!("AWS4-HMAC-SHA256 Credential=test/20260101/{region}/{service}/aws4_request, SignedHeaders=host, Signature=x");
         let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/x-www-form-urlencoded")];
         let answer = self.send("POST", "/", &headers, &query::encode(&all)).map_err(|_| (0, String::new()))?;
         if answer.status == 200 { Ok(Node::parse(&answer.text())) } else { Err((answer.status, super::route::code(&answer))) }

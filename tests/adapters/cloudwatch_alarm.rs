@@ -1,0 +1,102 @@
+//! Switch C: an alarm for a machine that publishes, armed once, gone with its machine.
+
+use lamplighter::job::{AlarmRule, Plan, Shutdown};
+use lamplighter::market::Market;
+use lamplighter::ports::Cloud;
+
+use crate::aws::{chain, cloud, is_going, kind, machine, plan};
+use crate::ec2::{FalseEc2, Fault, Node, Options};
+
+/// As the agent publishes it.
+fn beat(ec2: &FalseEc2, id: &str) {
+    let datum = [
+        ("MetricName", "Heartbeat"),
+        ("Dimensions.member.1.Name", "InstanceId"),
+        ("Dimensions.member.1.Value", id),
+        ("StatisticValues.SampleCount", "1"),
+        ("StatisticValues.Sum", "1"),
+        ("StatisticValues.Minimum", "1"),
+        ("StatisticValues.Maximum", "1"),
+    ];
+    let datum = datum.map(|(name, value)| (format!("MetricData.member.1.{name}"), value));
+    let params: Vec<_> = [("Namespace", "Lamplighter")].into_iter().chain(datum.iter().map(|(name, value)| (name.as_str(), *value))).collect();
+    ec2.ask_cloudwatch("PutMetricData", &params).expect("published");
+}
+
+fn alarms(ec2: &FalseEc2) -> Vec<Node> {
+    let told = ec2.ask_cloudwatch("DescribeAlarms", &[]).expect("told");
+    told.all("MetricAlarms").into_iter().flat_map(|set| set.children.clone()).collect()
+}
+
+fn at<'a>(alarm: &'a Node, names: &[&str]) -> Vec<&'a str> {
+    names.iter().map(|name| alarm.at(name)).collect()
+}
+
+fn watched(token: &str, market: Market, alarm: &str) -> Plan {
+    let mut plan = plan(token, market);
+    plan.launch.as_mut().unwrap().alarm = Some(alarm.parse::<AlarmRule>().unwrap());
+    plan
+}
+
+#[tokio::test]
+async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    let plan = watched("token-1", Market::Spot, "heartbeat");
+    let id = aws.launch(&plan).await.unwrap();
+    let other = aws.launch(&watched("token-2", Market::Spot, "heartbeat")).await.unwrap();
+    beat(&ec2, &other);
+    let error = aws.guard(&plan, &machine(&id)).await.unwrap_err();
+    assert!(kind(&error) == "ambiguous" && chain(&error).contains("none of its heartbeats"), "{}", chain(&error));
+    assert_eq!(alarms(&ec2).len(), 0, "it would be ended for what it cannot help");
+
+    beat(&ec2, &id);
+    aws.guard(&plan, &machine(&id)).await.unwrap();
+    aws.guard(&plan, &machine(&id)).await.unwrap();
+    let all = alarms(&ec2);
+    let [alarm] = all.as_slice() else { panic!("one alarm: {all:?}") };
+    let name = format!("lamplighter-{id}-digits-222222-0001");
+    assert_eq!(at(alarm, &["AlarmName", "Namespace", "MetricName", "TreatMissingData"]), [&name, "Lamplighter", "Heartbeat", "breaching"]);
+    assert_eq!(at(alarm, &["Statistic", "ComparisonOperator", "Period", "EvaluationPeriods"]), ["SampleCount", "LessThanThreshold", "60", "30"]);
+    assert_eq!(at(alarm, &["Threshold", "AlarmActions/member"]), ["1.0", "arn:aws:automate:us-east-1:ec2:terminate"]);
+    let tags = ec2.ask_cloudwatch("ListTagsForResource", &[("ResourceARN", alarm.at("AlarmArn"))]).unwrap();
+    let tags: Vec<_> = tags.all("member").into_iter().map(|tag| (tag.at("Key").to_owned(), tag.at("Value").to_owned())).collect();
+    assert!(plan.tags.iter().all(|(key, value)| tags.contains(&(key.clone(), value.clone()))), "{tags:?}");
+
+    // It does what it is for.
+    ec2.ring(&name);
+    assert!(is_going(ec2.instance(&id).state));
+    aws.release(&machine(&id)).await.unwrap();
+    aws.release(&machine(&id)).await.unwrap();
+    assert_eq!(alarms(&ec2).len(), 0);
+}
+
+#[tokio::test]
+async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    let mut plan = watched("token-1", Market::OnDemand, "cpu<=0.3 for 10m");
+    plan.launch.as_mut().unwrap().shutdown = Shutdown::Stop;
+    let id = aws.launch(&plan).await.unwrap();
+    aws.guard(&plan, &machine(&id)).await.unwrap();
+    let all = alarms(&ec2);
+    let alarm = &all[0];
+    assert_eq!(at(alarm, &["Namespace", "MetricName", "TreatMissingData", "Statistic"]), ["AWS/EC2", "CPUUtilization", "missing", "Average"]);
+    assert_eq!(at(alarm, &["Period", "EvaluationPeriods", "Threshold"]), ["300", "2", "0.3"]);
+    assert_eq!(at(alarm, &["ComparisonOperator", "AlarmActions/member"]), ["LessThanOrEqualToThreshold", "arn:aws:automate:us-east-1:ec2:stop"]);
+    // The alarm of one machine goes, that of another stays.
+    let other = watched("token-2", Market::Spot, "cpu<=0.3 for 5m");
+    let other_id = aws.launch(&other).await.unwrap();
+    aws.guard(&other, &machine(&other_id)).await.unwrap();
+    aws.release(&machine(&id)).await.unwrap();
+    let left = alarms(&ec2);
+    assert!(left.len() == 1 && left[0].at("AlarmName").contains(&other_id));
+    assert_eq!(left[0].at("AlarmActions/member"), "arn:aws:automate:us-east-1:ec2:terminate");
+
+    // Nothing is asked for: nothing is done. What is refused is told.
+    ec2.take_calls();
+    aws.guard(&crate::aws::plan("token-3", Market::Spot), &machine(&id)).await.unwrap();
+    assert_eq!(ec2.take_calls().len(), 0);
+    ec2.fault(Fault::code("PutMetricAlarm", "AccessDenied"));
+    assert_eq!(kind(&aws.guard(&other, &machine(&other_id)).await.unwrap_err()), "denied");
+}
