@@ -3,7 +3,7 @@
 //! ```text
 //!   wish to end ─────────────> end
 //!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often
-//!   no capacity ─────────────> next attempt, later
+//!   no capacity ─────────────> next attempt elsewhere, at once; after many refusals in a row, later
 //!   anything else ───────────> end, with the attempt's own word
 //! ```
 
@@ -44,8 +44,12 @@ const HOLD: Duration = Duration::from_secs(10 * 60);
 /// Young deaths in a row after which the job has failed: three, and two holds that did not help.
 const YOUNG_GIVE_UP: usize = 5;
 
-/// Between two looks for capacity.
+/// Between two looks for capacity, when many places in a row had none.
 const CAPACITY_PAUSE: Duration = Duration::from_secs(60);
+
+/// So many places in a row are asked one after the other: the placement asks none of them twice within minutes. More are
+/// two types in every zone of the largest region; fewer, and a job waits a minute although the next zone has what it needs.
+const PLACES_AT_ONCE: usize = 12;
 
 /// What follows the last of the `history`; with an empty history the first attempt is asked for.
 pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Next {
@@ -64,7 +68,9 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     let number = last.plan.attempt.next();
     if found_no_machine(last) {
         let reason = Reason::new(now, "relaunch", "wait", format!("attempt {} found no machine: {text}", last.plan.attempt.number()));
-        return Next::Attempt { number, not_before: ended_at(last, now).saturating_add(CAPACITY_PAUSE).unwrap_or(now), reason };
+        let in_a_row = history.iter().rev().take_while(|record| found_no_machine(record)).count();
+        let pause = if in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
+        return Next::Attempt { number, not_before: ended_at(last, now).saturating_add(pause).unwrap_or(now), reason };
     }
     again(spec, history, number, &text, now)
 }

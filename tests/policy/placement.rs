@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
 use lamplighter::market::{self, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::policy::Wishes;
 use lamplighter::policy::placement::{Ask, place};
+use lamplighter::policy::relaunch::{self, Next};
 
 use super::reconcile_facts::{now, plan, settled, spec};
 
@@ -123,4 +125,18 @@ fn quotas_and_bids_are_kept() {
     let with = |used| Supply { quotas: vec![quota(used)], ..supply(vec![fits.clone()]) };
     assert!(chosen(&with(4), &[]).is_some());
     assert_eq!(chosen(&with(5), &[]), None);
+}
+
+#[test]
+fn the_next_place_is_asked_at_once_and_a_region_without_any_later() {
+    let history = |refusals: u64| -> Vec<AttemptRecord> {
+        let zone = |n: u64| offer(&format!("g{n}.xlarge"), "r1a", "1", Market::Spot);
+        (1..=refusals).rev().map(|n| refused(zone(n), n, Refusal::Capacity)).collect()
+    };
+    let waits = |refusals| match relaunch::next(&spec().spec, &history(refusals), &Wishes::default(), now()) {
+        Next::Attempt { not_before, .. } => not_before > now(),
+        Next::End { because, .. } => panic!("{because:?}"),
+    };
+    assert!(!waits(1) && !waits(11));
+    assert!(waits(12), "twelve in a row say that there is none to be had");
 }
