@@ -30,7 +30,7 @@ mkdir -p "$LAMP_OUTPUT_DIR"; echo "trained $n" > "$LAMP_OUTPUT_DIR/model"
 exit $(cat /root/go)"#;
 
 /// The agent as it would ship: without its debug information, which is most of it.
-fn agent() -> &'static (Vec<u8>, String) {
+pub fn agent() -> &'static (Vec<u8>, String) {
     static AGENT: OnceLock<(Vec<u8>, String)> = OnceLock::new();
     AGENT.get_or_init(|| {
         let built = PathBuf::from(env!("CARGO_BIN_EXE_lamp-agent"));

@@ -10,6 +10,8 @@
 
 mod alone;
 mod attempt;
+#[cfg(feature = "aws")]
+mod journey;
 mod machines;
 pub mod network;
 mod proof;

@@ -1,0 +1,199 @@
+//! A job from `lamp run` to its receipt, on machines of the false EC2: every program is the real one.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::attempt::{TRAINER, agent};
+use super::machines::{Ec2, patiently};
+use super::network::API;
+use crate::bench::{Bench, Finish as _, Running};
+use crate::false_ec2::{Fault, Node, Seen, State};
+use crate::jobs::{assert_code, text};
+
+/// A workstation with an account.
+struct Journey {
+    ec2: Ec2,
+    bench: Bench,
+    bucket: String,
+}
+
+const JOB: &str = "name = 'toy'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\n\
+    [machine]\ncloud = 'aws'\ngpus = 'none'\ninstance_types = ['m5.large']\nmarket = 'spot'\n\
+    [limits]\nmax_runtime = '20m'\n\
+    [checkpoint]\npath = 'ckpt'\ninterval = '1s'\nsignal = 'SIGUSR1'\ngrace = '5s'\n";
+
+impl Journey {
+    fn start(job: &str) -> Option<Self> {
+        let ec2 = Ec2::start()?;
+        ec2.profile("lamplighter-box");
+        let group = [("GroupName", "lamplighter"), ("GroupDescription", "no way in")];
+        ec2.ask("CreateSecurityGroup", &group).expect("a group");
+        let bench = Bench::new();
+        bench.write("config.toml", &format!("[aws]\nbox_endpoint_url = '{API}'\n"));
+        bench.write("w/job.sh", TRAINER);
+        bench.write("job.toml", job);
+        std::fs::write(bench.file("lamp-agent"), &agent().0).expect("writable");
+        let bucket = ec2.bucket("jobs");
+        Some(Journey { ec2, bench, bucket })
+    }
+
+    fn lamp(&self, words: &[&str]) -> Command {
+        let mut command = self.bench.command(env!("CARGO_BIN_EXE_lamp"));
+        command.env("LAMP_JOB_ROOT", format!("s3://{}/root", self.bucket)).env("LAMP_CONFIG", self.bench.file("config.toml"));
+        command.env("LAMP_AGENT_BINARY", self.bench.file("lamp-agent")).env("LAMP_OWNER", "me");
+        command.envs(self.ec2.env()).args(words);
+        command
+    }
+
+    /// Runs a verb to its end, and succeeds.
+    fn must(&self, words: &[&str]) -> Output {
+        let out = self.lamp(words).finish();
+        assert_code(&out, 0);
+        out
+    }
+
+    /// Submits; a process of its own drives the job. Gives its id.
+    fn submit(&self) -> String {
+        text(&self.must(&["run", "--detach", "job.toml"]).stdout).trim().to_owned()
+    }
+
+    /// The next instance that is none of these.
+    fn launched(&self, known: &[&str]) -> Seen {
+        patiently("an instance is launched", || self.ec2.instances().into_iter().find(|seen| !known.contains(&seen.id.as_str())))
+    }
+
+    /// Waits until the trainer on this machine has begun; gives `ATTEMPT STEP`.
+    fn begins(&self, id: &str) -> String {
+        let begins = || std::fs::read_to_string(self.ec2.file(id, "root/begins")).ok()?.lines().last().map(str::to_owned);
+        patiently("the trainer begins", begins)
+    }
+
+    fn step(&self, id: &str) -> u32 {
+        std::fs::read_to_string(self.ec2.file(id, "root/step")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+    }
+
+    fn go(&self, id: &str) {
+        std::fs::write(self.ec2.file(id, "root/go"), "0").expect("the disk is there");
+    }
+
+    fn receipt(&self, job: &str) -> Value {
+        let (key, mut last) = (format!("/{}/root/jobs/{job}/receipt.json", self.bucket), String::new());
+        patiently(&format!("the job has a receipt {last}"), || {
+            let (status, body) = self.ec2.s3("GET", &key, b"");
+            last = text(&body);
+            (status == 200).then(|| serde_json::from_slice(&body).expect("JSON"))
+        })
+    }
+
+    fn jobs(&self) -> Vec<String> {
+        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix=root/jobs/", self.bucket), b"");
+        let listed = Node::parse(&text(&body));
+        let mut jobs: Vec<String> = listed.all("Key").into_iter().filter_map(|key| Some(key.text.split('/').nth(2)?.to_owned())).collect();
+        jobs.dedup();
+        jobs
+    }
+}
+
+/// What EC2 would bill is what the receipt says, but for the seconds between a state and the look at it.
+fn bill_agrees(journey: &Journey, receipt: &Value, instances: &[&Seen]) {
+    let billed: f64 = receipt["attempts"].as_array().expect("attempts").iter().filter_map(|attempt| attempt["billed_seconds"].as_f64()).sum();
+    let ledger: u64 = instances.iter().map(|seen| journey.ec2.ledger(&seen.id).billed_seconds()).sum();
+    assert!((billed - ledger as f64).abs() <= 20.0 * instances.len() as f64, "{billed} on the receipt, {ledger} on the ledger: {receipt:#}");
+}
+
+#[test]
+fn a_job_runs_on_spot_and_its_receipt_is_ec2s_own() {
+    let Some(journey) = Journey::start(JOB) else { return };
+    // The answer of the launch is lost: there is one machine all the same.
+    journey.ec2.fault(Fault::lost("RunInstances"));
+    let mut run = Running::start(&mut journey.lamp(&["run", "job.toml"]));
+    let seen = journey.launched(&[]);
+    assert!(seen.spot && seen.kind == "m5.large" && seen.profile == "lamplighter-box", "{seen:?}");
+    for key in ["owner", "job", "attempt", "lease-s", "kill-at"] {
+        assert!(seen.tags.contains_key(&format!("lamplighter:{key}")), "no {key}: {:?}", seen.tags);
+    }
+    assert_eq!(seen.item.at("metadataOptions/httpTokens"), "required");
+    assert_eq!(journey.begins(&seen.id), "1 0");
+    journey.go(&seen.id);
+    assert!(run.wait().success());
+    assert_eq!(journey.ec2.instances().len(), 1, "never a second one");
+    assert_eq!(journey.ec2.instance(&seen.id).state, State::Terminated);
+    let receipt = journey.receipt(&journey.jobs()[0]);
+    assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    bill_agrees(&journey, &receipt, &[&seen]);
+    // Its disk went with it, and nothing else of ours is left that costs.
+    assert_eq!(journey.ec2.ask("DescribeVolumes", &[]).expect("told").all("volumeId").len(), 0);
+}
+
+#[test]
+fn an_interruption_moves_the_job_to_another_machine() {
+    let Some(journey) = Journey::start(JOB) else { return };
+    // The cheapest zone has nothing.
+    journey.ec2.fault(Fault::code("RunInstances", "InsufficientInstanceCapacity").when("zone", "us-east-1b").always());
+    let job = journey.submit();
+    let first = journey.launched(&[]);
+    journey.begins(&first.id);
+    patiently("it has done some steps", || (journey.step(&first.id) > 5).then_some(()));
+    journey.ec2.interrupt(&first.id, Duration::from_secs(15));
+    journey.ec2.until(&first.id, State::Terminated);
+    let second = journey.launched(&[&first.id]);
+    let begun = journey.begins(&second.id);
+    let step: u32 = begun.rsplit(' ').next().and_then(|step| step.parse().ok()).unwrap_or_else(|| panic!("{begun}"));
+    assert!(step > 0, "it goes on where it was");
+    journey.go(&second.id);
+    let receipt = journey.receipt(&job);
+    assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    let ends: Vec<&str> = receipt["attempts"].as_array().expect("attempts").iter().filter_map(|attempt| attempt["ended_because"].as_str()).collect();
+    assert!(ends.ends_with(&["interrupted", "succeeded"]) && ends[0] == "launch_failed", "{ends:?}");
+    assert!(journey.ec2.ledger(&first.id).free, "EC2 took it back in its first hour");
+    let usd = |attempt: usize| receipt["attempts"][attempt]["usd"].as_f64().expect("money");
+    assert!(usd(ends.len() - 2) < usd(ends.len() - 1) / 2.0, "but for its disk and its address: {receipt:#}");
+    let refused = journey.ec2.calls_of("RunInstances").iter().filter(|call| call.code == "InsufficientInstanceCapacity").count();
+    // Each of the two programs that drive it, `run` and its driver, may find out for itself.
+    assert!((1..=2).contains(&refused), "a zone without capacity is remembered: {refused} calls");
+    assert!(first.zone != "us-east-1b" && second.zone != "us-east-1b");
+    bill_agrees(&journey, &receipt, &[&first, &second]);
+}
+
+#[test]
+fn a_machine_ends_its_job_while_nobody_watches_and_is_settled_later() {
+    let Some(journey) = Journey::start(JOB) else { return };
+    let job = journey.submit();
+    let seen = journey.launched(&[]);
+    journey.begins(&seen.id);
+    // The workstation is gone.
+    for pid in journey.bench.processes() {
+        crate::bench::kill(pid, "KILL");
+    }
+    journey.go(&seen.id);
+    let ended = journey.ec2.until(&seen.id, State::Terminated);
+    assert_eq!(ended.reason, "Client.InstanceInitiatedShutdown");
+    let mut daemon = Running::start(&mut journey.lamp(&["daemon", "--job", &job, "--until-done"]));
+    let receipt = journey.receipt(&job);
+    assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    assert!(daemon.wait().success());
+    bill_agrees(&journey, &receipt, &[&seen]);
+}
+
+#[test]
+fn stop_and_cancel_end_machines() {
+    let Some(journey) = Journey::start(JOB) else { return };
+    let stopped = journey.submit();
+    let first = journey.launched(&[]);
+    journey.begins(&first.id);
+    journey.must(&["stop", &stopped]);
+    journey.ec2.until(&first.id, State::Terminated);
+    let receipt = journey.receipt(&stopped);
+    assert!(receipt["outcome"].as_str().is_some_and(|outcome| outcome != "succeeded"), "{receipt:#}");
+
+    // Cancelled while it still boots; the API is slow to know it.
+    journey.ec2.unseen(Duration::from_secs(5));
+    let cancelled = journey.submit();
+    let second = journey.launched(&[&first.id]);
+    journey.must(&["cancel", &cancelled]);
+    journey.ec2.until(&second.id, State::Terminated);
+    journey.receipt(&cancelled);
+    assert_eq!(journey.ec2.instances().len(), 2);
+}
