@@ -47,6 +47,9 @@ pub struct BootPorts {
 /// The name of the attempt in the state folder.
 const ATTEMPT: &str = "attempt.json";
 
+/// The name of the nonce there.
+pub const NONCE: &str = "nonce";
+
 /// Between two questions to a service that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -115,6 +118,7 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
         let memory = remember(&outbox);
         return Ok((attempt, outbox, memory));
     }
+    forget_another_attempt(&outbox(dir.clone()), &ports.nonce);
     let resolved = spec(&dir, &*ports.clock).await?;
     let lease = Lease { format: RECORD_FORMAT, instance: identity.instance.clone(), nonce: ports.nonce.clone(), taken: ports.clock.now() };
     patiently(&*ports.clock, async || dir.take_lease(tags.attempt, &lease).await).await.map_err(|error| match error {
@@ -143,6 +147,18 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     };
     outbox.keep(ATTEMPT, &attempt);
     Ok((attempt, outbox, memory))
+}
+
+/// A machine that was stopped keeps its disk, and is started for a new attempt: what the agent kept of the old one (how far it
+/// was, which process it started) says nothing of this one. The code is unpacked anew, the caches stay. Before the lease: who
+/// dies half-way draws another nonce, and no lease has the old one.
+fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
+    let Some(other) = outbox.recall::<Attempt>(ATTEMPT) else { return };
+    tracing::info!(attempt = other.no.number(), "this disk is of an earlier attempt: what was kept of it is forgotten");
+    let forgotten = outbox.files.remove(&outbox.state).and_then(|()| outbox.files.replace(&outbox.state.join(NONCE), nonce.as_bytes()));
+    if let Err(error) = forgotten {
+        tracing::warn!("cannot forget the earlier attempt: {error}");
+    }
 }
 
 /// This boot counts as one that led to work: the count of those that did not begins anew.

@@ -104,7 +104,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
         metadata: Arc::clone(&metadata),
         power: Arc::clone(&power),
         service: Arc::new(Notify),
-        nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+        nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
@@ -133,7 +133,7 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
         metadata: Arc::new(imds),
         power: power(then.clone()),
         service: Arc::new(Notify),
-        nonce: here::nonce(&folders.state.join("nonce")).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
+        nonce: here::nonce(&folders.state.join(boot::NONCE)).map_err(|error| format!("cannot write the agent's folder: {error}"))?,
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
     // A switch of ours stands only behind a machine that is ours to put out.

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests play the workload: they write the files that the agent reads")]
 
+mod boots;
 mod calls;
 mod chaos;
 mod checkpoints;

@@ -1,0 +1,83 @@
+//! A machine that is started again: for the same attempt after a reboot, or for the next one with the disk of the last.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lamplighter::agent::boot::{BootPorts, boot};
+use lamplighter::agent::{Folders, MEMORY, Memory};
+use lamplighter::instance::Notice;
+use lamplighter::job::{AttemptNo, Lease, ResolvedSpec};
+use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
+use serde_json::json;
+
+use super::Rig;
+use super::support::virtual_clock::{VirtualClock, simulate};
+use super::world::Played;
+
+struct Tagged {
+    clock: Arc<VirtualClock>,
+    attempt: &'static str,
+}
+
+#[async_trait]
+impl Metadata for Tagged {
+    async fn identity(&self) -> Result<Identity, MetadataError> {
+        let tags = [("owner", "me"), ("job", "digits-222222"), ("attempt", self.attempt), ("lease-s", "1800")];
+        let tags: BTreeMap<String, String> = tags.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect();
+        Ok(Identity { instance: "i-1".into(), tags, launched: self.clock.now() })
+    }
+
+    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        Ok(Vec::new())
+    }
+}
+
+async fn boots(rig: &Rig, attempt: &'static str) -> Memory {
+    let played = Arc::new(Played::new(rig));
+    let ports = BootPorts {
+        clock: rig.clock.clone(),
+        files: rig.files.clone(),
+        store: rig.store.clone(),
+        metadata: Arc::new(Tagged { clock: rig.clock.clone(), attempt }),
+        power: played.clone(),
+        service: played,
+        nonce: "n".into(),
+    };
+    let folders = Folders { work: rig.path("work"), state: rig.path("state"), cache: rig.path("cache") };
+    let (booted, _, memory) = boot(&ports, folders).await.expect("there is work");
+    assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
+    memory
+}
+
+#[test]
+fn the_disk_of_an_earlier_attempt_says_nothing_of_the_next() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let resolved: ResolvedSpec = serde_json::from_value(json!({
+            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
+            "spec": {"name": "digits", "command": {"shell": "train"}},
+        }))
+        .expect("a spec");
+        let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
+
+        let first = boots(&rig, "0001").await;
+        assert!(!first.prepared);
+        // As the agent left it, in the middle of its work.
+        let kept = Memory { prepared: true, start: 2, ..first };
+        std::fs::write(rig.path("state").join(MEMORY), serde_json::to_vec(&kept).unwrap()).unwrap();
+        std::fs::create_dir_all(rig.path("state/starts/0002")).unwrap();
+        std::fs::write(rig.path("state/boots"), "2\n").unwrap();
+        let again = boots(&rig, "0001").await;
+        assert_eq!((again.prepared, again.start), (true, 2), "after a reboot it goes on");
+        assert!(!rig.path("state/boots").exists(), "that boot led to work");
+
+        // Stopped, and started for the next attempt.
+        let next = boots(&rig, "0002").await;
+        assert_eq!((next.prepared, next.start), (false, 0));
+        assert!(!rig.path("state/starts").exists());
+        assert_eq!(std::fs::read_to_string(rig.path("state/nonce")).unwrap(), "n", "it is still the same machine");
+        let lease: Option<Lease> = rig.dir().lease(AttemptNo::new(2)).await.expect("readable");
+        assert_eq!(lease.expect("taken").nonce, "n");
+    });
+}
