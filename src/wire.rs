@@ -4,6 +4,8 @@
 
 pub mod agent;
 #[cfg(feature = "lamp")]
+pub mod setup;
+#[cfg(feature = "lamp")]
 mod workstation;
 
 use std::sync::Arc;

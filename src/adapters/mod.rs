@@ -12,11 +12,23 @@ mod ask;
 #[cfg(feature = "aws")]
 pub mod aws_cloud;
 #[cfg(feature = "aws")]
+pub mod aws_doctor;
+#[cfg(feature = "aws")]
 pub mod aws_objects;
+#[cfg(feature = "aws")]
+mod aws_said;
 #[cfg(feature = "aws")]
 pub mod aws_session;
 #[cfg(feature = "lamp")]
 pub mod aws_settings;
+#[cfg(feature = "aws")]
+pub mod aws_setup;
+#[cfg(feature = "aws")]
+mod aws_setup_bucket;
+#[cfg(feature = "aws")]
+mod aws_setup_group;
+#[cfg(feature = "aws")]
+mod aws_setup_roles;
 pub mod child_workload;
 #[cfg(feature = "aws")]
 mod cloudwatch_alarm;
@@ -26,6 +38,8 @@ mod cloudwatch_query;
 pub mod counted;
 mod counter;
 pub mod detach;
+#[cfg(feature = "lamp")]
+pub mod doctor_local;
 #[cfg(feature = "lamp")]
 pub mod driver_process;
 #[cfg(feature = "aws")]
@@ -114,6 +128,8 @@ pub mod signals;
 pub mod system_clock;
 mod typing;
 pub mod unit_workload;
+#[cfg(feature = "lamp")]
+pub mod user_file;
 pub mod whole_machine;
 #[cfg(feature = "lamp")]
 pub mod workdir_pack;

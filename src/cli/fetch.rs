@@ -192,7 +192,7 @@ fn how_far(done: u64, all: usize, come: u64, total: u64, took: Duration) -> Stri
 }
 
 /// Does the work; from the first second on, people see how far it is.
-async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work: impl Future<Output = T>) -> T {
+pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work: impl Future<Output = T>) -> T {
     let terminal = std::io::stderr().is_terminal() && !context.is_machine_output() && !context.printer.is_quiet();
     let shown = std::cell::Cell::new(false);
     let show = async {

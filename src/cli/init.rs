@@ -16,13 +16,24 @@ use crate::job::{COMMAND_PLACEHOLDER, Command};
 
 /// Write a commented job file for the script in a folder
 #[derive(Clone, Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Args {
+    /// Or an account made ready
+    #[cfg(feature = "aws")]
+    #[command(subcommand)]
+    pub what: Option<What>,
     /// The folder with the script
     #[arg(default_value = ".", value_name = "DIR")]
     pub folder: PathBuf,
     /// The script to run, relative to the folder [default: train.py, main.py, or the only script there]
     #[arg(long, value_name = "FILE")]
     pub script: Option<String>,
+}
+
+#[cfg(feature = "aws")]
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum What {
+    Aws(super::init_aws::Args),
 }
 
 /// What was found in the folder.

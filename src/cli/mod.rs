@@ -15,13 +15,18 @@ mod check;
 mod completions;
 mod context;
 mod daemon;
+mod doctor;
+mod doctor_aws;
 mod exit;
 mod explain;
 mod extend;
 mod fault;
 mod fetch;
 mod flags;
+mod iam;
 mod init;
+#[cfg(feature = "aws")]
+mod init_aws;
 mod job_root;
 mod live;
 mod log_tail;
@@ -36,6 +41,8 @@ mod rehearse;
 mod replay;
 mod run;
 mod schema;
+#[cfg(feature = "aws")]
+mod setup_steps;
 mod shell;
 mod signals;
 mod status;
@@ -44,6 +51,8 @@ mod submission;
 mod summary;
 mod sweep;
 mod table;
+#[cfg(feature = "aws")]
+mod uninit;
 mod workdir;
 
 pub use args::{ColorChoice, Format, Globals};

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use clap::{Parser, Subcommand};
 
 use super::{
-    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, explain, extend, init, logs, outputs, plan, receipt,
-    rehearse, replay, run, schema, status, stop, sweep,
+    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, doctor, explain, extend, iam, init, logs, outputs,
+    plan, receipt, rehearse, replay, run, schema, status, stop, sweep,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -29,6 +29,9 @@ pub struct Cli {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Verb {
     Init(init::Args),
+    #[cfg(feature = "aws")]
+    Uninit(super::uninit::Args),
+    Doctor(doctor::Args),
     Run(Box<run::Args>),
     Status(status::Args),
     Logs(logs::Args),
@@ -46,6 +49,7 @@ pub enum Verb {
     Sweep(sweep::Args),
     /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
     Agent,
+    Iam(iam::Args),
     Completions(completions::Args),
     Replay(replay::Args),
     #[command(hide = true)]
@@ -77,7 +81,13 @@ pub fn main() -> std::process::ExitCode {
 
 fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
     match verb {
+        #[cfg(feature = "aws")]
+        Verb::Init(init::Args { what: Some(init::What::Aws(args)), .. }) => block_on(super::init_aws::run(args, context)),
         Verb::Init(args) => init::run(args, context),
+        #[cfg(feature = "aws")]
+        Verb::Uninit(args) => block_on(super::uninit::run(args, context)),
+        Verb::Doctor(args) => block_on(doctor::run(args, context)),
+        Verb::Iam(args) => iam::run(args, context),
         Verb::Run(args) => block_on(run::run(args, context)),
         Verb::Status(args) => block_on(status::run(args, context)),
         Verb::Logs(args) => block_on(logs::run(args, context)),

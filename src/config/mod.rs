@@ -12,6 +12,7 @@
 
 mod compound;
 mod decode;
+pub mod edit;
 mod env;
 mod error;
 mod fragments;

@@ -6,9 +6,11 @@
 
 mod account;
 mod notice;
+pub mod permissions;
 mod rates;
 mod reading;
 mod sample;
+pub mod setup;
 mod state;
 mod status;
 mod tags;

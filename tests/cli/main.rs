@@ -3,14 +3,22 @@
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
 mod check;
+mod doctor;
 mod documents;
+#[cfg(feature = "aws")]
+#[path = "../support/ec2/mod.rs"]
+mod ec2;
 mod init;
 mod jobs;
+#[cfg(feature = "aws")]
+#[path = "../support/moto.rs"]
+mod moto;
 mod newcomer;
 mod outputs;
 mod place;
 mod refused;
 mod sandbox;
 mod secrets;
+mod setup;
 mod shell;
 mod wishes;

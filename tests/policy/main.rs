@@ -2,6 +2,7 @@
 
 mod budget;
 mod checkpointing;
+mod doctor;
 mod hardware;
 mod idle;
 mod idle_laws;
@@ -15,5 +16,6 @@ mod reconcile_facts;
 mod reconcile_laws;
 mod recordings;
 mod script;
+mod setup;
 mod stall;
 mod supervise;

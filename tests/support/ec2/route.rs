@@ -74,10 +74,34 @@ pub(super) fn answer(cloud: &Cloud, asked: &Asked) -> Answer {
             .or_else(|| describe::answer(cloud, asked, action))
             .or_else(|| spot::answer(cloud, asked, action))
             .or_else(|| images::answer(cloud, asked, action)),
+        ("iam", "CreateServiceLinkedRole") => linked_role(cloud, asked),
         ("ssm" | "pricing" | "servicequotas", action) => catalogue::answer(cloud, asked, action),
         _ => None,
     };
-    own.unwrap_or_else(|| cloud.moto(asked.request))
+    own.unwrap_or_else(|| mended(asked, cloud.moto(asked.request)))
+}
+
+/// moto gives these two a name that AWS does not. Its own answer is right but for that.
+fn linked_role(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
+    let service = asked.get("AWSServiceName");
+    let name = match service {
+        "spot.amazonaws.com" => "AWSServiceRoleForEC2Spot",
+        "events.amazonaws.com" => "AWSServiceRoleForCloudWatchEvents",
+        _ => return None,
+    };
+    let path = format!("/aws-service-role/{service}/");
+    let params = [("RoleName", name), ("Path", &path), ("AssumeRolePolicyDocument", "{\"Version\":\"2012-10-17\",\"Statement\":[]}")];
+    let params = params.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    let taken = format!("Service role name {name} has been taken in this account, please try a different suffix.");
+    cloud.moto_query("us-east-1", "iam", "2010-05-08", "CreateRole", &params).is_err().then(|| refusal("iam", "InvalidInput", &taken, 400))
+}
+
+/// What moto answers in another shape than S3 documents.
+fn mended(asked: &Asked, mut answer: Answer) -> Answer {
+    if asked.service == "s3" && asked.request.method == "GET" && asked.request.target.ends_with("?versioning") {
+        answer.body = answer.text().replace("GetBucketVersioningResponse", "VersioningConfiguration").into_bytes();
+    }
+    answer
 }
 
 /// No, as this service says it.

@@ -1,0 +1,212 @@
+//! What AWS answers to somebody who only looks: each question of `lamp doctor` is a method.
+//!
+//! What must never live here: whether the answer is well (`policy::doctor`).
+
+use std::sync::{Arc, OnceLock};
+
+use aws_credential_types::provider::ProvideCredentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_sdk_pricing::types::{Filter, FilterType};
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::interceptors::Intercept;
+use aws_smithy_runtime_api::client::interceptors::context::BeforeDeserializationInterceptorContextRef;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::config_bag::ConfigBag;
+use futures::future::join_all;
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+
+use super::aws_said::{found, said};
+use super::aws_session::AwsSession;
+use super::{aws_setup_bucket, aws_setup_group, aws_setup_roles};
+use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound};
+use crate::market::Region;
+
+/// The vCPUs of GPU machines that an account may run: AWS's codes, the family, and whether it is spot.
+const GPU_QUOTAS: [(&str, &str, bool); 5] = [
+    ("L-3819A6DF", "G and VT", true),
+    ("L-7212CCBC", "P2 to P4", true),
+    ("L-C4BD4855", "P5", true),
+    ("L-DB2E81BA", "G and VT", false),
+    ("L-417A185B", "P", false),
+];
+
+/// A code, its family, whether it is spot, and the vCPUs.
+pub type QuotaFound = (&'static str, &'static str, bool, Result<f64, String>);
+
+/// The image that `image = "dlami"` begins with.
+const IMAGE: &str = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id";
+
+/// An instance type that every price list has.
+const PRICED: &str = "m5.large";
+
+/// Who we are to AWS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    Known {
+        account: String,
+        arn: String,
+    },
+    /// Nothing on this workstation names any credentials.
+    NoCredentials(String),
+    Refused(String),
+}
+
+pub struct AwsDoctor {
+    session: Arc<AwsSession>,
+}
+
+impl AwsDoctor {
+    pub fn new(session: Arc<AwsSession>) -> Self {
+        AwsDoctor { session }
+    }
+
+    /// Who we are; and how far the clock of this workstation is ahead of AWS's, in seconds, which the same answer tells
+    /// also when it is a refusal.
+    pub async fn who(&self) -> (Who, Result<i64, String>) {
+        let untold = || Err("AWS was not asked".to_owned());
+        let missing = || (Who::NoCredentials("no credentials were found".to_owned()), untold());
+        let Some(credentials) = self.session.base().await.credentials_provider() else { return missing() };
+        match credentials.provide_credentials().await {
+            Err(CredentialsError::CredentialsNotLoaded(_)) => return missing(),
+            Err(error) => return (Who::Refused(chain(&error)), untold()),
+            Ok(_) => {}
+        }
+        let ahead = Ahead::default();
+        let asked = self.session.sts().await.get_caller_identity().customize().interceptor(ahead.clone()).send().await;
+        let who = match asked {
+            Ok(identity) => {
+                let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
+                Who::Known { account: text(identity.account()), arn: text(identity.arn()) }
+            }
+            Err(error) => Who::Refused(said(&error)),
+        };
+        (who, ahead.secs().ok_or_else(|| "no answer had a date".to_owned()))
+    }
+
+    /// Where we are at home, and whether anything says so.
+    pub async fn home(&self) -> (String, bool) {
+        let (region, known) = self.session.home().await;
+        (region.to_string(), known)
+    }
+
+    pub async fn endpoint(&self) -> Option<String> {
+        self.session.endpoint().await
+    }
+
+    pub async fn regions(&self) -> Vec<String> {
+        self.session.regions(&[]).await.iter().map(ToString::to_string).collect()
+    }
+
+    pub async fn quotas(&self, region: &str) -> Vec<QuotaFound> {
+        let client = self.session.quotas(&Region::new(region)).await;
+        let each = GPU_QUOTAS.map(|(code, family, spot)| {
+            let client = client.clone();
+            async move { (code, family, spot, quota(&client, code).await) }
+        });
+        join_all(each).await
+    }
+
+    pub async fn image(&self, region: &str) -> Result<String, String> {
+        let answer = self.session.ssm(&Region::new(region)).await.get_parameter().name(IMAGE).send().await;
+        let answer = answer.map_err(|error| format!("{IMAGE}: {}", said(&error)))?;
+        let id = answer.parameter().and_then(|parameter| parameter.value()).ok_or_else(|| format!("{IMAGE} is empty"))?;
+        Ok(format!("`dlami` is {id} in {region}"))
+    }
+
+    pub async fn prices(&self, region: &str) -> Result<String, String> {
+        let is = |field: &str, value: &str| {
+            let filter = Filter::builder().field(field).r#type(FilterType::TermMatch).value(value).build();
+            filter.expect("the field, the type and the value are given")
+        };
+        let filters = [is("regionCode", region), is("instanceType", PRICED), is("operatingSystem", "Linux")];
+        let call = self.session.pricing().await.get_products().service_code("AmazonEC2").set_filters(Some(filters.to_vec())).max_results(1);
+        let answer = call.send().await.map_err(|error| said(&error))?;
+        if answer.price_list().is_empty() { Err(format!("it has no price for {PRICED} in {region}")) } else { Ok("readable".to_owned()) }
+    }
+
+    pub async fn bucket(&self, bucket: &str, account: &str) -> Found<BucketFound> {
+        let (home, _) = self.session.home().await;
+        aws_setup_bucket::look(&self.session.s3(&home).await, bucket, account).await
+    }
+
+    /// Begins an upload and gives it up: that asks for the right to write, and leaves nothing.
+    pub async fn writes(&self, bucket: &str, prefix: &str, region: &str) -> Result<(), String> {
+        let s3 = self.session.s3(&Region::new(region)).await;
+        let key = format!("{prefix}doctor");
+        let begun = s3.create_multipart_upload().bucket(bucket).key(&key).send().await.map_err(|error| said(&error))?;
+        let id = begun.upload_id().unwrap_or_default();
+        s3.abort_multipart_upload().bucket(bucket).key(key).upload_id(id).send().await.map(drop).map_err(|error| said(&error))
+    }
+
+    pub async fn role(&self, name: &str) -> (Found<RoleFound>, Found<ProfileFound>) {
+        let iam = self.session.iam().await;
+        tokio::join!(aws_setup_roles::role(&iam, name), aws_setup_roles::profile(&iam, name))
+    }
+
+    pub async fn spot_role(&self) -> Found<()> {
+        aws_setup_roles::linked(&self.session.iam().await, aws_setup_roles::SPOT_ROLE).await
+    }
+
+    pub async fn network(&self, group: &str, region: &str) -> RegionFound {
+        aws_setup_group::look(&self.session, group, region).await
+    }
+}
+
+/// Reads the date of the first answer: later ones come after the SDK has corrected its own clock.
+#[derive(Clone, Debug, Default)]
+struct Ahead(Arc<OnceLock<i64>>);
+
+impl Ahead {
+    fn secs(&self) -> Option<i64> {
+        self.0.get().copied()
+    }
+}
+
+impl Intercept for Ahead {
+    fn name(&self) -> &'static str {
+        "Ahead"
+    }
+
+    fn read_before_deserialization(
+        &self,
+        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        _components: &RuntimeComponents,
+        _settings: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        #[expect(clippy::disallowed_methods, reason = "an adapter compares the two clocks")]
+        let now = Timestamp::now();
+        // HTTP writes `GMT` where mail writes `+0000`.
+        let date = context.response().headers().get("date").and_then(|date| rfc2822::parse(&date.replace("GMT", "+0000")).ok());
+        if let Some(date) = date {
+            // The first one counts.
+            let _kept = self.0.set(now.as_second() - date.timestamp().as_second());
+        }
+        Ok(())
+    }
+}
+
+/// Where nothing was ever asked for, AWS's own default holds.
+async fn quota(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<f64, String> {
+    let applied = client.get_service_quota().service_code("ec2").quota_code(code).send().await;
+    let vcpus = match found(applied) {
+        Found::There(answer) => answer.quota().and_then(|quota| quota.value()),
+        Found::Unknown(why) => return Err(why),
+        Found::Nothing => {
+            let default = client.get_aws_default_service_quota().service_code("ec2").quota_code(code).send().await;
+            default.map_err(|error| said(&error))?.quota().and_then(|quota| quota.value())
+        }
+    };
+    vcpus.ok_or_else(|| format!("AWS names no value for {code}"))
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut words = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(source) = next {
+        words.push(source.to_string());
+        next = source.source();
+    }
+    words.dedup_by(|inner, outer| outer.contains(inner.as_str()));
+    words.join(": ")
+}

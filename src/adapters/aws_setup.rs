@@ -1,0 +1,128 @@
+//! What stands in an account for us, looked at and changed: one room for each service.
+//!
+//! ```text
+//!   look()  ── aws_setup_bucket   S3
+//!   act()   ── aws_setup_roles    IAM: role, instance profile, service-linked roles
+//!           ── aws_setup_group    EC2: security group, default VPC, what still runs
+//! ```
+//! Everything that can be asked at once is. What must never live here: which step is right (`policy::setup`).
+
+use std::sync::Arc;
+
+use super::aws_said::said;
+use super::aws_session::AwsSession;
+use super::{aws_setup_bucket as bucket, aws_setup_group as group, aws_setup_roles as roles};
+use crate::instance::setup::{BOX_ROLE, GROUP, InUse, SetupFound, SetupNames, SetupStep};
+use crate::market::Region;
+
+/// Why something could not be looked at, made or taken away.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("cannot {act}: {why}")]
+pub struct SetupError {
+    pub act: String,
+    pub why: String,
+}
+
+impl SetupError {
+    pub(super) fn new(act: impl Into<String>, why: impl Into<String>) -> Self {
+        SetupError { act: act.into(), why: why.into() }
+    }
+}
+
+/// What the user asks for; the rest is found or has a name of ours.
+#[derive(Clone, Debug, Default)]
+pub struct SetupWish {
+    pub owner: String,
+    /// Bucket and prefix; without them, the bucket of our name.
+    pub bucket: Option<String>,
+    pub prefix: String,
+    pub regions: Vec<String>,
+}
+
+pub struct AwsSetup {
+    session: Arc<AwsSession>,
+    pub account: String,
+    pub names: SetupNames,
+}
+
+impl AwsSetup {
+    /// Asks who we are, and says what things will be called.
+    ///
+    /// # Errors
+    /// No credentials, or nobody answers; or nothing says which region.
+    pub async fn new(session: Arc<AwsSession>, wish: SetupWish) -> Result<Self, SetupError> {
+        let (home, known) = session.home().await;
+        if !known && wish.regions.is_empty() {
+            return Err(SetupError::new("choose a region", "nothing names one"));
+        }
+        let regions: Vec<Region> = session.regions(&wish.regions).await;
+        let home = regions.first().cloned().unwrap_or(home);
+        let sts = aws_sdk_sts::Client::new(&session.config(&home).await);
+        let identity = sts.get_caller_identity().send().await.map_err(|error| SetupError::new("ask AWS who we are", said(&error)))?;
+        let account = identity.account().unwrap_or_default().to_owned();
+        let named = format!("lamplighter-{account}-{home}");
+        let bucket = wish.bucket.unwrap_or_else(|| named.clone());
+        let names = SetupNames {
+            owner: wish.owner,
+            regions: regions.iter().map(ToString::to_string).collect(),
+            bucket_is_ours_by_name: bucket == named,
+            bucket,
+            prefix: wish.prefix,
+            role: BOX_ROLE.to_owned(),
+            group: GROUP.to_owned(),
+        };
+        Ok(AwsSetup { session, account, names })
+    }
+
+    pub async fn look(&self) -> SetupFound {
+        let iam = self.session.iam().await;
+        let s3 = self.session.s3(&self.home()).await;
+        let (bucket, role, profile, spot_role, alarm_role, regions) = tokio::join!(
+            bucket::look(&s3, &self.names.bucket, &self.account),
+            roles::role(&iam, &self.names.role),
+            roles::profile(&iam, &self.names.role),
+            roles::linked(&iam, roles::SPOT_ROLE),
+            roles::linked(&iam, roles::ALARM_ROLE),
+            group::regions(&self.session, &self.names),
+        );
+        SetupFound { bucket, role, profile, regions, spot_role, alarm_role }
+    }
+
+    /// What must be known before anything is taken away.
+    ///
+    /// # Errors
+    /// When it cannot be known.
+    pub async fn in_use(&self, found: &SetupFound) -> Result<InUse, SetupError> {
+        let s3 = self.session.s3(&self.home()).await;
+        let contents = async {
+            match found.bucket.there() {
+                Some(_) => bucket::contents(&s3, &self.names.bucket, &self.names.prefix).await,
+                None => Ok(InUse::default()),
+            }
+        };
+        let (contents, machines) = tokio::join!(contents, group::machines(&self.session, &self.names));
+        Ok(InUse { machines: machines?, ..contents? })
+    }
+
+    /// # Errors
+    /// When AWS refuses. A thing that is there already, or is gone already, is as good.
+    pub async fn act(&self, step: &SetupStep) -> Result<(), SetupError> {
+        match step {
+            SetupStep::CreateBucket
+            | SetupStep::TagBucket
+            | SetupStep::VersionBucket
+            | SetupStep::CloseBucket
+            | SetupStep::EncryptBucket
+            | SetupStep::TidyBucket
+            | SetupStep::EmptyBucket
+            | SetupStep::DeleteBucket => bucket::act(&self.session.s3(&self.home()).await, &self.names, step).await,
+            SetupStep::CreateGroup { region, vpc } => group::create(&self.session, &self.names, region, vpc).await,
+            SetupStep::DeleteGroup { region, id } => group::delete(&self.session, region, id).await,
+            of_iam => roles::act(&self.session.iam().await, &self.names, of_iam).await,
+        }
+    }
+
+    fn home(&self) -> Region {
+        Region::new(self.names.home())
+    }
+}

@@ -1,0 +1,227 @@
+//! The bucket of the job root: its settings, what is in it, and its end.
+
+use std::error::Error as StdError;
+
+use aws_sdk_s3::Client;
+use aws_sdk_s3::types::{
+    AbortIncompleteMultipartUpload, BucketLifecycleConfiguration, BucketLocationConstraint, BucketVersioningStatus, CreateBucketConfiguration,
+    Delete, ExpirationStatus, LifecycleRule, LifecycleRuleFilter, NoncurrentVersionExpiration, ObjectIdentifier, PublicAccessBlockConfiguration,
+    ServerSideEncryption, ServerSideEncryptionByDefault, ServerSideEncryptionConfiguration, ServerSideEncryptionRule, Tag, Tagging,
+    VersioningConfiguration,
+};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+
+use super::aws_said::{found, is_gone, said};
+use super::aws_setup::SetupError;
+use crate::instance::OWNER_TAG;
+use crate::instance::setup::{BucketFound, Found, InUse, SetupNames, SetupStep};
+
+/// Unfinished uploads go after so long: longer than any upload takes, short enough that nobody pays for them. AWS's own
+/// example says seven days.
+const BROKEN_UPLOADS_DAYS: i32 = 7;
+
+/// Overwritten and deleted objects are kept so long. A mistake is noticed within a month; each month more is paid for.
+const OLD_VERSIONS_DAYS: i32 = 30;
+
+/// Where a region is not named: the oldest one, which takes no location.
+const FIRST_REGION: &str = "us-east-1";
+
+pub(super) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<BucketFound> {
+    // Of this account: a stranger may have taken the name, and must not get our jobs.
+    let head = s3.head_bucket().bucket(bucket).expected_bucket_owner(account).send();
+    let (head, versioning, access, encryption, lifecycle, tags) = tokio::join!(
+        head,
+        s3.get_bucket_versioning().bucket(bucket).send(),
+        s3.get_public_access_block().bucket(bucket).send(),
+        s3.get_bucket_encryption().bucket(bucket).send(),
+        s3.get_bucket_lifecycle_configuration().bucket(bucket).send(),
+        s3.get_bucket_tagging().bucket(bucket).send(),
+    );
+    let region = match head {
+        Ok(answer) => answer.bucket_region().unwrap_or(FIRST_REGION).to_owned(),
+        Err(error) => match error.raw_response().map(|response| (response.status().as_u16(), response.headers().get("x-amz-bucket-region"))) {
+            Some((404, _)) => return Found::Nothing,
+            // Another region's, and it says which.
+            Some((301 | 400, Some(region))) => return Found::There(BucketFound { region: region.to_owned(), ..BucketFound::default() }),
+            Some((403, _)) => return Found::Unknown(format!("`{bucket}` is another account's, or we may not look at it; choose another --bucket")),
+            _ => return Found::Unknown(said(&error)),
+        },
+    };
+    let settings = || -> Result<BucketFound, String> {
+        let closed = known(access)?.and_then(|answer| answer.public_access_block_configuration).is_some_and(|is| {
+            [is.block_public_acls, is.ignore_public_acls, is.block_public_policy, is.restrict_public_buckets].iter().all(|on| *on == Some(true))
+        });
+        let rules = known(lifecycle)?.and_then(|answer| answer.rules).unwrap_or_default();
+        let on = |rule: &&LifecycleRule| *rule.status() == ExpirationStatus::Enabled;
+        let aborts = rules.iter().filter(on).any(|rule| rule.abort_incomplete_multipart_upload().is_some());
+        let expires = rules.iter().filter(on).any(|rule| rule.noncurrent_version_expiration().is_some());
+        let tags = known(tags)?.map(|answer| answer.tag_set).unwrap_or_default();
+        Ok(BucketFound {
+            owner: tags.iter().find(|tag| tag.key() == OWNER_TAG).map(|tag| tag.value().to_owned()),
+            region,
+            versioned: known(versioning)?.is_some_and(|answer| answer.status() == Some(&BucketVersioningStatus::Enabled)),
+            private: closed,
+            encrypted: known(encryption)?.is_some_and(|answer| answer.server_side_encryption_configuration().is_some()),
+            tidy: aborts && expires,
+        })
+    };
+    settings().map_or_else(Found::Unknown, Found::There)
+}
+
+/// `None`: it has no such setting.
+fn known<T, E>(answer: Result<T, SdkError<E, HttpResponse>>) -> Result<Option<T>, String>
+where
+    E: ProvideErrorMetadata + StdError + 'static,
+{
+    match found(answer) {
+        Found::There(answer) => Ok(Some(answer)),
+        Found::Nothing => Ok(None),
+        Found::Unknown(why) => Err(why),
+    }
+}
+
+pub(super) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Result<(), SetupError> {
+    let bucket = names.bucket.as_str();
+    match step {
+        SetupStep::CreateBucket => create(s3, names).await,
+        SetupStep::TagBucket => {
+            let tag = Tag::builder().key(OWNER_TAG).value(&names.owner).build().expect("both the key and the value are given");
+            let tagging = Tagging::builder().tag_set(tag).build().expect("a tag is given");
+            done(s3.put_bucket_tagging().bucket(bucket).tagging(tagging).send().await, "tag the bucket")
+        }
+        SetupStep::VersionBucket => {
+            let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
+            done(s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await, "keep the versions of the bucket")
+        }
+        SetupStep::CloseBucket => {
+            let closed = PublicAccessBlockConfiguration::builder()
+                .block_public_acls(true)
+                .ignore_public_acls(true)
+                .block_public_policy(true)
+                .restrict_public_buckets(true)
+                .build();
+            let call = s3.put_public_access_block().bucket(bucket).public_access_block_configuration(closed);
+            done(call.send().await, "block public access to the bucket")
+        }
+        SetupStep::EncryptBucket => {
+            let by = ServerSideEncryptionByDefault::builder().sse_algorithm(ServerSideEncryption::Aes256).build();
+            let by = by.expect("the algorithm is given");
+            let rule = ServerSideEncryptionRule::builder().apply_server_side_encryption_by_default(by).build();
+            let rules = ServerSideEncryptionConfiguration::builder().rules(rule).build().expect("a rule is given");
+            let call = s3.put_bucket_encryption().bucket(bucket).server_side_encryption_configuration(rules);
+            done(call.send().await, "encrypt the bucket")
+        }
+        SetupStep::TidyBucket => {
+            let call = s3.put_bucket_lifecycle_configuration().bucket(bucket).lifecycle_configuration(lifecycle());
+            done(call.send().await, "give the bucket a lifecycle")
+        }
+        SetupStep::EmptyBucket => empty(s3, bucket).await,
+        SetupStep::DeleteBucket => match s3.delete_bucket().bucket(bucket).send().await {
+            Err(error) if is_gone(&error) => Ok(()),
+            answer => done(answer, "delete the bucket"),
+        },
+        other => Err(SetupError::new(other.words(), "that is not of S3")),
+    }
+}
+
+async fn create(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
+    let mut call = s3.create_bucket().bucket(&names.bucket);
+    if names.home() != FIRST_REGION {
+        let place = BucketLocationConstraint::from(names.home());
+        call = call.create_bucket_configuration(CreateBucketConfiguration::builder().location_constraint(place).build());
+    }
+    match call.send().await {
+        Err(error) if error.code() == Some("BucketAlreadyOwnedByYou") => Ok(()),
+        answer => done(answer, &format!("create the bucket {}", names.bucket)),
+    }
+}
+
+fn lifecycle() -> BucketLifecycleConfiguration {
+    let everything = || LifecycleRuleFilter::builder().prefix("").build();
+    let rule = |id: &str| LifecycleRule::builder().id(id).filter(everything()).status(ExpirationStatus::Enabled);
+    let uploads = AbortIncompleteMultipartUpload::builder().days_after_initiation(BROKEN_UPLOADS_DAYS).build();
+    let versions = NoncurrentVersionExpiration::builder().noncurrent_days(OLD_VERSIONS_DAYS).build();
+    let rules = [
+        rule("broken-uploads").abort_incomplete_multipart_upload(uploads).build(),
+        rule("old-versions").noncurrent_version_expiration(versions).build(),
+    ];
+    let rules = rules.map(|rule| rule.expect("a rule has a status"));
+    BucketLifecycleConfiguration::builder().set_rules(Some(rules.to_vec())).build().expect("rules are given")
+}
+
+fn done<T, E>(answer: Result<T, SdkError<E, HttpResponse>>, act: &str) -> Result<(), SetupError>
+where
+    E: ProvideErrorMetadata + StdError + 'static,
+{
+    answer.map(|_| ()).map_err(|error| SetupError::new(act, said(&error)))
+}
+
+/// How many jobs, and how much in all versions.
+pub(super) async fn contents(s3: &Client, bucket: &str, prefix: &str) -> Result<InUse, SetupError> {
+    let refused = |why| SetupError::new(format!("see what is in the bucket {bucket}"), why);
+    let mut used = InUse::default();
+    let mut pages = s3.list_objects_v2().bucket(bucket).prefix(format!("{prefix}jobs/")).delimiter("/").into_paginator().send();
+    while let Some(page) = pages.next().await {
+        used.jobs += page.map_err(|error| refused(said(&error)))?.common_prefixes().len() as u64;
+    }
+    let mut marker = None;
+    loop {
+        let (page, next) = versions(s3, bucket, marker).await.map_err(refused)?;
+        used.objects += page.len() as u64;
+        used.bytes += page.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        if next.is_none() {
+            return Ok(used);
+        }
+        marker = next;
+    }
+}
+
+type Marker = (Option<String>, Option<String>);
+
+/// A page of objects in all their versions, with their sizes; and where the next one begins.
+async fn versions(s3: &Client, bucket: &str, marker: Option<Marker>) -> Result<(Vec<(ObjectIdentifier, u64)>, Option<Marker>), String> {
+    let (key, version) = marker.unwrap_or_default();
+    let call = s3.list_object_versions().bucket(bucket).set_key_marker(key).set_version_id_marker(version);
+    let page = call.send().await.map_err(|error| said(&error))?;
+    let one = |key: Option<&str>, version: Option<&str>, bytes: Option<i64>| {
+        let id = ObjectIdentifier::builder().key(key.unwrap_or_default()).set_version_id(version.map(str::to_owned)).build();
+        (id.expect("a key is given"), bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0))
+    };
+    let objects = page.versions().iter().map(|object| one(object.key(), object.version_id(), object.size()));
+    let deleted = page.delete_markers().iter().map(|marker| one(marker.key(), marker.version_id(), None));
+    let all = objects.chain(deleted).collect();
+    let next = page.is_truncated().unwrap_or(false).then_some((page.next_key_marker, page.next_version_id_marker));
+    Ok((all, next))
+}
+
+/// Deletes every version of every object. A page is at most a thousand, which is also the most that one call deletes.
+async fn empty(s3: &Client, bucket: &str) -> Result<(), SetupError> {
+    let refused = |why| SetupError::new(format!("empty the bucket {bucket}"), why);
+    loop {
+        let (page, _) = versions(s3, bucket, None).await.map_err(refused)?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        let ids = page.into_iter().map(|(id, _)| id).collect();
+        let delete = Delete::builder().set_objects(Some(ids)).quiet(true).build().expect("objects are given");
+        let answer = s3.delete_objects().bucket(bucket).delete(delete).send().await.map_err(|error| refused(said(&error)))?;
+        // Otherwise this would go round for ever.
+        if let Some(error) = answer.errors().first() {
+            return Err(refused(error.message().unwrap_or("an object cannot be deleted").to_owned()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lifecycle_takes_no_current_object_away() {
+        let lifecycle = lifecycle();
+        assert_eq!(lifecycle.rules().len(), 2);
+        assert!(lifecycle.rules().iter().all(|rule| rule.expiration().is_none() && rule.transitions().is_empty()), "jobs are kept for ever");
+    }
+}

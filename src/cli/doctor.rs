@@ -1,0 +1,130 @@
+//! `lamp doctor`: whether everything that jobs need is there, and what to type where it is not.
+//!
+//! ```text
+//!   checks of this workstation ─┐
+//!   checks of AWS (doctor_aws) ─┴─ all at once ─ a line each, in their order ─ the worst is the exit code
+//! ```
+//! It changes nothing. What must never live here: what is well and what is not (`policy::doctor`).
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::Pin;
+
+use clap::Args as ClapArgs;
+use futures::future::join_all;
+use serde_json::json;
+
+use super::fetch::with_progress;
+use super::printer::{Stream, Style};
+use super::{Context, ExitCode, Fault, job_root};
+use crate::policy::doctor::{Check, Level, worst};
+use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
+
+/// Look at everything that jobs need, here and at AWS, and say what to do where it is missing
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {}
+
+/// What will be known; the order is that of the output.
+pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
+
+/// # Errors
+/// Nothing says where the state folder is.
+pub async fn run(_args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let workstation = job_root::workstation(context)?;
+    let agent = || workstation.agent_to_ship();
+    let mut asked: Vec<Asked<'_>> = vec![
+        Box::pin(async { vec![configuration(context)] }),
+        Box::pin(async { vec![place(context).await] }),
+        Box::pin(async { vec![daemon(daemon_unit().await, workstation.daemon_runs())] }),
+        Box::pin(async { vec![gpu(gpus().await)] }),
+    ];
+    let first_of_aws = asked.len();
+    asked.extend(super::doctor_aws::checks(context, &workstation, &agent));
+    let all = asked.len();
+    let answered = Cell::new(0);
+    let counted = asked.into_iter().map(|check| async {
+        let check = check.await;
+        answered.set(answered.get() + 1);
+        check
+    });
+    let told = || format!("asking: {} of {all} have answered", answered.get());
+    let groups = with_progress(context, told, join_all(counted)).await;
+    let aws_at: usize = groups.iter().take(first_of_aws).map(Vec::len).sum();
+    let checks: Vec<Check> = groups.into_iter().flatten().collect();
+    show(context, &checks, aws_at);
+    Ok(if worst(&checks) == Level::Failure { ExitCode::FINDINGS } else { ExitCode::SUCCESS })
+}
+
+fn show(context: &Context, checks: &[Check], aws_at: usize) {
+    if context.is_machine_output() {
+        context.printer.json(&json!({ "worst": worst(checks), "checks": checks }));
+        return;
+    }
+    let printer = &context.printer;
+    let width = checks.iter().map(|check| check.check.len()).max().unwrap_or(0);
+    for (at, check) in checks.iter().enumerate() {
+        if at == 0 || at == aws_at {
+            printer.line(printer.paint(Stream::Out, Style::Bold, if at == 0 { "this workstation" } else { "AWS" }));
+        }
+        let (word, style) = match check.level {
+            Level::Ok => ("ok  ", Style::Good),
+            Level::Skipped => ("-   ", Style::Dim),
+            Level::Warning => ("warn", Style::Warning),
+            Level::Failure => ("FAIL", Style::Bad),
+        };
+        printer.line(format!("{}  {:width$}  {}", printer.paint(Stream::Out, style, word), check.check, check.said));
+        if let Some(fix) = &check.fix {
+            printer.line(format!("      {:width$}  {} {fix}", "", printer.paint(Stream::Out, Style::Hint, "do:")));
+        }
+    }
+    let number = |level| checks.iter().filter(|check| check.level == level).count();
+    printer.note(match (number(Level::Failure), number(Level::Warning)) {
+        (0, 0) => "all is well".to_owned(),
+        (0, warnings) => format!("nothing is broken; warnings: {warnings}"),
+        (failures, warnings) => format!("failures: {failures}, warnings: {warnings}"),
+    });
+}
+
+/// That it is right is known: nothing runs with one that is not.
+fn configuration(context: &Context) -> Check {
+    match &context.user.path {
+        Some(path) => Check::ok("configuration", format!("{}, owner {}", path.display(), context.user.owner)),
+        None => Check::ok("configuration", format!("none, and none is needed; owner {}", context.user.owner)),
+    }
+}
+
+/// The job root, read the way that jobs read it.
+async fn place(context: &Context) -> Check {
+    let name = "job root";
+    let said = format!("{} (from the {})", context.job_root, context.job_root_origin);
+    let store = match job_root::open_existing(context).await {
+        Ok(store) => store,
+        Err(fault) => return Check::failure(name, fault.sentence()),
+    };
+    match reads_job_root(&store).await {
+        Ok(jobs) => Check::ok(name, format!("{said}, {}", super::table::counted(jobs as u64, "job"))),
+        Err(why) => Check::failure(name, format!("{said} cannot be read: {why}")),
+    }
+}
+
+fn daemon(unit: UserUnit, runs: bool) -> Check {
+    let name = "daemon";
+    let install = "`systemctl --user enable --now lamp-controller`; its unit is systemd/lamp-controller.service";
+    match unit {
+        _ if runs => Check::ok(name, "a daemon drives this job root"),
+        UserUnit::Known(state) => Check::warning(name, format!("lamp-controller is {state}")).fix("`systemctl --user restart lamp-controller`"),
+        UserUnit::NotInstalled => {
+            Check::new(name, Level::Skipped, "none: a job is driven by the `lamp` that started it, and by whoever looks at it").fix(install)
+        }
+        UserUnit::NoManager(why) => Check::new(name, Level::Skipped, format!("no systemd for this user ({why}): `lamp daemon` runs without it")),
+    }
+}
+
+fn gpu(found: Result<Option<String>, String>) -> Check {
+    let name = "gpu here";
+    match found {
+        Ok(Some(gpus)) => Check::ok(name, gpus),
+        Ok(None) => Check::new(name, Level::Skipped, "no NVIDIA driver: `cloud = \"local\"` runs without a GPU"),
+        Err(why) => Check::warning(name, format!("the driver is there and does not answer: {why}")).fix("`nvidia-smi` says more"),
+    }
+}

@@ -1,0 +1,220 @@
+//! AWS's part of `lamp doctor`: who we are first, then everything else at once.
+
+#[cfg(feature = "aws")]
+mod asked {
+    use std::rc::Rc;
+
+    use tokio::sync::OnceCell;
+
+    use crate::cli::Context;
+    use crate::cli::doctor::Asked;
+    use crate::cli::setup_steps::bucket_of;
+    use crate::config::AwsFile;
+    use crate::instance::setup::{BOX_ROLE, Found, GROUP, SetupNames};
+    use crate::policy::doctor::{
+        Check, GpuQuota, Level, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role, judge_writing,
+    };
+    use crate::wire::Workstation;
+    use crate::wire::setup::{AwsDoctor, Who};
+
+    /// What all questions share. Who we are is asked once; who needs the answer waits for it.
+    struct Desk {
+        doctor: AwsDoctor,
+        /// Who we are, and what AWS's clock says.
+        who: OnceCell<(Who, Result<i64, String>)>,
+        names: OnceCell<SetupNames>,
+        said: AwsFile,
+        owner: String,
+        bucket: Option<(String, String)>,
+    }
+
+    impl Desk {
+        async fn met(&self) -> &(Who, Result<i64, String>) {
+            self.who.get_or_init(|| self.doctor.who()).await
+        }
+
+        async fn who(&self) -> &Who {
+            &self.met().await.0
+        }
+
+        /// The account; `None` where AWS does not know us: then nothing else is asked.
+        async fn account(&self) -> Option<&str> {
+            if let Who::Known { account, .. } = self.who().await { Some(account) } else { None }
+        }
+
+        async fn names(&self) -> &SetupNames {
+            let make = async || {
+                let (bucket, prefix) = self.bucket.clone().unwrap_or_default();
+                // A profile may be named by its ARN.
+                let profile = self.said.instance_profile.as_deref().map_or(BOX_ROLE, |name| name.rsplit('/').next().unwrap_or(name));
+                SetupNames {
+                    owner: self.owner.clone(),
+                    regions: self.doctor.regions().await,
+                    bucket,
+                    bucket_is_ours_by_name: false,
+                    prefix,
+                    role: profile.to_owned(),
+                    group: self.said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
+                }
+            };
+            self.names.get_or_init(make).await
+        }
+
+        /// Whether anything here means to use AWS.
+        fn is_meant(&self) -> bool {
+            self.bucket.is_some() || self.said != AwsFile::default()
+        }
+    }
+
+    fn skipped(name: &str) -> Vec<Check> {
+        vec![Check::new(name, Level::Skipped, "not asked: AWS does not know us")]
+    }
+
+    pub fn checks<'a>(context: &Context, workstation: &Workstation, agent: &'a dyn Fn() -> Result<String, String>) -> Vec<Asked<'a>> {
+        let desk = Rc::new(Desk {
+            doctor: workstation.doctor(),
+            who: OnceCell::new(),
+            names: OnceCell::new(),
+            said: context.user.aws.clone(),
+            owner: context.user.owner.clone(),
+            bucket: bucket_of(&context.job_root),
+        });
+        let d = || Rc::clone(&desk);
+        vec![
+            boxed(d(), async |desk| vec![credentials(desk).await]),
+            boxed(d(), async |desk| match desk.met().await {
+                (Who::NoCredentials(_), _) => skipped("clock"),
+                (_, ahead) => vec![judge_clock(ahead)],
+            }),
+            boxed(d(), async |desk| vec![region(desk).await, endpoint(desk).await]),
+            boxed(d(), quotas),
+            boxed(d(), async |desk| match desk.account().await {
+                Some(_) => vec![judge_spot_role(&desk.doctor.spot_role().await)],
+                None => skipped("spot role"),
+            }),
+            boxed(d(), bucket),
+            boxed(d(), role),
+            boxed(d(), network),
+            boxed(d(), async |desk| match desk.account().await {
+                Some(_) => vec![judge_readable("image", desk.doctor.image(desk.names().await.home()).await)],
+                None => skipped("image"),
+            }),
+            boxed(d(), async |desk| match desk.account().await {
+                Some(_) => vec![judge_readable("price list", desk.doctor.prices(desk.names().await.home()).await)],
+                None => skipped("price list"),
+            }),
+            boxed(d(), async move |_| vec![to_ship(agent())]),
+        ]
+    }
+
+    fn boxed<'a>(desk: Rc<Desk>, ask: impl AsyncFnOnce(&Desk) -> Vec<Check> + 'a) -> Asked<'a> {
+        Box::pin(async move {
+            let mut checks = ask(&desk).await;
+            // Whoever does not use AWS is not kept from anything.
+            for check in checks.iter_mut().filter(|check| !desk.is_meant() && check.level == Level::Failure) {
+                check.level = Level::Warning;
+            }
+            checks
+        })
+    }
+
+    async fn credentials(desk: &Desk) -> Check {
+        let name = "credentials";
+        match desk.who().await {
+            Who::Known { account, arn } => Check::ok(name, format!("account {account}, {arn}")),
+            Who::NoCredentials(why) if !desk.is_meant() => Check::warning(name, format!("{why}, and nothing here uses AWS"))
+                .fix("`aws configure`, or `aws configure sso`, for `cloud = \"aws\"`"),
+            Who::NoCredentials(why) => Check::failure(name, why).fix("`aws configure`, or `aws configure sso`; AWS_PROFILE names another profile"),
+            Who::Refused(why) => Check::failure(name, why).fix("`aws sts get-caller-identity` must answer; with single sign-on, `aws sso login`"),
+        }
+    }
+
+    async fn region(desk: &Desk) -> Check {
+        let (home, known) = desk.doctor.home().await;
+        let all = desk.doctor.regions().await;
+        match (known, all.len()) {
+            (false, _) => {
+                let fix = "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
+                Check::warning("region", format!("nothing names one: {home} is taken")).fix(fix)
+            }
+            (true, 0 | 1) => Check::ok("region", home),
+            (true, _) => Check::ok("region", format!("{home} is home; machines in {}", all.join(", "))),
+        }
+    }
+
+    async fn endpoint(desk: &Desk) -> Check {
+        match desk.doctor.endpoint().await {
+            None => Check::ok("endpoint", "AWS's own"),
+            Some(url) => Check::warning("endpoint", format!("{url} stands in for AWS"))
+                .fix("for the real one: unset AWS_ENDPOINT_URL, and `endpoint_url` in [aws]"),
+        }
+    }
+
+    async fn quotas(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return skipped("gpu quota");
+        }
+        let regions = &desk.names().await.regions;
+        let each = regions.iter().map(|region| async move {
+            let found = desk.doctor.quotas(region).await.into_iter();
+            let found: Vec<GpuQuota> = found.map(|(code, family, spot, vcpus)| GpuQuota { code, family, spot, vcpus }).collect();
+            judge_quotas(region, &found)
+        });
+        futures::future::join_all(each).await.concat()
+    }
+
+    async fn bucket(desk: &Desk) -> Vec<Check> {
+        let Some((name, prefix)) = &desk.bucket else {
+            let said = "the job root is a folder of this workstation, which no machine of AWS can reach";
+            return vec![Check::new("bucket", if desk.is_meant() { Level::Warning } else { Level::Skipped }, said).fix("`lamp init aws`")];
+        };
+        let Some(account) = desk.account().await else { return skipped("bucket") };
+        let found = desk.doctor.bucket(name, account).await;
+        let mut checks = vec![judge_bucket(desk.names().await, &found)];
+        if let Found::There(there) = &found {
+            checks.push(judge_writing(name, &desk.doctor.writes(name, prefix, &there.region).await));
+        }
+        checks
+    }
+
+    async fn role(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return skipped("role of the machines");
+        }
+        let names = desk.names().await;
+        let (role, profile) = desk.doctor.role(&names.role).await;
+        vec![judge_role(names, &role, &profile)]
+    }
+
+    async fn network(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return skipped("network");
+        }
+        let names = desk.names().await;
+        let has_subnets = desk.said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());
+        let each =
+            names.regions.iter().map(|region| async move { judge_network(names, &desk.doctor.network(&names.group, region).await, has_subnets) });
+        futures::future::join_all(each).await
+    }
+
+    fn to_ship(found: Result<String, String>) -> Check {
+        match found {
+            Ok(said) => Check::ok("agent to ship", said),
+            Err(why) => Check::failure("agent to ship", why).fix("`just agent-portable` in the source builds it"),
+        }
+    }
+}
+
+#[cfg(feature = "aws")]
+pub use asked::checks;
+
+/// This `lamp` knows nothing of AWS.
+#[cfg(not(feature = "aws"))]
+pub fn checks<'a>(
+    _context: &super::Context,
+    _workstation: &crate::wire::Workstation,
+    _agent: &'a dyn Fn() -> Result<String, String>,
+) -> Vec<super::doctor::Asked<'a>> {
+    use crate::policy::doctor::{Check, Level};
+    vec![Box::pin(async { vec![Check::new("aws", Level::Skipped, "this `lamp` was built without it")] })]
+}

@@ -1,0 +1,72 @@
+//! `lamp iam NAME`: a policy of `config/iam`, filled in for this user and this job root. Asks nobody.
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::{Context, ExitCode, Fault};
+use crate::instance::permissions::{Permissions, PolicyName, partition};
+use crate::instance::setup::BOX_ROLE;
+
+/// Print the IAM policy that a part of Lamplighter needs
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[arg(value_enum)]
+    pub name: Name,
+
+    /// The bucket and prefix of the job root [default: those of the job root, when it is a bucket]
+    #[arg(long, value_name = "BUCKET[/PREFIX]")]
+    pub bucket: Option<String>,
+
+    /// Where machines may be bought, several with commas [default: `regions` of the configuration]
+    #[arg(long, value_name = "REGION", value_delimiter = ',')]
+    pub region: Vec<String>,
+
+    /// Which machines may be bought, several with commas: `g5.*,g6.*`
+    #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "*")]
+    pub types: Vec<String>,
+
+    /// The role of the machines
+    #[arg(long, value_name = "NAME", default_value = BOX_ROLE)]
+    pub role: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Name {
+    /// Whoever types `lamp`, and the daemon
+    Controller,
+    /// The machines
+    Box,
+    /// A sweeper in the cloud
+    Sweeper,
+}
+
+/// # Errors
+/// Nothing says which bucket, or which region.
+pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let named = args.bucket.as_ref().map(|bucket| format!("s3://{}", bucket.trim_start_matches("s3://")));
+    let root = named.as_deref().unwrap_or(&context.job_root);
+    let missing = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, format!("nothing says which {what}")).hint(hint));
+    let Some(rest) = root.strip_prefix("s3://") else {
+        return missing("bucket", "--bucket names it; `lamp init aws` makes one and writes it into the configuration");
+    };
+    let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+    let prefix = prefix.trim_matches('/');
+    let regions = if args.region.is_empty() { context.user.aws.regions.clone().unwrap_or_default() } else { args.region.clone() };
+    let Some(home) = regions.first() else {
+        return missing("region", "--region names it, or `regions` in [aws] of the configuration");
+    };
+    let permissions = Permissions {
+        partition: partition(home).to_owned(),
+        owner: context.user.owner.clone(),
+        bucket: bucket.to_owned(),
+        prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
+        role: args.role.clone(),
+        regions: regions.clone(),
+        instance_types: args.types.clone(),
+    };
+    context.printer.json(&permissions.policy(match args.name {
+        Name::Controller => PolicyName::Controller,
+        Name::Box => PolicyName::Box,
+        Name::Sweeper => PolicyName::Sweeper,
+    }));
+    Ok(ExitCode::SUCCESS)
+}

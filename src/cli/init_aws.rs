@@ -1,0 +1,70 @@
+//! `lamp init aws`: an account made ready for machines, once.
+//!
+//! ```text
+//!   look -> plan (policy::setup) -> the table -> a question -> the steps -> the configuration
+//! ```
+//! What is there already is left alone, so that it can be run again at any time. What must never live here: which step is
+//! right.
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::fetch::with_progress;
+use super::setup_steps::{Place, carry_out, confirm, edited, open, refuse_blocked, settings, show, write};
+use super::{Context, ExitCode, Fault};
+use crate::config::edit;
+use crate::policy::setup::plan_setup;
+
+/// Make an AWS account ready: bucket, role of the machines, security group, service-linked roles
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    pub place: Place,
+}
+
+/// # Errors
+/// Nobody answers, something of somebody else's is in the way, or it is not confirmed.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let place = &args.place;
+    let setup = open(context, place).await?;
+    let found = with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
+    let lines = plan_setup(&setup.names, &found);
+    let wanted = settings(&setup.names);
+    let configuration = edited(context, |text| edit::add(text, &wanted))?;
+    show(context, &setup, &lines);
+    let changed = configuration.as_ref().map(|edited| edited.changed.clone()).unwrap_or_default();
+    let is_ready = lines.iter().all(|line| line.steps.is_empty());
+    if !changed.is_empty() {
+        context.printer.note(format!("the configuration will say {}", changed.join(", ")));
+    }
+    let tell = |done: bool| {
+        if context.is_machine_output() {
+            context.printer.json(&json!({
+                "account": setup.account, "owner": setup.names.owner, "regions": setup.names.regions, "job_root": setup.names.job_root(),
+                "lines": lines, "configuration": changed, "done": done,
+            }));
+        }
+    };
+    if place.dry_run {
+        tell(false);
+        refuse_blocked(&lines)?;
+        context.printer.note("nothing was changed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    refuse_blocked(&lines)?;
+    if is_ready && changed.is_empty() {
+        tell(true);
+        context.printer.note("everything is ready");
+        write(context, configuration.as_ref(), &wanted);
+        return Ok(ExitCode::SUCCESS);
+    }
+    context.printer.note("none of it costs anything until it is used; stored jobs do, by the size");
+    if !place.yes {
+        confirm(context, "Go on? [y/N]", "y")?;
+    }
+    carry_out(context, &setup, &lines, "lamp init aws").await?;
+    write(context, configuration.as_ref(), &wanted);
+    tell(true);
+    context.printer.note("next: `lamp doctor` looks at all of it; `lamp iam controller` prints what a user of it must be allowed");
+    Ok(ExitCode::SUCCESS)
+}

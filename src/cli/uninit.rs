@@ -1,0 +1,97 @@
+//! `lamp uninit aws`: takes away what `lamp init aws` made, and nothing else.
+//!
+//! Only what carries our owner tag goes; a bucket with jobs in it stays unless that is said and their number is typed.
+
+use clap::{Args as ClapArgs, Subcommand};
+use serde_json::json;
+
+use super::fetch::with_progress;
+use super::setup_steps::{Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use super::table::counted;
+use super::{Context, ExitCode, Fault};
+use crate::config::edit;
+use crate::instance::setup::{InUse, SetupStep};
+use crate::policy::setup::plan_removal;
+
+/// Take away what `lamp init aws` made
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    pub what: What,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub enum What {
+    Aws(AwsArgs),
+}
+
+/// The bucket, the role, the instance profile and the security group that carry our owner tag
+#[derive(Clone, Debug, ClapArgs)]
+pub struct AwsArgs {
+    #[command(flatten)]
+    pub place: Place,
+
+    /// Delete the bucket although it holds jobs, with all of them
+    #[arg(long)]
+    pub delete_jobs: bool,
+
+    /// How many jobs are in the bucket, instead of typing it when asked
+    #[arg(long, value_name = "JOBS", requires = "delete_jobs")]
+    pub count: Option<u64>,
+}
+
+/// # Errors
+/// Nobody answers, a machine of ours still runs, or it is not confirmed.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let What::Aws(args) = &args.what;
+    let place = &args.place;
+    let setup = open(context, place).await?;
+    let looking = || "looking at what is there".to_owned();
+    let found = with_progress(context, looking, setup.look()).await;
+    let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;
+    let lines = plan_removal(&setup.names, &found, &used, args.delete_jobs);
+    show(context, &setup, &lines);
+    let goes = |step: &SetupStep| lines.iter().any(|line| line.steps.contains(step));
+    // The configuration goes on naming a bucket that stays.
+    let wanted: Vec<_> = settings(&setup.names).into_iter().filter(|setting| setting.key != "job_root" || goes(&SetupStep::DeleteBucket)).collect();
+    let wanted = if lines.iter().any(|line| !line.steps.is_empty()) { wanted } else { Vec::new() };
+    let configuration = edited(context, |text| edit::take_away(text, &wanted))?;
+    let tell = |done: bool| {
+        if context.is_machine_output() {
+            context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "lines": lines, "done": done }));
+        }
+    };
+    if place.dry_run {
+        tell(false);
+        context.printer.note("nothing was changed");
+        return Ok(ExitCode::SUCCESS);
+    }
+    refuse_blocked(&lines)?;
+    if lines.iter().all(|line| line.steps.is_empty()) {
+        tell(true);
+        context.printer.note("nothing of ours is there");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let deletes_jobs = goes(&SetupStep::EmptyBucket);
+    if deletes_jobs {
+        confirm_count(args, context, &used)?;
+    } else if !place.yes {
+        confirm(context, "Take it away? [y/N]", "y")?;
+    }
+    carry_out(context, &setup, &lines, "lamp uninit aws").await?;
+    write(context, configuration.as_ref(), &[]);
+    tell(true);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `--yes` alone never deletes a job: the number says that somebody looked.
+fn confirm_count(args: &AwsArgs, context: &Context, used: &InUse) -> Result<(), Fault> {
+    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed");
+    let held = format!("{} with {}", counted(used.jobs, "job"), counted(used.objects, "object"));
+    match args.count {
+        Some(count) if count == used.jobs => Ok(()),
+        Some(count) => Err(refused(format!("the bucket holds {held}, not {count}"))),
+        None if args.place.yes => Err(refused(format!("the bucket holds {held}")).hint(format!("`--count {}` says that they may go", used.jobs))),
+        None => confirm(context, &format!("{held} will be gone for ever. Type the number of jobs:"), &used.jobs.to_string()),
+    }
+}

@@ -1,0 +1,194 @@
+//! What each of our programs may do in an account: the policies of `config/iam`, filled in.
+//!
+//! ```text
+//!   config/iam/NAME.json with {{words}}  +  the words of this account  ->  the policy document
+//! ```
+//! The files are the reviewed text; nothing else in the program spells a permission. What must never live here: a call.
+
+use serde_json::Value;
+
+/// Whose permissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyName {
+    /// Whoever types `lamp`, and the daemon.
+    Controller,
+    /// The machines.
+    Box,
+    /// The sweeper in the cloud.
+    Sweeper,
+}
+
+const CONTROLLER: &str = include_str!("../../config/iam/controller.json");
+const BOX: &str = include_str!("../../config/iam/box.json");
+const BOX_TRUST: &str = include_str!("../../config/iam/box-trust.json");
+const SWEEPER: &str = include_str!("../../config/iam/sweeper.json");
+
+/// The words that a policy leaves open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    /// `aws`, `aws-cn` or `aws-us-gov`.
+    pub partition: String,
+    pub owner: String,
+    pub bucket: String,
+    /// Empty, or with a `/` at its end.
+    pub prefix: String,
+    /// The role of the machines.
+    pub role: String,
+    /// Where machines may be bought.
+    pub regions: Vec<String>,
+    /// Which machines may be bought: patterns.
+    pub instance_types: Vec<String>,
+}
+
+impl Permissions {
+    pub fn policy(&self, name: PolicyName) -> Value {
+        self.filled(match name {
+            PolicyName::Controller => CONTROLLER,
+            PolicyName::Box => BOX,
+            PolicyName::Sweeper => SWEEPER,
+        })
+    }
+
+    /// Who may take the role of the machines.
+    pub fn trust(&self) -> Value {
+        self.filled(BOX_TRUST)
+    }
+
+    fn filled(&self, text: &str) -> Value {
+        let mut policy = serde_json::from_str(text).expect("the shipped policies are JSON: a test reads them");
+        self.fill(&mut policy);
+        policy
+    }
+
+    fn fill(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => *text = self.said(text),
+            Value::Object(fields) => {
+                let known = std::mem::take(fields);
+                fields.extend(known.into_iter().map(|(key, mut value)| {
+                    self.fill(&mut value);
+                    (self.said(&key), value)
+                }));
+            }
+            Value::Array(items) => {
+                let list = |word: &Value| match word.as_str() {
+                    Some("{{regions}}") => Some(&self.regions),
+                    Some("{{instance_types}}") => Some(&self.instance_types),
+                    _ => None,
+                };
+                *items = std::mem::take(items)
+                    .into_iter()
+                    .flat_map(|mut item| match list(&item) {
+                        Some(words) => words.iter().map(|word| Value::from(word.as_str())).collect(),
+                        None => {
+                            self.fill(&mut item);
+                            vec![item]
+                        }
+                    })
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+
+    fn said(&self, text: &str) -> String {
+        let words = [
+            ("{{partition}}", &self.partition),
+            ("{{bucket}}", &self.bucket),
+            ("{{prefix}}", &self.prefix),
+            ("{{role}}", &self.role),
+            ("{{owner}}", &self.owner),
+        ];
+        words.iter().fold(text.to_owned(), |text, (word, value)| text.replace(word, value))
+    }
+}
+
+/// The partition that a region belongs to: the second word of every ARN there.
+pub fn partition(region: &str) -> &'static str {
+    match region {
+        region if region.starts_with("cn-") => "aws-cn",
+        region if region.starts_with("us-gov-") => "aws-us-gov",
+        _ => "aws",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permissions() -> Permissions {
+        Permissions {
+            partition: "aws".into(),
+            owner: "alice \"a\"".into(),
+            bucket: "jobs".into(),
+            prefix: "team/".into(),
+            role: "lamplighter-box".into(),
+            regions: vec!["us-east-2".into(), "eu-north-1".into()],
+            instance_types: vec!["g*".into()],
+        }
+    }
+
+    fn actions(policy: &Value, effect: &str) -> Vec<String> {
+        let of = |statement: &Value| match &statement["Action"] {
+            Value::String(one) => vec![one.clone()],
+            many => many.as_array().into_iter().flatten().filter_map(|one| one.as_str().map(str::to_owned)).collect(),
+        };
+        policy["Statement"].as_array().into_iter().flatten().filter(|statement| statement["Effect"] == effect).flat_map(of).collect()
+    }
+
+    #[test]
+    fn nothing_is_left_open_and_nothing_is_a_wildcard() {
+        let permissions = permissions();
+        for name in [PolicyName::Controller, PolicyName::Box, PolicyName::Sweeper] {
+            let policy = permissions.policy(name);
+            let text = policy.to_string();
+            assert!(!text.contains("{{"), "{name:?}: {text}");
+            for action in actions(&policy, "Allow") {
+                assert!(!action.contains('*'), "{name:?} allows {action}");
+            }
+            // What AWS takes for a managed policy, without blanks.
+            assert!(text.len() < 6144, "{name:?}: {} characters", text.len());
+        }
+        let controller = permissions.policy(PolicyName::Controller).to_string();
+        assert!(controller.contains(r#"["us-east-2","eu-north-1"]"#) && controller.contains(r#"alice \"a\""#), "{controller}");
+        assert!(controller.contains("arn:aws:s3:::jobs/team/*"), "{controller}");
+        assert_eq!(partition("cn-north-1"), "aws-cn");
+    }
+
+    /// Zero EC2 actions: a machine that is broken into cannot touch another.
+    #[test]
+    fn a_machine_may_do_nothing_to_machines() {
+        let policy = permissions().policy(PolicyName::Box);
+        let allowed = actions(&policy, "Allow");
+        let expected =
+            ["s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject", "s3:ListBucket", "cloudwatch:PutMetricData"];
+        assert_eq!(allowed, expected, "think twice: every process on the machine may do this");
+        assert_eq!(actions(&policy, "Deny"), ["*"]);
+        let text = policy.to_string();
+        assert!(
+            text.contains(r#""NumericLessThan":{"ec2:RoleDelivery":"2.0"}"#) && text.contains(r#""cloudwatch:namespace":"Lamplighter""#),
+            "{text}"
+        );
+    }
+
+    /// Whatever ends or changes a machine asks for our tag, and whatever makes one sets it.
+    #[test]
+    fn what_costs_or_ends_is_bound_to_the_owner() {
+        let policy = permissions().policy(PolicyName::Controller);
+        for statement in policy["Statement"].as_array().unwrap() {
+            let text = statement.to_string();
+            let touches = |words: &[&str]| words.iter().any(|word| text.contains(&format!("\"ec2:{word}")));
+            if touches(&["Terminate", "Stop", "Start", "Modify", "Cancel", "Delete"]) {
+                assert_eq!(statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"], "alice \"a\"", "{text}");
+            }
+            if touches(&["RunInstances"]) && text.contains(":instance/*") {
+                assert_eq!(statement["Condition"]["StringEquals"]["ec2:MetadataHttpTokens"], "required", "{text}");
+                assert_eq!(statement["Condition"]["StringEquals"]["aws:RequestTag/lamplighter:owner"], "alice \"a\"", "{text}");
+            }
+            if touches(&["CreateTags"]) {
+                assert!(!statement["Condition"].is_null(), "{text}");
+            }
+            assert!(!text.contains("iam:PassRole") || statement["Condition"]["StringEquals"]["iam:PassedToService"] == "ec2.amazonaws.com", "{text}");
+        }
+    }
+}

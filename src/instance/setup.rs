@@ -1,0 +1,180 @@
+//! What stands ready in an account for machines of ours: the bucket, the role, the security group. Nouns.
+//!
+//! `policy::setup` decides which steps make one out of the other. What must never live here: a call, a decision.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::permissions::{Permissions, partition};
+
+/// What was found when somebody looked. `Unknown` is never `Nothing`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Found<T> {
+    Nothing,
+    There(T),
+    /// Why nobody could see.
+    Unknown(String),
+}
+
+impl<T> Found<T> {
+    pub fn there(&self) -> Option<&T> {
+        if let Found::There(thing) = self { Some(thing) } else { None }
+    }
+}
+
+/// What is wanted, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetupNames {
+    pub owner: String,
+    /// Where machines may be bought; the first is home, where the bucket is.
+    pub regions: Vec<String>,
+    pub bucket: String,
+    /// The bucket's name is the one that we give, with the account's number in it: nobody else made it.
+    pub bucket_is_ours_by_name: bool,
+    /// Of the job root: empty, or with a `/` at its end.
+    pub prefix: String,
+    /// The role of the machines, and their instance profile.
+    pub role: String,
+    pub group: String,
+}
+
+/// The name of the role and of the instance profile.
+pub const BOX_ROLE: &str = "lamplighter-box";
+
+/// The one policy within the role.
+pub const BOX_POLICY: &str = "lamplighter-box";
+
+/// The name of the security group.
+pub const GROUP: &str = "lamplighter";
+
+impl SetupNames {
+    pub fn home(&self) -> &str {
+        self.regions.first().map_or("us-east-1", String::as_str)
+    }
+
+    pub fn job_root(&self) -> String {
+        format!("s3://{}/{}", self.bucket, self.prefix).trim_end_matches('/').to_owned()
+    }
+
+    pub fn permissions(&self) -> Permissions {
+        Permissions {
+            partition: partition(self.home()).to_owned(),
+            owner: self.owner.clone(),
+            bucket: self.bucket.clone(),
+            prefix: self.prefix.clone(),
+            role: self.role.clone(),
+            regions: self.regions.clone(),
+            instance_types: vec!["*".to_owned()],
+        }
+    }
+}
+
+/// Which settings of a bucket are as they should be.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct BucketFound {
+    /// Our tag, if it has one.
+    pub owner: Option<String>,
+    pub region: String,
+    pub versioned: bool,
+    /// Nothing in it can be made public.
+    pub private: bool,
+    pub encrypted: bool,
+    /// Unfinished uploads and old versions go by themselves.
+    pub tidy: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RoleFound {
+    pub owner: Option<String>,
+    /// Its policy of our name.
+    pub policy: Option<Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProfileFound {
+    pub owner: Option<String>,
+    pub roles: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GroupFound {
+    pub id: String,
+    pub owner: Option<String>,
+    /// Ways in.
+    pub rules_in: usize,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RegionFound {
+    pub region: String,
+    pub default_vpc: Found<String>,
+    pub group: Found<GroupFound>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SetupFound {
+    pub bucket: Found<BucketFound>,
+    pub role: Found<RoleFound>,
+    pub profile: Found<ProfileFound>,
+    pub regions: Vec<RegionFound>,
+    pub spot_role: Found<()>,
+    pub alarm_role: Found<()>,
+}
+
+/// What must be known before anything is taken away.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct InUse {
+    /// Our machines that are not terminated.
+    pub machines: Vec<String>,
+    pub jobs: u64,
+    /// Objects with all their versions.
+    pub objects: u64,
+    pub bytes: u64,
+}
+
+/// One thing that is done, in a call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SetupStep {
+    CreateBucket,
+    TagBucket,
+    VersionBucket,
+    CloseBucket,
+    EncryptBucket,
+    TidyBucket,
+    CreateRole,
+    WriteRolePolicy,
+    CreateProfile,
+    PutRoleInProfile,
+    CreateGroup { region: String, vpc: String },
+    CreateSpotRole,
+    CreateAlarmRole,
+    EmptyBucket,
+    DeleteBucket,
+    TakeRoleFromProfile,
+    DeleteProfile,
+    DeleteRolePolicy,
+    DeleteRole,
+    DeleteGroup { region: String, id: String },
+}
+
+impl SetupStep {
+    pub fn words(&self) -> &'static str {
+        match self {
+            SetupStep::CreateBucket | SetupStep::CreateRole | SetupStep::CreateProfile | SetupStep::CreateGroup { .. } => "create",
+            SetupStep::CreateSpotRole | SetupStep::CreateAlarmRole => "create",
+            SetupStep::TagBucket => "tag as ours",
+            SetupStep::VersionBucket => "keep versions",
+            SetupStep::CloseBucket => "block public access",
+            SetupStep::EncryptBucket => "encrypt by default",
+            SetupStep::TidyBucket => "expire old versions and broken uploads",
+            SetupStep::WriteRolePolicy => "write its policy",
+            SetupStep::PutRoleInProfile => "put the role in",
+            SetupStep::EmptyBucket => "delete all jobs in it",
+            SetupStep::TakeRoleFromProfile => "take the role out",
+            SetupStep::DeleteRolePolicy => "delete its policy",
+            SetupStep::DeleteBucket | SetupStep::DeleteProfile | SetupStep::DeleteRole | SetupStep::DeleteGroup { .. } => "delete",
+        }
+    }
+}

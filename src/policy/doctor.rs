@@ -1,0 +1,214 @@
+//! What a check of the surroundings found, and whether that is well: facts in, a verdict and its cure out.
+//!
+//! A doubt is a warning: what nobody may look at can be in order. What must never live here: a call.
+
+use serde::Serialize;
+
+use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
+use crate::policy::setup::allows;
+
+/// How a check ended; the worst is the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    Ok,
+    /// Not asked: something before it failed, or nothing here needs it.
+    Skipped,
+    Warning,
+    Failure,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Check {
+    pub check: String,
+    pub level: Level,
+    pub said: String,
+    /// A command, or what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+impl Check {
+    pub fn new(check: impl Into<String>, level: Level, said: impl Into<String>) -> Self {
+        Check { check: check.into(), level, said: said.into(), fix: None }
+    }
+
+    pub fn ok(check: impl Into<String>, said: impl Into<String>) -> Self {
+        Check::new(check, Level::Ok, said)
+    }
+
+    pub fn warning(check: impl Into<String>, said: impl Into<String>) -> Self {
+        Check::new(check, Level::Warning, said)
+    }
+
+    pub fn failure(check: impl Into<String>, said: impl Into<String>) -> Self {
+        Check::new(check, Level::Failure, said)
+    }
+
+    #[must_use]
+    pub fn fix(self, fix: impl Into<String>) -> Self {
+        Check { fix: Some(fix.into()), ..self }
+    }
+
+    /// Nobody may look: it can still be in order.
+    fn unseen(check: impl Into<String>, why: &str) -> Self {
+        let line = Check::warning(check, format!("cannot look: {why}"));
+        if why.contains("AccessDenied") || why.contains("UnauthorizedOperation") || why.contains("not authorized") {
+            return line.fix("`lamp iam controller` prints the policy that allows it");
+        }
+        line
+    }
+}
+
+const INIT: &str = "`lamp init aws`";
+
+/// AWS refuses what was signed five minutes off; before that, two machines may disagree about a minute without harm.
+const SKEW_WARNS_SECS: u64 = 60;
+const SKEW_FAILS_SECS: u64 = 240;
+
+/// `ahead`: how far our clock is before AWS's, in seconds.
+pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
+    let name = "clock";
+    let fix = "let the clock be set: `sudo timedatectl set-ntp true`";
+    match ahead {
+        Err(why) => Check::warning(name, format!("nobody told the time: {why}")),
+        Ok(secs) => {
+            let by = secs.unsigned_abs();
+            let said = match secs {
+                0 => "the same as AWS's, to the second".to_owned(),
+                1.. => format!("{by} s ahead of AWS's"),
+                _ => format!("{by} s behind AWS's"),
+            };
+            match by {
+                SKEW_FAILS_SECS.. => Check::failure(name, format!("{said}: AWS refuses what we sign, and says that we are not allowed")).fix(fix),
+                SKEW_WARNS_SECS.. => Check::warning(name, said).fix(fix),
+                _ => Check::ok(name, said),
+            }
+        }
+    }
+}
+
+/// A quota of vCPUs for a family of GPU machines.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GpuQuota {
+    pub code: &'static str,
+    pub family: &'static str,
+    pub spot: bool,
+    pub vcpus: Result<f64, String>,
+}
+
+/// The smallest GPU machines have four; eight is two of those, or one of the next size.
+const VCPUS_TO_ASK_FOR: u32 = 8;
+
+/// One check for each market. Neither market: no GPU machine at all.
+pub fn judge_quotas(region: &str, quotas: &[GpuQuota]) -> Vec<Check> {
+    let none_anywhere = quotas.iter().all(|quota| quota.vcpus == Ok(0.0));
+    let of = |spot: bool| {
+        let name = format!("gpu quota, {}, {region}", if spot { "spot" } else { "on-demand" });
+        let these: Vec<&GpuQuota> = quotas.iter().filter(|quota| quota.spot == spot).collect();
+        if let Some(why) = these.iter().find_map(|quota| quota.vcpus.as_ref().err()) {
+            return Check::unseen(name, why);
+        }
+        let said = these.iter().map(|quota| format!("{} {} vCPUs", quota.family, quota.vcpus.as_ref().copied().unwrap_or(0.0)));
+        let said = said.collect::<Vec<_>>().join(", ");
+        if these.iter().any(|quota| quota.vcpus.as_ref().is_ok_and(|vcpus| *vcpus > 0.0)) {
+            return Check::ok(name, said);
+        }
+        let code = these.first().map_or("", |quota| quota.code);
+        Check::new(name, if none_anywhere { Level::Failure } else { Level::Warning }, format!("{said}: no such machine can be had")).fix(format!(
+            "`aws service-quotas request-service-quota-increase --region {region} --service-code ec2 --quota-code {code} --desired-value {VCPUS_TO_ASK_FOR}`, \
+             or https://{region}.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/{code}"
+        ))
+    };
+    vec![of(true), of(false)]
+}
+
+pub fn judge_bucket(names: &SetupNames, found: &Found<BucketFound>) -> Check {
+    let name = "bucket";
+    let (bucket, init) = (&names.bucket, format!("`lamp init aws --bucket {}`", names.bucket));
+    let there = match found {
+        Found::Unknown(why) => return Check::unseen(name, why),
+        Found::Nothing => return Check::failure(name, format!("there is no {bucket}")).fix(init),
+        Found::There(there) => there,
+    };
+    if !there.private {
+        return Check::failure(name, format!("{bucket} does not block public access: its jobs could be made public")).fix(format!(
+            "`aws s3api put-public-access-block --bucket {bucket} --public-access-block-configuration \
+             BlockPublicAcls=true,IgnorePublicAcls=true,BlockPublicPolicy=true,RestrictPublicBuckets=true`"
+        ));
+    }
+    let lacks = [(there.versioned, "keeps no versions"), (there.encrypted, "is not encrypted by default"), (there.tidy, "has no lifecycle")];
+    let lacks: Vec<&str> = lacks.into_iter().filter(|(has, _)| !has).map(|(_, what)| what).collect();
+    if !lacks.is_empty() {
+        return Check::warning(name, format!("{bucket} {}", lacks.join(", "))).fix(init);
+    }
+    let elsewhere = !names.regions.contains(&there.region);
+    if elsewhere {
+        let said = format!("{bucket} is in {}, the machines are in {}: what they upload is paid for", there.region, names.regions.join(", "));
+        return Check::warning(name, said).fix(format!("a bucket there: `lamp init aws --region {}`", names.home()));
+    }
+    Check::ok(name, format!("{bucket} in {}: versioned, private, encrypted, with a lifecycle", there.region))
+}
+
+pub fn judge_writing(bucket: &str, wrote: &Result<(), String>) -> Check {
+    match wrote {
+        Ok(()) => Check::ok("writing", format!("the job root in {bucket} takes an upload")),
+        Err(why) => Check::failure("writing", format!("the job root in {bucket} takes no upload: {why}"))
+            .fix("`lamp iam controller` prints the policy that allows it"),
+    }
+}
+
+pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<ProfileFound>) -> Check {
+    let name = "role of the machines";
+    let it = &names.role;
+    match (role, profile) {
+        (_, Found::Nothing) => Check::failure(name, format!("there is no instance profile {it}")).fix(INIT),
+        (Found::Nothing, _) => Check::failure(name, format!("there is no role {it}")).fix(INIT),
+        (Found::Unknown(why), _) | (_, Found::Unknown(why)) => Check::unseen(name, why),
+        (_, Found::There(profile)) if !profile.roles.contains(it) => {
+            Check::failure(name, format!("the instance profile {it} does not hold the role")).fix(INIT)
+        }
+        (Found::There(role), _) if allows(names, role.policy.as_ref()) => {
+            Check::ok(name, format!("{it} may use {}, and nothing of EC2", names.job_root()))
+        }
+        (Found::There(_), _) => Check::warning(name, format!("{it} has another policy than `lamp iam box` prints")).fix(INIT),
+    }
+}
+
+pub fn judge_network(names: &SetupNames, found: &RegionFound, has_subnets: bool) -> Check {
+    let name = format!("network, {}", found.region);
+    match (&found.group, &found.default_vpc) {
+        (Found::Unknown(why), _) | (_, Found::Unknown(why)) => Check::unseen(name, why),
+        (Found::There(group), _) if group.rules_in == 0 => Check::ok(name, format!("security group {} ({}), no way in", names.group, group.id)),
+        (Found::There(group), _) => {
+            Check::warning(name, format!("security group {} lets something in ({} rules); no port is needed", group.id, group.rules_in))
+                .fix(format!("`aws ec2 describe-security-groups --region {} --group-ids {}` shows what", found.region, group.id))
+        }
+        (Found::Nothing, Found::Nothing) if !has_subnets => Check::failure(name, "there is no default VPC, and no subnet is named")
+            .fix(format!("`aws ec2 create-default-vpc --region {}`, or `subnets` and `security_group` in [aws]", found.region)),
+        (Found::Nothing, _) => Check::failure(name, format!("there is no security group {}", names.group)).fix(INIT),
+    }
+}
+
+pub fn judge_spot_role(found: &Found<()>) -> Check {
+    let name = "spot role";
+    match found {
+        Found::There(()) => Check::ok(name, "the service-linked role of spot is there"),
+        Found::Unknown(why) => Check::unseen(name, why),
+        Found::Nothing => Check::warning(name, "the service-linked role of spot is not there: no spot machine can be had")
+            .fix("`aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`, or `lamp init aws`"),
+    }
+}
+
+/// For what is either readable or not.
+pub fn judge_readable(name: &str, read: Result<String, String>) -> Check {
+    match read {
+        Ok(said) => Check::ok(name, said),
+        Err(why) => Check::unseen(name, &why),
+    }
+}
+
+/// The worst of all; without any, all is well.
+pub fn worst(checks: &[Check]) -> Level {
+    checks.iter().map(|check| check.level).max().unwrap_or(Level::Ok)
+}

@@ -1,0 +1,208 @@
+//! From what stands in an account to what should: which steps, and why not.
+//!
+//! ```text
+//!   SetupNames + SetupFound  ->  one line for each thing: what is there, what will be done, what stands in the way
+//! ```
+//! What somebody else made is never changed: without our owner tag a thing is used as it is, or refused. What must never
+//! live here: a call.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::instance::permissions::PolicyName;
+use crate::instance::setup::{
+    BOX_POLICY, BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep,
+};
+
+/// One thing: a row of what is shown before anything is done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SetupLine {
+    pub thing: String,
+    pub found: String,
+    pub steps: Vec<SetupStep>,
+    /// What the user should know of it.
+    pub remark: Option<String>,
+    /// Nothing at all is done while this stands in the way.
+    pub blocks: bool,
+}
+
+impl SetupLine {
+    fn new(thing: impl Into<String>, found: impl Into<String>, steps: Vec<SetupStep>) -> Self {
+        SetupLine { thing: thing.into(), found: found.into(), steps, remark: None, blocks: false }
+    }
+
+    fn remark(self, remark: impl Into<String>) -> Self {
+        SetupLine { remark: Some(remark.into()), ..self }
+    }
+
+    fn unknown(thing: impl Into<String>, why: &str) -> Self {
+        SetupLine { blocks: true, ..SetupLine::new(thing, "unknown", Vec::new()).remark(why) }
+    }
+
+    /// What will be done, in words.
+    pub fn will(&self) -> String {
+        if self.steps.is_empty() { "nothing".to_owned() } else { self.steps.iter().map(SetupStep::words).collect::<Vec<_>>().join(", ") }
+    }
+}
+
+/// What makes the account ready.
+pub fn plan_setup(names: &SetupNames, found: &SetupFound) -> Vec<SetupLine> {
+    let mut lines = vec![bucket(names, &found.bucket), role(names, &found.role), profile(names, &found.profile)];
+    lines.extend(found.regions.iter().map(|region| group(names, region)));
+    let shared = [("spot", &found.spot_role, SetupStep::CreateSpotRole), ("CloudWatch alarms", &found.alarm_role, SetupStep::CreateAlarmRole)];
+    lines.extend(shared.map(|(of, found, step)| service_role(of, found, step)));
+    lines
+}
+
+fn bucket(names: &SetupNames, found: &Found<BucketFound>) -> SetupLine {
+    let thing = format!("bucket {}", names.bucket);
+    let settings = |bucket: &BucketFound| {
+        [
+            (bucket.versioned, "versioned", SetupStep::VersionBucket),
+            (bucket.private, "private", SetupStep::CloseBucket),
+            (bucket.encrypted, "encrypted", SetupStep::EncryptBucket),
+            (bucket.tidy, "with a lifecycle", SetupStep::TidyBucket),
+        ]
+    };
+    let bucket = match found {
+        Found::Unknown(why) => return SetupLine::unknown(thing, why),
+        Found::Nothing => {
+            let steps = settings(&BucketFound::default()).map(|(_, _, step)| step);
+            return SetupLine::new(thing, "not there", [SetupStep::CreateBucket, SetupStep::TagBucket].into_iter().chain(steps).collect());
+        }
+        Found::There(bucket) => bucket,
+    };
+    let words = |is: bool| settings(bucket).into_iter().filter(move |(has, _, _)| *has == is).map(|(_, word, _)| word).collect::<Vec<_>>();
+    let said = if words(true).is_empty() { "there".to_owned() } else { format!("there, {}", words(true).join(", ")) };
+    if bucket.region != names.home() {
+        let remark = format!("it is in {}, and {} is asked for: name that region, or another bucket", bucket.region, names.home());
+        return SetupLine { blocks: true, ..SetupLine::new(thing, said, Vec::new()).remark(remark) };
+    }
+    let is_new = bucket.owner.is_none() && names.bucket_is_ours_by_name;
+    if bucket.owner.as_deref() != Some(&names.owner) && !is_new {
+        let whose = bucket.owner.as_ref().map_or("it was not made by `lamp init aws`".to_owned(), |owner| format!("it is {owner}'s"));
+        let missing = words(false);
+        let lacks = if missing.is_empty() { String::new() } else { format!("; it is not {}", missing.join(", not ")) };
+        return SetupLine::new(thing, said, Vec::new()).remark(format!("{whose} and stays as it is{lacks}"));
+    }
+    let tag = is_new.then_some(SetupStep::TagBucket);
+    SetupLine::new(thing, said, tag.into_iter().chain(settings(bucket).into_iter().filter(|(is, _, _)| !is).map(|(_, _, step)| step)).collect())
+}
+
+/// Whether what a role allows is what the machines of this job root need.
+pub fn allows(names: &SetupNames, policy: Option<&Value>) -> bool {
+    policy == Some(&names.permissions().policy(PolicyName::Box))
+}
+
+fn role(names: &SetupNames, found: &Found<RoleFound>) -> SetupLine {
+    let thing = format!("role {}", names.role);
+    match found {
+        Found::Unknown(why) => SetupLine::unknown(thing, why),
+        Found::Nothing => SetupLine::new(thing, "not there", vec![SetupStep::CreateRole, SetupStep::WriteRolePolicy]),
+        Found::There(role) if allows(names, role.policy.as_ref()) => SetupLine::new(thing, "there, allows what a machine needs", Vec::new()),
+        Found::There(role) if role.owner.as_deref() == Some(&names.owner) => {
+            let said = if role.policy.is_some() { "there, with another policy" } else { "there, without its policy" };
+            SetupLine::new(thing, said, vec![SetupStep::WriteRolePolicy])
+        }
+        Found::There(role) => {
+            let whose = role.owner.as_ref().map_or("not made by `lamp init aws`".to_owned(), |owner| format!("{owner}'s"));
+            let remark = format!("it is {whose} and stays as it is; its policy `{BOX_POLICY}` is not what `lamp iam box` prints");
+            SetupLine::new(thing, "there", Vec::new()).remark(remark)
+        }
+    }
+}
+
+fn profile(names: &SetupNames, found: &Found<ProfileFound>) -> SetupLine {
+    let thing = format!("instance profile {}", names.role);
+    match found {
+        Found::Unknown(why) => SetupLine::unknown(thing, why),
+        Found::Nothing => SetupLine::new(thing, "not there", vec![SetupStep::CreateProfile, SetupStep::PutRoleInProfile]),
+        Found::There(profile) if profile.roles.contains(&names.role) => SetupLine::new(thing, "there, with the role", Vec::new()),
+        Found::There(profile) if profile.roles.is_empty() && profile.owner.as_deref() == Some(&names.owner) => {
+            SetupLine::new(thing, "there, without a role", vec![SetupStep::PutRoleInProfile])
+        }
+        Found::There(profile) => {
+            let held = profile.roles.first().map_or("no role", String::as_str);
+            SetupLine { blocks: true, ..SetupLine::new(thing, format!("there, with {held}"), Vec::new()).remark("it is not ours to change") }
+        }
+    }
+}
+
+fn group(names: &SetupNames, region: &RegionFound) -> SetupLine {
+    let thing = format!("security group {} in {}", names.group, region.region);
+    match (&region.group, &region.default_vpc) {
+        (Found::Unknown(why), _) | (_, Found::Unknown(why)) => SetupLine::unknown(thing, why),
+        (Found::There(group), _) => {
+            let line = |found: &str| SetupLine::new(thing, format!("{}, {found}", group.id), Vec::new());
+            match group.rules_in {
+                0 => line("no way in"),
+                rules => line(&format!("{rules} ways in")).remark("no port needs to be open, and rules that somebody added stay: see `lamp doctor`"),
+            }
+        }
+        (Found::Nothing, Found::Nothing) => SetupLine::new(thing, "no default VPC", Vec::new())
+            .remark("name `subnets` and `security_group` in [aws], or make one: `aws ec2 create-default-vpc`"),
+        (Found::Nothing, Found::There(vpc)) => {
+            let step = SetupStep::CreateGroup { region: region.region.clone(), vpc: vpc.clone() };
+            SetupLine::new(thing, "not there", vec![step])
+        }
+    }
+}
+
+fn service_role(of: &str, found: &Found<()>, step: SetupStep) -> SetupLine {
+    let thing = format!("service-linked role of {of}");
+    match found {
+        Found::Unknown(why) => SetupLine::unknown(thing, why),
+        Found::There(()) => SetupLine::new(thing, "there", Vec::new()),
+        Found::Nothing => SetupLine::new(thing, "not there", vec![step]),
+    }
+}
+
+/// What takes away what `plan_setup` made, and nothing else.
+pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete_jobs: bool) -> Vec<SetupLine> {
+    let ours = |owner: &Option<String>| owner.as_deref() == Some(&names.owner);
+    let mut lines = Vec::new();
+    for region in &found.regions {
+        let thing = format!("security group {} in {}", names.group, region.region);
+        let delete = |group: &GroupFound| vec![SetupStep::DeleteGroup { region: region.region.clone(), id: group.id.clone() }];
+        lines.push(removal(thing, &region.group, |group| ours(&group.owner), delete));
+    }
+    let profile = |_: &ProfileFound| vec![SetupStep::TakeRoleFromProfile, SetupStep::DeleteProfile];
+    lines.push(removal(format!("instance profile {}", names.role), &found.profile, |profile| ours(&profile.owner), profile));
+    let role = |_: &RoleFound| vec![SetupStep::DeleteRolePolicy, SetupStep::DeleteRole];
+    lines.push(removal(format!("role {}", names.role), &found.role, |role| ours(&role.owner), role));
+    lines.push(bucket_removal(names, &found.bucket, used, delete_jobs));
+    lines.push(SetupLine::new("service-linked roles", "of the whole account", Vec::new()).remark("others may use them, and they cost nothing"));
+    if let Some(first) = used.machines.first() {
+        let number = used.machines.len();
+        let line = SetupLine::new(format!("{number} machines"), "not terminated", Vec::new());
+        let remark = format!("{first} and what else runs would lose its rights: end the jobs first, with `lamp stop`");
+        lines.insert(0, SetupLine { blocks: true, ..line.remark(remark) });
+    }
+    lines
+}
+
+fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, steps: impl Fn(&T) -> Vec<SetupStep>) -> SetupLine {
+    match found {
+        Found::Unknown(why) => SetupLine::unknown(thing, why),
+        Found::Nothing => SetupLine::new(thing, "not there", Vec::new()),
+        Found::There(it) if ours(it) => SetupLine::new(thing, "ours", steps(it)),
+        Found::There(_) => SetupLine::new(thing, "not ours", Vec::new()).remark("it does not carry our owner tag, and stays"),
+    }
+}
+
+fn bucket_removal(names: &SetupNames, found: &Found<BucketFound>, used: &InUse, delete_jobs: bool) -> SetupLine {
+    let ours = |bucket: &BucketFound| bucket.owner.as_deref() == Some(&names.owner);
+    let steps = |_: &BucketFound| match used.objects {
+        0 => vec![SetupStep::DeleteBucket],
+        _ => vec![SetupStep::EmptyBucket, SetupStep::DeleteBucket],
+    };
+    let mut line = removal(format!("bucket {}", names.bucket), found, ours, steps);
+    if used.objects > 0 && !line.steps.is_empty() {
+        line.found = format!("ours, {} jobs, {} objects", used.jobs, used.objects);
+        if !delete_jobs {
+            line.steps.clear();
+            line.remark = Some("it holds jobs, and stays; `--delete-jobs` deletes it with all of them".to_owned());
+        }
+    }
+    line
+}

@@ -1,0 +1,36 @@
+//! An account made ready, and looked at: what `lamp init aws`, `lamp uninit aws` and `lamp doctor` drive.
+
+use super::{Store, Workstation};
+use crate::adapters::agent_files::AgentFiles;
+use crate::market::Arch;
+use crate::ports::Agents as _;
+
+#[cfg(feature = "aws")]
+pub use crate::adapters::aws_doctor::{AwsDoctor, Who};
+#[cfg(feature = "aws")]
+pub use crate::adapters::aws_setup::{AwsSetup, SetupError, SetupWish};
+pub use crate::adapters::doctor_local::{UserUnit, daemon_unit, gpus};
+pub use crate::adapters::user_file::{read as read_user_file, replace as replace_user_file};
+
+impl Workstation {
+    #[cfg(feature = "aws")]
+    pub fn doctor(&self) -> AwsDoctor {
+        AwsDoctor::new(self.aws_session())
+    }
+
+    /// The agent that ordinary machines would get, in words; or why there is none.
+    pub fn agent_to_ship(&self) -> Result<String, String> {
+        let found = AgentFiles::new(self.agent_binary.clone()).find(Arch::X86_64).map_err(|error| error.why)?;
+        let glibc = found.glibc.map_or_else(String::new, |glibc| format!(", needs glibc {glibc}"));
+        Ok(format!("{} ({:.1} MB{glibc})", found.path.display(), found.bytes as f64 / 1e6))
+    }
+}
+
+/// Whether the job root can be read the way that jobs read it.
+pub async fn reads_job_root(store: &Store) -> Result<usize, String> {
+    let found = crate::jobdir::jobs(store.as_ref()).await;
+    found.map(|jobs| jobs.len()).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        format!("{error}{cause}")
+    })
+}

@@ -1,0 +1,108 @@
+//! `lamp doctor` against a false AWS: a line for each thing, a cure for each fault, and an exit code.
+
+#![cfg(feature = "aws")]
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::ec2::Fault;
+use super::sandbox::Sandbox;
+use super::setup::User;
+
+/// An agent that could be shipped: the tests' own is a program for this machine.
+fn with_agent(user: &User, args: &[&str]) -> (i32, Value) {
+    let mut command = user.sandbox.command(&[args, &["-o", "json"]].concat());
+    command.envs(user.ec2.env()).env("LAMP_AGENT_BINARY", env!("CARGO_BIN_EXE_lamp-agent"));
+    let ended = user.sandbox.end(&mut command);
+    (ended.code, serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")))
+}
+
+fn level<'a>(found: &'a Value, name: &str) -> &'a str {
+    check(found, name)["level"].as_str().unwrap_or_default()
+}
+
+fn check<'a>(found: &'a Value, name: &str) -> &'a Value {
+    let checks = found["checks"].as_array().expect("checks");
+    checks.iter().find(|check| check["check"].as_str().is_some_and(|check| check == name)).unwrap_or_else(|| panic!("no {name} in {found}"))
+}
+
+#[test]
+fn what_init_made_is_well() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    user.ec2.take_calls();
+    let (code, found) = with_agent(&user, &["doctor"]);
+    assert_eq!(code, 0, "{found:#}");
+    let well = ["credentials", "clock", "region", "gpu quota, spot, us-east-1", "gpu quota, on-demand, us-east-1", "spot role", "bucket", "writing"];
+    for name in
+        well.iter().chain(&["role of the machines", "network, us-east-1", "image", "price list", "job root", "configuration", "agent to ship"])
+    {
+        assert_eq!(level(&found, name), "ok", "{:#}", check(&found, name));
+    }
+    assert_eq!(level(&found, "endpoint"), "warning", "an emulator is told");
+    // It leaves nothing: an upload is begun and given up.
+    let changing = ["Create", "Put", "Delete", "Run", "Add", "PUT"];
+    let changes: Vec<String> = user.ec2.take_calls().into_iter().map(|call| call.action).collect();
+    assert!(!changes.iter().any(|action| changing.iter().any(|verb| action.starts_with(verb))), "{changes:?}");
+    assert_eq!(user.ec2.s3("GET", &format!("/{}?list-type=2", user.bucket()), b"").0, 200);
+}
+
+/// Each in its own line, all in one run: whoever repairs one sees the others too.
+#[test]
+fn what_is_wrong_is_told_with_its_cure() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    for code in ["L-3819A6DF", "L-7212CCBC", "L-C4BD4855"] {
+        user.ec2.quota(code, 0.0);
+    }
+    user.ec2.clock_ahead(SignedDuration::from_mins(9));
+    user.ec2.fault(Fault::code("GetProducts", "AccessDeniedException").saying("User is not authorized to perform: pricing:GetProducts").always());
+    let groups = user.ec2.ask("DescribeSecurityGroups", &[("Filter.1.Name", "group-name"), ("Filter.1.Value.1", "lamplighter")]).expect("told");
+    let group = groups.items("securityGroupInfo")[0].at("groupId").to_owned();
+    let open =
+        [("GroupId", group.as_str()), ("IpPermissions.1.IpProtocol", "tcp"), ("IpPermissions.1.FromPort", "22"), ("IpPermissions.1.ToPort", "22")];
+    let open = [&open[..], &[("IpPermissions.1.IpRanges.1.CidrIp", "0.0.0.0/0")]].concat();
+    user.ec2.ask("AuthorizeSecurityGroupIngress", &open).expect("opened");
+    let (code, found) = with_agent(&user, &["doctor"]);
+    assert_eq!(code, 100, "{found:#}");
+    assert_eq!(found["worst"], "failure");
+    let expected = [
+        ("clock", "failure", "timedatectl"),
+        ("gpu quota, spot, us-east-1", "warning", "request-service-quota-increase"),
+        ("price list", "warning", "lamp iam controller"),
+        ("network, us-east-1", "warning", "describe-security-groups"),
+        ("bucket", "ok", ""),
+    ];
+    for (name, wanted, cure) in expected {
+        let check = check(&found, name);
+        assert_eq!(check["level"], wanted, "{check:#}");
+        assert!(check["fix"].as_str().unwrap_or_default().contains(cure), "{check:#}");
+    }
+}
+
+#[test]
+fn a_new_account_is_told_what_to_do_first() {
+    let Some(user) = User::new() else { return };
+    user.sandbox.write("home/.config/lamplighter/config.toml", "job_root = 's3://nothing-of-that-name'\n");
+    let (code, found) = with_agent(&user, &["doctor"]);
+    assert_eq!(code, 100);
+    for name in ["bucket", "role of the machines", "network, us-east-1"] {
+        assert_eq!(level(&found, name), "failure", "{:#}", check(&found, name));
+        assert!(check(&found, name)["fix"].as_str().is_some_and(|fix| fix.contains("lamp init aws")), "{:#}", check(&found, name));
+    }
+    assert_eq!(level(&found, "spot role"), "warning");
+}
+
+/// Whoever only uses this workstation is not told that something is broken.
+#[test]
+fn without_aws_nothing_is_broken() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["doctor"]);
+    // Nothing listens there: no test asks the real one.
+    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+    let ended = sandbox.end(&mut command);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("this workstation\n") && ended.out.contains("nothing here uses AWS"), "{ended:?}");
+    assert!(ended.out.contains("-     role of the machines"), "{ended:?}");
+    assert!(!ended.out.contains("FAIL"), "{ended:?}");
+}

@@ -1,0 +1,190 @@
+//! `lamp init aws` and `lamp uninit aws` against a false AWS: what is shown, what is made, and that a second time changes
+//! nothing.
+
+#![cfg(feature = "aws")]
+
+use serde_json::Value;
+
+use super::ec2::{FalseEc2, Fault, Options};
+use super::sandbox::{Ended, Sandbox};
+
+/// A user of an account of its own.
+pub struct User {
+    pub ec2: FalseEc2,
+    pub sandbox: Sandbox,
+}
+
+impl User {
+    /// `None`, in words, where moto is not installed.
+    pub fn new() -> Option<Self> {
+        let ec2 = FalseEc2::start(Options::default())?;
+        Some(User { ec2, sandbox: Sandbox::new() })
+    }
+
+    pub fn lamp(&self, args: &[&str]) -> Ended {
+        self.sandbox.end(self.sandbox.command(args).envs(self.ec2.env()))
+    }
+
+    pub fn json(&self, args: &[&str]) -> (i32, Value) {
+        let ended = self.lamp(&[args, &["-o", "json"]].concat());
+        (ended.code, serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")))
+    }
+
+    pub fn bucket(&self) -> String {
+        format!("lamplighter-{}-us-east-1", self.ec2.account())
+    }
+
+    /// What was changed in the cloud: the calls that are neither questions nor the false EC2's own.
+    fn changes(&self) -> Vec<String> {
+        let asks = |action: &str| ["Describe", "Get", "List", "HEAD", "GET"].iter().any(|verb| action.starts_with(verb));
+        self.ec2.take_calls().into_iter().map(|call| call.action).filter(|action| !asks(action)).collect()
+    }
+}
+
+const CONFIG: &str = "home/.config/lamplighter/config.toml";
+
+#[test]
+fn an_account_is_made_ready_once() {
+    let Some(user) = User::new() else { return };
+    user.sandbox.write(CONFIG, "# mine\n[watch]\nidle = \"10m\"\n");
+    let dry = user.lamp(&["init", "aws", "--dry-run"]);
+    assert_eq!(dry.code, 0, "{dry:?}");
+    for words in ["create, tag as ours, keep versions, block public access, encrypt by default", "role lamplighter-box", "THING"] {
+        assert!(dry.out.contains(words), "{words}: {}", dry.out);
+    }
+    assert_eq!(user.changes(), Vec::<String>::new(), "--dry-run only looks");
+    assert_eq!(user.sandbox.read(CONFIG), "# mine\n[watch]\nidle = \"10m\"\n");
+
+    let refused = user.lamp(&["init", "aws"]);
+    assert_eq!((refused.code, refused.err.contains("--yes")), (102, true), "{refused:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+
+    let made = user.lamp(&["init", "aws", "--yes"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let changes = user.changes();
+    for action in
+        ["CreateRole", "PutRolePolicy", "CreateInstanceProfile", "AddRoleToInstanceProfile", "CreateSecurityGroup", "CreateServiceLinkedRole"]
+    {
+        assert!(changes.iter().any(|change| change == action), "{action} in {changes:?}");
+    }
+    let config = user.sandbox.read(CONFIG);
+    for line in ["# mine", "idle = \"10m\"", &format!("job_root = \"s3://{}\"", user.bucket()), "security_group = \"lamplighter\""] {
+        assert!(config.contains(line), "{line} in\n{config}");
+    }
+
+    let (code, again) = user.json(&["init", "aws", "--yes"]);
+    assert_eq!((code, again["done"].as_bool()), (0, Some(true)));
+    for line in again["lines"].as_array().expect("lines") {
+        assert_eq!((line["steps"].as_array().map(Vec::len), &line["remark"]), (Some(0), &Value::Null), "{line}");
+    }
+    assert_eq!(user.changes(), Vec::<String>::new(), "a second time changes nothing");
+    assert_eq!(user.sandbox.read(CONFIG), config);
+}
+
+/// Whatever broke it off: the same words go on.
+#[test]
+fn what_was_broken_off_is_finished() {
+    let Some(user) = User::new() else { return };
+    user.ec2.fault(Fault::code("CreateInstanceProfile", "AccessDenied").saying("you may not").always());
+    let ended = user.lamp(&["init", "aws", "--yes"]);
+    assert_eq!(ended.code, 103, "{ended:?}");
+    assert!(ended.err.contains("cannot create the instance profile: AccessDenied: you may not") && ended.err.contains("goes on"), "{ended:?}");
+    user.ec2.mend();
+    let ended = user.lamp(&["init", "aws", "--yes"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.out.contains("there, versioned, private, encrypted, with a lifecycle"), "{}", ended.out);
+}
+
+/// Nobody can look: nothing is made twice, nothing is taken for absent.
+#[test]
+fn what_cannot_be_seen_is_not_made() {
+    let Some(user) = User::new() else { return };
+    user.ec2.fault(Fault::code("GetRole", "AccessDenied").saying("you may not look").always());
+    let ended = user.lamp(&["init", "aws", "--yes"]);
+    assert_eq!(ended.code, 102, "{ended:?}");
+    assert!(ended.err.contains("you may not look") && ended.err.contains("nothing was changed"), "{ended:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+}
+
+#[test]
+fn without_credentials_or_region_it_says_what_to_do() {
+    let sandbox = Sandbox::new();
+    let without = |more: &[(&str, &str)]| {
+        let mut command = sandbox.command(&["init", "aws", "--dry-run"]);
+        command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+        sandbox.end(command.envs(more.iter().copied()))
+    };
+    let ended = without(&[]);
+    assert_eq!(ended.code, 103, "{ended:?}");
+    assert!(ended.err.contains("nothing names one") && ended.err.contains("--region"), "{ended:?}");
+    let ended = without(&[("AWS_REGION", "us-east-2")]);
+    assert_eq!(ended.code, 103, "{ended:?}");
+    assert!(ended.err.contains("credential") && ended.err.contains("lamp doctor"), "{ended:?}");
+}
+
+#[test]
+fn it_goes_again_and_leaves_what_is_not_ours() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    // Somebody else of the same account has nothing to take away.
+    let other = user.sandbox.end(user.sandbox.command(&["uninit", "aws", "--yes"]).envs(user.ec2.env()).env("LAMP_OWNER", "bob"));
+    assert_eq!(other.code, 0, "{other:?}");
+    assert!(other.err.contains("nothing of ours is there"), "{other:?}");
+
+    user.ec2.s3("PUT", &format!("/{}/jobs/digits-222222/spec.json", user.bucket()), b"{}");
+    user.ec2.s3("PUT", &format!("/{}/jobs/digits-222222/spec.json", user.bucket()), b"{ }");
+    user.ec2.take_calls();
+    let (code, dry) = user.json(&["uninit", "aws", "--dry-run", "--delete-jobs"]);
+    assert_eq!((code, &dry["in_use"]["jobs"], &dry["in_use"]["objects"]), (0, &1.into(), &2.into()), "{dry}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+    // `--yes` is not enough for jobs, and a wrong number is none.
+    for (count, code) in [(&[][..], 102), (&["--count", "2"], 102)] {
+        let ended = user.lamp(&[&["uninit", "aws", "--yes", "--delete-jobs"], count].concat());
+        assert_eq!(ended.code, code, "{ended:?}");
+    }
+    assert_eq!(user.changes(), Vec::<String>::new());
+
+    let kept = user.lamp(&["uninit", "aws", "--yes"]);
+    assert_eq!(kept.code, 0, "{kept:?}");
+    assert!(kept.err.contains("it holds jobs, and stays"), "{kept:?}");
+    let config = user.sandbox.read(CONFIG);
+    assert!(config.contains("job_root") && !config.contains("instance_profile"), "{config}");
+    let gone = user.lamp(&["uninit", "aws", "--yes", "--delete-jobs", "--count", "1"]);
+    assert_eq!(gone.code, 0, "{gone:?}");
+    let (_, after) = user.json(&["init", "aws", "--dry-run"]);
+    let steps = |line: &Value| line["steps"].as_array().map_or(0, Vec::len);
+    let made: Vec<usize> = after["lines"].as_array().expect("lines").iter().map(steps).collect();
+    assert_eq!(made, [6, 2, 2, 1, 0, 0], "all is gone but what the whole account has: {after}");
+}
+
+#[test]
+fn a_machine_that_runs_keeps_its_role() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let tag = [("ResourceType", "instance"), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", "alice")];
+    let tag = tag.map(|(key, value)| (format!("TagSpecification.1.{key}"), value));
+    let mut params = vec![("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
+    params.extend(tag.iter().map(|(key, value)| (key.as_str(), *value)));
+    user.ec2.ask("RunInstances", &params).expect("launched");
+    user.ec2.take_calls();
+    let ended = user.lamp(&["uninit", "aws", "--yes"]);
+    assert_eq!(ended.code, 102, "{ended:?}");
+    assert!(ended.err.contains("lamp stop"), "{ended:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+}
+
+#[test]
+fn a_bucket_of_somebodys_own_is_used_as_it_is() {
+    let Some(user) = User::new() else { return };
+    let bucket = user.ec2.bucket("theirs");
+    let made = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket, "--prefix", "team/a"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    assert!(made.err.contains("stays as it is; it is not versioned, not private"), "{made:?}");
+    assert!(user.changes().iter().all(|change| !change.starts_with("PUT")), "its settings are not ours to change");
+    assert!(user.sandbox.read(CONFIG).contains(&format!("job_root = \"s3://{bucket}/team/a\"")));
+    // What the machines may touch is below the prefix, and nothing else.
+    let policy = user.lamp(&["iam", "box"]);
+    assert!(policy.out.contains(&format!("arn:aws:s3:::{bucket}/team/a/*")), "{policy:?}");
+    assert_eq!(user.lamp(&["uninit", "aws", "--yes"]).code, 0);
+    assert_eq!(user.ec2.s3("HEAD", &format!("/{bucket}"), b"").0, 200, "it stays");
+}

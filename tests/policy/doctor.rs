@@ -1,0 +1,105 @@
+//! What `lamp doctor` makes of what it found: each fault has its level and a cure that can be typed.
+
+use lamplighter::instance::permissions::PolicyName;
+use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ProfileFound, RegionFound, RoleFound, SetupNames};
+use lamplighter::policy::doctor::{
+    Check, GpuQuota, Level, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role, judge_writing, worst,
+};
+
+fn names() -> SetupNames {
+    SetupNames {
+        owner: "alice".into(),
+        regions: vec!["us-east-2".into()],
+        bucket: "jobs".into(),
+        bucket_is_ours_by_name: false,
+        prefix: "team/".into(),
+        role: "lamplighter-box".into(),
+        group: "lamplighter".into(),
+    }
+}
+
+fn bucket() -> BucketFound {
+    BucketFound { owner: None, region: "us-east-2".into(), versioned: true, private: true, encrypted: true, tidy: true }
+}
+
+fn level_and_cure(check: &Check) -> (Level, bool) {
+    (check.level, check.fix.as_ref().is_some_and(|fix| fix.contains('`')))
+}
+
+#[test]
+fn a_clock_that_is_off_is_told_before_aws_refuses() {
+    for (secs, level) in [(0, Level::Ok), (59, Level::Ok), (-60, Level::Warning), (240, Level::Failure), (-86400, Level::Failure)] {
+        assert_eq!(judge_clock(&Ok(secs)).level, level, "{secs}");
+    }
+    assert_eq!(judge_clock(&Ok(-7)).said, "7 s behind AWS's");
+    assert_eq!(judge_clock(&Err("no route".into())).level, Level::Warning);
+}
+
+fn quotas(spot: Result<f64, String>, on_demand: f64) -> Vec<GpuQuota> {
+    let quota = |code, family, spot, vcpus| GpuQuota { code, family, spot, vcpus };
+    vec![
+        quota("L-3819A6DF", "G and VT", true, spot.clone()),
+        quota("L-7212CCBC", "P", true, spot),
+        quota("L-DB2E81BA", "G and VT", false, Ok(on_demand)),
+    ]
+}
+
+#[test]
+fn a_quota_of_nothing_says_how_to_ask_for_more() {
+    let levels = |quotas: &[GpuQuota]| judge_quotas("us-east-2", quotas).iter().map(|check| check.level).collect::<Vec<_>>();
+    assert_eq!(levels(&quotas(Ok(64.0), 64.0)), [Level::Ok, Level::Ok]);
+    assert_eq!(levels(&quotas(Ok(0.0), 64.0)), [Level::Warning, Level::Ok]);
+    assert_eq!(levels(&quotas(Ok(0.0), 0.0)), [Level::Failure, Level::Failure]);
+    assert_eq!(levels(&quotas(Err("AccessDenied: no".into()), 0.0)), [Level::Warning, Level::Warning], "unknown is not nothing");
+    let fix = judge_quotas("us-east-2", &quotas(Ok(0.0), 8.0))[0].fix.clone().unwrap();
+    assert!(fix.contains("--region us-east-2 --service-code ec2 --quota-code L-3819A6DF --desired-value 8"), "{fix}");
+    assert!(fix.contains("https://us-east-2.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/L-3819A6DF"), "{fix}");
+}
+
+#[test]
+fn a_bucket_is_there_private_and_near() {
+    let judge = |found| level_and_cure(&judge_bucket(&names(), &found));
+    assert_eq!(judge(Found::There(bucket())), (Level::Ok, false));
+    assert_eq!(judge(Found::Nothing), (Level::Failure, true));
+    assert_eq!(judge(Found::There(BucketFound { private: false, ..bucket() })), (Level::Failure, true));
+    assert_eq!(judge(Found::There(BucketFound { versioned: false, ..bucket() })), (Level::Warning, true));
+    assert_eq!(judge(Found::There(BucketFound { region: "eu-west-1".into(), ..bucket() })), (Level::Warning, true));
+    assert_eq!(judge(Found::Unknown("AccessDenied: no".into())), (Level::Warning, true));
+    assert_eq!(level_and_cure(&judge_writing("jobs", &Err("AccessDenied".into()))), (Level::Failure, true));
+}
+
+#[test]
+fn the_role_of_the_machines_allows_this_job_root() {
+    let policy = Some(names().permissions().policy(PolicyName::Box));
+    let role = |policy| Found::There(RoleFound { owner: None, policy });
+    let profile = |roles: &[&str]| Found::There(ProfileFound { owner: None, roles: roles.iter().map(|role| (*role).to_owned()).collect() });
+    let ours = || profile(&["lamplighter-box"]);
+    let judge = |role, profile| level_and_cure(&judge_role(&names(), &role, &profile));
+    assert_eq!(judge(role(policy.clone()), ours()), (Level::Ok, false));
+    assert_eq!(judge(role(None), ours()), (Level::Warning, true));
+    assert_eq!(judge(role(policy.clone()), profile(&[])), (Level::Failure, true));
+    assert_eq!(judge(role(policy), Found::Nothing), (Level::Failure, true));
+    // Of another job root.
+    let other = SetupNames { prefix: String::new(), ..names() }.permissions().policy(PolicyName::Box);
+    assert_eq!(judge(role(Some(other)), ours()).0, Level::Warning);
+}
+
+#[test]
+fn a_machine_needs_a_network_and_nobody_a_way_in() {
+    let region = |vpc, group| RegionFound { region: "us-east-2".into(), default_vpc: vpc, group };
+    let vpc = || Found::There("vpc-1".to_owned());
+    let group = |rules_in| Found::There(GroupFound { id: "sg-1".into(), owner: None, rules_in });
+    let judge = |region, subnets| judge_network(&names(), &region, subnets).level;
+    assert_eq!(judge(region(vpc(), group(0)), false), Level::Ok);
+    assert_eq!(judge(region(vpc(), group(1)), false), Level::Warning);
+    assert_eq!(judge(region(vpc(), Found::Nothing), false), Level::Failure);
+    assert_eq!(judge(region(Found::Nothing, Found::Nothing), false), Level::Failure);
+}
+
+#[test]
+fn the_worst_is_the_end() {
+    assert_eq!(worst(&[]), Level::Ok);
+    let checks = [judge_spot_role(&Found::There(())), judge_spot_role(&Found::Nothing), judge_readable("prices", Ok("1".into()))];
+    assert_eq!(worst(&checks), Level::Warning);
+    assert_eq!(worst(&[Check::new("x", Level::Skipped, "")]), Level::Skipped);
+}

@@ -1,0 +1,139 @@
+//! From what stands in an account to the steps that make it ready, and that take it away again.
+
+use lamplighter::instance::permissions::PolicyName;
+use lamplighter::instance::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep};
+use lamplighter::policy::setup::{SetupLine, plan_removal, plan_setup};
+
+fn names() -> SetupNames {
+    SetupNames {
+        owner: "alice".into(),
+        regions: vec!["us-east-2".into()],
+        bucket: "lamplighter-1-us-east-2".into(),
+        bucket_is_ours_by_name: true,
+        prefix: String::new(),
+        role: "lamplighter-box".into(),
+        group: "lamplighter".into(),
+    }
+}
+
+fn region(group: Found<GroupFound>) -> RegionFound {
+    RegionFound { region: "us-east-2".into(), default_vpc: Found::There("vpc-1".into()), group }
+}
+
+fn empty() -> SetupFound {
+    SetupFound {
+        bucket: Found::Nothing,
+        role: Found::Nothing,
+        profile: Found::Nothing,
+        regions: vec![region(Found::Nothing)],
+        spot_role: Found::Nothing,
+        alarm_role: Found::Nothing,
+    }
+}
+
+/// As `lamp init aws` leaves an account.
+fn ready(owner: &str) -> SetupFound {
+    let owner = Some(owner.to_owned());
+    let policy = Some(names().permissions().policy(PolicyName::Box));
+    SetupFound {
+        bucket: Found::There(BucketFound {
+            owner: owner.clone(),
+            region: "us-east-2".into(),
+            versioned: true,
+            private: true,
+            encrypted: true,
+            tidy: true,
+        }),
+        role: Found::There(RoleFound { owner: owner.clone(), policy }),
+        profile: Found::There(ProfileFound { owner: owner.clone(), roles: vec!["lamplighter-box".into()] }),
+        regions: vec![region(Found::There(GroupFound { id: "sg-1".into(), owner, rules_in: 0 }))],
+        spot_role: Found::There(()),
+        alarm_role: Found::There(()),
+    }
+}
+
+fn steps(lines: &[SetupLine]) -> Vec<SetupStep> {
+    lines.iter().flat_map(|line| line.steps.clone()).collect()
+}
+
+#[test]
+fn an_empty_account_gets_everything_and_a_ready_one_nothing() {
+    let all = plan_setup(&names(), &empty());
+    assert_eq!(all.len(), 6);
+    assert!(all.iter().all(|line| !line.steps.is_empty() && !line.blocks), "{all:?}");
+    assert_eq!(steps(&all).len(), 6 + 2 + 2 + 1 + 2);
+    let none = plan_setup(&names(), &ready("alice"));
+    assert!(none.iter().all(|line| line.steps.is_empty() && line.remark.is_none() && line.will() == "nothing"), "{none:?}");
+}
+
+#[test]
+fn what_somebody_else_made_stays_as_it_is() {
+    let mut theirs = ready("bob");
+    let Found::There(bucket) = &mut theirs.bucket else { unreachable!() };
+    bucket.private = false;
+    let Found::There(role) = &mut theirs.role else { unreachable!() };
+    role.policy = None;
+    let lines = plan_setup(&names(), &theirs);
+    assert_eq!(steps(&lines), []);
+    assert!(lines[0].remark.as_ref().is_some_and(|said| said.contains("bob") && said.contains("not private")), "{lines:?}");
+    assert!(lines[1].remark.as_ref().is_some_and(|said| said.contains("lamp iam box")), "{lines:?}");
+    assert_eq!(steps(&plan_removal(&names(), &theirs, &InUse::default(), true)), []);
+}
+
+#[test]
+fn half_a_set_up_is_finished() {
+    let mut half = ready("alice");
+    half.bucket = Found::There(BucketFound { region: "us-east-2".into(), versioned: true, ..BucketFound::default() });
+    half.role = Found::There(RoleFound { owner: Some("alice".into()), policy: None });
+    half.profile = Found::There(ProfileFound { owner: Some("alice".into()), roles: Vec::new() });
+    let expected = [
+        SetupStep::TagBucket,
+        SetupStep::CloseBucket,
+        SetupStep::EncryptBucket,
+        SetupStep::TidyBucket,
+        SetupStep::WriteRolePolicy,
+        SetupStep::PutRoleInProfile,
+    ];
+    assert_eq!(steps(&plan_setup(&names(), &half)), expected);
+    // The same bucket under a name that anybody could have chosen.
+    let chosen = SetupNames { bucket: "mine".into(), bucket_is_ours_by_name: false, ..names() };
+    assert_eq!(plan_setup(&chosen, &half)[0].steps, []);
+}
+
+#[test]
+fn unknown_is_not_absent() {
+    let mut found = empty();
+    found.role = Found::Unknown("AccessDenied".into());
+    found.regions[0].default_vpc = Found::Unknown("AccessDenied".into());
+    let lines = plan_setup(&names(), &found);
+    assert!(lines[1].blocks && lines[1].steps.is_empty() && lines[3].blocks, "{lines:?}");
+    let mut elsewhere = ready("alice");
+    let Found::There(bucket) = &mut elsewhere.bucket else { unreachable!() };
+    bucket.region = "eu-west-1".into();
+    assert!(plan_setup(&names(), &elsewhere)[0].blocks);
+}
+
+#[test]
+fn rules_and_missing_networks_are_told_and_not_mended() {
+    let mut found = ready("alice");
+    found.regions = vec![
+        region(Found::There(GroupFound { id: "sg-1".into(), owner: Some("alice".into()), rules_in: 2 })),
+        RegionFound { region: "eu-west-1".into(), default_vpc: Found::Nothing, group: Found::Nothing },
+    ];
+    let lines = plan_setup(&names(), &found);
+    assert!(lines[3].remark.is_some() && lines[4].remark.is_some() && steps(&lines).is_empty(), "{lines:?}");
+}
+
+#[test]
+fn a_bucket_with_jobs_stays_unless_that_is_said() {
+    let used = InUse { jobs: 3, objects: 70, ..InUse::default() };
+    let kept = plan_removal(&names(), &ready("alice"), &used, false);
+    assert!(!steps(&kept).contains(&SetupStep::DeleteBucket) && steps(&kept).contains(&SetupStep::DeleteRole), "{kept:?}");
+    let all = steps(&plan_removal(&names(), &ready("alice"), &used, true));
+    assert!(all.ends_with(&[SetupStep::EmptyBucket, SetupStep::DeleteBucket]), "{all:?}");
+    // A profile is emptied before it goes, and the role goes after it.
+    let at = |step: &SetupStep| all.iter().position(|one| one == step);
+    assert!(at(&SetupStep::TakeRoleFromProfile) < at(&SetupStep::DeleteProfile) && at(&SetupStep::DeleteProfile) < at(&SetupStep::DeleteRole));
+    let running = InUse { machines: vec!["i-1".into()], ..InUse::default() };
+    assert!(plan_removal(&names(), &ready("alice"), &running, true)[0].blocks);
+}
