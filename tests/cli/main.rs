@@ -15,6 +15,7 @@ mod jobs;
 mod moto;
 mod newcomer;
 mod outputs;
+mod permissions;
 mod place;
 mod refused;
 mod sandbox;

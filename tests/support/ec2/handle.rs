@@ -169,6 +169,12 @@ impl FalseEc2 {
         if answer.status == 200 { Ok(Node::parse(&answer.text())) } else { Err((answer.status, super::route::code(&answer))) }
     }
 
+    /// Asks another service of the query protocol, as its own moto would answer: `("cloudformation", "2010-05-15", ...)`.
+    pub fn ask_query(&self, service: &str, version: &str, action: &str, params: &Params) -> Result<Node, (u16, String)> {
+        let refused = |answer: Answer| (answer.status, answer.text());
+        self.cloud.moto_query("us-east-1", service, version, action, params).map_err(refused)
+    }
+
     /// Asks a service that speaks JSON, such as `("pricing", "AWSPriceListService.GetProducts")`.
     pub fn ask_json(&self, service: &str, target: &str, body: &serde_json::Value) -> Result<serde_json::Value, (u16, String)> {
         let authorization = format!("AWS4-HMAC-SHA256 Credential=test/20260101/us-east-1/{service}/aws4_request, SignedHeaders=host, Signature=x");

@@ -1,0 +1,287 @@
+//! The permissions are those that the program needs: every call of our adapters is in the controller's policy, and the
+//! CloudFormation template says the same as `config/iam`.
+
+#![cfg(feature = "aws")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::sandbox::repository;
+use super::setup::User;
+
+fn policy_file(name: &str) -> Value {
+    let text = std::fs::read_to_string(repository().join("config/iam").join(name)).expect("it ships");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn allowed(policy: &Value) -> BTreeSet<String> {
+    let statements = policy["Statement"].as_array().expect("statements").iter().filter(|statement| statement["Effect"] == "Allow");
+    let of = |statement: &Value| match &statement["Action"] {
+        Value::Array(many) => many.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect(),
+        one => vec![one.as_str().unwrap_or_default().to_owned()],
+    };
+    statements.flat_map(of).collect()
+}
+
+/// Verbs that a call of an AWS service begins with.
+const VERBS: [&str; 17] = [
+    "abort",
+    "attach",
+    "cancel",
+    "create",
+    "delete",
+    "describe",
+    "detach",
+    "disable",
+    "enable",
+    "get",
+    "head",
+    "list",
+    "modify",
+    "put",
+    "run",
+    "start",
+    "terminate",
+];
+
+/// Calls that whoever made the account ready does, and nobody after that.
+const ADMIN_ONLY: &[&str] = &["list_object_versions"];
+
+/// Asked of this workstation or of another client.
+const NO_CALLS: &[&str] = &["get_credential"];
+
+/// Calls whose permission has another name than the call.
+const OTHERWISE: &[(&str, &str)] = &[
+    ("create_multipart_upload", "s3:PutObject"),
+    ("get_bucket_encryption", "s3:GetEncryptionConfiguration"),
+    ("get_bucket_lifecycle_configuration", "s3:GetLifecycleConfiguration"),
+    ("get_public_access_block", "s3:GetBucketPublicAccessBlock"),
+    ("head_bucket", "s3:ListBucket"),
+    ("list_objects_v2", "s3:ListBucket"),
+];
+
+fn verb_of(name: &str) -> &str {
+    name.split('_').next().unwrap_or_default()
+}
+
+/// `.describe_instances()`: how the SDK's calls begin.
+fn calls(text: &str) -> BTreeSet<String> {
+    let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+    let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let mut found = BTreeSet::new();
+    for (at, _) in text.match_indices("()") {
+        let start = text[..at].rfind(|c| !is_name(c)).map_or(0, |start| start + 1);
+        let name = &text[start..at];
+        if text[..start].ends_with('.') && name.contains('_') && (VERBS.contains(&verb_of(name)) || verb_of(name) == "stop") {
+            found.insert(name.to_owned());
+        }
+    }
+    found
+}
+
+fn camel(name: &str) -> String {
+    let word = |word: &str| word[..1].to_uppercase() + &word[1..];
+    name.split('_').filter(|part| !part.is_empty()).map(word).collect::<String>().replace("GetAwsDefault", "GetAWSDefault")
+}
+
+fn aws_adapters() -> Vec<(String, String)> {
+    let folder = repository().join("src/adapters");
+    let names =
+        folder.read_dir().expect("the adapters are there").map(|entry| entry.expect("it can be listed").file_name().into_string().expect("a name"));
+    let ours = names.filter(|name| ["aws_", "ec2_", "cloudwatch_"].iter().any(|start| name.starts_with(start)));
+    ours.map(|name| (name.clone(), std::fs::read_to_string(folder.join(&name)).expect("it can be read"))).collect()
+}
+
+#[test]
+fn every_call_of_our_adapters_is_allowed_to_the_controller() {
+    let allowed = allowed(&policy_file("controller.json"));
+    let (mut missing, mut seen) = (Vec::new(), BTreeSet::new());
+    for (file, text) in aws_adapters() {
+        // Making and taking away is done with an administrator's rights; only the doctor's looks are everyday.
+        let looks_only = file.starts_with("aws_setup");
+        let calls = calls(&text).into_iter().filter(|call| !NO_CALLS.contains(&call.as_str()));
+        for call in calls.filter(|call| !looks_only || ["get", "head", "list", "describe"].contains(&verb_of(call))) {
+            let otherwise = OTHERWISE.iter().find(|(name, _)| *name == call).map(|(_, action)| (*action).to_owned());
+            let action = otherwise.unwrap_or_else(|| format!(":{}", camel(&call)));
+            if !ADMIN_ONLY.contains(&call.as_str()) && !allowed.iter().any(|known| known.ends_with(&action)) {
+                missing.push(format!("{file}: .{call}() needs {action}"));
+            }
+            seen.insert(call);
+        }
+    }
+    assert!(missing.is_empty(), "not in config/iam/controller.json:\n{}\nadd it there, bound as tightly as it can be", missing.join("\n"));
+    assert!(seen.len() >= 25, "only {} calls were found: the test looks in the wrong place", seen.len());
+    // The job directory goes through another client than the SDK.
+    for action in ["s3:GetObject", "s3:PutObject", "s3:ListBucket", "s3:AbortMultipartUpload"] {
+        assert!(allowed.contains(action), "{action}");
+    }
+}
+
+/// What a program really asked, service by service.
+#[test]
+fn what_the_doctor_asks_is_allowed_to_the_controller() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    user.ec2.take_calls();
+    user.lamp(&["doctor"]);
+    let allowed = allowed(&policy_file("controller.json"));
+    let calls = user.ec2.take_calls();
+    let asked: BTreeSet<String> = calls.iter().filter(|call| call.service != "s3").map(|call| format!("{}:{}", call.service, call.action)).collect();
+    assert!(asked.len() >= 8, "{asked:?}");
+    assert_eq!(asked.difference(&allowed).collect::<Vec<_>>(), Vec::<&String>::new(), "not in config/iam/controller.json");
+}
+
+#[test]
+fn a_policy_is_printed_filled_in() {
+    let Some(user) = User::new() else { return };
+    let ended = user.lamp(&["iam", "controller"]);
+    assert_eq!((ended.code, ended.err.contains("lamp init aws")), (2, true), "{ended:?}");
+    let ended = user.lamp(&["iam", "controller", "--bucket", "b/team", "--region", "us-east-2,eu-north-1", "--types", "g5.*"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for words in ["arn:aws:s3:::b/team/*", "\"eu-north-1\"", "\"g5.*\"", "\"alice\"", "role/lamplighter-box"] {
+        assert!(ended.out.contains(words), "{words}: {}", ended.out);
+    }
+    assert!(!ended.out.contains("{{"), "{}", ended.out);
+}
+
+// CloudFormation.
+
+const TEMPLATE: &str = "config/cloudformation/lamplighter.yaml";
+
+/// A policy as CloudFormation writes it: what is open comes from the stack's own words.
+fn yaml(value: &Value, depth: usize, out: &mut String) {
+    let indent = " ".repeat(depth);
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                // A bare `Null` is no text in YAML.
+                let key = if key.contains(':') || key == "Null" { format!("{key:?}") } else { key.clone() };
+                field(&format!("{indent}{key}:"), value, depth, out);
+            }
+        }
+        other => panic!("a document is a table: {other}"),
+    }
+}
+
+fn field(start: &str, value: &Value, depth: usize, out: &mut String) {
+    let deeper = " ".repeat(depth + 2);
+    let mut line = |text: &str| writeln!(out, "{text}").expect("a String takes everything");
+    match value {
+        Value::Array(items) if items.len() == 1 && list(&items[0]).is_some() => line(&format!("{start} {}", list(&items[0]).expect("it is one"))),
+        Value::Array(items) => {
+            line(start);
+            for item in items {
+                match item {
+                    Value::Object(_) => {
+                        let mut block = String::new();
+                        yaml(item, depth + 4, &mut block);
+                        out.push_str(&format!("{deeper}- {}", &block[depth + 4..]));
+                    }
+                    scalar => writeln!(out, "{deeper}- {}", text(scalar)).expect("a String takes everything"),
+                }
+            }
+        }
+        Value::Object(_) => {
+            line(start);
+            yaml(value, depth + 2, out);
+        }
+        scalar => line(&format!("{start} {}", text(scalar))),
+    }
+}
+
+fn list(item: &Value) -> Option<&'static str> {
+    match item.as_str()? {
+        "{{regions}}" => Some("!Ref Regions"),
+        "{{instance_types}}" => Some("!Ref InstanceTypes"),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> String {
+    let words = [
+        ("{{partition}}", "${AWS::Partition}"),
+        ("{{bucket}}", "${JobRoot}"),
+        ("{{prefix}}", "${Prefix}"),
+        ("{{owner}}", "${Owner}"),
+        ("{{role}}", "lamplighter-box"),
+    ];
+    let plain = value.as_str().expect("policies hold texts");
+    let filled = words.iter().fold(plain.to_owned(), |text, (word, ours)| text.replace(word, ours));
+    if filled.contains("${") { format!("!Sub {filled:?}") } else { format!("{filled:?}") }
+}
+
+/// `LAMP_UPDATE=1` writes the policies into the template.
+#[test]
+fn the_template_has_the_policies_of_config_iam() {
+    let path = repository().join(TEMPLATE);
+    let read = || std::fs::read_to_string(&path).expect("it ships");
+    let found = read();
+    let mut expected = String::new();
+    let (mut inside, mut policies) = (false, 0);
+    for line in found.lines() {
+        inside &= line.trim() != "# end of policy";
+        if !inside {
+            expected.push_str(line);
+            expected.push('\n');
+        }
+        if let Some((indent, name)) = line.split_once("# policy: ") {
+            (inside, policies) = (true, policies + 1);
+            yaml(&policy_file(name), indent.len(), &mut expected);
+        }
+    }
+    assert_eq!(policies, 3);
+    if std::env::var_os("LAMP_UPDATE").is_some() {
+        std::fs::write(&path, &expected).expect("the repository is writable");
+    }
+    assert!(read() == expected, "`{TEMPLATE}` is not what config/iam says; `LAMP_UPDATE=1 cargo test --test cli permissions` writes it anew");
+}
+
+/// Where the linter is: beside moto, which brings it.
+#[test]
+fn the_template_has_no_lints() {
+    let moto = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
+    let program = Path::new(&moto).with_file_name("cfn-lint");
+    let Ok(ended) = Command::new(&program).arg(repository().join(TEMPLATE)).output() else {
+        eprintln!("skipped: `{}` is not installed (pip install cfn-lint)", program.display());
+        return;
+    };
+    assert!(ended.status.success(), "{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+}
+
+/// A stack of it is what `lamp init aws` would make: nothing is left to do, and the doctor finds all of it.
+#[test]
+fn a_stack_is_a_set_up() {
+    let Some(user) = User::new() else { return };
+    let body = std::fs::read_to_string(repository().join(TEMPLATE)).expect("it ships");
+    let parameters = [("Owner", "alice"), ("Prefix", "team/"), ("Regions", "us-east-1"), ("MakeSpotRole", "no")];
+    let mut params: BTreeMap<String, String> =
+        [("StackName", "lamplighter"), ("TemplateBody", body.as_str())].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    for (at, (key, value)) in parameters.iter().enumerate() {
+        params.insert(format!("Parameters.member.{}.ParameterKey", at + 1), (*key).to_owned());
+        params.insert(format!("Parameters.member.{}.ParameterValue", at + 1), (*value).to_owned());
+    }
+    user.ec2.ask_query("cloudformation", "2010-05-15", "CreateStack", &params).expect("created");
+    let bucket = format!("lamplighter-stack-{}-us-east-1", user.ec2.account());
+    user.sandbox.write("home/.config/lamplighter/config.toml", format!("job_root = 's3://{bucket}/team'\n[aws]\nregions = ['us-east-1']\n"));
+    let (code, dry) = user.json(&["init", "aws", "--dry-run"]);
+    assert_eq!(code, 0, "{dry}");
+    for line in dry["lines"].as_array().expect("lines") {
+        let is_shared = line["thing"].as_str().is_some_and(|thing| thing.starts_with("service-linked"));
+        assert!(is_shared || line["steps"].as_array().is_some_and(Vec::is_empty), "{line}");
+        // moto makes a stack's bucket without most of its settings.
+        let is_bucket = line["thing"].as_str().is_some_and(|thing| thing.starts_with("bucket"));
+        assert!(is_bucket || line["remark"].is_null(), "{line}");
+    }
+    let (_, found) = user.json(&["doctor"]);
+    for name in ["role of the machines", "network, us-east-1"] {
+        let check = found["checks"].as_array().expect("checks").iter().find(|check| check["check"] == name).expect("it is asked");
+        assert_eq!(check["level"], "ok", "{check:#}");
+    }
+    // Ours is only what carries our tag: the stack keeps its own.
+    let ended = user.lamp(&["uninit", "aws", "--yes"]);
+    assert!(ended.code == 0 && ended.err.contains("nothing of ours is there"), "{ended:?}");
+}
