@@ -3,7 +3,7 @@
 
 #![cfg(feature = "aws")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -266,14 +266,13 @@ fn percent_decoded(text: &str) -> String {
 fn a_stack_is_a_set_up() {
     let Some(user) = User::new() else { return };
     let body = std::fs::read_to_string(repository().join(TEMPLATE)).expect("it ships");
-    let parameters = [("Owner", "alice"), ("Prefix", "team/"), ("Regions", "us-east-1"), ("MakeSpotRole", "no")];
-    let mut params: BTreeMap<String, String> =
-        [("StackName", "lamplighter"), ("TemplateBody", body.as_str())].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    for (at, (key, value)) in parameters.iter().enumerate() {
-        params.insert(format!("Parameters.member.{}.ParameterKey", at + 1), (*key).to_owned());
-        params.insert(format!("Parameters.member.{}.ParameterValue", at + 1), (*value).to_owned());
-    }
-    user.ec2.ask_query("cloudformation", "2010-05-15", "CreateStack", &params).expect("created");
+    let parameter = |at: u32, key: &str, value: &str| {
+        [("Key", key), ("Value", value)].map(|(what, text)| (format!("Parameters.member.{at}.Parameter{what}"), text.to_owned()))
+    };
+    let parameters = [parameter(1, "Owner", "alice"), parameter(2, "Prefix", "team/"), parameter(3, "Regions", "us-east-1")].concat();
+    let mut params = vec![("StackName", "lamplighter"), ("TemplateBody", body.as_str())];
+    params.extend(parameters.iter().map(|(key, value)| (key.as_str(), value.as_str())));
+    user.ec2.ask_query(("cloudformation", "2010-05-15"), "us-east-1", "CreateStack", &params).expect("created");
     let bucket = format!("lamplighter-stack-{}-us-east-1", user.ec2.account());
     user.sandbox.write("home/.config/lamplighter/config.toml", format!("job_root = 's3://{bucket}/team'\n[aws]\nregions = ['us-east-1']\n"));
     let (code, dry) = user.json(&["init", "aws", "--dry-run"]);
@@ -286,8 +285,8 @@ fn a_stack_is_a_set_up() {
     let check = found["checks"].as_array().expect("checks").iter().find(|check| check["check"] == "network, us-east-1").expect("it is asked");
     assert_eq!(check["level"], "ok", "{check:#}");
     // moto keeps a stack's policies as Python writes them; `lamp doctor` rightly takes that for another policy.
-    let role = [("RoleName", "lamplighter-box"), ("PolicyName", "lamplighter-box")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
-    let answer = user.ec2.ask_query("iam", "2010-05-08", "GetRolePolicy", &role).expect("it is there");
+    let role = [("RoleName", "lamplighter-box"), ("PolicyName", "lamplighter-box")];
+    let answer = user.ec2.ask_query(("iam", "2010-05-08"), "us-east-1", "GetRolePolicy", &role).expect("it is there");
     let made = percent_decoded(&answer.all("PolicyDocument")[0].text).replace('\'', "\"");
     let made: Value = serde_json::from_str(&made).unwrap_or_else(|error| panic!("{error}: {made}"));
     let (_, printed) = user.json(&["iam", "box"]);

@@ -159,7 +159,7 @@ impl FalseEc2 {
         self.ask_query(("monitoring", "2010-08-01"), "us-east-1", action, params)
     }
 
-    fn ask_query(&self, (service, version): (&str, &str), region: &str, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
+    pub fn ask_query(&self, (service, version): (&str, &str), region: &str, action: &str, params: &[(&str, &str)]) -> Result<Node, (u16, String)> {
         let mut all: Params = params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         all.insert("Action".into(), action.into());
         all.insert("Version".into(), version.into());
@@ -167,12 +167,6 @@ impl FalseEc2 {
         let headers = [("Authorization", authorization.as_str()), ("Content-Type", "application/x-www-form-urlencoded")];
         let answer = self.send("POST", "/", &headers, &query::encode(&all)).map_err(|_| (0, String::new()))?;
         if answer.status == 200 { Ok(Node::parse(&answer.text())) } else { Err((answer.status, super::route::code(&answer))) }
-    }
-
-    /// Asks another service of the query protocol, as its own moto would answer: `("cloudformation", "2010-05-15", ...)`.
-    pub fn ask_query(&self, service: &str, version: &str, action: &str, params: &Params) -> Result<Node, (u16, String)> {
-        let refused = |answer: Answer| (answer.status, answer.text());
-        self.cloud.moto_query("us-east-1", service, version, action, params).map_err(refused)
     }
 
     /// Asks a service that speaks JSON, such as `("pricing", "AWSPriceListService.GetProducts")`.
