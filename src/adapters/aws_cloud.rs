@@ -45,7 +45,8 @@ impl Cloud for AwsCloud {
     }
 
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
-        ec2_supply::supply(&self.session, machine).await
+        let (supply, ()) = tokio::join!(ec2_supply::supply(&self.session, machine), ec2_prepare::ahead(&self.session, machine));
+        supply
     }
 
     async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {

@@ -11,13 +11,14 @@
 use std::time::Duration;
 
 use aws_sdk_ec2::types::{SecurityGroup, Subnet};
+use futures::future::join_all;
 
 use super::aws_session::AwsSession;
 use super::ec2_describe::filter;
 use super::ec2_errors::meaning;
 use super::ec2_image;
-use crate::job::{AlarmRule, LaunchRequest, Reaction, Refusal, Shutdown, Spec};
-use crate::market::{Market, Offer, Region};
+use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Reaction, Refusal, Shutdown, Spec};
+use crate::market::{Arch, Cloud, Market, Offer, Region, UsdPerHour, Zone};
 use crate::ports::CloudError;
 
 /// How long an answer about images and networks is trusted: a relaunch after an interruption asks nothing twice. Longer, and
@@ -54,6 +55,35 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
         alarm: alarm(spec),
         user_data: String::new(),
     })
+}
+
+/// Asks for what most launches need while the offers are still being asked for, so that [`prepare`] finds it remembered. What
+/// fails here fails there too, and is told there.
+pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
+    let asked = session.regions(&machine.regions).await.into_iter().map(|region| async move {
+        let likely = likely(&region);
+        let _remembered = tokio::join!(ec2_image::find(session, &machine.image, &likely), subnets(session, &region), groups(session, &region));
+    });
+    join_all(asked).await;
+}
+
+/// Nobody knows the offer yet; of it, the image's region and processor matter.
+fn likely(region: &Region) -> Offer {
+    Offer {
+        cloud: Cloud::Aws,
+        region: region.clone(),
+        zone: Zone::new(""),
+        instance_type: String::new(),
+        gpus: 0,
+        gpu_model: None,
+        gpu_memory_mib: None,
+        vcpus: 0,
+        arch: Arch::X86_64,
+        market: Market::Spot,
+        price: UsdPerHour::ZERO,
+        extras: UsdPerHour::ZERO,
+        on_demand: None,
+    }
 }
 
 /// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.

@@ -5,9 +5,8 @@ use clap::Args as ClapArgs;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, run, submission};
-use crate::config::Loaded;
 use crate::controller::Controller;
-use crate::job::{JobId, Plan, RECORD_FORMAT, ResolvedSpec};
+use crate::job::{Plan, ResolvedSpec};
 use crate::wire;
 
 /// Show which machine a job would get and the most that it can cost
@@ -32,7 +31,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let Prepared { loaded, survey } = prepared;
     run::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
-    let plan = first(context, &run::controller(&job_root::workstation(context)?, &store)?, loaded).await?;
+    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let plan = first(&controller, &submission::spec(context, loaded)).await?;
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
@@ -52,18 +52,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
 ///
 /// # Errors
 /// No offer fits, or the cloud does not answer.
-pub async fn first(context: &Context, controller: &Controller, loaded: &Loaded) -> Result<Plan, Fault> {
-    let spec = ResolvedSpec {
-        format: RECORD_FORMAT,
-        job: JobId::from_name(&loaded.spec.name, [0; 6]),
-        created: context.clock.now(),
-        written_by: String::new(),
-        spec: loaded.spec.clone(),
-        code: None,
-        origins: loaded.origins.clone(),
-    };
+pub async fn first(controller: &Controller, spec: &ResolvedSpec) -> Result<Plan, Fault> {
     controller
-        .first_plan(&spec)
+        .first_plan(spec)
         .await
         .map_err(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills"))
 }

@@ -91,7 +91,7 @@ impl<'a> Stage<'a> {
         let workstation = job_root::workstation(context)?;
         let store = job_root::open(context).await?;
         let controller = run::controller(&workstation, &store)?;
-        let (dir, _) = submission::make(context, &store, prepared).await?;
+        let dir = submission::make(context, &store, prepared).await?;
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
         Ok(Stage { args, context, workstation, controller, dir })
     }

@@ -46,13 +46,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open(context).await?;
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
-    let planned = plan::first(context, &controller, &prepared.loaded).await?;
+    let spec = submission::spec(context, &prepared.loaded);
+    let planned = plan::first(&controller, &spec).await?;
     for line in submission::plan_text(&planned) {
         context.printer.note(line);
     }
-    let (dir, spec) = submission::make(context, &store, &prepared).await?;
+    let pending = submission::pack(context, &prepared, spec)?;
+    let (uploaded, ()) = tokio::join!(pending.upload(&store), controller.ship_ahead(&planned));
+    uploaded?;
+    let dir = JobDir::new(store.clone(), pending.spec.job.clone());
     // Launched before this process may go: a laptop that is closed now finds its job done.
-    let (memory, begun) = controller.begin(&dir, &spec).await;
+    let (memory, begun) = controller.begin(&dir, &pending.spec, planned).await.map_err(|error| submission::submit_fault(&error))?;
     if let Err(error) = begun {
         context.printer.warn(format!("not launched yet, trying again: {error}"));
     }

@@ -6,20 +6,58 @@ use super::status::local_time;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
-use crate::config::shown;
-use crate::controller::{SubmitError, submit};
+use crate::config::{Loaded, shown};
+use crate::controller::{SubmitError, submit, upload_code};
 use crate::job::{CodeArchive, JobId, Plan, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
 use crate::wire::{self, Store, Survey};
 
+/// A job that is packed and not made yet.
+pub struct Pending {
+    pub spec: ResolvedSpec,
+    archive: Scratch,
+}
+
+impl Pending {
+    /// Uploads the code; the job does not exist yet.
+    ///
+    /// # Errors
+    /// The job root refuses.
+    pub async fn upload(&self, store: &Store) -> Result<(), Fault> {
+        upload_code(store, &self.spec, &self.archive.0).await.map_err(|error| submit_fault(&error))
+    }
+}
+
 /// Packs, uploads and writes the spec; the job exists when this returns.
 ///
 /// # Errors
 /// The workdir cannot be packed, or the job root refuses.
-pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Result<(JobDir, ResolvedSpec), Fault> {
+pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Result<JobDir, Fault> {
+    let pending = pack(context, prepared, spec(context, &prepared.loaded))?;
+    submit(store, &pending.spec, Some(&pending.archive.0)).await.map_err(|error| submit_fault(&error))
+}
+
+/// The spec of a new job, whose code is not packed yet.
+pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
+    ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: JobId::from_name(&loaded.spec.name, wire::random_letters()),
+        created: context.clock.now(),
+        written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+        spec: loaded.spec.clone(),
+        code: None,
+        origins: loaded.origins.clone(),
+    }
+}
+
+/// Packs the workdir; nothing leaves this workstation yet.
+///
+/// # Errors
+/// The workdir cannot be packed.
+pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Result<Pending, Fault> {
     let Prepared { loaded, survey } = prepared;
-    let job = JobId::from_name(&loaded.spec.name, wire::random_letters());
+    let job = &spec.job;
     let scratch = Scratch(
         job_root::workstation(context)?
             .scratch_file(&format!("{job}.tar.zst"))
@@ -27,17 +65,7 @@ pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Resu
     );
     let code = wire::pack_workdir(survey, &scratch.0)?;
     context.printer.note(shipped_text(survey, &code, &shown(&loaded.workdir, &context.current_dir)));
-    let spec = ResolvedSpec {
-        format: RECORD_FORMAT,
-        job,
-        created: context.clock.now(),
-        written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
-        spec: loaded.spec.clone(),
-        code: Some(code),
-        origins: loaded.origins.clone(),
-    };
-    let dir = submit(store, &spec, Some(&scratch.0)).await.map_err(|error| submit_fault(&error))?;
-    Ok((dir, spec))
+    Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch })
 }
 
 fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
@@ -74,7 +102,7 @@ impl Drop for Scratch {
     }
 }
 
-fn submit_fault(error: &SubmitError) -> Fault {
+pub fn submit_fault(error: &SubmitError) -> Fault {
     let fault = match error {
         SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => Fault::from_error(ExitCode::UNREACHABLE, error),
         SubmitError::Record(error) => job_root::record_fault(error),

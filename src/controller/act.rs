@@ -107,7 +107,7 @@ impl Controller {
     }
 
     /// Records nothing: a launch whose answer is lost is repeated with the same plan, and the machine is the same.
-    async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
+    pub(super) async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };
         match self.cloud(plan.offer.cloud)?.launch(plan).await {
@@ -226,7 +226,7 @@ impl Controller {
     }
 
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.
-    async fn write_user_data(&self, plan: &mut Plan) -> Result<(), ActError> {
+    pub(super) async fn write_user_data(&self, plan: &mut Plan) -> Result<(), ActError> {
         let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else { return Ok(()) };
         let image = launch.image_name.as_deref().unwrap_or(&launch.image);
         launch.user_data = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image).await?;

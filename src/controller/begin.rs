@@ -1,26 +1,66 @@
-//! The first launch of a job that this process has just made: there is nothing to look at yet.
+//! The first launch of a job, by the process that makes it: there is nothing to look at yet.
 //!
+//! ```text
+//!   code, agent  (at once)  ──>  plan  ──>  spec.json, plan.json  (at once)  ──>  launch
+//! ```
 //! A look at a new job finds no receipt, no attempt, no wish and no checkpoint, and each of those answers takes a tenth of a
-//! second from a bucket. Whatever goes wrong here is found by the next look, like everything else.
+//! second from a bucket. Whatever goes wrong after the spec is there is found by the next look, like everything else; a plan
+//! without a spec is no job, and is never launched.
+
+use std::time::Duration;
 
 use super::act::ActError;
 use super::drive::Controller;
 use super::memory::JobMemory;
-use super::observe::Observed;
-use crate::job::{AttemptNo, ResolvedSpec};
+use super::submit::{SubmitError, create_spec};
+use crate::job::{AttemptNo, Plan, ResolvedSpec};
 use crate::jobdir::JobDir;
-use crate::policy::reconcile::Act;
+use crate::ports::Created;
+
+/// A plan that is older is made again: its prices may have moved, and the machine's last moment is counted from it. A large
+/// workdir takes minutes to upload.
+const FRESH: Duration = Duration::from_secs(30);
 
 impl Controller {
-    /// Plans and launches the first attempt. Gives what a drive of the job then need not read again.
+    /// Brings the agent to the job root, if the machines of this plan need it there. The launch does it too; this is only
+    /// for doing it beside something else.
+    pub async fn ship_ahead(&self, plan: &Plan) {
+        let (Some(_), Some(shipper)) = (&plan.launch, &self.shipper) else { return };
+        if let Err(error) = shipper.bring(&*self.store, plan.offer.arch).await {
+            tracing::debug!("the agent is not in the job root yet: {error}");
+        }
+    }
+
+    async fn refresh(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
+        if Duration::try_from(self.clock.now().duration_since(plan.created)).unwrap_or_default() > FRESH {
+            *plan = self.first_plan(spec).await?;
+        }
+        self.write_user_data(plan).await
+    }
+
+    /// Makes the job, whose code is there already, and launches its first attempt by the plan that [`Controller::first_plan`]
+    /// made of this spec a moment ago. Gives what a drive of the job then need not read again, and whether the launch was
+    /// asked for; if not, a drive tries again.
     ///
     /// # Errors
-    /// As any act: the job is there, and a drive of it tries again.
-    pub async fn begin(&self, dir: &JobDir, spec: &ResolvedSpec) -> (JobMemory, Result<(), ActError>) {
+    /// When no job was made.
+    pub async fn begin(&self, dir: &JobDir, spec: &ResolvedSpec, mut plan: Plan) -> Result<(JobMemory, Result<(), ActError>), SubmitError> {
         let mut memory = JobMemory { spec: Some(spec.clone()), ..JobMemory::default() };
-        let nothing = Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
-        let act = Act::CreatePlan { attempt: AttemptNo::FIRST, resume_from: None, reason: "the job was submitted".into() };
-        let done = self.act(dir, spec, &mut memory, &nothing, &act).await;
-        (memory, done.map(drop))
+        if let Err(error) = self.refresh(spec, &mut plan).await {
+            create_spec(dir, spec).await?;
+            return Ok((memory, Err(error)));
+        }
+        let (made, planned) = tokio::join!(create_spec(dir, spec), dir.create_plan(&plan));
+        made?;
+        let begun = match planned {
+            Ok(Created::New) => {
+                memory.attempts.entry(AttemptNo::FIRST).or_default().plan = Some(plan);
+                self.launch(&spec.job, &mut memory, AttemptNo::FIRST).await
+            }
+            // Somebody else drives it already.
+            Ok(Created::Exists) => Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        Ok((memory, begun))
     }
 }

@@ -28,5 +28,5 @@ pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
 pub use memory::JobMemory;
 pub use ship::{ShipError, Shipper};
-pub use submit::{SubmitError, submit};
+pub use submit::{SubmitError, submit, upload_code};
 pub use sweep::{Found, Judged, SECOND_LOOK};

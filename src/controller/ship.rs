@@ -72,6 +72,15 @@ impl Shipper {
         Ok(bootstrap.user_data()?)
     }
 
+    /// The agent for these machines is in the job root.
+    ///
+    /// # Errors
+    /// When there is none, or the job root does not take it.
+    pub async fn bring(&self, store: &dyn Store, arch: Arch) -> Result<(), ShipError> {
+        let file = self.agents.find(arch)?;
+        self.upload(store, &layout::agent(&file.sha256), &file).await
+    }
+
     async fn upload(&self, store: &dyn Store, key: &str, file: &AgentFile) -> Result<(), ShipError> {
         let there = || self.there.lock().expect("nobody panics while holding it: names are only put in");
         if there().contains(&file.sha256) {

@@ -27,14 +27,27 @@ pub enum SubmitError {
 /// When the store refuses, or the job is there already; then no job was made.
 pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option<&Path>) -> Result<JobDir, SubmitError> {
     let dir = JobDir::new(Arc::clone(store), spec.job.clone());
-    if let (Some(path), Some(code)) = (archive, &spec.code) {
-        let (_, sha256) = store.put_file(&layout::code(&spec.job), path).await?;
-        if sha256 != code.sha256 {
-            return Err(SubmitError::Changed);
-        }
+    if let Some(path) = archive {
+        upload_code(store, spec, path).await?;
     }
+    create_spec(&dir, spec).await?;
+    Ok(dir)
+}
+
+/// The first half of [`submit`]: the code is there, the job is not yet.
+///
+/// # Errors
+/// When the store refuses, or the archive is not the one that the spec describes.
+pub async fn upload_code(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
+    let Some(code) = &spec.code else { return Ok(()) };
+    let (_, sha256) = store.put_file(&layout::code(&spec.job), archive).await?;
+    if sha256 == code.sha256 { Ok(()) } else { Err(SubmitError::Changed) }
+}
+
+/// The second half: now the job exists.
+pub(super) async fn create_spec(dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
     match dir.create_spec(spec).await? {
-        Created::New => Ok(dir),
+        Created::New => Ok(()),
         Created::Exists => Err(SubmitError::Exists(spec.job.clone())),
     }
 }

@@ -22,6 +22,8 @@ mod faults;
 mod hardware;
 mod interruption;
 mod jobs;
+#[cfg(feature = "aws")]
+mod launch;
 mod machine;
 #[path = "../support/moto.rs"]
 mod moto;
