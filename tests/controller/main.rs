@@ -8,6 +8,7 @@ mod cloud;
 mod damaged;
 mod deaths;
 mod faults;
+mod guard;
 mod lives;
 mod mortal;
 mod owners;

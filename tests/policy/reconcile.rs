@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lamplighter::instance::{InstanceState, Notice, NoticeKind, Status};
+use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
 use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, job_state};
@@ -57,6 +57,13 @@ fn from_submission_to_the_receipt() {
         ("asked to stop, the agent obeys", vec![running(Watched::default())], vec![wish(Wish::Stop, 1000)], alive(), vec!["wait"]),
         ("cancelled just now", vec![running(Watched::default())], vec![wish(Wish::Cancel, 100)], alive(), vec!["wait"]),
         ("cancelled, and not obeyed", vec![running(Watched::default())], vec![wish(Wish::Cancel, 181)], alive(), vec!["terminate"]),
+        (
+            "stuck in its shutdown",
+            vec![running(Watched::default())],
+            vec![],
+            known(&[InstanceView { ended: Some(ago(601)), ..view(1, OWNER, InstanceState::ShuttingDown, None) }]),
+            vec!["terminate"],
+        ),
         ("shutting down", vec![running(Watched::default())], vec![], known(&[view(1, OWNER, InstanceState::ShuttingDown, None)]), vec!["wait"]),
         ("gone", vec![running(Watched::default())], vec![], gone("Server.SpotInstanceTermination"), vec!["settle"]),
         ("taken away", vec![over(EndedBecause::Interrupted)], vec![], unknown(), vec!["plan"]),

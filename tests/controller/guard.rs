@@ -1,0 +1,138 @@
+//! What a launch needs, and what watches a machine from outside: asked of a cloud that is not always willing.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lamplighter::instance::{InstanceView, MachineRef};
+use lamplighter::job::{AlarmRule, AttemptNo, JobOutcome, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
+use lamplighter::market::{Offer, Region, Span, Supply, UsdPerHour};
+use lamplighter::ports::{Clock, Cloud, CloudError};
+
+use super::World;
+use super::cloud::Life;
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+/// Before the false cloud: sells one more type that cannot be launched, and arms an alarm after some refusals.
+struct Watchman {
+    inner: Arc<dyn Cloud>,
+    clock: Arc<VirtualClock>,
+    refusals: Mutex<u32>,
+    /// When it was asked to guard, and of which machine.
+    asked: Mutex<Vec<(Duration, String)>>,
+}
+
+#[async_trait]
+impl Cloud for Watchman {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        self.inner.regions().await
+    }
+
+    fn has(&self, region: &Region) -> bool {
+        self.inner.has(region)
+    }
+
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        let mut supply = self.inner.supply(machine).await?;
+        let stranded = Offer { instance_type: "stranded".into(), price: UsdPerHour::ZERO, ..supply.offers[0].clone() };
+        supply.offers.push(stranded);
+        Ok(supply)
+    }
+
+    async fn prepare(&self, _spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+        if offer.instance_type == "stranded" {
+            return Err(CloudError::NoCapacity { what: "no subnet there".into(), refusal: Refusal::NotSold });
+        }
+        Ok(Some(LaunchRequest {
+            image: "ami-1".into(),
+            image_name: None,
+            root_device: "/dev/sda1".into(),
+            disk_gib: 1,
+            profile: None,
+            security_groups: vec![],
+            subnet: None,
+            key_name: None,
+            shutdown: Default::default(),
+            alarm: Some(AlarmRule::default()),
+            user_data: String::new(),
+        }))
+    }
+
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        self.inner.launch(plan).await
+    }
+
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        self.inner.describe(owner, region).await
+    }
+
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.inner.terminate(machine).await
+    }
+
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
+        self.inner.interrupt(machine, notice).await
+    }
+
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        self.inner.raise_kill_at(machine, kill_at).await
+    }
+
+    async fn guard(&self, _plan: &Plan, machine: &MachineRef) -> Result<(), CloudError> {
+        self.asked.lock().unwrap().push((self.clock.mono(), machine.id.clone()));
+        let mut refusals = self.refusals.lock().unwrap();
+        if *refusals == 0 {
+            return Ok(());
+        }
+        *refusals -= 1;
+        Err(CloudError::Denied { act: "arm the alarm".into(), cause: "injected".into() })
+    }
+
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.inner.release(machine).await
+    }
+}
+
+async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (World, Arc<Watchman>) {
+    let world = World::new(clock.clone(), lives).await;
+    let (refusals, asked) = (Mutex::new(refusals), Mutex::default());
+    let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked });
+    (world, watchman)
+}
+
+#[test]
+fn an_alarm_that_cannot_be_armed_is_tried_again_and_stops_nothing() {
+    for refusals in [0, 3, u32::MAX] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let (world, watchman) = watched(clock, &[Life::Ends { secs: 1800, code: 0 }], refusals).await;
+            let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
+            assert_eq!(receipt.outcome, JobOutcome::Succeeded, "{receipt:?}");
+            world.check(&receipt).await;
+            let asked = watchman.asked.lock().unwrap().clone();
+            let pauses: Vec<u64> = asked.windows(2).map(|two| (two[1].0 - two[0].0).as_secs()).collect();
+            match refusals {
+                0 | 3 => assert_eq!(asked.len() as u32, refusals + 1, "{pauses:?}"),
+                // Half an hour of refusals: thirty seconds, a minute, a minute and a half, ...
+                _ => assert!((9..=11).contains(&asked.len()), "{pauses:?}"),
+            }
+            assert!(pauses.iter().all(|pause| *pause >= 30) && pauses.is_sorted(), "{pauses:?}");
+        });
+    }
+}
+
+#[test]
+fn each_machine_is_guarded_and_an_offer_that_cannot_be_launched_costs_no_attempt() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let lives = [Life::Taken { secs: 300 }, Life::Ends { secs: 300, code: 0 }];
+        let (world, watchman) = watched(clock, &lives, 0).await;
+        let receipt = world.controller_on(world.store.clone(), watchman.clone()).drive(world.job()).await.unwrap();
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 2));
+        let asked = watchman.asked.lock().unwrap().clone();
+        assert!(asked.len() == 2 && asked[0].1 != asked[1].1, "{asked:?}");
+        let plan = world.dir.plan(AttemptNo::FIRST).await.unwrap().unwrap();
+        assert_eq!(plan.offer.instance_type, "t");
+        let stranded: Vec<&str> = plan.rejected.iter().filter(|no| no.offer.instance_type == "stranded").map(|no| no.because.as_str()).collect();
+        assert_eq!(stranded, ["no subnet there"]);
+    });
+}
