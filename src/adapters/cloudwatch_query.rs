@@ -81,6 +81,28 @@ pub fn texts(xml: &str, name: &str) -> Vec<String> {
     inner.filter(|inner| !inner.contains('<')).map(plain).collect()
 }
 
+/// The insides of all elements of a name that are in no other of that name, in their order.
+pub fn elements<'a>(xml: &'a str, name: &str) -> Vec<&'a str> {
+    let (open, close) = (format!("<{name}>"), format!("</{name}>"));
+    let (mut found, mut depth, mut begin, mut at) = (Vec::new(), 0_usize, 0, 0);
+    while let Some(next) = xml[at..].find('<').map(|next| at + next) {
+        let rest = &xml[next..];
+        at = next + 1;
+        if rest.starts_with(&open) {
+            depth += 1;
+            if depth == 1 {
+                begin = next + open.len();
+            }
+        } else if rest.starts_with(&close) && depth > 0 {
+            depth -= 1;
+            if depth == 0 {
+                found.push(&xml[begin..next]);
+            }
+        }
+    }
+    found
+}
+
 fn plain(text: &str) -> String {
     let named = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&apos;", "'"), ("&#39;", "'"), ("&amp;", "&")];
     named.iter().fold(text.trim().to_owned(), |text, (entity, letter)| text.replace(entity, letter))
@@ -95,5 +117,10 @@ mod tests {
         let xml = "<A><member><Name>a&lt;b</Name><N>1</N></member><member>\n<Name> c &amp;amp; </Name></member><Name><x/></Name></A>";
         assert_eq!(texts(xml, "Name"), ["a<b", "c &amp;"]);
         assert_eq!(texts(xml, "None"), [""; 0]);
+        let nested = "<R><member><Id>a</Id><V><member>1</member><member>2</member></V></member><member><Id>b</Id><V/></member></R>";
+        let results = elements(nested, "member");
+        assert_eq!(results.len(), 2);
+        assert_eq!((texts(results[0], "Id"), texts(results[0], "member")), (vec!["a".to_owned()], vec!["1".to_owned(), "2".to_owned()]));
+        assert_eq!(texts(results[1], "member"), [""; 0]);
     }
 }

@@ -17,6 +17,8 @@ mod ec2_describe;
 #[cfg(feature = "aws")]
 mod ec2_end;
 #[cfg(feature = "aws")]
+mod ec2_foreign;
+#[cfg(feature = "aws")]
 mod ec2_launch;
 #[cfg(feature = "aws")]
 mod ec2_prepare;
