@@ -18,7 +18,7 @@ use super::ec2_spot_prices as spot_prices;
 use super::ec2_types::{self as types, Sold};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, Usd, UsdPerHour};
-use crate::ports::CloudError;
+use crate::ports::{CloudError, chain};
 
 /// Where a job asks for no GPU and names no type: machines of two vCPUs and 8 GiB that are sold in every region.
 const DEFAULT_TYPES: [&str; 5] = ["m5.large", "m6i.large", "m6a.large", "m7i.large", "m7a.large"];
@@ -47,7 +47,7 @@ pub async fn survey(session: &AwsSession, machine: &MachineSpec, back: Option<Sp
                 all.extend(supply);
             }
             Err(error) => {
-                all.notes.push(format!("{region} was not asked to the end: {}", said(&error)));
+                all.notes.push(format!("{region} was not asked to the end: {}", chain(&error)));
                 trouble = Some(error);
             }
         }
@@ -121,11 +121,11 @@ async fn facts(
         quotas::quotas(session, cache, region, &names, markets),
     );
     let spot = spot.unwrap_or_else(|error| {
-        supply.notes.push(format!("no spot machine of {region} is offered: {}", said(&error)));
+        supply.notes.push(format!("no spot machine of {region} is offered: {}", chain(&error)));
         Vec::new()
     });
     if let Some(error) = denied {
-        supply.notes.push(format!("the quotas of {region} are not known, and EC2 may refuse a launch for want of one: {}", said(&error)));
+        supply.notes.push(format!("the quotas of {region} are not known, and EC2 may refuse a launch for want of one: {}", chain(&error)));
     }
     Ok((Facts { region: region.clone(), types, zones: zones?, listed, spot, quotas }, supply))
 }
@@ -174,16 +174,8 @@ fn count(known: &mut Vec<Quota>, used: Result<Used, CloudError>, notes: &mut Vec
         Ok(used) => quotas::count(known, &used),
         Err(error) => {
             known.clear();
-            notes.push(format!("what is left of the quotas is not known, and EC2 may refuse a launch for want of one: {}", said(&error)));
+            notes.push(format!("what is left of the quotas is not known, and EC2 may refuse a launch for want of one: {}", chain(&error)));
         }
-    }
-}
-
-/// An error with its cause, in one line.
-fn said(error: &CloudError) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
 
@@ -197,7 +189,7 @@ fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mu
     let catalog = Catalog::shipped();
     if let Some(error) = &listed.trouble {
         let as_of = catalog.prices_as_of();
-        supply.notes.push(format!("on-demand prices that are missing are the shipped ones of {as_of}, where there are any: {}", said(error)));
+        supply.notes.push(format!("on-demand prices that are missing are the shipped ones of {as_of}, where there are any: {}", chain(error)));
     }
     let Some(extras) = extras(&region, machine.disk_gib, &listed, supply) else { return };
     for kind in &types {
@@ -341,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_cannot_be_read_is_replaced_by_the_shipped_one_and_it_is_said() {
+    fn a_list_that_cannot_be_read_is_replaced_by_the_shipped_one_and_it_is_chain() {
         let denied = Listed { trouble: Some(CloudError::Throttled), ..Listed::default() };
         let supply = sold(facts(&["g5.xlarge"], &[("g5.xlarge", "a")], denied, &[]), &[Market::OnDemand]);
         assert_eq!(supply.offers[0].price, usd("1.006"));

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, doctor, explain, extend, iam, init, logs, outputs,
-    plan, receipt, rehearse, replay, run, schema, status, stop, sweep,
+    plan, prices, receipt, rehearse, replay, run, schema, status, stop, sweep,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -43,6 +43,7 @@ pub enum Verb {
     Receipt(receipt::Args),
     Explain(explain::Args),
     Plan(Box<plan::Args>),
+    Prices(Box<prices::Args>),
     Rehearse(Box<rehearse::Args>),
     Check(Box<check::Args>),
     Daemon(daemon::Args),
@@ -98,6 +99,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Outputs(args) => block_on(outputs::run(args, context)),
         Verb::Receipt(args) => block_on(receipt::run(args, context)),
         Verb::Plan(args) => block_on(plan::run(args, context)),
+        Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
         Verb::Sweep(args) => block_on(sweep::run(args, context)),

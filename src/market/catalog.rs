@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-use super::{Arch, MachineType, Region, Usd, UsdPerHour};
+use super::{Arch, Cloud, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd, UsdPerHour, Zone};
 
 const TYPES: &str = include_str!("../../config/catalog/types.csv");
 const ON_DEMAND: &str = include_str!("../../config/catalog/on_demand.csv");
@@ -83,6 +83,44 @@ impl Catalog {
     /// An hour of a public IPv4 address.
     pub fn public_ipv4_hour(&self, region: &Region) -> Option<&Dated<Usd>> {
         self.extra("public-ipv4", region)
+    }
+
+    /// What the catalogue would sell: on demand alone, by the ids of zones. What has no price in it is refused.
+    pub fn supply(&self, wanted: &GpuRequirement, named: &[String], regions: &[Region]) -> Supply {
+        let mut supply = Supply::default();
+        for region in regions {
+            for kind in &self.types {
+                match (kind.fit(wanted, named), self.on_demand(&kind.name, region)) {
+                    (Fit::Fits, Some(price)) => supply.offers.extend(self.offers(kind, region, price)),
+                    (Fit::Fits, None) => supply.refused.push(format!("{} in {region} has no price in the catalogue", kind.name)),
+                    (Fit::No(because), _) if !supply.refused.contains(&because) => supply.refused.push(because),
+                    _ => {}
+                }
+            }
+        }
+        supply
+    }
+
+    fn offers(&self, kind: &MachineType, region: &Region, price: UsdPerHour) -> Vec<Offer> {
+        let ids = self.zone_ids(&kind.name, region);
+        // Sold somewhere in the region; which zones, the sources do not say.
+        let zones: Vec<Zone> = if ids.is_empty() { vec![Zone::new(region.as_str())] } else { ids.iter().map(Zone::new).collect() };
+        let offer = |zone| Offer {
+            cloud: Cloud::Aws,
+            region: region.clone(),
+            zone,
+            instance_type: kind.name.clone(),
+            gpus: kind.gpus,
+            gpu_model: kind.gpu_model.clone(),
+            gpu_memory_mib: kind.gpu_memory_mib,
+            vcpus: kind.vcpus,
+            arch: kind.arch,
+            market: Market::OnDemand,
+            price,
+            extras: UsdPerHour::ZERO,
+            on_demand: Some(price),
+        };
+        zones.into_iter().map(offer).collect()
     }
 
     fn extra(&self, what: &str, region: &Region) -> Option<&Dated<Usd>> {

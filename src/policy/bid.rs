@@ -19,17 +19,34 @@ pub struct Bid {
     pub because: String,
 }
 
+impl Bid {
+    /// How often the price was above it, where that is known.
+    pub fn told(&self) -> Option<String> {
+        let (share, crossings) = (self.share_above?, self.crossings?);
+        let times = if crossings == 1 { "once".to_owned() } else { format!("{crossings} times") };
+        Some(match share > 0.0 {
+            false => "the price was never above the bid in that time".to_owned(),
+            true => format!("the price was above the bid for {:.1}% of that time, and rose above it {times}", share * 100.0),
+        })
+    }
+}
+
 /// Why a rule gives no bid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoBid {
-    #[error("no on-demand price is known, and the bid is a share of it")]
+    #[error("has no known on-demand price, which the bid would be reckoned from; name a price as `max_price`")]
     OnDemandUnknown,
-    #[error("no price history is known, and the bid is a quantile of it")]
+    #[error("has no known price history, and the bid is a quantile of it")]
     NoHistory,
 }
 
 /// What is looked back on where the rule does not say: the longest that EC2 keeps.
 pub const WINDOW: Span = Span::from_secs(90 * 86_400);
+
+/// How far above the price of now `auto` bids. In 75 000 beginnings over the price series of 2019 to 2022 that we have, no
+/// price rose by a quarter within a day, and one in fifty at most within three. Less would lose machines over cents; more
+/// only raises the most that a plan can cost, and shortens what a budget is sure to buy.
+const AUTO_HEADROOM: f64 = 1.25;
 
 /// The sentence that belongs beside every bid.
 pub const HONEST: &str = "most interruptions come from capacity, not from price: a higher bid pays more and keeps little longer";
@@ -53,9 +70,13 @@ pub fn bid(rule: PriceRule, offer: &Offer, history: Option<&PriceHistory>, now: 
             (price, window, format!("at or above the price {percentile}% of the time of the last {window}{capped}"))
         }
         PriceRule::Auto => {
-            // The ceiling that EC2 itself takes where none is named. The price paid is the market's, not the bid's.
             let full = offer.on_demand.ok_or(NoBid::OnDemandUnknown)?;
-            (full, WINDOW, "the on-demand price: what is paid is the market's price, and above this ceiling spot would be no bargain".to_owned())
+            let above = scaled(offer.price, AUTO_HEADROOM);
+            if above < full {
+                (above, WINDOW, format!("a quarter above the price now; on-demand is {full}"))
+            } else {
+                (full, WINDOW, "the on-demand price: above it spot would be no bargain".to_owned())
+            }
         }
     };
     let from = back(now, window);
@@ -85,6 +106,114 @@ fn scaled(price: UsdPerHour, factor: f64) -> UsdPerHour {
     UsdPerHour::new(crate::market::Usd::from_micros(ten_thousandths * 100))
 }
 
-fn back(now: Timestamp, window: Span) -> Timestamp {
+/// As far back as a window goes.
+pub fn back(now: Timestamp, window: Span) -> Timestamp {
     now.saturating_sub(window.duration()).unwrap_or(Timestamp::MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::market::{Arch, Cloud, Market, PricePoint, Region, Usd, Zone};
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn usd(micros: i64) -> UsdPerHour {
+        UsdPerHour::new(Usd::from_micros(micros))
+    }
+
+    fn offer(price: i64, on_demand: Option<i64>) -> Offer {
+        Offer {
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            zone: Zone::new("z"),
+            instance_type: "t".into(),
+            gpus: 1,
+            gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 4,
+            arch: Arch::X86_64,
+            market: Market::Spot,
+            price: usd(price),
+            extras: UsdPerHour::ZERO,
+            on_demand: on_demand.map(usd),
+        }
+    }
+
+    /// Prices that began so many seconds before now.
+    fn history(points: &[(u64, i64)]) -> PriceHistory {
+        let points = points.iter().map(|(ago, price)| PricePoint { at: NOW - Duration::from_secs(*ago), price: usd(*price) });
+        PriceHistory::new(Region::new("r"), Zone::new("z"), "t", points.collect())
+    }
+
+    #[test]
+    fn each_rule_gives_its_bid() {
+        let series = history(&[(100, 300_000), (40, 500_000), (10, 400_000)]);
+        let bid = |rule: &str| bid(rule.parse().unwrap(), &offer(400_000, Some(1_000_000)), Some(&series), NOW).unwrap();
+        assert_eq!(bid("0.65").price, usd(650_000));
+        assert_eq!(bid("80% of on-demand").price, usd(800_000));
+        assert_eq!(bid("150% of on-demand").price, usd(1_500_000), "what the user says in words");
+        assert_eq!(bid("p60 of 100s").price, usd(300_000), "weighted by time");
+        assert_eq!(bid("p95 of 100s").price, usd(500_000));
+        assert_eq!(bid("auto").price, usd(500_000));
+        let quantile = bid("p60 of 100s");
+        assert_eq!((quantile.share_above, quantile.crossings), (Some(0.4), Some(1)));
+        assert_eq!(quantile.told().unwrap(), "the price was above the bid for 40.0% of that time, and rose above it once");
+        assert_eq!(bid("auto").told().unwrap(), "the price was never above the bid in that time");
+    }
+
+    #[test]
+    fn what_a_rule_needs_and_nobody_knows_gives_no_bid() {
+        let unknown = |rule: &str| bid(rule.parse().unwrap(), &offer(400_000, None), None, NOW).unwrap_err();
+        assert_eq!(unknown("auto"), NoBid::OnDemandUnknown);
+        assert_eq!(unknown("80% of on-demand"), NoBid::OnDemandUnknown);
+        assert_eq!(unknown("p95 of 14d"), NoBid::NoHistory);
+        assert!(bid("0.5".parse().unwrap(), &offer(400_000, None), None, NOW).is_ok());
+    }
+
+    proptest! {
+        /// A quantile and `auto` never bid above the on-demand price, whatever the series was.
+        #[test]
+        fn never_above_on_demand_unless_said(
+            points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30),
+            percentile in 0.0..100.0_f64, full in 1_i64..3_000_000, price in 1_i64..5_000_000,
+        ) {
+            let (series, offer) = (history(&points), offer(price, Some(full)));
+            for rule in [PriceRule::Auto, PriceRule::Quantile { percentile, window: Span::from_secs(200_000) }] {
+                prop_assert!(bid(rule, &offer, Some(&series), NOW).unwrap().price <= usd(full));
+            }
+        }
+
+        /// A higher percentile never bids less, and is never exceeded for longer.
+        #[test]
+        fn more_percent_never_bids_less(points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30), a in 0.0..100.0_f64, b in 0.0..100.0_f64) {
+            let series = history(&points);
+            let of = |percentile| {
+                let rule = PriceRule::Quantile { percentile, window: Span::from_secs(200_000) };
+                bid(rule, &offer(1, None), Some(&series), NOW).unwrap()
+            };
+            let (low, high) = (of(a.min(b)), of(a.max(b)));
+            prop_assert!(low.price <= high.price && low.share_above >= high.share_above);
+            // The price was above it for no more of the time than the percentile leaves.
+            prop_assert!(low.share_above.unwrap() <= 1.0 - a.min(b) / 100.0 + 1e-6);
+        }
+
+        /// A price that is told twice weighs no more than one that is told once.
+        #[test]
+        fn the_time_counts_and_not_the_points(points in prop::collection::vec((1_u64..100_000, 1_i64..5_000_000), 1..30), percentile in 0.0..100.0_f64) {
+            let rule = PriceRule::Quantile { percentile, window: Span::from_secs(200_000) };
+            let once = history(&points);
+            let mut told: Vec<(u64, i64)> = points.clone();
+            told.extend(once.points().iter().filter_map(|point| {
+                let ago = u64::try_from(NOW.duration_since(point.at).as_secs()).ok()?;
+                (ago > 1 && points.iter().all(|(other, _)| *other != ago - 1)).then_some((ago - 1, point.price.per_hour().micros()))
+            }));
+            let price = |series: &PriceHistory| bid(rule, &offer(1, None), Some(series), NOW).unwrap().price;
+            prop_assert_eq!(price(&once), price(&history(&told)));
+        }
+    }
 }

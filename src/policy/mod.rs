@@ -12,10 +12,12 @@
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
 
 pub mod bid;
+pub mod bid_backtest;
 mod billing;
 mod budget;
 mod checkpointing;
 pub mod doctor;
+pub mod hard_end;
 mod hardware;
 mod idle;
 mod interruption;

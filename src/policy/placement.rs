@@ -5,6 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::bid::{self, Bid};
+use super::hard_end::Terms;
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, Refusal, RejectedOffer, Spec};
 use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour};
 
@@ -16,6 +17,8 @@ pub struct Placement {
     pub bid: Option<UsdPerHour>,
     pub reasons: Vec<String>,
     pub rejected: Vec<RejectedOffer>,
+    /// What fits too, in the order in which it is tried when this one is not to be had.
+    pub fallbacks: Vec<Offer>,
     /// `None`: nothing bounds the time, and an hour costs something.
     pub most_usd: Option<Usd>,
     pub kill_at: Option<Timestamp>,
@@ -27,10 +30,6 @@ pub struct Placement {
 pub struct NoOffer {
     pub because: Vec<String>,
 }
-
-/// The agent saves and uploads before its limit and then powers off within two minutes; this is for clocks and slow
-/// listings. Less would cut a power-off that is under way; more lets a hung machine bill longer.
-pub const DRAIN_ALLOWANCE: Duration = Duration::from_secs(5 * 60);
 
 /// What is asked of a placement.
 #[derive(Clone, Copy, Debug)]
@@ -68,14 +67,25 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
         return Err(NoOffer { because });
     };
     rejected.extend(others.iter().map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best) }));
-    let kill_at = kill_at(ask.spec, best, ask.budget_left, ask.more_time, ask.now);
-    let free = best.hourly().per_hour() == Usd::ZERO;
-    let time = kill_at.map(|kill_at| Duration::try_from(kill_at.duration_since(ask.now)).unwrap_or_default());
-    // A spot price may rise to the bid.
-    let dearest = bid.as_ref().map_or(best.price, |bid| bid.price.max(best.price)).per_hour() + best.extras.per_hour();
-    let most_usd = if free { Some(Usd::ZERO) } else { time.map(|time| UsdPerHour::new(dearest).cost_of(time)) };
-    let reasons = reasons(ask.spec, best, bid.as_ref(), others.len());
-    Ok(Placement { offer: (*best).clone(), bid: bid.as_ref().map(|bid| bid.price), reasons, rejected, most_usd, kill_at })
+    let terms = ask.terms(best, bid.as_ref());
+    let kill_at = terms.hard_end();
+    let reasons = reasons(ask, best, bid.as_ref(), others.len());
+    Ok(Placement {
+        offer: (*best).clone(),
+        bid: bid.as_ref().map(|bid| bid.price),
+        reasons,
+        rejected,
+        fallbacks: others.iter().map(|(other, _)| (*other).clone()).collect(),
+        most_usd: terms.most(kill_at),
+        kill_at,
+    })
+}
+
+impl<'a> Ask<'a> {
+    fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
+        let (bid, budget_left, more_time) = (bid.map(|bid| bid.price), self.budget_left, self.more_time);
+        Terms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
+    }
 }
 
 fn dearer(other: &Offer, best: &Offer) -> String {
@@ -105,13 +115,14 @@ fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
         return Err(format!("needs {} vCPUs, and the quota \"{}\" has {left} of {max} left in {}", offer.vcpus, quota.name, offer.region));
     }
     if offer.market == Market::OnDemand {
-        return Ok(None);
+        return ask.terms(offer, None).check().map(|()| None);
     }
     let history = ask.supply.history(offer);
     let bid = bid::bid(ask.spec.machine.max_price, offer, history, ask.now).map_err(|no| no.to_string())?;
     if bid.price < offer.price {
         return Err(format!("costs {} now, more than the bid of {}", offer.price, bid.price));
     }
+    ask.terms(offer, Some(&bid)).check()?;
     Ok(Some(bid))
 }
 
@@ -165,7 +176,8 @@ fn family(offer: &Offer) -> &str {
     offer.instance_type.split('.').next().unwrap_or_default()
 }
 
-fn reasons(spec: &Spec, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec<String> {
+fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec<String> {
+    let spec = ask.spec;
     let mut reasons = vec![match others {
         0 => format!("the one offer that fits, at {}", best.price),
         _ => format!("the cheapest of {} that fit, at {}", others + 1, best.price),
@@ -176,23 +188,13 @@ fn reasons(spec: &Spec, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec<S
     }
     if let Some(bid) = bid {
         reasons.push(format!("the bid is {}, {}", bid.price, bid.because));
+        reasons.extend(bid.told());
     }
     let wanted = &spec.machine.gpus;
     if best.cloud == Cloud::Local && wanted.count > 0 {
         reasons.push(format!("this workstation shows {} GPUs; whether they are the job's {wanted} is seen when it starts", best.gpus));
     }
     reasons
-}
-
-/// The first of: run time, deadline, the moment when the budget is spent; and the time to drain. `now` is when the plan is made.
-pub(super) fn kill_at(spec: &Spec, offer: &Offer, budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Option<Timestamp> {
-    let limits = &spec.limits;
-    let later = |from: Timestamp, time: Duration| from.saturating_add(time).unwrap_or(Timestamp::MAX);
-    let run_time = limits.max_runtime.map(|time| later(now, time.duration().saturating_add(more_time.duration())));
-    let deadline = limits.deadline.map(|deadline| later(deadline, more_time.duration()));
-    let budget = budget_left.and_then(|left| offer.hourly().time_for(left)).map(|time| later(now, time));
-    let first = [run_time, deadline, budget].into_iter().flatten().min()?;
-    Some(later(first, DRAIN_ALLOWANCE))
 }
 
 #[cfg(test)]
@@ -269,13 +271,53 @@ mod tests {
         let hour = Span::from_secs(3600);
         let limits = LimitsSpec { max_runtime: Some(hour), budget: Some("$1".parse().unwrap()), deadline: None };
         let offers = [offer(Cloud::Aws, "a", "4", 0)];
-        // The budget lasts a quarter of an hour, then there is a quarter of an hour to drain.
+        // The budget lasts a quarter of an hour, and the power-off is in it.
         let placed = place(&spec(limits.clone()), &offers, limits.budget, Span::ZERO, NOW).unwrap();
-        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(900 + 300)));
-        assert_eq!(placed.most_usd, Some(Usd::from_micros(1_333_334)));
+        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(900 - 120)));
+        assert_eq!(placed.most_usd, Some("1".parse().unwrap()));
         let free = [offer(Cloud::Local, "a", "0", 0)];
         let placed = place(&spec(limits), &free, Some("$1".parse().unwrap()), hour, NOW).unwrap();
         assert_eq!(placed.most_usd, Some(Usd::ZERO));
         assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(2 * 3600 + 300)), "an extension counts");
+    }
+
+    fn spot(price: &str, on_demand: &str) -> Offer {
+        let full = Some(UsdPerHour::new(on_demand.parse().unwrap()));
+        Offer { market: Market::Spot, on_demand: full, ..offer(Cloud::Aws, "s", price, 0) }
+    }
+
+    #[test]
+    fn a_budget_is_reckoned_with_what_an_hour_may_come_to() {
+        let wanted = spec(LimitsSpec::default());
+        let mut offers = [spot("0.4", "1")];
+        offers[0].extras = UsdPerHour::new("0.1".parse().unwrap());
+        let placed = place(&wanted, &offers, Some("$6".parse().unwrap()), Span::ZERO, NOW).unwrap();
+        // The bid is 0.5: ten hours of 0.6, and the power-off is in them.
+        assert_eq!(placed.bid, Some(UsdPerHour::new("0.5".parse().unwrap())));
+        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(36_000 - 120)));
+        assert_eq!(placed.most_usd, Some("6".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_budget_that_buys_no_work_is_refused_in_words() {
+        let wanted = spec(LimitsSpec::default());
+        let error = place(&wanted, &[offer(Cloud::Aws, "a", "4", 0)], Some("0.5".parse().unwrap()), Span::ZERO, NOW).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "no offer fits: t in a costs up to $4.00/h with its disk and address: the $0.50 left of the budget buy 5m 30s, and less than $0.80 is not worth a start"
+        );
+        let few = [offer(Cloud::Aws, "a", "4", 0), offer(Cloud::Aws, "b", "1", 0)];
+        assert_eq!(place(&wanted, &few, Some("0.5".parse().unwrap()), Span::ZERO, NOW).unwrap().offer, few[1]);
+        // Of this workstation nothing is billed.
+        assert!(place(&wanted, &[offer(Cloud::Local, "a", "4", 0)], Some("0.01".parse().unwrap()), Span::ZERO, NOW).is_ok());
+    }
+
+    #[test]
+    fn what_fits_too_is_tried_in_order_and_on_demand_comes_when_it_is_the_cheaper() {
+        let wanted = spec(LimitsSpec::default());
+        let offers = [offer(Cloud::Aws, "a", "1", 0), spot("0.4", "1"), spot("0.3", "1")];
+        let placed = place(&wanted, &offers, None, Span::ZERO, NOW).unwrap();
+        assert_eq!(placed.offer, offers[2]);
+        assert_eq!(placed.fallbacks, [offers[1].clone(), offers[0].clone()]);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::placement;
+use super::hard_end::Terms;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
 use super::stopped::stopped;
@@ -379,7 +379,7 @@ fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
     plan.kill_at?;
     let (spec, wishes) = (&facts.spec.spec, Wishes::of(facts.requests));
     let budget_left = relaunch::budget_left(spec, &history(facts.attempts), &wishes);
-    placement::kill_at(spec, &plan.offer, budget_left, wishes.more_time, plan.created)
+    Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }.hard_end()
 }
 
 fn wait(why: String) -> Vec<Act> {

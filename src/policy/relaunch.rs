@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::hard_end::Terms;
 use super::wishes::{EndWish, Wishes};
 use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Spec};
 use crate::market::Usd;
@@ -99,6 +100,13 @@ fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Ti
         return Some(end(now, EndedBecause::Deadline, format!("the deadline {deadline} has passed")));
     }
     let left = budget_left(spec, history, wishes)?;
+    let worth_a_start = history.iter().filter_map(|record| {
+        let (offer, bid) = (&record.plan.offer, record.plan.bid);
+        Terms { spec, offer, bid, budget_left: Some(left), more_time: wishes.more_time, now }.least()
+    });
+    if let Some(least) = worth_a_start.min().filter(|least| left < *least && left > Usd::ZERO) {
+        return Some(end(now, EndedBecause::Budget, format!("{left} of the budget are left, and less than {least} is not worth another machine")));
+    }
     let priced = history.iter().any(|record| record.plan.offer.hourly().per_hour() > Usd::ZERO);
     (left <= Usd::ZERO && (priced || history.is_empty())).then(|| end(now, EndedBecause::Budget, "the budget is spent".into()))
 }

@@ -1,6 +1,7 @@
 //! The controller's half: this workstation, its jobs and its clouds.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +15,8 @@ use crate::adapters::aws_objects;
 #[cfg(feature = "aws")]
 use crate::adapters::aws_session::AwsSession;
 use crate::adapters::driver_process;
+#[cfg(feature = "aws")]
+use crate::adapters::ec2_supply;
 use crate::adapters::here;
 use crate::adapters::local_cloud::LocalCloud;
 use crate::adapters::local_folder::LocalFolder;
@@ -21,7 +24,8 @@ use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::adapters::objects::{self, OpenError};
 use crate::controller::{Controller, Shipper};
-use crate::market::{self, Zone};
+use crate::job::MachineSpec;
+use crate::market::{self, Span, Supply, Zone};
 use crate::ports;
 
 pub use crate::adapters::aws_settings::AwsSettings;
@@ -102,6 +106,22 @@ impl Workstation {
             return objects::open_through(&self.job_root, existing, aws_objects::access(&self.aws_session()).await);
         }
         if existing { objects::open_existing(&self.job_root) } else { objects::open(&self.job_root) }
+    }
+
+    /// What EC2 sells now, with the spot prices of so long a time.
+    ///
+    /// # Errors
+    /// When no region answers, or this program was built without AWS.
+    #[cfg(feature = "aws")]
+    pub async fn ec2_supply(&self, machine: &MachineSpec, back: Span) -> Result<Supply, Box<dyn Error>> {
+        Ok(ec2_supply::survey(&self.aws_session(), machine, Some(back)).await?)
+    }
+
+    /// # Errors
+    /// Always: this program was built without AWS.
+    #[cfg(not(feature = "aws"))]
+    pub async fn ec2_supply(&self, _machine: &MachineSpec, _back: Span) -> Result<Supply, Box<dyn Error>> {
+        Err("this `lamp` was built without cloud `aws`".into())
     }
 
     /// The name of this workstation among those that share a job root.

@@ -33,6 +33,11 @@ fn after(hours: u64) -> Timestamp {
     ago(600) + Duration::from_secs(hours * 3600 + 300)
 }
 
+/// Of a budget: the power-off is paid from it.
+fn spent_after(hours: u64) -> Timestamp {
+    ago(600) + Duration::from_secs(hours * 3600 - 120)
+}
+
 fn more(time: Option<Span>, dollars: Option<&str>) -> [Request; 1] {
     [wish(Wish::Extend { time, budget: dollars.map(|text| text.parse::<Usd>().unwrap()) }, 5)]
 }
@@ -48,7 +53,7 @@ fn more_money_is_no_more_time_where_money_was_not_what_ran_out() {
 #[test]
 fn the_first_limit_still_counts_when_another_has_grown() {
     let both = LimitsSpec { max_runtime: Some(Span::from_secs(3 * 3600)), budget: Some("$1".parse().unwrap()), ..LimitsSpec::default() };
-    assert_eq!(raised(both.clone(), after(1), &more(None, Some("$1"))), Some(after(2)));
+    assert_eq!(raised(both.clone(), after(1), &more(None, Some("$1"))), Some(spent_after(2)));
     assert_eq!(raised(both.clone(), after(1), &more(None, Some("$50"))), Some(after(3)), "the run time is the first limit now");
     assert_eq!(raised(both, after(1), &more(Some(HOUR), None)), None, "the budget still ends it first");
 }

@@ -1,0 +1,43 @@
+//! The prices of one pool over time, drawn with dots; the bid is a line across.
+
+use jiff::Timestamp;
+use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape};
+
+use crate::market::{PriceHistory, UsdPerHour};
+
+/// In dots: two make a column, four a line. Fits a terminal of 80 columns with its labels.
+const WIDTH: u32 = 120;
+const HEIGHT: u32 = 40;
+
+/// The plot and a line that says what it shows.
+pub fn text(history: &PriceHistory, bid: UsdPerHour, from: Timestamp, now: Timestamp) -> String {
+    let days_ago = |at: Timestamp| -(now.duration_since(at).as_secs_f64() / 86_400.0) as f32;
+    let dollars = |price: UsdPerHour| price.per_hour().dollars() as f32;
+    let mut at = from.max(history.points().first().map_or(from, |point| point.at));
+    let mut steps = Vec::new();
+    for (price, secs) in history.held(from, now) {
+        steps.push((days_ago(at), dollars(price)));
+        at = at.saturating_add(std::time::Duration::from_secs_f64(secs)).unwrap_or(now);
+        steps.push((days_ago(at), dollars(price)));
+    }
+    let days = days_ago(from);
+    let ceiling = [(days, dollars(bid)), (0.0, dollars(bid))];
+    let top = steps.iter().map(|(_, price)| *price).fold(dollars(bid), f32::max) * 1.05;
+    let (prices, line) = (Shape::Lines(&steps), Shape::Lines(&ceiling));
+    let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, days, 0.0, 0.0, top);
+    let chart = chart
+        .x_label_format(LabelFormat::Custom(Box::new(|days| if days == 0.0 { "now".into() } else { format!("{:.0} days ago", -days) })))
+        .y_label_format(LabelFormat::Custom(Box::new(|price| format!("${price:.3}"))))
+        .lineplot(&line)
+        .lineplot(&prices);
+    chart.axis();
+    chart.figures();
+    let plot: Vec<String> = chart.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    format!(
+        "{} in {}, dollars an hour; the line across is the bid of ${:.4}\n{}",
+        history.instance_type,
+        history.zone,
+        dollars(bid),
+        plot.join("\n").trim_end()
+    )
+}

@@ -1,0 +1,155 @@
+//! One row for each type and zone: its prices, and what a rule bids. As columns, as CSV, as JSON.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::table::render;
+use crate::market::{Market, Offer, PriceHistory, PriceRule, Region, Supply, UsdPerHour, Zone};
+use crate::policy::bid;
+use crate::policy::bid_backtest::{Backtest, backtest};
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    pub instance_type: String,
+    pub region: Region,
+    pub zone: Zone,
+    pub gpus: u32,
+    pub gpu_model: Option<String>,
+    pub gpu_memory_mib: Option<u64>,
+    pub vcpus: u32,
+    pub on_demand: Option<UsdPerHour>,
+    pub spot: Option<UsdPerHour>,
+    /// Spot over on-demand.
+    pub ratio: Option<f64>,
+    pub bid: Option<UsdPerHour>,
+    /// For which share of the window the price was above the bid.
+    pub share_above: Option<f64>,
+    pub crossings: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backtest: Option<Backtest>,
+}
+
+impl Row {
+    pub fn is_of(&self, history: &PriceHistory) -> bool {
+        self.zone == history.zone && self.instance_type == history.instance_type
+    }
+
+    fn gpu_text(&self) -> String {
+        match &self.gpu_model {
+            None => "none".into(),
+            Some(model) if self.gpus == 0 => format!("part of a {model}"),
+            Some(model) => format!("{} x {model}", self.gpus),
+        }
+    }
+}
+
+/// Cheapest spot first; what has none comes after, cheapest on demand first.
+pub fn rows(supply: &Supply, rule: PriceRule, from: Timestamp, now: Timestamp, with_backtest: bool) -> Vec<Row> {
+    let mut pools: BTreeMap<(&str, &Zone), Vec<&Offer>> = BTreeMap::new();
+    for offer in &supply.offers {
+        pools.entry((&offer.instance_type, &offer.zone)).or_default().push(offer);
+    }
+    let mut rows: Vec<Row> = pools.into_values().map(|offers| row(supply, &offers, rule, from, now, with_backtest)).collect();
+    rows.sort_by_key(|row| (row.spot.is_none(), row.spot, row.on_demand.is_none(), row.on_demand));
+    rows
+}
+
+fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now: Timestamp, with_backtest: bool) -> Row {
+    let of = |market: Market| offers.iter().find(|offer| offer.market == market).copied();
+    let (first, spot) = (offers[0], of(Market::Spot));
+    let on_demand = of(Market::OnDemand).map(|offer| offer.price).or(first.on_demand);
+    let history = spot.and_then(|spot| supply.history(spot));
+    let bid = spot.and_then(|spot| bid::bid(rule, spot, history, now).ok());
+    let price = bid.as_ref().map(|bid| bid.price);
+    let in_window = price.zip(history);
+    let ratio = spot.zip(on_demand).map(|(spot, full)| spot.price.per_hour().dollars() / full.per_hour().dollars());
+    Row {
+        instance_type: first.instance_type.clone(),
+        region: first.region.clone(),
+        zone: first.zone.clone(),
+        gpus: first.gpus,
+        gpu_model: first.gpu_model.clone(),
+        gpu_memory_mib: first.gpu_memory_mib,
+        vcpus: first.vcpus,
+        on_demand,
+        spot: spot.map(|spot| spot.price),
+        ratio,
+        bid: price,
+        share_above: in_window.and_then(|(bid, history)| history.share_above(bid, from, now)),
+        crossings: in_window.map(|(bid, history)| history.crossings(bid, from, now)),
+        backtest: spot.zip(history).filter(|_| with_backtest).and_then(|(spot, history)| backtest(rule, spot, history, from, now)),
+    }
+}
+
+const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot", "ratio", "bid", "exceeded"];
+
+pub fn text(rows: &[Row]) -> String {
+    let lines: Vec<Vec<String>> = rows.iter().map(columns).collect();
+    render(&HEADINGS, &lines, &[3, 4, 5, 6, 7, 8])
+}
+
+fn columns(row: &Row) -> Vec<String> {
+    let price = |price: Option<UsdPerHour>| price.map_or_else(|| "-".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()));
+    let exceeded = match (row.share_above, row.crossings) {
+        (Some(share), Some(times)) => format!("{:.1}% {times}x", share * 100.0),
+        _ => "-".into(),
+    };
+    vec![
+        row.instance_type.clone(),
+        row.zone.to_string(),
+        row.gpu_text(),
+        row.vcpus.to_string(),
+        price(row.on_demand),
+        price(row.spot),
+        row.ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{:.0}%", ratio * 100.0)),
+        price(row.bid),
+        exceeded,
+    ]
+}
+
+pub fn backtest_text(rows: &[Row], rule: PriceRule) -> String {
+    let lines = rows.iter().filter_map(|row| {
+        let figures = row.backtest.as_ref()?;
+        let percent = |share: f64| format!("{:.1}%", share * 100.0);
+        let (sold, exceeded) = (percent(figures.launchable), percent(figures.exceeded_within_a_day));
+        Some(vec![row.instance_type.clone(), row.zone.to_string(), figures.moments.to_string(), sold, exceeded, format!("{:.2}", figures.headroom)])
+    });
+    let lines: Vec<Vec<String>> = lines.collect();
+    if lines.is_empty() {
+        return "the known prices are too short a time for a backtest".into();
+    }
+    let table = render(&["type", "zone", "moments", "launchable", "exceeded within 24h", "bid / price"], &lines, &[2, 3, 4, 5]);
+    format!("what `{rule}` would have done, asked every six hours and followed for a day:\n{table}")
+}
+
+pub fn csv(rows: &[Row]) -> String {
+    let mut lines = vec!["instance_type,region,zone,gpus,gpu_model,gpu_memory_mib,vcpus,on_demand,spot,ratio,bid,share_above,crossings".to_owned()];
+    for row in rows {
+        let price = |price: Option<UsdPerHour>| price.map(|price| price.per_hour().dollars().to_string()).unwrap_or_default();
+        let number = |number: Option<f64>| number.map(|number| format!("{number:.4}")).unwrap_or_default();
+        let fields = [
+            row.instance_type.clone(),
+            row.region.to_string(),
+            row.zone.to_string(),
+            row.gpus.to_string(),
+            row.gpu_model.clone().unwrap_or_default(),
+            row.gpu_memory_mib.map(|mib| mib.to_string()).unwrap_or_default(),
+            row.vcpus.to_string(),
+            price(row.on_demand),
+            price(row.spot),
+            number(row.ratio),
+            price(row.bid),
+            number(row.share_above),
+            row.crossings.map(|times| times.to_string()).unwrap_or_default(),
+        ];
+        lines.push(fields.map(|field| quoted(&field)).join(","));
+    }
+    lines.join("\n")
+}
+
+/// As RFC 4180 quotes.
+fn quoted(field: &str) -> String {
+    if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}

@@ -1,0 +1,157 @@
+//! `lamp prices`: what machines cost now, on both markets, what a rule would bid, and whether buying one would be cheaper.
+//!
+//! Asked of EC2; where it does not answer, the shipped catalogue is shown, with its day. Buys nothing.
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::patience::saying;
+use super::price_table::{self as table, Row};
+use super::{Context, ExitCode, Fault, Format, job_root, price_plot, purchase};
+use crate::job::{MachineSpec, MarketChoice};
+use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply};
+use crate::policy::bid::{HONEST, back};
+
+/// Show what machines cost: on-demand and spot, in every zone
+///
+/// For each type and zone that satisfies what is asked for: the prices now, what a bid rule gives, and how often that bid
+/// would have been exceeded.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// GPUs, like `A10G`, `H100:8` or `at least 24GiB` [default: any]
+    #[arg(long, visible_alias = "gpus", value_name = "GPUS")]
+    pub gpu: Option<GpuRequirement>,
+    /// At least so many GPUs
+    #[arg(long, value_name = "N")]
+    pub count: Option<u32>,
+    /// At least so much memory on each GPU, like `24GiB`
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Only this instance type; may be repeated
+    #[arg(long = "type", visible_alias = "instance-type", value_name = "TYPE")]
+    pub types: Vec<String>,
+    /// Only this region; may be repeated
+    #[arg(long, value_name = "REGION")]
+    pub region: Vec<String>,
+    /// How many days of spot prices to look at, up to 90
+    #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(1..=90))]
+    pub days: u32,
+    /// The rule that gives the bid: 0.65, `80% of on-demand`, `p95 of 14d` or `auto`
+    #[arg(long, value_name = "PRICE", default_value = "auto")]
+    pub bid: PriceRule,
+    /// What the rule would have done at every quarter of those days
+    #[arg(long)]
+    pub backtest: bool,
+    /// Comma-separated values instead of the table
+    #[arg(long)]
+    pub csv: bool,
+    #[command(flatten)]
+    pub buy: purchase::Args,
+}
+
+/// # Errors
+/// What is asked for cannot be understood, or nothing has a known price.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let machine = machine(args)?;
+    let window = Span::from_secs(u64::from(args.days.max(window_days(args.bid))) * 86_400);
+    let (supply, source) = supply(context, &machine, window).await?;
+    let now = context.clock.now();
+    let from = back(now, Span::from_secs(u64::from(args.days) * 86_400));
+    let rows = table::rows(&supply, args.bid, from, now, args.backtest);
+    if rows.is_empty() {
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {}", shortened(&supply.refused).join("; ")));
+        return Err(fault.hint("`lamp prices` without a word shows every GPU machine; --region names another region"));
+    }
+    if args.csv {
+        context.printer.line(table::csv(&rows));
+        return Ok(ExitCode::SUCCESS);
+    }
+    match context.format {
+        Format::Json => context.printer.json(&json!({
+            "source": source, "rule": args.bid, "days": args.days, "rows": rows, "refused": supply.refused, "notes": supply.notes,
+            "buy": purchase::document(&args.buy, &rows),
+        })),
+        Format::Jsonl => rows.iter().for_each(|row| context.printer.json(row)),
+        Format::Text => show(args, context, &supply, &rows, from),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], from: jiff::Timestamp) {
+    context.printer.line(table::text(rows));
+    if args.backtest {
+        context.printer.line(format!("\n{}", table::backtest_text(rows, args.bid)));
+    }
+    let best = &rows[0];
+    let plot = best.bid.filter(|_| !context.printer.is_quiet());
+    if let (Some(bid), Some(history)) = (plot, supply.histories.iter().find(|history| best.is_of(history))) {
+        context.printer.line(format!("\n{}", price_plot::text(history, bid, from, context.clock.now())));
+    }
+    for line in purchase::text(&args.buy, rows) {
+        context.printer.line(line);
+    }
+    for note in supply.notes.iter().chain(&shortened(&supply.refused)) {
+        context.printer.note(note);
+    }
+    if best.bid.is_some() {
+        context.printer.note(HONEST);
+    }
+}
+
+/// EC2's answer, or the catalogue's; and which of the two it is.
+async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Result<(Supply, serde_json::Value), Fault> {
+    let workstation = job_root::workstation(context)?;
+    let because = match saying(context, "asking EC2 for types, zones and prices", workstation.ec2_supply(machine, window)).await {
+        Ok(supply) => return Ok((supply, json!({ "name": "ec2", "as_of": context.clock.now() }))),
+        Err(error) => Fault::from_error(ExitCode::UNREACHABLE, &*error).sentence(),
+    };
+    let catalog = Catalog::shipped();
+    let named = if machine.regions.is_empty() { &workstation.aws.regions } else { &machine.regions };
+    let regions: Vec<Region> = if named.is_empty() { catalog.regions() } else { named.iter().map(Region::new).collect() };
+    let mut supply = catalog.supply(&machine.gpus, &machine.instance_types, &regions);
+    let as_of = catalog.prices_as_of();
+    context.printer.warn(format!("EC2 was not asked: {because}"));
+    supply.notes.push(format!(
+        "this is the catalogue that ships with `lamp`: on-demand prices of {as_of}, types and zones of {}, the zones by their ids; spot prices are not in it",
+        catalog.types_as_of()
+    ));
+    Ok((supply, json!({ "name": "catalogue", "as_of": as_of, "because": because })))
+}
+
+/// The rules look back further than the window that is shown.
+fn window_days(rule: PriceRule) -> u32 {
+    rule.looks_back().map_or(0, |back| u32::try_from(back.duration().as_secs().div_ceil(86_400)).unwrap_or(90).min(90))
+}
+
+fn machine(args: &Args) -> Result<MachineSpec, Fault> {
+    let wrong = |what: &str, error: &dyn std::fmt::Display| Fault::new(ExitCode::USAGE, format!("--{what}: {error}"));
+    let any = GpuRequirement { count: 1, model: None, memory_mib_min: None };
+    let asks_for_gpus = args.types.is_empty() || args.gpu.is_some() || args.memory.is_some() || args.count.is_some();
+    let mut gpus = args.gpu.clone().unwrap_or(if asks_for_gpus { any } else { GpuRequirement::NONE });
+    if let Some(size) = &args.memory {
+        let memory: GpuRequirement = format!("at least {size}").parse().map_err(|_| wrong("memory", &format!("`{size}` is no size, write 24GiB")))?;
+        gpus.memory_mib_min = memory.memory_mib_min;
+    }
+    gpus.count = args.count.unwrap_or(gpus.count);
+    Ok(MachineSpec {
+        cloud: Cloud::Aws,
+        gpus,
+        instance_types: args.types.clone(),
+        regions: args.region.clone(),
+        market: MarketChoice::Auto,
+        max_price: args.bid,
+        ..MachineSpec::default()
+    })
+}
+
+/// So many reasons fit under a table; `-o json` has all.
+const REASONS_MAX: usize = 6;
+
+/// The first of a long list, with the number of the others.
+pub fn shortened(list: &[String]) -> Vec<String> {
+    let mut some: Vec<String> = list.iter().take(REASONS_MAX).cloned().collect();
+    if list.len() > REASONS_MAX {
+        some.push(format!("and {} more; `-o json` has all", list.len() - REASONS_MAX));
+    }
+    some
+}
