@@ -43,23 +43,32 @@ const QUOTAS: &[Kind] = &[
     kind("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", Market::Spot, STANDARD),
 ];
 
-/// vCPUs in use, by type and market.
-pub type Used = BTreeMap<(String, Market), u32>;
+/// A plan that is shown and the plan that is then made may be seconds apart; a minute could hide a machine that somebody has
+/// launched since.
+const USED_HOLDS: Duration = Duration::from_secs(20);
+
+/// vCPUs in use, of each type and market.
+pub type Used = Vec<(String, Market, u32)>;
 
 /// What runs now, by the instances' own words.
 ///
 /// # Errors
 /// When EC2 does not answer.
-pub async fn used(session: &AwsSession, region: &Region) -> Result<Used, CloudError> {
+pub async fn used(session: &AwsSession, cache: &Ec2Cache, region: &Region) -> Result<Used, CloudError> {
+    if let Some(kept) = cache.get("used", USED_HOLDS) {
+        return Ok(kept);
+    }
     let live = Filter::builder().name("instance-state-name").values("pending").values("running").build();
     let asked = session.ec2(region).await.describe_instances().filters(live);
     let pages: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
     let reservations = pages.map_err(|error| meaning(&format!("count what runs in {region}"), error))?;
-    let mut used = Used::new();
+    let mut counted: BTreeMap<(String, Market), u32> = BTreeMap::new();
     for instance in reservations.iter().flat_map(|reservation| reservation.instances()) {
         let Some((key, vcpus)) = vcpus(instance) else { continue };
-        *used.entry(key).or_default() += vcpus;
+        *counted.entry(key).or_default() += vcpus;
     }
+    let used = counted.into_iter().map(|((kind, market), vcpus)| (kind, market, vcpus)).collect();
+    cache.put("used", &used);
     Ok(used)
 }
 
@@ -147,9 +156,8 @@ async fn value(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<Opt
 /// What is used of each quota.
 pub fn count(quotas: &mut [Quota], used: &Used) {
     for quota in quotas {
-        let ours =
-            used.iter().filter(|((kind, market), _)| *market == quota.market && quota.families.iter().any(|family| is_of_family(kind, family)));
-        quota.vcpus_used = ours.map(|(_, vcpus)| *vcpus).sum();
+        let ours = used.iter().filter(|(kind, market, _)| *market == quota.market && quota.families.iter().any(|family| is_of_family(kind, family)));
+        quota.vcpus_used = ours.map(|(_, _, vcpus)| *vcpus).sum();
     }
 }
 
@@ -182,7 +190,7 @@ mod tests {
             ("g5.xlarge", Market::Spot, 4),
             ("p4d.24xlarge", Market::Spot, 96),
         ];
-        let used = used.into_iter().map(|(kind, market, vcpus)| ((kind.to_owned(), market), vcpus)).collect();
+        let used = used.into_iter().map(|(kind, market, vcpus)| (kind.to_owned(), market, vcpus)).collect();
         count(&mut quotas, &used);
         assert_eq!(quotas.map(|quota| quota.vcpus_used), [24, 4, 0]);
     }

@@ -72,7 +72,7 @@ struct Facts {
 async fn of_region(session: &AwsSession, machine: &MachineSpec, region: &Region, back: Option<Span>) -> Result<Supply, CloudError> {
     let cache = Ec2Cache::of(session, region).await;
     let markets = markets(machine.market);
-    let (used, found) = tokio::join!(quotas::used(session, region), facts(session, &cache, machine, region, &markets, back));
+    let (used, found) = tokio::join!(quotas::used(session, &cache, region), facts(session, &cache, machine, region, &markets, back));
     let (mut facts, mut supply) = found?;
     count(&mut facts.quotas, used, &mut supply.notes);
     assemble(facts, machine, &markets, &mut supply);

@@ -34,6 +34,7 @@ mod logs;
 mod outputs;
 mod patience;
 mod plan;
+mod plan_text;
 mod price_plot;
 mod price_table;
 mod prices;

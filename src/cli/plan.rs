@@ -2,11 +2,12 @@
 
 use clap::Args as ClapArgs;
 
+use super::patience::saying;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, job_root, run, submission};
-use crate::controller::Controller;
-use crate::job::{Plan, ResolvedSpec};
+use super::{Context, ExitCode, Fault, JobArgs, job_root, plan_text, run, submission};
+use crate::controller::{Controller, Planned};
+use crate::job::ResolvedSpec;
 use crate::wire;
 
 /// Show which machine a job would get and the most that it can cost
@@ -32,16 +33,23 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     run::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
-    let plan = first(&controller, &submission::spec(context, loaded)).await?;
+    let planned = first(context, &controller, &submission::spec(context, loaded)).await?;
+    let Planned { plan, fallbacks, quotas, refused } = &planned;
+    let permitted = controller.permitted(plan).await;
+    let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
+            "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "quotas": quotas, "refused": refused, "forbidden": forbidden,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes,
         }));
         return Ok(ExitCode::SUCCESS);
     }
-    for line in submission::plan_text(&plan) {
+    for line in plan_text::whole(&planned) {
         context.printer.line(line);
+    }
+    if let Some(because) = forbidden {
+        context.printer.warn(format!("the cloud would not launch it: {because}"));
     }
     context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
     context.printer.note("nothing was started");
@@ -52,9 +60,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
 ///
 /// # Errors
 /// No offer fits, or the cloud does not answer.
-pub async fn first(controller: &Controller, spec: &ResolvedSpec) -> Result<Plan, Fault> {
-    controller
-        .first_plan(spec)
+pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> Result<Planned, Fault> {
+    let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
+    saying(context, asked, controller.first_plan(spec))
         .await
         .map_err(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills"))
 }

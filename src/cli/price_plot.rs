@@ -1,7 +1,7 @@
 //! The prices of one pool over time, drawn with dots; the bid is a line across.
 
 use jiff::Timestamp;
-use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape};
+use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, TickDisplayBuilder};
 
 use crate::market::{PriceHistory, UsdPerHour};
 
@@ -28,11 +28,14 @@ pub fn text(history: &PriceHistory, bid: UsdPerHour, from: Timestamp, now: Times
     let chart = chart
         .x_label_format(LabelFormat::Custom(Box::new(|days| if days == 0.0 { "now".into() } else { format!("{:.0} days ago", -days) })))
         .y_label_format(LabelFormat::Custom(Box::new(|price| format!("${price:.3}"))))
+        .y_tick_display(TickDisplay::Sparse)
         .lineplot(&line)
         .lineplot(&prices);
     chart.axis();
     chart.figures();
-    let plot: Vec<String> = chart.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+    // Blanks are blanks: they can be copied and cut.
+    let text = chart.to_string().replace('\u{2800}', " ");
+    let plot: Vec<&str> = text.lines().map(str::trim_end).collect();
     format!(
         "{} in {}, dollars an hour; the line across is the bid of ${:.4}\n{}",
         history.instance_type,

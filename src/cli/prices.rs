@@ -46,7 +46,7 @@ pub struct Args {
     #[arg(long)]
     pub csv: bool,
     #[command(flatten)]
-    pub buy: purchase::Args,
+    pub buy: purchase::Purchase,
 }
 
 /// # Errors

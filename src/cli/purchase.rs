@@ -6,7 +6,7 @@ use super::price_table::Row;
 use crate::market::{Usd, UsdPerHour};
 
 #[derive(Clone, Debug, clap::Args)]
-pub struct Args {
+pub struct Purchase {
     /// What it costs to buy such a machine, in dollars: months until it has paid for itself
     #[arg(long, value_name = "USD")]
     pub buy: Option<Usd>,
@@ -32,7 +32,7 @@ struct Against<'a> {
     months: Option<f64>,
 }
 
-fn against<'a>(args: &Args, rows: &'a [Row]) -> Vec<Against<'a>> {
+fn against<'a>(args: &Purchase, rows: &'a [Row]) -> Vec<Against<'a>> {
     let Some(buy) = args.buy else { return Vec::new() };
     let cheapest = |price: fn(&Row) -> Option<UsdPerHour>| rows.iter().filter_map(|row| Some((price(row)?, row))).min_by_key(|(price, _)| *price);
     let found = [("on-demand", cheapest(|row| row.on_demand)), ("spot", cheapest(|row| row.spot))];
@@ -49,7 +49,7 @@ fn against<'a>(args: &Args, rows: &'a [Row]) -> Vec<Against<'a>> {
 }
 
 /// Sentences for people; none where nothing is to be bought.
-pub fn text(args: &Args, rows: &[Row]) -> Vec<String> {
+pub fn text(args: &Purchase, rows: &[Row]) -> Vec<String> {
     let Some(buy) = args.buy else { return Vec::new() };
     let power = if args.watts > 0.0 { format!(" and {} W at {} a kWh", args.watts, args.usd_per_kwh) } else { " and no electricity".into() };
     let mut lines = vec![format!("\na machine like the cheapest here, bought for {buy}, with {} hours of work a week{power}:", args.hours_per_week)];
@@ -65,7 +65,7 @@ pub fn text(args: &Args, rows: &[Row]) -> Vec<String> {
 }
 
 /// The same for machines; `null` where nothing is to be bought.
-pub fn document(args: &Args, rows: &[Row]) -> Value {
+pub fn document(args: &Purchase, rows: &[Row]) -> Value {
     let Some(buy) = args.buy else { return Value::Null };
     let against = against(args, rows).into_iter().map(
         |one| json!({ "market": one.market, "instance_type": one.row.instance_type, "zone": one.row.zone, "price": one.price, "months": one.months }),

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
-use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, receipt, submission};
+use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, plan_text, receipt, submission};
 use crate::controller::{Controller, DriveError, JobMemory};
 use crate::job::{JobOutcome, Receipt};
 use crate::jobdir::JobDir;
@@ -47,8 +47,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
     let spec = submission::spec(context, &prepared.loaded);
-    let planned = plan::first(&controller, &spec).await?;
-    for line in submission::plan_text(&planned) {
+    let planned = plan::first(context, &controller, &spec).await?.plan;
+    for line in plan_text::short(&planned) {
         context.printer.note(line);
     }
     let pending = submission::pack(context, &prepared, spec)?;

@@ -2,15 +2,13 @@
 
 use std::path::PathBuf;
 
-use super::status::local_time;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Loaded, shown};
 use crate::controller::{SubmitError, submit, upload_code};
-use crate::job::{CodeArchive, JobId, Plan, RECORD_FORMAT, ResolvedSpec};
+use crate::job::{CodeArchive, JobId, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::Usd;
 use crate::wire::{self, Store, Survey};
 
 /// A job that is packed and not made yet.
@@ -76,21 +74,6 @@ fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
         wire::show_bytes(survey.bytes),
         wire::show_bytes(code.packed_bytes)
     )
-}
-
-/// What a plan says before anything is started.
-pub fn plan_text(plan: &Plan) -> Vec<String> {
-    let offer = &plan.offer;
-    let most = match plan.most_usd {
-        Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
-        Some(most) => format!("costs at most {most}"),
-        None => "nothing bounds what it can cost; `limits.max_runtime` or `limits.budget` would".to_owned(),
-    };
-    let mut lines = vec![format!("{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price)];
-    lines.extend(plan.reasons.iter().skip(1).map(|reason| format!("because it is {reason}").replace("it is this", "this")));
-    lines.extend(plan.kill_at.map(|at| format!("the machine ends at {} at the latest", local_time(at))));
-    lines.extend(plan.rejected.iter().map(|no| format!("not {} in {}: {}", no.offer.instance_type, no.offer.zone, no.because)));
-    lines
 }
 
 /// Removes the packed workdir when the call ends, however it ends.

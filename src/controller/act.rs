@@ -10,7 +10,7 @@ use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
 use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, RejectedOffer, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::Span;
+use crate::market::{Offer, Quota, Span};
 use crate::policy::Wishes;
 use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::reconcile::{Act, history};
@@ -39,6 +39,17 @@ pub const LEASE: Span = Span::from_secs(30 * 60);
 
 /// After so many tries, which are five minutes, somebody is told that nothing watches a machine from outside.
 const GUARD_TRIES_TOLD: u32 = 4;
+
+/// A plan, and what was known when it was made.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub plan: Plan,
+    /// What is tried next when its machine is not to be had, in order.
+    pub fallbacks: Vec<Offer>,
+    pub quotas: Vec<Quota>,
+    /// What never became an offer, each with the reason.
+    pub refused: Vec<String>,
+}
 
 /// What one act did.
 pub enum Done {
@@ -166,12 +177,19 @@ impl Controller {
     ///
     /// # Errors
     /// When the cloud does not answer or no offer fits.
-    pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Plan, ActError> {
+    pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Planned, ActError> {
         let nothing = Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
-        self.plan(spec, &nothing, AttemptNo::FIRST, None, "the job was submitted").await
+        self.planned(spec, &nothing, AttemptNo::FIRST, None, "the job was submitted").await
     }
 
-    /// The whole of what the launch call needs, so that it can be repeated byte for byte.
+    /// Whether the cloud would let us launch a plan. Launches nothing.
+    ///
+    /// # Errors
+    /// When it would not, or does not answer.
+    pub async fn permitted(&self, plan: &Plan) -> Result<(), ActError> {
+        Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
+    }
+
     async fn plan(
         &self,
         spec: &ResolvedSpec,
@@ -180,6 +198,18 @@ impl Controller {
         resume_from: Option<CheckpointNo>,
         reason: &str,
     ) -> Result<Plan, ActError> {
+        Ok(self.planned(spec, observed, attempt, resume_from, reason).await?.plan)
+    }
+
+    /// The whole of what the launch call needs, so that it can be repeated byte for byte.
+    async fn planned(
+        &self,
+        spec: &ResolvedSpec,
+        observed: &Observed,
+        attempt: AttemptNo,
+        resume_from: Option<CheckpointNo>,
+        reason: &str,
+    ) -> Result<Planned, ActError> {
         let cloud = self.cloud(spec.spec.machine.cloud)?;
         let mut supply = cloud.supply(&spec.spec.machine).await?;
         let (wishes, history) = (Wishes::of(&observed.requests), history(&observed.attempts));
@@ -205,7 +235,7 @@ impl Controller {
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
         reasons.extend(supply.notes);
-        Ok(Plan {
+        let plan = Plan {
             format: RECORD_FORMAT,
             job: spec.job.clone(),
             attempt,
@@ -222,7 +252,8 @@ impl Controller {
             lease: LEASE,
             resume_from,
             tags: tags.to_map(),
-        })
+        };
+        Ok(Planned { plan, fallbacks: placed.fallbacks, quotas: supply.quotas, refused: supply.refused })
     }
 
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.

@@ -33,7 +33,7 @@ impl Controller {
 
     async fn refresh(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
         if Duration::try_from(self.clock.now().duration_since(plan.created)).unwrap_or_default() > FRESH {
-            *plan = self.first_plan(spec).await?;
+            *plan = self.first_plan(spec).await?.plan;
         }
         self.write_user_data(plan).await
     }

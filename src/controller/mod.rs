@@ -23,7 +23,7 @@ pub mod ship;
 mod submit;
 mod sweep;
 
-pub use act::ActError;
+pub use act::{ActError, Planned};
 pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
 pub use memory::JobMemory;

@@ -81,7 +81,8 @@ impl PriceHistory {
     pub fn share_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<f64> {
         let held = self.held(from, to);
         let total: f64 = held.iter().map(|(_, secs)| secs).sum();
-        let above: f64 = held.iter().filter(|(price, _)| *price > bid).map(|(_, secs)| secs).sum();
+        // The empty sum of the standard library is minus zero, and people would see it.
+        let above = held.iter().filter(|(price, _)| *price > bid).fold(0.0, |above, (_, secs)| above + secs);
         (total > 0.0).then(|| above / total)
     }
 

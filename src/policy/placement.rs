@@ -26,9 +26,35 @@ pub struct Placement {
 
 /// Why no offer will do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no offer fits: {}", because.join("; "))]
+#[error("no offer fits: {}", shortened(because))]
 pub struct NoOffer {
+    /// The one that came nearest first.
     pub because: Vec<String>,
+}
+
+/// So many reasons fit in a sentence.
+const REASONS_MAX: usize = 4;
+
+fn shortened(because: &[String]) -> String {
+    let more = because.len().saturating_sub(REASONS_MAX);
+    let some = because.iter().take(REASONS_MAX).map(String::as_str).collect::<Vec<&str>>().join("; ");
+    if more > 0 { format!("{some}; and {more} more") } else { some }
+}
+
+/// One sentence for each type and reason, with all zones that it holds for; the cheapest first.
+fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
+    let mut groups: Vec<(&Offer, &str, Vec<&str>)> = Vec::new();
+    let mut sorted: Vec<&RejectedOffer> = rejected.iter().collect();
+    sorted.sort_by_key(|no| no.offer.hourly());
+    for no in sorted {
+        let same = groups.iter_mut().find(|(offer, because, _)| offer.instance_type == no.offer.instance_type && *because == no.because);
+        match same {
+            Some((_, _, zones)) if zones.contains(&no.offer.zone.as_str()) => {}
+            Some((_, _, zones)) => zones.push(no.offer.zone.as_str()),
+            None => groups.push((&no.offer, &no.because, vec![no.offer.zone.as_str()])),
+        }
+    }
+    groups.into_iter().map(|(offer, because, zones)| format!("{} in {} {because}", offer.instance_type, zones.join(", "))).collect()
 }
 
 /// What is asked of a placement.
@@ -59,7 +85,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     }
     fitting.sort_by_key(|(offer, _)| offer.hourly());
     let Some(((best, bid), others)) = fitting.split_first() else {
-        let mut because: Vec<String> = rejected.iter().map(|no| format!("{} in {} {}", no.offer.instance_type, no.offer.zone, no.because)).collect();
+        let mut because = grouped(&rejected);
         because.extend(ask.supply.refused.iter().cloned());
         if because.is_empty() {
             because.push("nothing is on offer".into());
@@ -178,9 +204,10 @@ fn family(offer: &Offer) -> &str {
 
 fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec<String> {
     let spec = ask.spec;
+    let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
     let mut reasons = vec![match others {
-        0 => format!("the one offer that fits, at {}", best.price),
-        _ => format!("the cheapest of {} that fit, at {}", others + 1, best.price),
+        0 => format!("the one offer that fits, at {}{with}", best.price),
+        _ => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
     }];
     if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {
         let market = if best.market == Market::Spot { "it can be interrupted like a spot machine" } else { "it is as good as on-demand" };
@@ -189,6 +216,9 @@ fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec
     if let Some(bid) = bid {
         reasons.push(format!("the bid is {}, {}", bid.price, bid.because));
         reasons.extend(bid.told());
+    }
+    if best.market == Market::Spot && best.cloud != Cloud::Local && spec.interruptions.max > 0 && spec.limits.budget.is_none() {
+        reasons.push("after an interruption another machine follows; `limits.budget` would bound what all of them cost together".to_owned());
     }
     let wanted = &spec.machine.gpus;
     if best.cloud == Cloud::Local && wanted.count > 0 {
@@ -256,6 +286,18 @@ mod tests {
         assert_eq!((placed.most_usd, placed.kill_at), (None, None), "nothing bounds it");
         let error = place(&wanted, &offers[2..], None, Span::ZERO, NOW).unwrap_err();
         assert_eq!(error.to_string(), "no offer fits: t in c has 0 GPUs, and the job needs A10G:1");
+    }
+
+    #[test]
+    fn reasons_are_grouped_by_type_and_cut() {
+        let mut wanted = spec(LimitsSpec::default());
+        wanted.machine.gpus = "A10G:2".parse::<GpuRequirement>().unwrap();
+        let mut offers = vec![offer(Cloud::Aws, "b", "2", 1), offer(Cloud::Aws, "a", "1", 1)];
+        let said = |offers: &[Offer]| place(&wanted, offers, None, Span::ZERO, NOW).unwrap_err().to_string();
+        assert_eq!(said(&offers), "no offer fits: t in a, b has 1 GPUs, and the job needs A10G:2");
+        offers.extend((2..9).map(|n| Offer { instance_type: format!("t{n}"), ..offer(Cloud::Aws, "a", &format!("{n}.5"), 0) }));
+        let text = said(&offers);
+        assert!(text.ends_with("t4 in a has 0 GPUs, and the job needs A10G:2; and 4 more"), "{text}");
     }
 
     #[test]

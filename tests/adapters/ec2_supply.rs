@@ -129,7 +129,7 @@ async fn what_is_remembered_is_not_asked_again_and_nothing_is_asked_in_turn_with
     assert!(rounds(&calls) <= 3, "{} rounds: {calls:?}", rounds(&calls));
     let warm = supply(&session(&ec2, Some(folder.path())), &spec).await.unwrap();
     let asked: Vec<String> = ec2.take_calls().into_iter().map(|call| call.action).collect();
-    assert_eq!(asked, ["DescribeInstances"], "only what runs now may have changed");
+    assert!(asked.is_empty(), "what was asked a moment ago is asked again: {asked:?}");
     assert_eq!(cold, warm);
     // Another endpoint is another cloud.
     let Some(other) = FalseEc2::start(Options::default()) else { return };

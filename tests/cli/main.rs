@@ -17,6 +17,9 @@ mod newcomer;
 mod outputs;
 mod permissions;
 mod place;
+#[cfg(feature = "aws")]
+mod plan_aws;
+mod prices;
 mod refused;
 mod sandbox;
 mod secrets;

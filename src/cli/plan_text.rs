@@ -1,0 +1,65 @@
+//! What a plan says to people: the machine, the most it can cost, why, and what is tried when it is not to be had.
+
+use std::fmt::Display;
+
+use super::status::local_time;
+use crate::controller::Planned;
+use crate::job::{LaunchRequest, Plan};
+use crate::market::{Quota, Usd};
+
+/// So many lines of one kind; `-o json` has all.
+const LINES_MAX: usize = 6;
+
+/// Before a run: the machine, its price, its end, and why.
+pub fn short(plan: &Plan) -> Vec<String> {
+    let offer = &plan.offer;
+    let with = if offer.extras.per_hour() > Usd::ZERO { ", with its disk, its address and the power-off" } else { "" };
+    let most = match plan.most_usd {
+        Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
+        Some(most) => format!("costs at most {most}{with}"),
+        None => "nothing bounds what it can cost; `limits.max_runtime` or `limits.budget` would".to_owned(),
+    };
+    let mut lines = vec![format!("{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price)];
+    // The first reason is why there is a plan, the second why this offer; the others speak for themselves.
+    lines.extend(plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}")));
+    lines.extend(plan.reasons.iter().skip(2).cloned());
+    lines.extend(plan.kill_at.map(|at| format!("the machine ends at {} at the latest", local_time(at))));
+    lines
+}
+
+/// All that `lamp plan` shows.
+pub fn whole(planned: &Planned) -> Vec<String> {
+    let Planned { plan, fallbacks, quotas, refused } = planned;
+    let mut lines = short(plan);
+    lines.extend(plan.launch.as_ref().map(launch_text));
+    lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
+    lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| {
+        let begin = if n == 0 { "if there is none:" } else { "then:" };
+        format!("{begin} {} in {}, {}, {}", offer.instance_type, offer.zone, offer.market, offer.price)
+    })));
+    let unfit = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer));
+    lines.extend(cut(unfit.map(|no| format!("not {} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because))));
+    lines.extend(cut(refused.iter().map(|because| format!("not on offer: {because}"))));
+    lines
+}
+
+fn launch_text(launch: &LaunchRequest) -> String {
+    let image = launch.image_name.as_ref().map_or_else(|| launch.image.clone(), |name| format!("{name} ({})", launch.image));
+    format!("boots {image} on an encrypted disk of {} GiB", launch.disk_gib)
+}
+
+fn quota_text(quota: &Quota) -> String {
+    let (left, max) = (quota.vcpus_left(), quota.vcpus_max);
+    format!("quota \"{}\" in {}: {left} of {max} vCPUs are free", quota.name, quota.region)
+}
+
+/// The first lines, and how many there are beside.
+fn cut<T: Display>(lines: impl Iterator<Item = T>) -> Vec<String> {
+    let all: Vec<String> = lines.map(|line| line.to_string()).collect();
+    let more = all.len().saturating_sub(LINES_MAX);
+    let mut some: Vec<String> = all.into_iter().take(LINES_MAX).collect();
+    if more > 0 {
+        some.push(format!("  and {more} more; `-o json` has all"));
+    }
+    some
+}

@@ -1,0 +1,137 @@
+//! `lamp prices` from outside: against a false EC2, and without any.
+
+use jiff::SignedDuration;
+use serde_json::Value;
+
+use super::sandbox::{Ended, Sandbox};
+
+/// Nobody listens there, and nothing names a key.
+const OFFLINE: [(&str, &str); 4] = [
+    ("AWS_ENDPOINT_URL", "http://127.0.0.1:9"),
+    ("AWS_EC2_METADATA_DISABLED", "true"),
+    ("AWS_REGION", "us-east-1"),
+    ("AWS_CONFIG_FILE", "/dev/null"),
+];
+
+fn offline(args: &[&str]) -> Ended {
+    let sandbox = Sandbox::new();
+    sandbox.end(sandbox.command(args).envs(OFFLINE))
+}
+
+#[test]
+fn without_credentials_the_shipped_catalogue_is_shown_with_its_day() {
+    let ended = offline(&["prices", "--gpu", "A10G", "--type", "g5.xlarge", "--type", "g5.2xlarge", "--region", "us-east-1"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert_eq!(lines[0], "TYPE        ZONE      GPUS      VCPUS  ON-DEMAND  SPOT  RATIO  BID  EXCEEDED");
+    assert_eq!(lines[1], "g5.xlarge   use1-az1  1 x A10G      4    $1.0060     -      -    -         -");
+    assert!(ended.err.contains("warning: EC2 was not asked: "), "{}", ended.err);
+    assert!(
+        ended.err.contains("the catalogue that ships with `lamp`: on-demand prices of 2026-07-20, types and zones of 2026-10-27"),
+        "{}",
+        ended.err
+    );
+    assert!(!ended.err.contains("most interruptions"), "there is no bid to speak of");
+}
+
+#[test]
+fn a_region_without_shipped_prices_says_so_and_makes_none_up() {
+    let ended = offline(&["prices", "--gpu", "T4", "--region", "eu-west-1"]);
+    assert_eq!(ended.code, 101, "{ended:?}");
+    assert!(ended.err.contains("error: nothing with a known price: g4dn.12xlarge in eu-west-1 has no price in the catalogue"), "{}", ended.err);
+}
+
+#[test]
+fn what_is_bought_is_compared_with_what_is_rented() {
+    let ended = offline(&["prices", "--type", "g5.xlarge", "--region", "us-east-1", "--buy", "$10000", "--hours-per-week", "40"]);
+    // 1.006 an hour, 40 hours a week, 4.348 weeks a month: 174.97 a month.
+    assert!(ended.out.contains("bought for $10000.00, with 40 hours of work a week and no electricity:\n  has paid for itself after 57 months (4.8 years) against g5.xlarge on-demand at $1.0060/h"), "{}", ended.out);
+    let dear = ["prices", "--type", "g5.xlarge", "--region", "us-east-1", "--buy", "9000", "--watts", "700", "--usd-per-kwh", "2"];
+    assert!(offline(&dear).out.contains("never pays for itself against g5.xlarge on-demand at $1.0060/h: its electricity costs more"));
+}
+
+#[test]
+fn wrong_words_are_taught() {
+    for (args, said) in [
+        (&["prices", "--gpu", "A10G:"][..], "`A10G:` is not a GPU requirement"),
+        (&["prices", "--bid", "cheap"], "`cheap` is not a price"),
+        (&["prices", "--memory", "much"], "--memory: `much` is no size, write 24GiB"),
+        (&["prices", "--days", "91"], "91 is not in 1..=90"),
+    ] {
+        let ended = offline(args);
+        assert_eq!(ended.code, 2, "{ended:?}");
+        assert!(ended.err.contains(said), "{}", ended.err);
+    }
+}
+
+#[cfg(feature = "aws")]
+mod asked {
+    use super::*;
+    use crate::ec2::{FalseEc2, Options};
+
+    /// A market of two zones: one quiet, one that rose for a while.
+    fn market() -> Option<FalseEc2> {
+        let ec2 = FalseEc2::start(Options::default())?;
+        let hours = SignedDuration::from_hours;
+        ec2.spot_prices("g5.xlarge", "us-east-1a", &[(hours(24 * 20), 0.40)]);
+        ec2.spot_prices("g5.xlarge", "us-east-1b", &[(hours(24 * 20), 0.36), (hours(24 * 6), 0.60), (hours(24 * 4), 0.36)]);
+        Some(ec2)
+    }
+
+    fn asked(ec2: &FalseEc2, args: &[&str]) -> Ended {
+        let sandbox = Sandbox::new();
+        sandbox.end(sandbox.command(args).envs(ec2.env()))
+    }
+
+    #[test]
+    fn the_table_names_prices_ratio_bid_and_how_often_it_was_exceeded() {
+        let Some(ec2) = market() else { return };
+        let ended = asked(&ec2, &["prices", "--gpu", "A10G", "--type", "g5.xlarge", "--days", "10", "--backtest"]);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        let lines: Vec<&str> = ended.out.lines().collect();
+        assert_eq!(lines[0], "TYPE       ZONE        GPUS      VCPUS  ON-DEMAND     SPOT  RATIO      BID  EXCEEDED");
+        // A quarter above the price now; two days of ten the price was above it.
+        assert_eq!(lines[1], "g5.xlarge  us-east-1b  1 x A10G      4    $1.0060  $0.3600    36%  $0.4500  20.0% 1x");
+        assert_eq!(lines[2], "g5.xlarge  us-east-1a  1 x A10G      4    $1.0060  $0.4000    40%  $0.5000   0.0% 0x");
+        assert!(ended.out.contains("what `auto` would have done, asked every six hours and followed for a day:"), "{}", ended.out);
+        // Four of the 37 moments were within a day before the rise.
+        assert!(ended.out.contains("g5.xlarge  us-east-1b       37      100.0%                10.8%        1.25"), "{}", ended.out);
+        assert!(ended.out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4500\n"), "{}", ended.out);
+        assert!(ended.out.contains("10 days ago") && ended.out.contains("⡤⠤⠤⠤⠤⠤") && ended.out.contains(" $0.630\n"), "{}", ended.out);
+        assert!(ended.err.contains("most interruptions come from capacity, not from price"), "{}", ended.err);
+    }
+
+    #[test]
+    fn machines_read_json_lines_and_csv() {
+        let Some(ec2) = market() else { return };
+        let args = ["prices", "--type", "g5.xlarge", "--days", "10", "--bid", "p95 of 14d"];
+        let ended = asked(&ec2, &[&args[..], &["-o", "json", "--buy", "1000"]].concat());
+        let document: Value = serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+        assert_eq!(document["source"]["name"], "ec2");
+        let row = &document["rows"][0];
+        // Two days of fourteen at 0.6 are more than a twentieth.
+        assert_eq!((&row["zone"], &row["bid"], &row["share_above"]), (&"us-east-1b".into(), &0.6.into(), &0.0.into()));
+        assert_eq!(document["buy"]["against"][1]["market"], "spot");
+        let ended = asked(&ec2, &[&args[..], &["-o", "jsonl"]].concat());
+        assert_eq!(ended.out.lines().filter(|line| serde_json::from_str::<Value>(line).is_ok()).count(), ended.out.lines().count());
+        let ended = asked(&ec2, &[&args[..], &["--csv"]].concat());
+        assert!(ended.out.starts_with("instance_type,region,zone,gpus,gpu_model,"), "{}", ended.out);
+        assert!(ended.out.contains("\ng5.xlarge,us-east-1,us-east-1b,1,A10G,22888,4,1.006,0.36,0.3579,0.6,0.0000,0"), "{}", ended.out);
+    }
+
+    #[test]
+    fn a_long_answer_is_announced_and_nothing_is_asked_twice() {
+        let Some(ec2) = market() else { return };
+        ec2.latency(std::time::Duration::from_millis(700));
+        let sandbox = Sandbox::new();
+        let mut command = sandbox.command(&["prices", "--type", "g5.xlarge"]);
+        let first = sandbox.end(command.envs(ec2.env()));
+        assert!(first.err.contains("asking EC2 for types, zones and prices ..."), "{}", first.err);
+        ec2.latency(std::time::Duration::ZERO);
+        ec2.take_calls();
+        let again = sandbox.end(&mut command);
+        assert_eq!(first.out.lines().count(), again.out.lines().count());
+        let asked: Vec<String> = ec2.take_calls().into_iter().map(|call| call.action).collect();
+        assert!(asked.is_empty(), "it is remembered in the cache folder: {asked:?}");
+    }
+}
