@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
+use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
 use crate::policy::setup::allows;
 
 /// How a check ended; the worst is the last.
@@ -171,7 +171,16 @@ pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<P
         (Found::There(role), _) if allows(names, role.policy.as_ref()) => {
             Check::ok(name, format!("{it} may use {}, and nothing of EC2", names.job_root()))
         }
-        (Found::There(_), _) => Check::warning(name, format!("{it} has another policy than `lamp iam box` prints")).fix(INIT),
+        (Found::There(role), _) => {
+            let check = Check::warning(name, format!("{it} has another policy than `lamp iam box` prints"));
+            // What somebody else made is theirs to change.
+            match role.owner.as_deref() == Some(&names.owner) {
+                true => check.fix(INIT),
+                false => check.fix(format!(
+                    "`lamp iam box > box.json && aws iam put-role-policy --role-name {it} --policy-name {BOX_POLICY} --policy-document file://box.json`"
+                )),
+            }
+        }
     }
 }
 

@@ -171,7 +171,7 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     let role = |_: &RoleFound| vec![SetupStep::DeleteRolePolicy, SetupStep::DeleteRole];
     lines.push(removal(format!("role {}", names.role), &found.role, |role| ours(&role.owner), role));
     lines.push(bucket_removal(names, &found.bucket, used, delete_jobs));
-    lines.push(SetupLine::new("service-linked roles", "of the whole account", Vec::new()).remark("others may use them, and they cost nothing"));
+    lines.push(SetupLine::new("service-linked roles", "of the whole account, free", Vec::new()));
     if let Some(first) = used.machines.first() {
         let number = used.machines.len();
         let line = SetupLine::new(format!("{number} machines"), "not terminated", Vec::new());

@@ -79,6 +79,9 @@ fn the_role_of_the_machines_allows_this_job_root() {
     assert_eq!(judge(role(None), ours()), (Level::Warning, true));
     assert_eq!(judge(role(policy.clone()), profile(&[])), (Level::Failure, true));
     assert_eq!(judge(role(policy), Found::Nothing), (Level::Failure, true));
+    // Who did not make it by `lamp init aws` does not mend it so.
+    let fix = judge_role(&names(), &role(None), &ours()).fix.unwrap();
+    assert!(fix.contains("put-role-policy") && !fix.contains("lamp init"), "{fix}");
     // Of another job root.
     let other = SetupNames { prefix: String::new(), ..names() }.permissions().policy(PolicyName::Box);
     assert_eq!(judge(role(Some(other)), ours()).0, Level::Warning);
