@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use super::hard_end::Terms;
 use super::wishes::{EndWish, Wishes};
 use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Spec};
-use crate::market::Usd;
+use crate::market::{Cloud, Usd};
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,7 +70,9 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     if found_no_machine(last) {
         let reason = Reason::new(now, "relaunch", "wait", format!("attempt {} found no machine: {text}", last.plan.attempt.number()));
         let in_a_row = history.iter().rev().take_while(|record| found_no_machine(record)).count();
-        let pause = if in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
+        // A workstation is the only place of its cloud.
+        let has_others = last.plan.offer.cloud != Cloud::Local;
+        let pause = if has_others && in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
         return Next::Attempt { number, not_before: ended_at(last, now).saturating_add(pause).unwrap_or(now), reason };
     }
     again(spec, history, number, &text, now)

@@ -86,7 +86,7 @@ fn what_is_doubtful_is_a_warning_and_not_an_error() {
         ("[machine]\nmarket = 'spot'", "without `[checkpoint]` an interruption loses all work"),
         ("[machine]\ninstance_types = ['g5.xlarge']", "`machine.instance_types`: changes nothing with `cloud = \"local\"`"),
         ("[machine]\nregions = ['us-east-1']", "`machine.regions`: changes nothing"),
-        ("[machine]\nimage = 'ami-1'", "`machine.image`: changes nothing"),
+        ("[machine]\nimage = 'ami-0123456789abcdef0'", "`machine.image`: changes nothing"),
         ("[machine]\ndisk = '50GiB'", "`machine.disk`: changes nothing"),
         ("[machine]\nmax_price = 0.5", "`machine.max_price`: changes nothing"),
         ("[machine]\ngpus = 'H100:64'", "`machine.gpus`: is `H100:64`, but this machine shows"),

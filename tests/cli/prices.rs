@@ -95,7 +95,7 @@ mod asked {
         assert_eq!(lines[2], "g5.xlarge  us-east-1a  1 x A10G      4    $1.0060  $0.4000    40%  $0.5000   0.0% 0x");
         assert!(ended.out.contains("what `auto` would have done, asked every six hours and followed for a day:"), "{}", ended.out);
         // Four of the 37 moments were within a day before the rise.
-        assert!(ended.out.contains("g5.xlarge  us-east-1b       37      100.0%                10.8%        1.25"), "{}", ended.out);
+        assert!(ended.out.contains("g5.xlarge  us-east-1b       37      100.0%                10.8%         1.25"), "{}", ended.out);
         assert!(ended.out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4500\n"), "{}", ended.out);
         assert!(ended.out.contains("10 days ago") && ended.out.contains("⡤⠤⠤⠤⠤⠤") && ended.out.contains(" $0.630\n"), "{}", ended.out);
         assert!(ended.err.contains("most interruptions come from capacity, not from price"), "{}", ended.err);
