@@ -51,6 +51,7 @@ mod schema;
 mod setup_steps;
 mod shell;
 mod signals;
+mod ssh;
 mod status;
 mod stop;
 mod submission;

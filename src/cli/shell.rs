@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, doctor, explain, extend, iam, init, logs, outputs,
-    plan, prices, receipt, rehearse, replay, run, schema, status, stop, sweep,
+    plan, prices, receipt, rehearse, replay, run, schema, ssh, status, stop, sweep,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -35,6 +35,7 @@ pub enum Verb {
     Run(Box<run::Args>),
     Status(status::Args),
     Logs(logs::Args),
+    Ssh(ssh::Args),
     Stop(stop::Args),
     /// End a job at once, without a checkpoint
     Cancel(stop::Args),
@@ -92,6 +93,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Run(args) => block_on(run::run(args, context)),
         Verb::Status(args) => block_on(status::run(args, context)),
         Verb::Logs(args) => block_on(logs::run(args, context)),
+        Verb::Ssh(args) => block_on(ssh::run(args, context)),
         Verb::Stop(args) => block_on(stop::run(args, Wish::Stop, context)),
         Verb::Cancel(args) => block_on(stop::run(args, Wish::Cancel, context)),
         Verb::Extend(args) => block_on(extend::run(args, context)),
