@@ -7,6 +7,9 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, doctor, explain, extend, iam, init, logs, outputs,
@@ -145,12 +148,16 @@ fn format_of(words: &[OsString]) -> Format {
     if json { Format::Json } else { Format::Text }
 }
 
-/// Traces go to stderr, warnings always.
+/// Traces go to stderr, warnings always; those of the AWS SDK with `-vv` alone: what they warn of, a missing key, is our own
+/// error a moment later, in words.
 fn say_what_happens(verbose: u8) {
     let level = match verbose {
         0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).init();
+    let of_sdk = if verbose < 2 { tracing::Level::ERROR } else { level };
+    let sdk = ["aws_config", "aws_runtime", "aws_smithy_runtime", "aws_credential_types"].map(|name| (name, of_sdk));
+    let wanted = Targets::new().with_default(level).with_targets(sdk);
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).finish().with(wanted).init();
 }

@@ -1,8 +1,5 @@
 //! `lamp prices` from outside: against a false EC2, and without any.
 
-use jiff::SignedDuration;
-use serde_json::Value;
-
 use super::sandbox::{Ended, Sandbox};
 
 /// Nobody listens there, and nothing names a key.
@@ -66,6 +63,9 @@ fn wrong_words_are_taught() {
 
 #[cfg(feature = "aws")]
 mod asked {
+    use jiff::SignedDuration;
+    use serde_json::Value;
+
     use super::*;
     use crate::ec2::{FalseEc2, Options};
 
