@@ -149,6 +149,10 @@ const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
 /// images; longer bills a machine on which nothing runs.
 pub(super) const BOOT_WITHIN: Duration = Duration::from_secs(15 * 60);
 
+/// A machine that boots has nothing to save. Its agent may be about to take the lease and end it in order: it gets this
+/// long (FAULTS §6, 16: a minute in all, with the tick before and the call after).
+const WISH_TO_AGENT: Duration = Duration::from_secs(30);
+
 /// What a cancelled workload gets to end by itself before its machine is ended: SIGTERM's grace and the ladder.
 const CANCEL_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
@@ -331,6 +335,11 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
             if heard { "no heartbeat" } else { "no word of its agent" },
             patience.as_secs()
         ));
+    }
+    if let Some(wish) = wishes.end.as_ref().filter(|_| !heard)
+        && facts.now.duration_since(wish.at) > WISH_TO_AGENT.try_into().expect("half a minute fits")
+    {
+        return terminate(format!("asked to end by {} before its agent said a word", wish.by));
     }
     if let Some(wish) = wishes.end.as_ref().filter(|wish| wish.cancel)
         && facts.now.duration_since(wish.at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")

@@ -55,6 +55,8 @@ fn from_submission_to_the_receipt() {
             vec!["wait"],
         ),
         ("asked to stop, the agent obeys", vec![running(Watched::default())], vec![wish(Wish::Stop, 1000)], alive(), vec!["wait"]),
+        ("stopped while it boots", vec![attempt(1, 60)], vec![wish(Wish::Stop, 29)], alive(), vec!["wait"]),
+        ("stopped, and its agent has not said a word", vec![attempt(1, 60)], vec![wish(Wish::Stop, 31)], alive(), vec!["terminate"]),
         ("cancelled just now", vec![running(Watched::default())], vec![wish(Wish::Cancel, 100)], alive(), vec!["wait"]),
         ("cancelled, and not obeyed", vec![running(Watched::default())], vec![wish(Wish::Cancel, 181)], alive(), vec!["terminate"]),
         (
