@@ -1,67 +1,19 @@
 //! A job from `lamp run` to its receipt, on machines of the false EC2: every program is the real one.
 
-use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::attempt::{TRAINER, agent};
+use super::desk::Desk;
 use super::machines::{Ec2, patiently};
-use super::network::API;
-use crate::bench::{Bench, Finish as _, Running};
-use crate::false_ec2::{Fault, Node, Seen, State};
-use crate::jobs::{assert_code, text};
+use crate::bench::Running;
+use crate::false_ec2::{Fault, Seen, State};
 
-/// A workstation with an account.
-struct Journey {
-    ec2: Ec2,
-    bench: Bench,
-    bucket: String,
-}
-
-const JOB: &str = "name = 'toy'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\n\
-    [machine]\ncloud = 'aws'\ngpus = 'none'\ninstance_types = ['m5.large']\nmarket = 'spot'\n\
-    [limits]\nmax_runtime = '20m'\n\
-    [checkpoint]\npath = 'ckpt'\ninterval = '1s'\nsignal = 'SIGUSR1'\ngrace = '5s'\n";
+type Journey = Desk<Ec2>;
 
 impl Journey {
-    fn start(job: &str) -> Option<Self> {
-        let ec2 = Ec2::start()?;
-        ec2.profile("lamplighter-box");
-        let group = [("GroupName", "lamplighter"), ("GroupDescription", "no way in")];
-        ec2.ask("CreateSecurityGroup", &group).expect("a group");
-        let bench = Bench::new();
-        bench.write("config.toml", &format!("[aws]\nbox_endpoint_url = '{API}'\n"));
-        bench.write("w/job.sh", TRAINER);
-        bench.write("job.toml", job);
-        std::fs::write(bench.file("lamp-agent"), &agent().0).expect("writable");
-        let bucket = ec2.bucket("jobs");
-        Some(Journey { ec2, bench, bucket })
-    }
-
-    fn lamp(&self, words: &[&str]) -> Command {
-        let mut command = self.bench.command(env!("CARGO_BIN_EXE_lamp"));
-        command.env("LAMP_JOB_ROOT", format!("s3://{}/root", self.bucket)).env("LAMP_CONFIG", self.bench.file("config.toml"));
-        command.env("LAMP_AGENT_BINARY", self.bench.file("lamp-agent")).env("LAMP_OWNER", "me");
-        command.envs(self.ec2.env()).args(words);
-        command
-    }
-
-    /// Runs a verb to its end, and succeeds.
-    fn must(&self, words: &[&str]) -> Output {
-        let out = self.lamp(words).finish();
-        assert_code(&out, 0);
-        out
-    }
-
-    /// Submits; a process of its own drives the job. Gives its id.
-    fn submit(&self) -> String {
-        text(&self.must(&["run", "--detach", "job.toml"]).stdout).trim().to_owned()
-    }
-
-    /// The next instance that is none of these.
-    fn launched(&self, known: &[&str]) -> Seen {
-        patiently("an instance is launched", || self.ec2.instances().into_iter().find(|seen| !known.contains(&seen.id.as_str())))
+    fn start() -> Option<Self> {
+        Ec2::start().map(Desk::new)
     }
 
     /// Waits until the trainer on this machine has begun; gives `ATTEMPT STEP`.
@@ -77,23 +29,6 @@ impl Journey {
     fn go(&self, id: &str) {
         std::fs::write(self.ec2.file(id, "root/go"), "0").expect("the disk is there");
     }
-
-    fn receipt(&self, job: &str) -> Value {
-        let (key, mut last) = (format!("/{}/root/jobs/{job}/receipt.json", self.bucket), String::new());
-        patiently(&format!("the job has a receipt {last}"), || {
-            let (status, body) = self.ec2.s3("GET", &key, b"");
-            last = text(&body);
-            (status == 200).then(|| serde_json::from_slice(&body).expect("JSON"))
-        })
-    }
-
-    fn jobs(&self) -> Vec<String> {
-        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix=root/jobs/", self.bucket), b"");
-        let listed = Node::parse(&text(&body));
-        let mut jobs: Vec<String> = listed.all("Key").into_iter().filter_map(|key| Some(key.text.split('/').nth(2)?.to_owned())).collect();
-        jobs.dedup();
-        jobs
-    }
 }
 
 /// What EC2 would bill is what the receipt says, but for the seconds between a state and the look at it.
@@ -105,7 +40,7 @@ fn bill_agrees(journey: &Journey, receipt: &Value, instances: &[&Seen]) {
 
 #[test]
 fn a_job_runs_on_spot_and_its_receipt_is_ec2s_own() {
-    let Some(journey) = Journey::start(JOB) else { return };
+    let Some(journey) = Journey::start() else { return };
     // The answer of the launch is lost: there is one machine all the same.
     journey.ec2.fault(Fault::lost("RunInstances"));
     let mut run = Running::start(&mut journey.lamp(&["run", "job.toml"]));
@@ -129,7 +64,7 @@ fn a_job_runs_on_spot_and_its_receipt_is_ec2s_own() {
 
 #[test]
 fn an_interruption_moves_the_job_to_another_machine() {
-    let Some(journey) = Journey::start(JOB) else { return };
+    let Some(journey) = Journey::start() else { return };
     // The cheapest zone has nothing.
     journey.ec2.fault(Fault::code("RunInstances", "InsufficientInstanceCapacity").when("zone", "us-east-1b").always());
     let job = journey.submit();
@@ -159,14 +94,11 @@ fn an_interruption_moves_the_job_to_another_machine() {
 
 #[test]
 fn a_machine_ends_its_job_while_nobody_watches_and_is_settled_later() {
-    let Some(journey) = Journey::start(JOB) else { return };
+    let Some(journey) = Journey::start() else { return };
     let job = journey.submit();
     let seen = journey.launched(&[]);
     journey.begins(&seen.id);
-    // The workstation is gone.
-    for pid in journey.bench.processes() {
-        crate::bench::kill(pid, "KILL");
-    }
+    journey.dies();
     journey.go(&seen.id);
     let ended = journey.ec2.until(&seen.id, State::Terminated);
     assert_eq!(ended.reason, "Client.InstanceInitiatedShutdown");
@@ -179,7 +111,7 @@ fn a_machine_ends_its_job_while_nobody_watches_and_is_settled_later() {
 
 #[test]
 fn stop_and_cancel_end_machines() {
-    let Some(journey) = Journey::start(JOB) else { return };
+    let Some(journey) = Journey::start() else { return };
     let stopped = journey.submit();
     let first = journey.launched(&[]);
     journey.begins(&first.id);

@@ -11,6 +11,10 @@
 mod alone;
 mod attempt;
 #[cfg(feature = "aws")]
+mod desk;
+#[cfg(feature = "aws")]
+mod faults;
+#[cfg(feature = "aws")]
 mod journey;
 mod machines;
 pub mod network;

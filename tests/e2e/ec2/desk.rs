@@ -1,0 +1,91 @@
+//! A workstation with an account in the false EC2: what a user has, and what a test asks of it.
+
+use std::ops::Deref;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use super::attempt::{TRAINER, agent};
+use super::machines::patiently;
+use super::network::API;
+use crate::bench::{Bench, Finish as _};
+use crate::false_ec2::{FalseEc2, Node, Seen};
+use crate::jobs::{assert_code, text};
+
+pub struct Desk<C> {
+    /// Dropped first: it waits for the programs, and they need their cloud to end.
+    pub bench: Bench,
+    pub ec2: C,
+    bucket: String,
+}
+
+/// The trainer, saving every second, on the cheapest spot machine.
+pub const JOB: &str = "name = 'toy'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\n\
+    [machine]\ncloud = 'aws'\ngpus = 'none'\ninstance_types = ['m5.large']\nmarket = 'spot'\n\
+    [limits]\nmax_runtime = '20m'\n\
+    [checkpoint]\npath = 'ckpt'\ninterval = '1s'\nsignal = 'SIGUSR1'\ngrace = '5s'\n";
+
+impl<C: Deref<Target = FalseEc2>> Desk<C> {
+    pub fn new(ec2: C) -> Self {
+        ec2.profile("lamplighter-box");
+        let group = [("GroupName", "lamplighter"), ("GroupDescription", "no way in")];
+        ec2.ask("CreateSecurityGroup", &group).expect("a group");
+        let bench = Bench::new();
+        bench.write("config.toml", &format!("[aws]\nbox_endpoint_url = '{API}'\n"));
+        bench.write("w/job.sh", TRAINER);
+        bench.write("job.toml", JOB);
+        std::fs::write(bench.file("lamp-agent"), &agent().0).expect("writable");
+        let bucket = ec2.bucket("jobs");
+        ec2.take_calls();
+        Desk { bench, ec2, bucket }
+    }
+
+    pub fn lamp(&self, words: &[&str]) -> Command {
+        let mut command = self.bench.command(env!("CARGO_BIN_EXE_lamp"));
+        command.env("LAMP_JOB_ROOT", format!("s3://{}/root", self.bucket)).env("LAMP_CONFIG", self.bench.file("config.toml"));
+        command.env("LAMP_AGENT_BINARY", self.bench.file("lamp-agent")).env("LAMP_OWNER", "me");
+        command.envs(self.ec2.env()).args(words);
+        command
+    }
+
+    /// Runs a verb to its end, and succeeds.
+    pub fn must(&self, words: &[&str]) -> Output {
+        let out = self.lamp(words).finish();
+        assert_code(&out, 0);
+        out
+    }
+
+    /// Submits; a process of its own drives the job. Gives its id.
+    pub fn submit(&self) -> String {
+        text(&self.must(&["run", "--detach", "job.toml"]).stdout).trim().to_owned()
+    }
+
+    /// The workstation is gone: whatever drives jobs there is killed.
+    pub fn dies(&self) {
+        for pid in self.bench.processes() {
+            crate::bench::kill(pid, "KILL");
+        }
+    }
+
+    /// The next instance that is none of these.
+    pub fn launched(&self, known: &[&str]) -> Seen {
+        patiently("an instance is launched", || self.ec2.instances().into_iter().find(|seen| !known.contains(&seen.id.as_str())))
+    }
+
+    pub fn receipt(&self, job: &str) -> Value {
+        let (key, mut last) = (format!("/{}/root/jobs/{job}/receipt.json", self.bucket), String::new());
+        patiently(&format!("the job has a receipt {last}"), || {
+            let (status, body) = self.ec2.s3("GET", &key, b"");
+            last = text(&body);
+            (status == 200).then(|| serde_json::from_slice(&body).expect("JSON"))
+        })
+    }
+
+    pub fn jobs(&self) -> Vec<String> {
+        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix=root/jobs/", self.bucket), b"");
+        let listed = Node::parse(&text(&body));
+        let mut jobs: Vec<String> = listed.all("Key").into_iter().filter_map(|key| Some(key.text.split('/').nth(2)?.to_owned())).collect();
+        jobs.dedup();
+        jobs
+    }
+}
