@@ -17,7 +17,8 @@ use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
 use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Service, Store};
 
-/// Why there is nothing to do on this machine. It is put out, and the controller settles it.
+/// Why there is nothing to do on this machine. It is put out, and the controller settles it; but one whose tags do not say
+/// that it is ours is left alone.
 #[derive(Debug, thiserror::Error)]
 pub enum BootError {
     #[error("this machine's tags do not say what it is for")]
@@ -53,7 +54,8 @@ pub const NONCE: &str = "nonce";
 /// Between two questions to a service that does not answer.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How long a spec may be missing: the controller writes it long before it launches, so this is a stale listing at most.
+/// How long a spec may be missing: the controller writes it, at once with the plan, before it launches, so this is a store
+/// that shows a new key late at most.
 const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
 
 /// Who this machine is, by its own metadata.
@@ -72,7 +74,8 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     }
 }
 
-/// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work.
+/// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work; unless
+/// its tags are not ours.
 pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
     // The service manager waits for no store: we are up, and alive for as long as we ask.
     ports.service.ready();

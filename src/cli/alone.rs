@@ -14,7 +14,7 @@ use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Span, Usd};
 
-/// A heartbeat is written every two seconds on a local disk. Longer than a lease, and the agent was killed or its machine is
+/// An agent alone writes a heartbeat every 15 s. Longer than a lease, and the agent was killed or its machine is
 /// out; shorter, and a laptop that slept would be called dead.
 const SILENT_AFTER: Duration = Duration::from_secs(30 * 60);
 

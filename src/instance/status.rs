@@ -7,7 +7,7 @@ use super::Notice;
 use crate::job::{AttemptPhase, CheckpointSummary, ExitStatus, Progress, Reason};
 use crate::market::Span;
 
-/// `attempts/<n>/status.json`: the heartbeat, overwritten every 15 s (2 s on a local disk) and at each change.
+/// `attempts/<n>/status.json`: the heartbeat, overwritten every 15 s (5 s on a local disk under a controller) and at each change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     pub format: u32,
