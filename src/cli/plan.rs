@@ -6,7 +6,7 @@ use super::patience::saying;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, plan_text, run, submission};
-use crate::controller::{Controller, Planned};
+use crate::controller::{ActError, Controller, Planned};
 use crate::job::ResolvedSpec;
 use crate::wire;
 
@@ -62,7 +62,16 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
 /// No offer fits, or the cloud does not answer.
 pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> Result<Planned, Fault> {
     let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
-    saying(context, asked, controller.first_plan(spec))
-        .await
-        .map_err(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills"))
+    saying(context, asked, controller.first_plan(spec)).await.map_err(|error| fault(&error).meaning("nothing was started, and nothing bills"))
+}
+
+/// A cloud that does not answer, or does not know us, is another thing than a job that fits nowhere.
+fn fault(error: &ActError) -> Fault {
+    if error.is_denial() {
+        Fault::from_error(ExitCode::UNREACHABLE, error).hint("`lamp doctor` says who you are to the cloud, and what is missing")
+    } else if error.is_silence() {
+        Fault::from_error(ExitCode::UNREACHABLE, error).hint("try again; `lamp doctor` looks at the way there")
+    } else {
+        Fault::from_error(ExitCode::LAUNCH_FAILED, error)
+    }
 }

@@ -159,6 +159,11 @@ impl Printer {
         text
     }
 
+    /// Whether what goes to stderr may have colour.
+    pub fn is_colored(&self) -> bool {
+        self.color_err
+    }
+
     /// The text in its style where the stream shows colour. Meaning never rests on it.
     pub fn paint(&self, stream: Stream, style: Style, text: &str) -> String {
         let on = match stream {

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
@@ -75,7 +75,7 @@ pub fn main() -> std::process::ExitCode {
     };
     let globals = &cli.globals;
     let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
-    say_what_happens(globals.verbose);
+    say_what_happens(globals.verbose, printer.is_colored());
     let end = Context::new(globals, environment, Arc::clone(&printer)).and_then(|context| dispatch(&cli.verb, &context));
     end.unwrap_or_else(|fault| {
         printer.fault(&fault);
@@ -148,16 +148,16 @@ fn format_of(words: &[OsString]) -> Format {
     if json { Format::Json } else { Format::Text }
 }
 
-/// Traces go to stderr, warnings always; those of the AWS SDK with `-vv` alone: what they warn of, a missing key, is our own
-/// error a moment later, in words.
-fn say_what_happens(verbose: u8) {
+/// Traces go to stderr, our warnings always. What a library warns of comes back to us as an error and is told once, in our
+/// words; its own traces are for those who look for a fault of ours.
+fn say_what_happens(verbose: u8, colored: bool) {
     let level = match verbose {
         0 => tracing::Level::WARN,
         1 => tracing::Level::INFO,
         _ => tracing::Level::DEBUG,
     };
-    let of_sdk = if verbose < 2 { tracing::Level::ERROR } else { level };
-    let sdk = ["aws_config", "aws_runtime", "aws_smithy_runtime", "aws_credential_types"].map(|name| (name, of_sdk));
-    let wanted = Targets::new().with_default(level).with_targets(sdk);
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).finish().with(wanted).init();
+    let others = if verbose > 1 { LevelFilter::from_level(level) } else { LevelFilter::OFF };
+    let ours = Targets::new().with_target(env!("CARGO_CRATE_NAME"), level).with_default(others);
+    let printed = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).with_ansi(colored);
+    printed.finish().with(ours).init();
 }

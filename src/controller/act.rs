@@ -33,6 +33,18 @@ pub enum ActError {
     Ship(#[from] ShipError),
 }
 
+impl ActError {
+    /// The cloud or the store knows us not, or does not let us.
+    pub fn is_denial(&self) -> bool {
+        matches!(self, ActError::Cloud(CloudError::Denied { .. }))
+    }
+
+    /// Nobody answered: nothing is known of what was asked.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, ActError::Cloud(CloudError::Ambiguous { .. } | CloudError::Throttled) | ActError::Record(_))
+    }
+}
+
 /// The right to run an attempt lasts this long without a heartbeat. Thirty missed ones: shorter ends a healthy machine
 /// behind a broken line, longer lets a dead one bill (FAULTS §1).
 pub const LEASE: Span = Span::from_secs(30 * 60);

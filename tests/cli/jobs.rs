@@ -121,12 +121,12 @@ fn a_record_that_stops_the_display_does_not_leave_the_job_alone() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 0");
     let run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
     let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
-    let lease = format!("home/.local/state/lamplighter/jobs/{job}/attempts/0001/lease.json");
-    let whole = place.0.read(&lease);
-    place.0.write(&lease, "{");
+    // Of a lease or an outcome, damage is passed over; nobody may guess what a receipt says.
+    let receipt = format!("home/.local/state/lamplighter/jobs/{job}/receipt.json");
+    place.0.write(&receipt, "{");
     let (code, _, err) = end(run);
     assert!(code != 0 && err.contains("is not a record of ours") && err.contains("a background process drives it"), "{code}: {err}");
-    place.0.write(&lease, whole);
+    std::fs::remove_file(place.0.path().join(&receipt)).unwrap();
     place.0.write("go", "");
     place.until(&job, "succeeded");
     place.nothing_is_left();

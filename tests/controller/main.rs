@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the shared stand-ins read and write real files")]
 
+mod begin;
 mod bootstrap;
 mod calls;
 mod cloud;
@@ -39,6 +40,7 @@ struct World {
     store: Arc<FaultyStore>,
     cloud: Arc<FakeCloud>,
     dir: JobDir,
+    spec: ResolvedSpec,
 }
 
 impl World {
@@ -53,7 +55,16 @@ impl World {
         change(&mut spec.spec);
         let dir = submit(&(store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
         let cloud = FakeCloud::new(clock.clone(), dir.clone(), lives);
-        World { clock, store, cloud, dir }
+        World { clock, store, cloud, dir, spec }
+    }
+
+    /// The same before the job is made.
+    async fn unmade(clock: Arc<VirtualClock>, lives: &[Life]) -> World {
+        let store = FaultyStore::new(clock.clone());
+        let spec = spec(clock.now());
+        let dir = JobDir::new(store.clone(), spec.job.clone());
+        let cloud = FakeCloud::new(clock.clone(), dir.clone(), lives);
+        World { clock, store, cloud, dir, spec }
     }
 
     fn controller(&self) -> Controller {

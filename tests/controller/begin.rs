@@ -1,0 +1,70 @@
+//! `lamp run`: the job is made and launched at once, by a process that may die at any call of it.
+
+use std::sync::Arc;
+
+use lamplighter::job::{AttemptNo, JobOutcome};
+use lamplighter::jobdir::JobDir;
+use lamplighter::ports::{Cloud, Store};
+
+use super::World;
+use super::cloud::Life;
+use super::mortal::{Mortal, Mortality};
+use super::support::virtual_clock::simulate;
+
+const ENDS: Life = Life::Ends { secs: 2, code: 0 };
+
+#[test]
+fn a_new_job_is_launched_without_a_look() {
+    simulate(async |clock| {
+        let world = World::unmade(clock, &[ENDS]).await;
+        let controller = world.controller();
+        let plan = controller.first_plan(&world.spec).await.unwrap().plan;
+        let (memory, begun) = controller.begin(&world.dir, &world.spec, plan).await.unwrap();
+        begun.unwrap();
+        assert_eq!(world.cloud.launches(), 1, "before anybody looked at it");
+        let receipt = controller.drive_on(world.job(), memory).await.unwrap();
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1));
+    });
+}
+
+#[test]
+fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
+    let (mut whole, mut none) = (0, 0);
+    for after in [false, true] {
+        for calls in 0.. {
+            let died = simulate(async |clock| {
+                let world = World::unmade(clock, &[ENDS]).await;
+                let life = Mortality::new(calls, after);
+                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
+                let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: world.port() });
+                let first = world.controller_on(store.clone(), cloud);
+                let plan = world.controller().first_plan(&world.spec).await.unwrap().plan;
+                let dir = JobDir::new(store, world.job().clone());
+                let died = tokio::select! {
+                    biased;
+                    () = life.died() => true,
+                    _ = first.begin(&dir, &world.spec, plan) => false,
+                };
+                let what = format!("died at call {calls}, after its effect: {after}");
+                if world.dir.spec().await.unwrap().is_some() {
+                    whole += 1;
+                    let receipt = world.drive().await;
+                    world.check(&receipt).await;
+                    assert_eq!((receipt.attempts.len(), world.cloud.launches()), (1, 1), "{what}");
+                } else {
+                    none += 1;
+                    assert_eq!(world.cloud.launches(), 0, "{what}: no job, no machine");
+                    assert!(world.controller().look(world.job()).await.is_err(), "{what}");
+                    let planned = world.dir.plan(AttemptNo::FIRST).await.unwrap().is_some();
+                    assert!(!planned || after || calls > 0, "{what}");
+                }
+                died
+            });
+            if !died {
+                break;
+            }
+        }
+    }
+    assert!(whole >= 3 && none >= 1, "{whole} whole, {none} none");
+}
