@@ -39,8 +39,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// What a file may use although its layer may not: the file, the layer, and the page that argues for it.
 const EXCEPTIONS: &[(&str, &str, &str)] = &[];
 
-/// The crates that a pure layer may use, besides the standard library.
-const PURE_CRATES: &[&str] = &["serde", "serde_json", "jiff", "thiserror"];
+/// The crates that a pure layer may use, besides the standard library. `croner` reads a cron pattern, and knows no clock.
+const PURE_CRATES: &[&str] = &["serde", "serde_json", "jiff", "thiserror", "croner"];
 
 /// The parts of the standard library that a pure layer may not touch: they read or change the world.
 const PURE_STD_NEVER: &[&str] = &["fs", "env", "net", "process", "thread", "io", "os"];
@@ -59,6 +59,7 @@ const AGENT_NEVER: &[&str] = &[
     "axum",
     "clap",
     "comfy-table",
+    "croner",
     "ignore",
     "indicatif",
     "native-tls",

@@ -176,6 +176,18 @@ impl Store for FileStore {
         .await
     }
 
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let source = self.path(from).map_err(|cause| failed("copy", from, cause))?;
+        self.blocking("copy", to, move |path| {
+            let mut staged = Staged::new(path)?;
+            io::copy(&mut File::open(source)?, &mut staged.file)?;
+            staged.file.sync_all()?;
+            staged.publish(path)?;
+            sync_parent(path)
+        })
+        .await
+    }
+
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.blocking("delete", key, |path| absent_is_none(fs::remove_file(path)).map(|_| ())).await
     }

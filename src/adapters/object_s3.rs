@@ -222,6 +222,11 @@ impl Store for S3Store {
         sign.await.map(|url| Some(url.into())).map_err(|error| failed("sign a URL for", key, error))
     }
 
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let copied = async { self.s3.copy(&self.key(from)?, &self.key(to)?).await };
+        copied.await.map_err(|error| failed("copy", from, error))
+    }
+
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         let remove = async { self.s3.delete(&self.key(key)?).await };
         absent_is_none(remove.await).map(|_| ()).map_err(|error| failed("delete", key, error))

@@ -53,6 +53,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         spec,
         code: None,
         origins: Default::default(),
+        applied: None,
     }
 }
 

@@ -51,6 +51,7 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
             document["workdir"] = json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes});
             document["spec"] = json!(loaded.spec);
             document["origins"] = json!(loaded.origins);
+            document["schedule"] = json!(loaded.schedule);
         }
         context.printer.json(&document);
     }

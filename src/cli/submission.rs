@@ -46,6 +46,7 @@ pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
         spec: loaded.spec.clone(),
         code: None,
         origins: loaded.origins.clone(),
+        applied: None,
     }
 }
 

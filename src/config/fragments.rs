@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::automation::{CapsFile, ScheduleFile};
 use super::compound::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::words::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord,
@@ -57,6 +58,7 @@ pub struct JobFile {
     pub on: Option<OnFile>,
     pub retries: Option<RetriesFile>,
     pub interruptions: Option<InterruptionsFile>,
+    pub schedule: Option<ScheduleFile>,
 }
 
 /// Which machine, and how it is bought.
@@ -254,6 +256,7 @@ pub struct UserFile {
     pub watch: Option<WatchFile>,
     /// Defaults for every job's `[limits]`.
     pub limits: Option<LimitsFile>,
+    pub caps: Option<CapsFile>,
 }
 
 /// How AWS is reached, and what the machines there get. Nothing here is needed: the AWS tools' own settings count.

@@ -14,8 +14,8 @@ use jiff::Timestamp;
 
 use super::fragments::JobFile;
 use super::settings::Layers;
-use super::{ConfigError, Environment, UserConfig, decode::decode, source::Source, suggest, world};
-use crate::job::{self, Command, Finding, Severity, Spec};
+use super::{ConfigError, Environment, UserConfig, automation, decode::decode, source::Source, suggest, world};
+use crate::job::{self, Command, Finding, ScheduleSpec, Severity, Spec};
 
 /// A job that can be submitted.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub struct Loaded {
     pub secrets_allowed: Vec<String>,
     /// The most that the workdir may hold.
     pub workdir_bytes_max: u64,
+    /// When it is to be run again; only a file says so.
+    pub schedule: Option<ScheduleSpec>,
 }
 
 /// The job file in the current folder that a bare `lamp run` takes.
@@ -73,7 +75,8 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let (mut spec, merged) = layers.spec(String::new());
     spec.name = said_name.unwrap_or_else(|| name_of(file.as_deref(), &spec.command, &workdir));
 
-    let judged = merged.into_iter().chain(job::check(&spec)).chain(world::check(&spec, &workdir, inputs));
+    let (schedule, of_schedule) = fragment.schedule.as_ref().map(|file| automation::resolve(file, &spec, inputs.now)).unzip();
+    let judged = merged.into_iter().chain(job::check(&spec)).chain(world::check(&spec, &workdir, inputs)).chain(of_schedule.into_iter().flatten());
     // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
     let unread: Vec<_> = found.iter().flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()]).flatten().collect();
     for mut finding in judged {
@@ -90,7 +93,7 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     if found.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(refuse(found));
     }
-    Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max })
+    Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max, schedule })
 }
 
 /// `lamp.toml` of the current folder, when nothing else says what to run.

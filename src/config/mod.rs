@@ -10,6 +10,7 @@
 //! `words` read single values, `fragments` are the files as written, `decode` finds every mistake, `settings` merges,
 //! `world` asks this workstation. What must never live here: a decision about a running job, a store, or a cloud.
 
+mod automation;
 mod compound;
 mod decode;
 pub mod edit;
@@ -26,6 +27,7 @@ mod user;
 mod words;
 mod world;
 
+pub use automation::{CapsFile, CatchUpWord, OverlapWord, ScheduleFile};
 pub use compound::{CommandWord, EnvPair, EnvValue, ScriptWord};
 pub use env::Environment;
 pub use error::ConfigError;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::fragments::{AwsFile, JobFile, UserFile};
 use super::{ConfigError, Environment, decode::decode, load::read_file, source::Source};
 use crate::job::NotifySpec;
+use crate::policy::cap::Caps;
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct UserConfig {
@@ -15,6 +16,8 @@ pub struct UserConfig {
     pub owner: String,
     pub notify: NotifySpec,
     pub aws: AwsFile,
+    /// What all jobs together may cost.
+    pub caps: Caps,
     /// Defaults for jobs: the weakest layer.
     pub defaults: JobFile,
 }
@@ -49,6 +52,7 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
         owner: owner.unwrap_or_else(|| OWNER_UNKNOWN.to_owned()),
         notify: NotifySpec { command: fragment.notify.and_then(|notify| notify.command).unwrap_or_default() },
         aws: fragment.aws.unwrap_or_default(),
+        caps: fragment.caps.unwrap_or_default().caps(),
         defaults: JobFile { machine: fragment.machine, watch: fragment.watch, limits: fragment.limits, ..JobFile::default() },
     })
 }

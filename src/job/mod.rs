@@ -20,6 +20,7 @@ mod progress;
 mod reason;
 mod receipt;
 mod request;
+mod schedule;
 mod spec;
 
 pub use alarm::{AlarmError, AlarmRule};
@@ -36,6 +37,7 @@ pub use progress::{Progress, ProgressError, ProgressLine};
 pub use reason::Reason;
 pub use receipt::{AttemptRecord, Receipt, ReceiptAttempt};
 pub use request::{Request, Wish};
+pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use spec::{
     ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, NotifySpec,
     OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,

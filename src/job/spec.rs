@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, JobId};
+use super::{AlarmRule, Applied, JobId};
 use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
@@ -26,6 +26,9 @@ pub struct ResolvedSpec {
     /// Where each setting that can cost money came from, by its dotted path: `flag`, `file`, `default`, `environment`.
     #[serde(default)]
     pub origins: BTreeMap<String, String>,
+    /// The file that `lamp apply` made it from; `None`: somebody ran it.
+    #[serde(default)]
+    pub applied: Option<Applied>,
 }
 
 /// How `written_by` begins in the spec of a run of the agent alone.

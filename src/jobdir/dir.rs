@@ -12,7 +12,7 @@ use super::journal::Event;
 use super::layout;
 use super::record::{RecordError, decode, encode};
 use crate::instance::Status;
-use crate::job::{AttemptNo, CheckpointNo, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Wish};
+use crate::job::{AttemptNo, CheckpointNo, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish};
 use crate::ports::{Created, Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +90,14 @@ impl JobDir {
 
     pub async fn create_receipt(&self, receipt: &Receipt) -> Result<Created, JobDirError> {
         self.create(layout::receipt(&self.job), receipt).await
+    }
+
+    pub async fn waiting(&self) -> Result<Option<Waiting>, JobDirError> {
+        self.read(layout::waiting(&self.job)).await
+    }
+
+    pub async fn put_waiting(&self, waiting: &Waiting) -> Result<(), JobDirError> {
+        Ok(self.store.put(&layout::waiting(&self.job), Bytes::from(encode(waiting))).await?)
     }
 
     /// The numbers of all attempts that were begun, in order.

@@ -1,5 +1,8 @@
 //! The keys of the job directory, relative to the job root. Nothing else spells a key.
 
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+
 use crate::job::{AttemptNo, CheckpointNo, JobId};
 
 pub const JOBS: &str = "jobs/";
@@ -11,6 +14,45 @@ pub fn agent(sha256: &str) -> String {
 
 /// Written and looked at to learn the time by the store's clock; empty.
 pub const CLOCK: &str = "clock";
+
+/// What `lamp apply` hands to a daemon.
+pub const SCHEDULES: &str = "schedules/";
+
+pub fn schedule_set(set: &str) -> String {
+    format!("{SCHEDULES}{set}/")
+}
+
+pub fn schedule(set: &str, name: &str) -> String {
+    format!("{}{name}.json", schedule_set(set))
+}
+
+/// The packed workdir, named by what it is.
+pub fn schedule_code(set: &str, name: &str, sha256: &str) -> String {
+    format!("{}{name}/code/{sha256}.tar.zst", schedule_set(set))
+}
+
+pub fn schedule_runs(set: &str, name: &str) -> String {
+    format!("{}{name}/runs/", schedule_set(set))
+}
+
+/// How a due time stands in a key, in UTC, so that a listing is in order.
+const DUE: &str = "%Y%m%dT%H%M%SZ";
+
+/// The decision on one due time.
+pub fn schedule_run(set: &str, name: &str, due: Timestamp) -> String {
+    format!("{}{}.json", schedule_runs(set, name), due.strftime(DUE))
+}
+
+/// The due time that the name of a decision says.
+pub fn due_of(file: &str) -> Option<Timestamp> {
+    let local = jiff::civil::DateTime::strptime(DUE, file.strip_suffix(".json")?).ok()?;
+    Some(local.to_zoned(TimeZone::UTC).ok()?.timestamp())
+}
+
+/// Why a schedule that is due does not run yet.
+pub fn schedule_waiting(set: &str, name: &str) -> String {
+    format!("{}{name}/waiting.json", schedule_set(set))
+}
 
 pub fn job(job: &JobId) -> String {
     format!("{JOBS}{job}/")
@@ -118,6 +160,25 @@ pub fn told(id: &JobId, name: &str) -> String {
     format!("{}told/{name}.json", job(id))
 }
 
+/// Why nothing is launched for a job just now.
+pub fn waiting(id: &JobId) -> String {
+    format!("{}waiting.json", job(id))
+}
+
 pub fn outputs(id: &JobId) -> String {
     format!("{}outputs/", job(id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_due_time_is_read_as_it_was_written() {
+        let due: Timestamp = "2026-11-20T21:00:00Z".parse().unwrap();
+        let key = schedule_run("jobs", "nightly", due);
+        assert_eq!(key, "schedules/jobs/nightly/runs/20261120T210000Z.json");
+        assert_eq!(due_of(key.rsplit('/').next().unwrap()), Some(due));
+        assert_eq!(due_of("x.json"), None);
+    }
 }

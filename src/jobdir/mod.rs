@@ -9,7 +9,9 @@
 //!   jobs/<job>/attempts/<n>/{events,samples,log,stacks}/...     agent, once each
 //!   jobs/<job>/checkpoints/<n>/...  manifest.json               agent, once, manifest last
 //!   jobs/<job>/told/<what>.json                                 controller, once each
+//!   jobs/<job>/waiting.json                                     controller, overwritten
 //!   jobs/<job>/outputs/...                                      agent
+//!   schedules/<set>/<name>...                                   lamp apply and the daemon (schedules.rs)
 //! ```
 //! One writer per key; create-if-absent is the only primitive for agreement. Records carry a format number: readers
 //! ignore unknown fields and refuse a newer format with a sentence that says so. What must never live here: a decision,
@@ -19,7 +21,9 @@ mod dir;
 mod journal;
 pub mod layout;
 mod record;
+mod schedules;
 
 pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
 pub use journal::{Event, What};
 pub use record::{RecordError, decode, encode};
+pub use schedules::{ScheduleDir, schedules};

@@ -7,6 +7,8 @@
 //!   notice ──────────┤
 //!   wishes ──────────┘
 //!   records + cloud's answer ──> reconcile ──> Act (the controller's one decision), with relaunch inside
+//!   what all jobs cost ──> cap                        (before each launch)
+//!   cron, hours, price ──> schedule ──> DueVerdict  (the daemon)
 //! ```
 //! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
@@ -15,6 +17,7 @@ pub mod bid;
 pub mod bid_backtest;
 mod billing;
 mod budget;
+pub mod cap;
 mod checkpointing;
 pub mod doctor;
 pub mod hard_end;
@@ -26,6 +29,8 @@ mod pace;
 pub mod placement;
 pub mod reconcile;
 pub mod relaunch;
+#[cfg(feature = "lamp")]
+pub mod schedule;
 mod settlement;
 pub mod setup;
 mod signals;

@@ -104,6 +104,14 @@ pub trait Store: Send + Sync {
         Ok(found)
     }
 
+    /// Copies one object to a key where nothing is, or the same. Where the store cannot, through this process.
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        match self.get(from).await? {
+            Some(body) => self.put_durable(to, body).await,
+            None => Err(StoreError::Unavailable { act: "copy", key: from.to_owned(), cause: "it is not there".into() }),
+        }
+    }
+
     /// Removes one object; nothing there is success. Only ever our own scratch objects.
     async fn delete(&self, key: &str) -> Result<(), StoreError>;
 }

@@ -104,6 +104,9 @@ fn job_with(table: &str, key: &str, value: &Value) -> String {
     if table == "checkpoint" {
         job["checkpoint"] = serde_json::json!({"path": "c"});
     }
+    if table == "schedule" {
+        job["machine"] = serde_json::json!({"market": "spot"});
+    }
     let place = if table.is_empty() { &mut job } else { &mut job[table] };
     place[key] = value.clone();
     job.to_string()

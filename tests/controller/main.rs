@@ -136,5 +136,6 @@ fn spec(now: Timestamp) -> ResolvedSpec {
         },
         code: None,
         origins: Default::default(),
+        applied: None,
     }
 }

@@ -15,6 +15,8 @@ mod reconcile_extended;
 mod reconcile_facts;
 mod reconcile_laws;
 mod recordings;
+#[cfg(feature = "lamp")]
+mod schedule;
 mod script;
 mod setup;
 mod stall;

@@ -42,6 +42,7 @@ pub fn spec() -> ResolvedSpec {
         },
         code: None,
         origins: Default::default(),
+        applied: None,
     }
 }
 

@@ -1,0 +1,133 @@
+//! `[schedule]` of the job file and `[caps]` of the user's configuration: as they are written, and what they mean.
+//!
+//! What must never live here: when a schedule is due, or whether a cap holds (`policy`).
+
+use jiff::Timestamp;
+use jiff::civil::Time;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::words::{Dollars, Hourly};
+use crate::job::{CatchUp, Finding, MarketChoice, Overlap, ScheduleSpec, Spec};
+use crate::policy::cap::Caps;
+use crate::policy::schedule::{self, CalendarError};
+
+/// When the job is run by a daemon, again and again. `lamp apply` hands it over; `lamp run` runs it once, now.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScheduleFile {
+    /// When it is due: minute, hour, day of the month, month, day of the week. Without it, once, as soon as the other keys
+    /// of this table allow it.
+    #[schemars(extend("examples" = ["0 22 * * *", "*/30 9-17 * * MON-FRI", "0 3 1 * *"]))]
+    pub cron: Option<String>,
+    /// What the clock of `cron` and `only_between` shows, by its IANA name. Without it, this workstation's.
+    #[schemars(extend("examples" = ["Europe/Berlin", "UTC"]))]
+    pub timezone: Option<String>,
+    /// A run begins only between these times of day, over midnight if the second is the earlier; what is due outside waits.
+    #[schemars(extend("examples" = [["22:00", "06:00"]]))]
+    pub only_between: Option<[String; 2]>,
+    /// A run begins only while the cheapest spot machine that fits costs less than this, in dollars an hour; it waits as
+    /// long. Only for a job whose `machine.market` is `spot` or `auto`.
+    #[schemars(extend("examples" = [0.5]))]
+    pub only_while_spot_under: Option<Hourly>,
+    /// What becomes of a run that is due while the last one has not ended: `skip` leaves it out, `queue` lets it wait.
+    #[schemars(extend("default" = "skip", "examples" = ["queue"]))]
+    pub overlap: Option<OverlapWord>,
+    /// What becomes of runs that came due while no daemon was there: the `latest` of them is run late, or `none`.
+    #[schemars(extend("default" = "latest", "examples" = ["none"]))]
+    pub catch_up: Option<CatchUpWord>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverlapWord {
+    Skip,
+    Queue,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CatchUpWord {
+    Latest,
+    None,
+}
+
+/// What all jobs of this user together may cost. Checked before each launch; what runs is never ended by it.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CapsFile {
+    /// The most that all machines that run at one moment may cost an hour.
+    #[schemars(extend("examples" = [10]))]
+    pub usd_per_hour: Option<Hourly>,
+    /// The most that may be spent in any 24 hours, counting what runs for one hour more.
+    #[schemars(extend("examples" = [50]))]
+    pub usd_per_day: Option<Dollars>,
+}
+
+impl CapsFile {
+    pub fn caps(&self) -> Caps {
+        Caps {
+            usd_per_hour: self.usd_per_hour.as_ref().map(|word| word.0),
+            usd_per_day: self.usd_per_day.as_ref().map(|word| word.0),
+        }
+    }
+}
+
+/// The schedule of a job, and what is wrong with it.
+pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpec, Vec<Finding>) {
+    let mut found = Vec::new();
+    let resolved = ScheduleSpec {
+        cron: file.cron.clone(),
+        timezone: file.timezone.clone().unwrap_or_else(timezone_here),
+        only_between: file.only_between.as_ref().and_then(|hours| read_hours(hours, &mut found)),
+        only_while_spot_under: file.only_while_spot_under.as_ref().map(|word| word.0),
+        overlap: match file.overlap {
+            None | Some(OverlapWord::Skip) => Overlap::Skip,
+            Some(OverlapWord::Queue) => Overlap::Queue,
+        },
+        catch_up: match file.catch_up {
+            None | Some(CatchUpWord::Latest) => CatchUp::Latest,
+            Some(CatchUpWord::None) => CatchUp::None,
+        },
+    };
+    if let Err(error) = schedule::check(&resolved, now) {
+        found.push(match error {
+            CalendarError::Zone { .. } => Finding::error("schedule.timezone", error.to_string()).hint("write it like \"Europe/Berlin\" or \"UTC\""),
+            CalendarError::Cron { .. } | CalendarError::Never { .. } => {
+                let hint = "minute, hour, day of the month, month, day of the week: \"0 22 * * *\" is every evening at ten";
+                Finding::error("schedule.cron", error.to_string()).hint(hint)
+            }
+        });
+    }
+    if resolved.only_while_spot_under.is_some() && spec.machine.market == MarketChoice::OnDemand {
+        let finding = Finding::error("schedule.only_while_spot_under", "is about the spot market, and the job buys on-demand");
+        found.push(finding.hint("say machine.market = \"spot\" or \"auto\""));
+    }
+    if spec.limits.deadline.is_some() && resolved.cron.is_some() {
+        let finding = Finding::error("limits.deadline", "is one moment, and the job is run again and again");
+        found.push(finding.hint("`limits.max_runtime` bounds each run"));
+    }
+    (resolved, found)
+}
+
+fn read_hours(hours: &[String; 2], found: &mut Vec<Finding>) -> Option<(Time, Time)> {
+    let mut read = |text: &String| match text.parse::<Time>() {
+        Ok(time) if text.len() <= "22:00:00".len() => Some(time),
+        _ => {
+            found.push(Finding::error("schedule.only_between", format!("`{text}` is not a time of day, write it like \"22:00\"")));
+            None
+        }
+    };
+    let (from, to) = (read(&hours[0]), read(&hours[1]));
+    let hours = from.zip(to)?;
+    if hours.0 == hours.1 {
+        found.push(Finding::error("schedule.only_between", "begins and ends at the same time").hint("leave it out: then every time will do"));
+        return None;
+    }
+    Some(hours)
+}
+
+/// A zone without a name is one that another workstation would not understand.
+fn timezone_here() -> String {
+    jiff::tz::TimeZone::system().iana_name().unwrap_or("UTC").to_owned()
+}

@@ -1,0 +1,107 @@
+//! May one more machine be launched, under what all jobs of a user together may cost.
+//!
+//! Checked before each launch and at no other time: a cap keeps machines from starting, and never ends one that runs. What
+//! must never live here: a clock, a call; whoever asks has read every job of the root.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::job::Reason;
+use crate::market::{Usd, UsdPerHour};
+
+/// The user's caps. Both are of all jobs of one owner in one job root.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caps {
+    pub usd_per_hour: Option<UsdPerHour>,
+    pub usd_per_day: Option<Usd>,
+}
+
+/// One attempt, as far as money is concerned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spell {
+    /// What an hour of its machine costs, disk and address included.
+    pub hourly: UsdPerHour,
+    pub from: Timestamp,
+    /// When it was gone, and what it cost in all; `None`: it runs, or may.
+    pub ended: Option<(Timestamp, Usd)>,
+}
+
+/// What all jobs cost at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Spending {
+    pub machines: usize,
+    pub usd_per_hour: UsdPerHour,
+    /// In the last 24 hours.
+    pub usd_last_day: Usd,
+}
+
+impl Caps {
+    pub fn are_none(&self) -> bool {
+        *self == Caps::default()
+    }
+}
+
+/// A day that rolls: a calendar's would let two days' money go within an hour of midnight.
+pub const DAY: Duration = Duration::from_secs(24 * 3600);
+
+/// What runs is counted for so much longer. Less, and a machine is launched that the cap forbids minutes later; more, and a
+/// job of ten minutes waits for the money of a long one.
+const AHEAD: Duration = Duration::from_secs(3600);
+
+/// Adds up what runs, and what was spent in the last day.
+pub fn spending(spells: &[Spell], now: Timestamp) -> Spending {
+    let mut sum = Spending::default();
+    for spell in spells {
+        if spell.ended.is_none() {
+            // A workstation that costs nothing is no machine to wait for.
+            sum.machines += usize::from(spell.hourly > UsdPerHour::ZERO);
+            sum.usd_per_hour = UsdPerHour::new(sum.usd_per_hour.per_hour() + spell.hourly.per_hour());
+        }
+        sum.usd_last_day += of_last_day(spell, now);
+    }
+    sum
+}
+
+/// What a spell cost in the last day; of one that is longer, its share by time.
+fn of_last_day(spell: &Spell, now: Timestamp) -> Usd {
+    let begin = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN).max(spell.from);
+    let lasted = |from: Timestamp, to: Timestamp| Duration::try_from(to.duration_since(from)).unwrap_or_default();
+    let Some((ended, usd)) = spell.ended else { return spell.hourly.cost_of(lasted(begin, now)) };
+    let (whole, part) = (lasted(spell.from, ended), lasted(begin, ended));
+    if part >= whole {
+        return if ended >= begin { usd } else { Usd::ZERO };
+    }
+    let share = part.as_secs_f64() / whole.as_secs_f64();
+    Usd::from_micros((usd.micros() as f64 * share).ceil() as i64)
+}
+
+/// Why a machine at this price may not be launched now; `None`: it may.
+pub fn judge(caps: &Caps, spending: &Spending, hourly: UsdPerHour, now: Timestamp) -> Option<Reason> {
+    if hourly <= UsdPerHour::ZERO {
+        return None;
+    }
+    let together = UsdPerHour::new(spending.usd_per_hour.per_hour() + hourly.per_hour());
+    let reason = |text: String| {
+        let reason = Reason::new(now, "cap", "wait", text).with("usd_per_hour", spending.usd_per_hour.per_hour().dollars());
+        reason.with("usd_last_day", spending.usd_last_day.dollars()).with("asked_usd_per_hour", hourly.per_hour().dollars())
+    };
+    if let Some(cap) = caps.usd_per_hour.filter(|cap| together > *cap) {
+        return Some(reason(format!("the cap of {} an hour: {}, and this one costs up to {hourly}", cap.per_hour(), running(spending))));
+    }
+    let cap = caps.usd_per_day?;
+    let ahead = spending.usd_last_day + together.cost_of(AHEAD);
+    (ahead > cap).then(|| {
+        let spent = spending.usd_last_day;
+        reason(format!("the cap of {cap} a day: {spent} were spent in 24 hours, {}, and this one costs up to {hourly}", running(spending)))
+    })
+}
+
+fn running(spending: &Spending) -> String {
+    match spending.machines {
+        0 => "no machine runs".to_owned(),
+        1 => format!("1 machine runs at {}", spending.usd_per_hour),
+        more => format!("{more} machines run at {}", spending.usd_per_hour),
+    }
+}
