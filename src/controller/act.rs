@@ -85,7 +85,13 @@ impl Controller {
         let job = dir.job();
         match act {
             Act::CreatePlan { attempt, resume_from, reason } => {
+                if self.is_held_back(memory) {
+                    return Ok(Done::Waiting);
+                }
                 let mut plan = self.plan(spec, observed, *attempt, *resume_from, reason).await?;
+                if self.hold_back(dir, memory, &plan).await? {
+                    return Ok(Done::Waiting);
+                }
                 self.write_user_data(&mut plan).await?;
                 let created = dir.create_plan(&plan).await?;
                 info!(%job, attempt = attempt.number(), ?created, "{reason}");

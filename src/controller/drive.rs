@@ -10,12 +10,15 @@ use tracing::warn;
 
 use super::act::{ActError, Done, backoff};
 use super::answers::{Answers, Place};
+use super::cap::Ledger;
 use super::memory::JobMemory;
 use super::observe::{Observed, observe};
+use super::schedule::ScheduleMemory;
 use super::ship::Shipper;
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
+use crate::policy::cap::Caps;
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
 use crate::ports::{Clock, Cloud, CloudError, Notifier, Store, StoreError, chain};
 
@@ -32,6 +35,9 @@ pub struct Controller {
     pub(super) notifier: Option<Arc<dyn Notifier>>,
     /// Brings the agent to a machine; `None`: the machine has it already.
     pub(super) shipper: Option<Shipper>,
+    /// What all jobs together may cost, and what is known of those that have ended.
+    pub(super) caps: Caps,
+    pub(super) ledger: Mutex<Ledger>,
     /// Tellings that are still under way.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -98,11 +104,12 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, telling: Mutex::default() }
+        let (caps, ledger, telling) = (Caps::default(), Mutex::default(), Mutex::default());
+        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, telling }
     }
 
     /// Whether the job root is a folder of this workstation.
-    fn is_home(&self) -> bool {
+    pub(super) fn is_home(&self) -> bool {
         self.store.url().starts_with("file:")
     }
 
@@ -167,7 +174,8 @@ impl Controller {
         }
     }
 
-    /// Drives every job of the job root; returns only when `jobs` is not empty and all of them are done.
+    /// Drives every job of the job root; returns only when `jobs` is not empty and all of them are done. Schedules
+    /// are run only by who drives all.
     ///
     /// `alive` is called for each job in turn and once a tick, also in an outage, with the number of jobs under way.
     pub async fn drive_all(&self, jobs: &[JobId], mut alive: impl FnMut(usize)) {
@@ -175,8 +183,12 @@ impl Controller {
         // Remembered, so that a thousand finished jobs cost nothing but their names in a listing.
         let mut finished: BTreeSet<JobId> = BTreeSet::new();
         let (mut failures, mut under_way) = (0, 0);
+        let mut schedules = ScheduleMemory::default();
         let (busy, rest) = if self.is_home() { (TICK_BUSY_HOME, TICK_REST_HOME) } else { (TICK_REST, TICK_REST) };
         loop {
+            if jobs.is_empty() {
+                self.run_schedules(&mut schedules).await;
+            }
             let pause = match self.round(jobs, &mut memories, &mut finished, &mut || alive(under_way)).await {
                 Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => return self.finish_telling().await,
                 Ok(left) => {

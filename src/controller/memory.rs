@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::answers::Place;
+use super::cap::HeldBack;
 use crate::job::{AttemptNo, Lease, Outcome, Plan, Request, ResolvedSpec, Settled};
 use crate::policy::reconcile::Watched;
 
@@ -21,6 +22,8 @@ pub struct JobMemory {
     pub trouble: Option<String>,
     /// The names of what somebody was told.
     pub told: BTreeSet<String>,
+    /// The next launch, while a cap holds it back.
+    pub held_back: Option<HeldBack>,
 }
 
 impl JobMemory {

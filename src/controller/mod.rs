@@ -3,7 +3,7 @@
 //! ```text
 //!   submit ──> spec.json                                   the job exists
 //!   drive  ──> observe (records, the cloud's answer) ──> policy::reconcile ──> act ──> again, until the receipt
-//!   drive_all ─ the same for every job of the root         the daemon
+//!   drive_all ─ the same for every job of the root, and what is scheduled becomes a job         the daemon
 //!   bootstrap ─ what a new machine runs first: the dead-man's switch, then the agent
 //! ```
 //! Everything that matters is in the job directory and in the machines' tags: a controller may be killed at any moment and
@@ -15,10 +15,12 @@ mod act;
 mod answers;
 mod begin;
 pub mod bootstrap;
+mod cap;
 mod drive;
 mod memory;
 mod notify;
 mod observe;
+mod schedule;
 pub mod ship;
 mod submit;
 mod sweep;
@@ -27,6 +29,7 @@ pub use act::{ActError, Planned};
 pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
 pub use memory::JobMemory;
+pub use schedule::ScheduleMemory;
 pub use ship::{ShipError, Shipper};
 pub use submit::{SubmitError, submit, upload_code};
 pub use sweep::{Found, Judged, SECOND_LOOK};

@@ -1,0 +1,267 @@
+//! Runs what is scheduled: a job is made of the stored words each time that they are due, and then driven like any other.
+//!
+//! ```text
+//!   list ─ schedules/<set>/<name>.json ─ policy::schedule::judge ─┬─ Run, Skip ─ runs/<due>.json (once) ─ jobs/<job>/...
+//!                                                                 └─ Wait ─ waiting.json
+//! ```
+//! Two daemons decide a due time once: whoever creates the decision, and the job's whole spec is in it, so anybody may make
+//! the job from there after a crash. What must never live here: when something is due.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use tracing::{info, warn};
+
+use super::drive::Controller;
+use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Waiting};
+use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules};
+use crate::market::Market;
+use crate::policy::schedule::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
+use crate::ports::chain;
+
+/// Between two listings of the schedules of a bucket, which takes money for each. A new schedule, and a change of an old
+/// one, is seen so late; a due time is not.
+const LIST_AWAY: Duration = Duration::from_secs(60);
+
+/// The same of a folder: somebody who has just applied looks whether it runs.
+const LIST_HOME: Duration = Duration::from_secs(5);
+
+/// Between two looks at what a due run waits for: a job to end, or a price. Prices move within minutes; shorter asks the
+/// cloud for nothing.
+const WAIT_LOOK: Duration = Duration::from_secs(15);
+
+/// What one daemon remembers of the schedules.
+#[derive(Default)]
+pub struct ScheduleMemory {
+    listed: Option<Duration>,
+    known: BTreeMap<(String, String), Known>,
+    trouble: Option<String>,
+}
+
+/// Of one schedule that is ours to run.
+struct Known {
+    dir: ScheduleDir,
+    record: Schedule,
+    calendar: Calendar,
+    /// What was decided; `None`: not read yet.
+    decided: Option<Decided>,
+    /// The due time that has been waiting under our eyes.
+    seen: Option<Timestamp>,
+    not_before: Duration,
+    said: Option<String>,
+    trouble: Option<String>,
+}
+
+/// The newest decision.
+#[derive(Clone, Default)]
+struct Decided {
+    due: Option<Timestamp>,
+    newest_job: Option<JobId>,
+}
+
+impl Controller {
+    /// One look at every schedule; what goes wrong with one is said once, and hinders no other.
+    pub async fn run_schedules(&self, memory: &mut ScheduleMemory) {
+        if let Err(error) = self.list_schedules(memory).await {
+            let text = chain(&error);
+            if memory.trouble.replace(text.clone()) != Some(text.clone()) {
+                warn!("cannot list the schedules, trying again: {text}");
+            }
+        }
+        for known in memory.known.values_mut() {
+            let looked = self.look_at_schedule(known).await;
+            let trouble = looked.err().map(|error| chain(&error));
+            if let Some(text) = &trouble
+                && known.trouble != trouble
+            {
+                warn!(set = known.dir.set(), schedule = known.dir.name(), "trying again: {text}");
+            }
+            known.trouble = trouble;
+        }
+    }
+
+    async fn list_schedules(&self, memory: &mut ScheduleMemory) -> Result<(), JobDirError> {
+        let now = self.clock.mono();
+        let every = if self.is_home() { LIST_HOME } else { LIST_AWAY };
+        if memory.listed.is_some_and(|listed| now < listed + every) {
+            return Ok(());
+        }
+        let dirs = schedules(&self.store, None).await?;
+        memory.listed = Some(now);
+        memory.trouble = None;
+        let mut known = BTreeMap::new();
+        let records = join_all(dirs.into_iter().map(|dir| async move { (dir.record().await, dir) })).await;
+        for (record, dir) in records {
+            let key = (dir.set().to_owned(), dir.name().to_owned());
+            let old = memory.known.remove(&key);
+            match record {
+                Ok(Some(record)) => known.extend(self.know(dir, record, old).map(|new| (key, new))),
+                Ok(None) => {}
+                // What is known of it goes on: an outage is no reason to miss a due time.
+                Err(error) => {
+                    warn!(set = key.0, schedule = key.1, "left as it was: {}", chain(&error));
+                    known.extend(old.map(|old| (key, old)));
+                }
+            }
+        }
+        memory.known = known;
+        Ok(())
+    }
+
+    /// Takes note of a record; `None`: it is not ours to run.
+    fn know(&self, dir: ScheduleDir, record: Schedule, old: Option<Known>) -> Option<Known> {
+        let ours = record.applied.owner == self.owner && record.here.as_ref().is_none_or(|here| here == self.here.as_str());
+        if !ours || record.removed.is_some() {
+            return None;
+        }
+        if let Some(old) = old {
+            if old.record == record {
+                return Some(old);
+            }
+        }
+        match Calendar::of(&record.schedule) {
+            Ok(calendar) => {
+                let none = Duration::ZERO;
+                Some(Known { dir, record, calendar, decided: None, seen: None, not_before: none, said: None, trouble: None })
+            }
+            Err(error) => {
+                warn!(set = dir.set(), schedule = dir.name(), "not run: {error}");
+                None
+            }
+        }
+    }
+
+    async fn look_at_schedule(&self, known: &mut Known) -> Result<(), JobDirError> {
+        if known.decided.is_none() {
+            known.decided = Some(self.newest_decision(&known.dir).await?);
+        }
+        if self.clock.mono() < known.not_before || matches!(self.judge_schedule(known, None, &Spot::NotAsked), DueVerdict::Rest { .. }) {
+            return Ok(());
+        }
+        // It is due as far as we know; another daemon may know more, and somebody may have changed the words.
+        let Some(record) = known.dir.record().await? else { return Ok(()) };
+        if record != known.record {
+            // The next listing takes it up.
+            return Ok(());
+        }
+        known.decided = Some(self.newest_decision(&known.dir).await?);
+        let running = self.running(known).await?;
+        let mut verdict = self.judge_schedule(known, running.as_ref(), &Spot::NotAsked);
+        if matches!(verdict, DueVerdict::AskPrice { .. }) {
+            verdict = self.judge_schedule(known, running.as_ref(), &self.spot_price(&known.record).await);
+        }
+        match verdict {
+            DueVerdict::Rest { .. } | DueVerdict::AskPrice { .. } => Ok(()),
+            DueVerdict::Wait { due, until, reason } => {
+                known.seen = Some(due);
+                known.not_before = self.clock.mono() + WAIT_LOOK;
+                self.say_waiting(known, until, &reason).await
+            }
+            DueVerdict::Run { due, reason } => self.decide(known, due, &reason, true, None).await,
+            DueVerdict::Skip { due, reason } => self.decide(known, due, &reason, false, running).await,
+        }
+    }
+
+    fn judge_schedule(&self, known: &Known, running: Option<&JobId>, spot: &Spot) -> DueVerdict {
+        judge(&ScheduleFacts {
+            spec: &known.record.schedule,
+            calendar: &known.calendar,
+            since: known.record.since,
+            decided: known.decided.as_ref().and_then(|decided| decided.due),
+            running,
+            seen: known.seen,
+            spot,
+            now: self.clock.now(),
+        })
+    }
+
+    /// What was decided last; its job is there when this returns, also if whoever decided died before making it.
+    async fn newest_decision(&self, dir: &ScheduleDir) -> Result<Decided, JobDirError> {
+        let Some(due) = dir.due_times().await?.last().copied() else { return Ok(Decided::default()) };
+        let Some(run) = dir.run(due).await? else { return Ok(Decided { due: Some(due), newest_job: None }) };
+        if let Some(spec) = &run.job {
+            let is_there = JobDir::new(Arc::clone(&self.store), spec.job.clone()).spec().await?.is_some();
+            if !is_there {
+                dir.make_job(spec).await?;
+                info!(job = %spec.job, "made; it was decided {}", run.decided);
+            }
+        }
+        Ok(Decided { due: Some(due), newest_job: run.newest_job().cloned() })
+    }
+
+    /// The last run, if it has not ended.
+    async fn running(&self, known: &Known) -> Result<Option<JobId>, JobDirError> {
+        let Some(job) = known.decided.as_ref().and_then(|decided| decided.newest_job.clone()) else { return Ok(None) };
+        let ended = JobDir::new(Arc::clone(&self.store), job.clone()).receipt().await?.is_some();
+        Ok(Some(job).filter(|_| !ended))
+    }
+
+    /// The lowest price on the spot market of what the job could run on.
+    async fn spot_price(&self, record: &Schedule) -> Spot {
+        let machine = &record.spec.machine;
+        let asked = match self.cloud(machine.cloud) {
+            Ok(cloud) => cloud.supply(machine).await,
+            Err(error) => Err(error),
+        };
+        match asked {
+            Ok(supply) => {
+                let lowest = supply.offers.iter().filter(|offer| offer.market == Market::Spot).map(|offer| offer.price).min();
+                lowest.map_or_else(|| Spot::Unknown("no spot machine that fits is on offer".into()), Spot::Lowest)
+            }
+            Err(error) => Spot::Unknown(chain(&error)),
+        }
+    }
+
+    async fn decide(&self, known: &mut Known, due: Timestamp, reason: &Reason, run: bool, running: Option<JobId>) -> Result<(), JobDirError> {
+        let now = self.clock.now();
+        let job = run.then(|| Box::new(self.spec_of_run(&known.record, due, now)));
+        let ours = ScheduleRun { format: RECORD_FORMAT, due, decided: now, by: self.name.clone(), reason: reason.text.clone(), job, running };
+        // Also when the reply to it is lost: then it is read again, and its job is made then.
+        known.decided = None;
+        let decided = known.dir.decide(&ours).await?;
+        if let Some(spec) = &decided.job {
+            known.dir.make_job(spec).await?;
+        }
+        known.decided = Some(Decided { due: Some(due), newest_job: decided.newest_job().cloned() });
+        (known.seen, known.said, known.not_before) = (None, None, Duration::ZERO);
+        match &decided.job {
+            Some(spec) => info!(job = %spec.job, schedule = known.dir.name(), "run: {}", decided.reason),
+            None => info!(schedule = known.dir.name(), "left out: {}", decided.reason),
+        }
+        Ok(())
+    }
+
+    /// The same name for every daemon.
+    fn spec_of_run(&self, record: &Schedule, due: Timestamp, now: Timestamp) -> ResolvedSpec {
+        let applied = &record.applied;
+        let hash = Sha256::digest(format!("{}\n{}\n{}\n{due}", applied.owner, applied.set, applied.file).as_bytes());
+        let mut letters = [0; 6];
+        letters.copy_from_slice(&hash[..6]);
+        ResolvedSpec {
+            format: RECORD_FORMAT,
+            job: JobId::from_name(&record.spec.name, letters),
+            created: now,
+            written_by: record.written_by.clone(),
+            spec: record.spec.clone(),
+            code: record.code.clone(),
+            origins: record.origins.clone(),
+            applied: Some(Applied { due: Some(due), ..applied.clone() }),
+        }
+    }
+
+    /// Once for each sentence.
+    async fn say_waiting(&self, known: &mut Known, until: Option<Timestamp>, reason: &Reason) -> Result<(), JobDirError> {
+        if known.said.as_ref() == Some(&reason.text) {
+            return Ok(());
+        }
+        let waiting = Waiting { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), why: reason.text.clone(), until };
+        known.dir.put_waiting(&waiting).await?;
+        info!(schedule = known.dir.name(), "waits: {}", reason.text);
+        known.said = Some(reason.text.clone());
+        Ok(())
+    }
+}
