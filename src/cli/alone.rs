@@ -88,6 +88,7 @@ impl AloneRun {
             heartbeat_seconds: self.silence(now).map(|silence| silence.as_secs_f64()),
             reason: last_reason.map(|reason| reason.text.clone()),
             exit_code: outcome.and_then(|outcome| outcome.exit).map(|exit| exit.shell_code()),
+            waiting: None,
             attention,
             plan: None,
             limited: true,

@@ -27,6 +27,8 @@ struct Explained {
     job: String,
     state: JobState,
     reason: Option<String>,
+    /// Why nothing is launched for it just now.
+    waiting: Option<String>,
     requests: Vec<Request>,
     attempts: Vec<ExplainedAttempt>,
     #[serde(skip)]
@@ -72,6 +74,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     for request in untold {
         printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), request.wish));
     }
+    if let Some(waiting) = &explained.waiting {
+        printer.line(format!("waits for {waiting}"));
+    }
     if let Some(reason) = &explained.reason {
         printer.line(printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
     }
@@ -94,6 +99,7 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
     Ok(Explained {
         job: dir.job().to_string(),
         state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
+        waiting: summary.as_ref().and_then(|summary| summary.waiting.clone()),
         reason: summary.and_then(|summary| summary.reason),
         requests: dir.requests().await?,
         attempts,

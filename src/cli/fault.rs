@@ -55,6 +55,14 @@ impl Fault {
         fault
     }
 
+    /// One more sentence of what it means.
+    #[must_use]
+    pub fn also(mut self, sentence: impl Into<String>) -> Self {
+        let sentence = sentence.into();
+        self.meaning = Some(self.meaning.take().map_or_else(|| sentence.clone(), |meaning| format!("{sentence}; {meaning}")));
+        self
+    }
+
     /// The error and its sources stand below `what`.
     #[must_use]
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {

@@ -49,6 +49,7 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
         &context.user.notify.command,
         aws_settings(context),
     );
+    workstation.caps = context.user.caps;
     workstation.agent_binary = context.environment.agent_binary.clone();
     Ok(workstation)
 }

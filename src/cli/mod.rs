@@ -9,8 +9,11 @@
 //! `shell::dispatch`. What must never live here: a decision about a job (`policy`), or the choice of an adapter (`wire`).
 
 mod alone;
+mod apply;
+mod apply_do;
 mod args;
 mod attach;
+mod caps;
 mod check;
 mod completions;
 mod context;
@@ -46,6 +49,7 @@ mod rehearsal_cadence;
 mod rehearse;
 mod replay;
 mod run;
+mod schedules;
 mod schema;
 #[cfg(feature = "aws")]
 mod setup_steps;

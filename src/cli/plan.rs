@@ -5,9 +5,10 @@ use clap::Args as ClapArgs;
 use super::patience::saying;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, job_root, plan_text, run, submission};
+use super::{Context, ExitCode, Fault, JobArgs, caps, job_root, plan_text, run, status, submission};
 use crate::controller::{ActError, Controller, Planned};
-use crate::job::ResolvedSpec;
+use crate::job::{Plan, ResolvedSpec};
+use crate::policy::schedule::Calendar;
 use crate::wire;
 
 /// Show which machine a job would get and the most that it can cost
@@ -37,11 +38,14 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let Planned { plan, fallbacks, quotas, refused } = &planned;
     let permitted = controller.permitted(plan).await;
     let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
+    let held_back = cap_on(&controller, plan).await?;
+    let caps = caps::shown(context, &store).await?;
+    let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "quotas": quotas, "refused": refused, "forbidden": forbidden,
-            "workdir_files": survey.files, "workdir_bytes": survey.bytes,
+            "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back, "next": next,
         }));
         return Ok(ExitCode::SUCCESS);
     }
@@ -52,8 +56,24 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         context.printer.warn(format!("the cloud would not launch it: {because}"));
     }
     context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
+    caps.iter().for_each(|caps| context.printer.line(caps.text()));
+    if let Some(reason) = held_back {
+        context.printer.line(format!("it would wait for {reason}"));
+    }
+    if let Some(next) = next {
+        context.printer.line(format!("scheduled, from `lamp apply` on; the next run would be at {}", status::local_time(next)));
+    }
     context.printer.note("nothing was started");
     Ok(ExitCode::SUCCESS)
+}
+
+/// Why the plan would not be launched now, in a sentence.
+///
+/// # Errors
+/// The job root does not answer.
+pub async fn cap_on(controller: &Controller, plan: &Plan) -> Result<Option<String>, Fault> {
+    let reason = controller.cap_on(plan).await.map_err(|error| job_root::record_fault(&error))?;
+    Ok(reason.map(|reason| reason.text))
 }
 
 /// The plan that the first attempt would have now; nothing is written.

@@ -6,9 +6,10 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
+use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, plan_text, receipt, submission};
 use crate::controller::{Controller, DriveError, JobMemory};
-use crate::job::{JobOutcome, Receipt};
+use crate::job::{JobId, JobOutcome, Plan, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::Cloud;
 use crate::wire::{Store, Workstation};
@@ -41,6 +42,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.dry_run {
         return plan::show(context, &prepared).await;
     }
+    if prepared.loaded.schedule.is_some() {
+        context.printer.note("it has a [schedule]: this runs it once, now; `lamp apply FILE` hands it to the daemon");
+    }
     let workstation = job_root::workstation(context)?;
     refuse_cloud(prepared.loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
@@ -51,15 +55,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     for line in plan_text::short(&planned) {
         context.printer.note(line);
     }
-    let pending = submission::pack(context, &prepared, spec)?;
-    let (uploaded, ()) = tokio::join!(pending.upload(&store), controller.ship_ahead(&planned));
-    uploaded?;
-    let dir = JobDir::new(store.clone(), pending.spec.job.clone());
-    // Launched before this process may go: a laptop that is closed now finds its job done.
-    let (memory, begun) = controller.begin(&dir, &pending.spec, planned).await.map_err(|error| submission::submit_fault(&error))?;
-    if let Err(error) = begun {
-        context.printer.warn(format!("not launched yet, trying again: {error}"));
+    if let Some(reason) = plan::cap_on(&controller, &planned).await? {
+        context.printer.warn(format!("it waits for {reason}"));
     }
+    let (dir, memory) = launch(context, &store, &controller, &prepared, spec, planned).await?;
     if args.detach {
         return detach(context, &workstation, &dir);
     }
@@ -68,6 +67,29 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
         None => Ok(ExitCode::CTRL_C),
     }
+}
+
+/// Makes a job and launches it by this plan. Before this process may go: a laptop that is closed now finds its job done.
+///
+/// # Errors
+/// The workdir cannot be packed, or the job root refuses: then no job was made.
+pub async fn launch(
+    context: &Context,
+    store: &Store,
+    controller: &Controller,
+    prepared: &Prepared,
+    spec: ResolvedSpec,
+    planned: Plan,
+) -> Result<(JobDir, JobMemory), Fault> {
+    let pending = submission::pack(context, prepared, spec)?;
+    let (uploaded, ()) = tokio::join!(pending.upload(store), controller.ship_ahead(&planned));
+    uploaded?;
+    let dir = JobDir::new(store.clone(), pending.spec.job.clone());
+    let (memory, begun) = controller.begin(&dir, &pending.spec, planned).await.map_err(|error| submission::submit_fault(&error))?;
+    if let Err(error) = begun {
+        context.printer.warn(format!("not launched yet, trying again: {error}"));
+    }
+    Ok((dir, memory))
 }
 
 /// A program that was built without AWS says so before it packs or uploads anything.
@@ -120,23 +142,37 @@ pub fn drive_fault(error: &DriveError) -> Fault {
 /// Somebody must drive the job when we go: the daemon if one runs, else a process of its own.
 pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
     let job = dir.job();
-    let driver = if workstation.daemon_runs() {
-        "`lamp daemon` drives it".to_owned()
-    } else {
-        let log = workstation.start_driver(job.as_str()).map_err(|error| {
-            Fault::new(ExitCode::INTERNAL, format!("job {job} runs, and no process could be started to drive it"))
-                .because(&error)
-                .meaning(
-                    "its agent finishes the attempt and puts the machine out; nobody relaunches it or writes its receipt until somebody drives it",
-                )
-                .hint(format!("`lamp daemon --job {job} --until-done` drives it"))
-        })?;
-        format!("a background process drives it (its words: {})", log.display())
-    };
+    let driver = hand_over(workstation, job)?;
     context.printer.note(format!("detached; job {job} goes on, and {driver}"));
     context.printer.hint(format!("`lamp logs -f {job}` follows it, `lamp stop {job}` ends it, `lamp receipt {job}` shows what it cost"));
     context.printer.hint(format!("`lamp outputs {job}` fetches what it keeps, when it has ended"));
     Ok(())
+}
+
+/// Sees to it that somebody drives a job; gives who, in words.
+///
+/// # Errors
+/// No process could be started.
+pub fn hand_over(workstation: &Workstation, job: &JobId) -> Result<String, Fault> {
+    if workstation.daemon_runs() {
+        return Ok("`lamp daemon` drives it".to_owned());
+    }
+    let log = workstation.start_driver(job.as_str()).map_err(|error| {
+        Fault::new(ExitCode::INTERNAL, format!("job {job} runs, and no process could be started to drive it"))
+            .because(&error)
+            .meaning("its agent finishes the attempt and puts the machine out; nobody relaunches it or writes its receipt until somebody drives it")
+            .hint(format!("`lamp daemon --job {job} --until-done` drives it"))
+    })?;
+    Ok(format!("a background process drives it (its words: {})", log.display()))
+}
+
+/// A schedule is run by a daemon, and by nobody else.
+pub fn note_daemon(context: &Context, scheduled: bool) {
+    let runs = job_root::workstation(context).is_ok_and(|workstation| workstation.daemon_runs());
+    if scheduled && !runs {
+        context.printer.warn("no daemon runs here, and schedules are run by one");
+        context.printer.hint("`lamp daemon` in the foreground, or the user unit lamp-controller.service; `lamp schedules` shows what is due");
+    }
 }
 
 fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {

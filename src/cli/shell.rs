@@ -12,8 +12,8 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{
-    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, check, completions, daemon, doctor, explain, extend, iam, init, logs, outputs,
-    plan, prices, receipt, rehearse, replay, run, schema, ssh, status, stop, sweep,
+    ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
+    outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, status, stop, sweep,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -52,6 +52,8 @@ pub enum Verb {
     Check(Box<check::Args>),
     Daemon(daemon::Args),
     Sweep(sweep::Args),
+    Apply(apply::Args),
+    Schedules(schedules::Args),
     /// The agent of a machine, or of a command that runs alone: `lamp agent --help`
     Agent,
     Iam(iam::Args),
@@ -107,6 +109,8 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
+        Verb::Apply(args) => block_on(apply::run(args, context)),
+        Verb::Schedules(args) => block_on(schedules::run(args, context)),
         Verb::Sweep(args) => block_on(sweep::run(args, context)),
         // Its words are taken before clap sees them, unless a flag of ours stands before them.
         Verb::Agent => {

@@ -7,6 +7,7 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::caps::{self, CapsShown};
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root, live, render_table};
 use crate::job::{JobId, JobState};
@@ -31,6 +32,8 @@ struct Listing {
     jobs: Vec<Summary>,
     /// Jobs whose records this version does not understand.
     left_out: Vec<LeftOut>,
+    /// The user's caps and what counts against them; null without caps.
+    caps: Option<CapsShown>,
 }
 
 #[derive(Serialize)]
@@ -71,14 +74,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             Err(error) => return Err(job_root::record_fault(&error)),
         }
     }
+    let caps = caps::shown(context, &store).await?;
     summaries.sort_by(|one, other| (other.started, &other.job).cmp(&(one.started, &one.job)));
     if context.is_machine_output() {
         left_out.sort_by(|one, other| one.job.cmp(&other.job));
-        context.printer.json(&Listing { jobs: summaries, left_out });
+        context.printer.json(&Listing { jobs: summaries, left_out, caps });
     } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
         show_one(context, summary);
     } else {
         show_table(context, &summaries, args.all);
+        caps.iter().for_each(|caps| context.printer.note(caps.text()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -109,8 +114,12 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
             shown.push(row(context, summary));
         }
     }
+    let waiting = summaries.iter().filter_map(|summary| Some((summary, summary.waiting.as_ref()?)));
     let left_out = summaries.len() - shown.len();
     context.printer.line(render_table(&["job", "state", "attempt", "verdict", "progress", "cost", "started"], &shown, &[2, 5]));
+    for (summary, waiting) in waiting {
+        context.printer.note(format!("{} waits for {waiting}", summary.job));
+    }
     if left_out > 0 {
         context.printer.note(format!("and {left_out} more that have ended; `lamp status --all` shows them"));
     }
@@ -158,6 +167,9 @@ fn show_one(context: &Context, summary: &Summary) {
     }
     if let Some(reason) = &summary.reason {
         line("because", reason.clone());
+    }
+    if let Some(waiting) = &summary.waiting {
+        line("waits for", waiting.clone());
     }
     if let Some(progress) = summary.progress.as_ref().and_then(live::progress_text) {
         line("progress", progress);

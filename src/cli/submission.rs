@@ -1,6 +1,6 @@
 //! From a prepared job to a submitted one, and what is said of its plan before.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::table::counted;
 use super::workdir::Prepared;
@@ -18,6 +18,11 @@ pub struct Pending {
 }
 
 impl Pending {
+    /// The packed workdir, as long as this lives.
+    pub fn archive(&self) -> &Path {
+        &self.archive.0
+    }
+
     /// Uploads the code; the job does not exist yet.
     ///
     /// # Errors

@@ -42,6 +42,8 @@ pub struct Summary {
     /// Why it ended, once it has.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
+    /// Why nothing is launched for it just now: a cap.
+    pub waiting: Option<String>,
     /// What a person should look at.
     pub attention: Vec<String>,
     /// Of the last attempt of a job that has not ended: whose it is.
@@ -69,7 +71,14 @@ impl Summary {
         for number in dir.attempts().await? {
             attempts.extend(attempt(dir, number).await?);
         }
-        Ok(Some(Summary::of_records(&spec, &attempts, now)))
+        let mut summary = Summary::of_records(&spec, &attempts, now);
+        if matches!(summary.state, JobState::Submitted | JobState::Interrupted) {
+            // What it waited for before its last launch is over.
+            let since = attempts.last().map_or(spec.created, |last| last.plan.created);
+            let waiting = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since);
+            summary.waiting = waiting.map(|waiting| waiting.why);
+        }
+        Ok(Some(summary))
     }
 
     fn of_receipt(receipt: Receipt) -> Summary {
@@ -95,6 +104,7 @@ impl Summary {
             heartbeat_seconds: None,
             reason: Some(receipt.reason),
             exit_code: receipt.exit_code,
+            waiting: None,
             attention: receipt.losses,
             plan: None,
             limited: true,
@@ -143,6 +153,7 @@ impl Summary {
             heartbeat_seconds: status.map(|status| since(status.at).as_secs_f64()),
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
+            waiting: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),
             limited: limits.max_runtime.is_some() || limits.deadline.is_some() || limits.budget.is_some(),

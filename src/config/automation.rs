@@ -66,10 +66,7 @@ pub struct CapsFile {
 
 impl CapsFile {
     pub fn caps(&self) -> Caps {
-        Caps {
-            usd_per_hour: self.usd_per_hour.as_ref().map(|word| word.0),
-            usd_per_day: self.usd_per_day.as_ref().map(|word| word.0),
-        }
+        Caps { usd_per_hour: self.usd_per_hour.as_ref().map(|word| word.0), usd_per_day: self.usd_per_day.as_ref().map(|word| word.0) }
     }
 }
 

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use sha2::{Digest, Sha256};
 
 use super::fragments::JobFile;
 use super::settings::Layers;
@@ -33,6 +34,8 @@ pub struct Loaded {
     pub secrets_allowed: Vec<String>,
     /// The most that the workdir may hold.
     pub workdir_bytes_max: u64,
+    /// Of the job file's bytes, lower-case hex.
+    pub file_sha256: Option<String>,
     /// When it is to be run again; only a file says so.
     pub schedule: Option<ScheduleSpec>,
 }
@@ -58,9 +61,11 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let file = file.map(|path| inputs.current_dir.join(path)).or_else(|| default_file(inputs));
     let shown = file.as_deref().map_or_else(|| "the command line".to_owned(), |path| shown(path, inputs.current_dir));
     let refuse = |findings| ConfigError::Findings { file: shown.clone(), findings };
+    let mut file_sha256 = None;
     let (source, fragment, mut found) = match &file {
         Some(path) => {
             let text = must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| error.shown_from(inputs.current_dir))?;
+            file_sha256 = Some(Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect());
             let source = Source::parse(path, &text).map_err(refuse)?;
             let (fragment, found) = decode::<JobFile>(&source);
             (source, fragment, found)
@@ -93,7 +98,7 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     if found.iter().any(|finding| finding.severity == Severity::Error) {
         return Err(refuse(found));
     }
-    Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max, schedule })
+    Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max, file_sha256, schedule })
 }
 
 /// `lamp.toml` of the current folder, when nothing else says what to run.

@@ -38,6 +38,21 @@ impl Controller {
         self.write_user_data(plan).await
     }
 
+    /// What a cap over all jobs holds back is made all the same, and a drive launches it; `None`: no cap does.
+    async fn held_back_at_first(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        plan: &Plan,
+    ) -> Result<Option<Result<(), ActError>>, SubmitError> {
+        if matches!(self.cap_on(plan).await, Ok(None)) {
+            return Ok(None);
+        }
+        create_spec(dir, spec).await?;
+        Ok(Some(self.hold_back(dir, memory, plan).await.map(|_| ()).map_err(ActError::from)))
+    }
+
     /// Makes the job, whose code is there already, and launches its first attempt by the plan that [`Controller::first_plan`]
     /// made of this spec a moment ago. Gives what a drive of the job then need not read again, and whether the launch was
     /// asked for; if not, a drive tries again.
@@ -49,6 +64,9 @@ impl Controller {
         if let Err(error) = self.refresh(spec, &mut plan).await {
             create_spec(dir, spec).await?;
             return Ok((memory, Err(error)));
+        }
+        if let Some(held) = self.held_back_at_first(dir, spec, &mut memory, &plan).await? {
+            return Ok((memory, held));
         }
         let (made, planned) = tokio::join!(create_spec(dir, spec), dir.create_plan(&plan));
         made?;

@@ -12,7 +12,9 @@ use super::journal::Event;
 use super::layout;
 use super::record::{RecordError, decode, encode};
 use crate::instance::Status;
-use crate::job::{AttemptNo, CheckpointNo, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish};
+use crate::job::{
+    AttemptNo, CheckpointNo, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish,
+};
 use crate::ports::{Created, Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]

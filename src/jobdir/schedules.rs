@@ -7,6 +7,7 @@
 //!   schedules/<set>/<name>/waiting.json             a daemon, overwritten
 //! ```
 
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -78,6 +79,19 @@ impl ScheduleDir {
             _ => {}
         }
         Ok(self.store.put_durable(&layout::schedule(&self.set, &self.name), Bytes::from(encode(record))).await?)
+    }
+
+    /// Keeps the packed workdir, once for each content.
+    ///
+    /// # Errors
+    /// When the store refuses, or the file is not what it was said to be.
+    pub async fn put_code(&self, sha256: &str, path: &Path) -> Result<(), JobDirError> {
+        let key = self.code_key(sha256);
+        if self.store.head(&key).await?.is_some() {
+            return Ok(());
+        }
+        let (_, sent) = self.store.put_file(&key, path).await?;
+        if sent == sha256 { Ok(()) } else { Err(JobDirError::Taken { key }) }
     }
 
     /// Where the packed workdir is kept.

@@ -13,6 +13,7 @@
 //! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
 
+pub mod apply;
 pub mod bid;
 pub mod bid_backtest;
 mod billing;

@@ -67,7 +67,9 @@ pub enum Spot {
 #[derive(Clone, Debug, PartialEq)]
 pub enum DueVerdict {
     /// Nothing is due before `next`; `None`: never again.
-    Rest { next: Option<Timestamp> },
+    Rest {
+        next: Option<Timestamp>,
+    },
     Run {
         due: Timestamp,
         reason: Reason,
@@ -84,7 +86,9 @@ pub enum DueVerdict {
         reason: Reason,
     },
     /// Everything else holds: ask for the price, and judge again.
-    AskPrice { due: Timestamp },
+    AskPrice {
+        due: Timestamp,
+    },
 }
 
 /// A run that starts later than this was missed: nobody drove when it was due. A daemon looks every quarter of a minute, and
@@ -182,7 +186,11 @@ pub fn check(spec: &ScheduleSpec, now: Timestamp) -> Result<Calendar, CalendarEr
 pub fn judge(facts: &ScheduleFacts<'_>) -> DueVerdict {
     let after = facts.decided.map_or(facts.since, |decided| decided.max(facts.since));
     let once = facts.spec.cron.is_none();
-    let due = if once { Some(facts.since).filter(|due| facts.decided.is_none_or(|decided| decided < *due)) } else { facts.calendar.latest_in(after, facts.now) };
+    let due = if once {
+        Some(facts.since).filter(|due| facts.decided.is_none_or(|decided| decided < *due))
+    } else {
+        facts.calendar.latest_in(after, facts.now)
+    };
     let Some(due) = due else {
         return DueVerdict::Rest { next: facts.calendar.next_after(after.max(facts.now)) };
     };

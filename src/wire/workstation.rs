@@ -26,6 +26,7 @@ use crate::adapters::objects::{self, OpenError};
 use crate::controller::{Controller, Shipper};
 use crate::job::MachineSpec;
 use crate::market::{self, Span, Supply, Zone};
+use crate::policy::cap::Caps;
 use crate::ports;
 
 pub use crate::adapters::aws_settings::AwsSettings;
@@ -47,6 +48,8 @@ pub struct Workstation {
     pub notify: Vec<String>,
     /// What the user says of AWS.
     pub aws: AwsSettings,
+    /// What all jobs together may cost.
+    pub caps: Caps,
     /// The program that machines run, instead of the one beside this program.
     pub agent_binary: Option<PathBuf>,
 }
@@ -55,7 +58,16 @@ impl Workstation {
     pub fn new(state: PathBuf, job_root: &str, owner: &str, user: Option<&str>, notify: &[String], aws: AwsSettings) -> Self {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let name = format!("{}@{host}", user.unwrap_or("unknown"));
-        Workstation { state, job_root: job_root.to_owned(), owner: owner.to_owned(), name, notify: notify.to_vec(), aws, agent_binary: None }
+        Workstation {
+            state,
+            job_root: job_root.to_owned(),
+            owner: owner.to_owned(),
+            name,
+            notify: notify.to_vec(),
+            aws,
+            caps: Caps::default(),
+            agent_binary: None,
+        }
     }
 
     /// # Errors
@@ -67,7 +79,7 @@ impl Workstation {
         let mut clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
         self.add_aws(&mut clouds);
         let controller = Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), here);
-        let controller = controller.shipping(self.shipper());
+        let controller = controller.shipping(self.shipper()).capped(self.caps);
         Ok(match self.notify.as_slice() {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),

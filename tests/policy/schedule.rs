@@ -158,7 +158,11 @@ fn hours_go_over_midnight_and_by_the_clock_on_the_wall() {
     // Hours that begin in the hour that a gap leaves out begin after it: 02:30 is 03:30 in summer time.
     let gap = ScheduleSpec { only_between: Some((time(2, 30, 0, 0), time(5, 0, 0, 0))), ..spec("0 1 * * *", "Europe/Berlin") };
     let gap = Case::of(gap, "2026-03-28T12:00:00Z");
-    assert!(gap.says("2026-03-29T00:10:00Z").starts_with("wait 2026-03-29T00:00:00Z until 2026-03-29T01:30:00Z"), "{}", gap.says("2026-03-29T00:10:00Z"));
+    assert!(
+        gap.says("2026-03-29T00:10:00Z").starts_with("wait 2026-03-29T00:00:00Z until 2026-03-29T01:30:00Z"),
+        "{}",
+        gap.says("2026-03-29T00:10:00Z")
+    );
 }
 
 #[test]

@@ -1,0 +1,272 @@
+//! `lamp apply`: makes the jobs be what the job files of a directory say.
+//!
+//! ```text
+//!   files ─┐
+//!          ├─ policy::apply ─ shown, asked ─ stop ─ make jobs ─ hand schedules to the daemon
+//!   set ───┘                                 (apply_do.rs)
+//! ```
+//! The set is everything in the job root that carries its label and our name; nothing else is looked at twice. What must
+//! never live here: what follows from a changed file (`policy::apply`).
+
+use std::collections::BTreeSet;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use serde_json::json;
+
+use super::apply_do::{self, Scheduled};
+use super::table::counted;
+use super::workdir::Prepared;
+use super::{Context, ExitCode, Fault, JobArgs, job_root, render_table, run};
+use crate::job::{Applied, Schedule};
+use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
+use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes};
+use crate::wire::Store;
+
+/// Make the jobs be what the job files in a directory say
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A directory with job files (`*.toml`, `*.json`), or single files
+    #[arg(required = true, value_name = "DIR|FILE")]
+    pub paths: Vec<PathBuf>,
+
+    /// Show what would be done; do nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Stop the job of a changed file before the new one is made
+    #[arg(long)]
+    pub replace: bool,
+
+    /// Stop what is left of files that are gone
+    #[arg(long)]
+    pub prune: bool,
+
+    /// Do not ask before something is stopped
+    #[arg(short, long)]
+    pub yes: bool,
+
+    /// The name of the set that the files belong to [default: the directory's name]
+    #[arg(long, value_name = "NAME")]
+    pub set: Option<String>,
+}
+
+/// One job file, ready to be made.
+pub struct Ready {
+    pub prepared: Prepared,
+    pub applied: Applied,
+    /// Its schedule, packed, and what is kept of it in the job root.
+    pub scheduled: Option<Scheduled>,
+}
+
+/// Jobs and schedules are read so many at a time.
+const READS_IN_FLIGHT: usize = 16;
+
+/// # Errors
+/// A file has errors, something would be stopped and nobody said yes, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let (files, whole) = files_of(&args.paths, context)?;
+    let set = match &args.set {
+        Some(set) => apply_do::slug(set),
+        None => set_of(&args.paths[0], whole, context),
+    };
+    let store = if args.dry_run { job_root::open_existing(context).await? } else { job_root::open(context).await? };
+    let mut ready = Vec::new();
+    for file in &prepare_all(&files, context)? {
+        ready.push(apply_do::ready(context, &store, &set, file).await?);
+    }
+    let jobs = jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let kept = schedules_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let scheduled: BTreeSet<String> = kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
+    let facts: Vec<FileFact> = ready.iter().map(fact).collect();
+    let planned = changes(&facts, &jobs, &scheduled, ApplyWishes { replace: args.replace, prune: args.prune, whole });
+    if !context.is_machine_output() {
+        show(context, &set, &planned);
+    }
+    if args.dry_run || planned.iter().all(Change::is_nothing) {
+        tell(context, &set, &planned, &[], args.dry_run);
+        return Ok(ExitCode::SUCCESS);
+    }
+    confirm(args, context, &planned)?;
+    let made = apply_do::carry_out(context, &store, &planned, &ready, &jobs, &kept).await?;
+    tell(context, &set, &planned, &made, false);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn fact(ready: &Ready) -> FileFact {
+    FileFact {
+        file: ready.applied.file.clone(),
+        sha256: ready.applied.sha256.clone(),
+        is_scheduled: ready.scheduled.is_some(),
+        is_as_kept: ready.scheduled.as_ref().is_some_and(Scheduled::is_as_kept),
+    }
+}
+
+/// The job files, and whether they are a whole directory.
+fn files_of(paths: &[PathBuf], context: &Context) -> Result<(Vec<PathBuf>, bool), Fault> {
+    let here = |path: &PathBuf| context.current_dir.join(path);
+    match paths {
+        [only] if here(only).is_dir() => {
+            let unreadable = |error: std::io::Error| Fault::new(ExitCode::UNREACHABLE, format!("cannot read `{}`", only.display())).because(&error);
+            let entries = here(only).read_dir().map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+            let is_job = |path: &PathBuf| path.is_file() && path.extension().is_some_and(|ending| ending == "toml" || ending == "json");
+            let is_hidden = |path: &PathBuf| path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
+            let mut files: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).filter(|path| is_job(path) && !is_hidden(path)).collect();
+            files.sort();
+            Ok((files, true))
+        }
+        several => {
+            match several.iter().find(|path| here(path).is_dir()) {
+                Some(folder) => Err(Fault::new(ExitCode::USAGE, format!("`{}` is a directory among files", folder.display()))
+                    .hint("name one directory, or only files")),
+                None => Ok((several.iter().map(here).collect(), false)),
+            }
+        }
+    }
+}
+
+/// A directory's own name; of files, that of the directory they are in.
+fn set_of(path: &Path, whole: bool, context: &Context) -> String {
+    let path = context.current_dir.join(path);
+    let path = path.canonicalize().unwrap_or(path);
+    let folder = if whole { Some(path.as_path()) } else { path.parent() };
+    apply_do::slug(&folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+}
+
+/// All files are read before anything is done, and all that is wrong with them is said at once.
+fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fault> {
+    let (mut prepared, mut faults) = (Vec::new(), Vec::new());
+    for file in files {
+        match (JobArgs { file: Some(file.clone()), ..JobArgs::default() }).prepare(context) {
+            Ok(job) => prepared.push(job),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    let count = faults.len();
+    match faults.pop() {
+        None => Ok(prepared),
+        Some(last) => {
+            faults.iter().for_each(|fault| context.printer.fault(fault));
+            Err(if count == 1 { last } else { last.also(format!("{count} of {} files cannot be applied", files.len())) })
+        }
+    }
+}
+
+/// What this set and owner has made; of no other job anything is kept.
+async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<Vec<JobFact>, JobDirError> {
+    let all = jobdir::jobs(store.as_ref()).await?;
+    let facts = stream::iter(all).map(|job| {
+        let dir = JobDir::new(Arc::clone(store), job);
+        async move { job_fact(&dir, set, &context.user.owner).await }
+    });
+    let facts: Vec<Option<JobFact>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
+    Ok(facts.into_iter().flatten().collect())
+}
+
+async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<JobFact>, JobDirError> {
+    // A job that this version does not understand was not made by it.
+    let spec = match dir.spec().await {
+        Err(JobDirError::Store(error)) => return Err(error.into()),
+        Err(_) => None,
+        Ok(spec) => spec,
+    };
+    let Some(spec) = spec else { return Ok(None) };
+    let Some(applied) = spec.applied.filter(|applied| applied.set == set && applied.owner == owner) else { return Ok(None) };
+    let has_ended = jobdir::unless_damaged(dir.receipt().await)?.is_some();
+    Ok(Some(JobFact { job: spec.job, applied, created: spec.created, has_ended }))
+}
+
+/// The schedules of this set and owner that are in force.
+async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec<(ScheduleDir, Schedule)>, JobDirError> {
+    let mut kept = Vec::new();
+    for dir in jobdir::schedules(store, Some(set)).await? {
+        let record = dir.record().await?.filter(|record| record.removed.is_none() && record.applied.owner == context.user.owner);
+        kept.extend(record.map(|record| (dir, record)));
+    }
+    Ok(kept)
+}
+
+fn show(context: &Context, set: &str, planned: &[Change]) {
+    if planned.is_empty() {
+        context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
+        return;
+    }
+    let names = |jobs: &[crate::job::JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let rows: Vec<Vec<String>> = planned
+        .iter()
+        .map(|change| {
+            let mut also = Vec::new();
+            if !change.stops.is_empty() {
+                also.push(format!("stops {}", names(&change.stops)));
+            }
+            if !change.leaves.is_empty() {
+                also.push(format!("leaves {} running", names(&change.leaves)));
+            }
+            if change.unschedules {
+                also.push("ends its schedule".to_owned());
+            } else if change.change == ChangeKind::Gone && change.kind == Applies::Schedule {
+                also.push("leaves its schedule".to_owned());
+            }
+            let kind = if change.kind == Applies::Schedule { "schedule" } else { "job" };
+            vec![change.file.clone(), kind.to_owned(), word(change.change).to_owned(), also.join("; ")]
+        })
+        .collect();
+    context.printer.line(render_table(&["file", "kind", "change", "also"], &rows, &[]));
+    if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
+        context.printer.hint("`--prune` stops what is left of files that are gone");
+    }
+    if planned.iter().any(|change| change.change == ChangeKind::Changed && !change.leaves.is_empty()) {
+        context.printer.hint("`--replace` stops the job of a changed file before the new one is made");
+    }
+}
+
+fn word(change: ChangeKind) -> &'static str {
+    match change {
+        ChangeKind::Create => "create",
+        ChangeKind::Unchanged => "unchanged",
+        ChangeKind::Changed => "changed",
+        ChangeKind::Gone => "gone",
+    }
+}
+
+/// Before anything that was running is stopped.
+fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fault> {
+    let jobs: usize = planned.iter().map(|change| change.stops.len()).sum();
+    let schedules = planned.iter().filter(|change| change.unschedules).count();
+    if args.yes || jobs + schedules == 0 {
+        return Ok(());
+    }
+    let what = format!("this stops {} and ends {}", counted(jobs as u64, "job"), counted(schedules as u64, "schedule"));
+    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed").hint("`--yes` says so beforehand");
+    if !std::io::stdin().is_terminal() || context.is_machine_output() {
+        return Err(refused(format!("{what}, and nobody was there to ask")));
+    }
+    context.printer.note(format!("{what}; go on? [y/N]"));
+    let mut answer = String::new();
+    let _ = std::io::stdin().read_line(&mut answer);
+    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused("not confirmed".into())) }
+}
+
+fn tell(context: &Context, set: &str, planned: &[Change], made: &[apply_do::Made], dry_run: bool) {
+    if context.is_machine_output() {
+        let changes: Vec<serde_json::Value> = planned
+            .iter()
+            .map(|change| {
+                let mut value = json!(change);
+                value["made"] = json!(made.iter().find(|made| made.file == change.file).map(|made| &made.name));
+                value
+            })
+            .collect();
+        context.printer.json(&json!({ "set": set, "dry_run": dry_run, "changes": changes }));
+    } else if dry_run {
+        context.printer.note("nothing was done");
+    } else if planned.iter().all(Change::is_nothing) {
+        context.printer.note("nothing to do");
+    }
+    if !made.is_empty() {
+        run::note_daemon(context, made.iter().any(|made| made.kind == Applies::Schedule));
+    }
+}

@@ -1,0 +1,198 @@
+//! The hand of `lamp apply`: stops, makes jobs, and keeps schedules in the job root.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::apply::Ready;
+use super::attach::Attached;
+use super::submission::{self, Pending};
+use super::workdir::Prepared;
+use super::{Context, ExitCode, Fault, job_root, run};
+use crate::controller::submit;
+use crate::job::{Applied, JobId, RECORD_FORMAT, ResolvedSpec, Schedule, Wish};
+use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
+use crate::market::Cloud;
+use crate::policy::apply::{Applies, Change, ChangeKind, JobFact};
+use crate::wire::Store;
+
+/// A schedule as the file says it, and as it is kept.
+pub struct Scheduled {
+    pub dir: ScheduleDir,
+    pub new: Schedule,
+    pub kept: Option<Schedule>,
+    pub packed: Pending,
+}
+
+/// What was made of a file.
+pub struct Made {
+    pub file: String,
+    pub kind: Applies,
+    /// The job's id, or the schedule's name.
+    pub name: String,
+}
+
+impl Scheduled {
+    /// Whether what is kept is what the file says, to the last file of the workdir.
+    pub fn is_as_kept(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && kept.code == self.new.code)
+    }
+}
+
+/// The same but for the workdir.
+fn has_same_words(kept: &Schedule, new: &Schedule) -> bool {
+    kept.removed.is_none() && kept.applied == new.applied && kept.schedule == new.schedule && kept.spec == new.spec && kept.here == new.here
+}
+
+/// Reads what is kept of a file, and packs the workdir of a scheduled one.
+///
+/// # Errors
+/// The job root does not answer, the workdir cannot be packed, or the schedule is somebody else's.
+pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepared) -> Result<Ready, Fault> {
+    let loaded = &prepared.loaded;
+    let file = loaded.file.as_deref().unwrap_or(Path::new(""));
+    run::refuse_cloud(loaded.spec.machine.cloud)?;
+    let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let applied = Applied {
+        set: set.to_owned(),
+        file: name.clone(),
+        sha256: loaded.file_sha256.clone().unwrap_or_default(),
+        owner: context.user.owner.clone(),
+        due: None,
+    };
+    let prepared = Prepared { loaded: loaded.clone(), survey: prepared.survey.clone() };
+    let Some(schedule) = loaded.schedule.clone() else { return Ok(Ready { prepared, applied, scheduled: None }) };
+    let dir = ScheduleDir::new(Arc::clone(store), set, &slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()));
+    let kept = dir.record().await.map_err(|error| job_root::record_fault(&error))?;
+    if let Some(kept) = kept.as_ref().filter(|kept| kept.applied.owner != applied.owner || kept.applied.file != applied.file) {
+        let whose = format!("the schedule `{set}/{}` is `{}` of `{}`", dir.name(), kept.applied.file, kept.applied.owner);
+        return Err(Fault::new(ExitCode::REFUSED, whose).meaning("nothing was changed").hint("`--set NAME` keeps yours beside it"));
+    }
+    let packed = submission::pack(context, &prepared, submission::spec(context, loaded))?;
+    let here = match loaded.spec.machine.cloud {
+        Cloud::Local => Some(here(context)?),
+        Cloud::Aws => None,
+    };
+    let mut new = Schedule {
+        format: RECORD_FORMAT,
+        applied: applied.clone(),
+        since: context.clock.now(),
+        written_by: packed.spec.written_by.clone(),
+        schedule,
+        spec: loaded.spec.clone(),
+        code: packed.spec.code.clone(),
+        origins: loaded.origins.clone(),
+        here,
+        removed: None,
+    };
+    // Another workdir alone makes nothing due again.
+    if let Some(kept) = kept.as_ref().filter(|kept| has_same_words(kept, &new)) {
+        new.since = kept.since;
+    }
+    Ok(Ready { prepared, applied, scheduled: Some(Scheduled { dir, new, kept, packed }) })
+}
+
+fn here(context: &Context) -> Result<String, Fault> {
+    let here = job_root::workstation(context)?.here();
+    here.map(|here| here.as_str().to_owned()).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
+}
+
+/// A name that is safe as a segment of a key.
+pub fn slug(text: &str) -> String {
+    let id = JobId::from_name(text, [0; 6]);
+    id.as_str().rsplit_once('-').map_or_else(|| id.to_string(), |(name, _)| name.to_owned())
+}
+
+/// Stops first, then makes; what was done when something fails is found by the next call.
+///
+/// # Errors
+/// The job root or the cloud refuses.
+pub async fn carry_out(
+    context: &Context,
+    store: &Store,
+    planned: &[Change],
+    ready: &[Ready],
+    jobs: &[JobFact],
+    kept: &[(ScheduleDir, Schedule)],
+) -> Result<Vec<Made>, Fault> {
+    for change in planned {
+        if change.unschedules {
+            unschedule(context, &change.file, kept).await?;
+        }
+        for job in &change.stops {
+            stop(context, store, job, change.change == ChangeKind::Changed).await?;
+        }
+    }
+    let mut made = Vec::new();
+    for change in planned.iter().filter(|change| change.makes()) {
+        let Some(ready) = ready.iter().find(|ready| ready.applied.file == change.file) else { continue };
+        let name = match &ready.scheduled {
+            Some(scheduled) => keep(context, scheduled).await?,
+            None => make_job(context, store, ready, jobs).await?,
+        };
+        made.push(Made { file: change.file.clone(), kind: change.kind, name });
+    }
+    Ok(made)
+}
+
+async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedule)]) -> Result<(), Fault> {
+    for (dir, record) in kept.iter().filter(|(_, record)| record.applied.file == file) {
+        let ended = Schedule { removed: Some(context.clock.now()), ..record.clone() };
+        dir.put_record(&ended).await.map_err(|error| job_root::record_fault(&error))?;
+        context.printer.note(format!("{file}: its schedule has ended"));
+    }
+    Ok(())
+}
+
+/// Leaves the wish; `wait`: until its machine is gone, because another job takes its place.
+async fn stop(context: &Context, store: &Store, job: &JobId, wait: bool) -> Result<(), Fault> {
+    let workstation = job_root::workstation(context)?;
+    let dir = JobDir::new(Arc::clone(store), job.clone());
+    dir.add_request(Wish::Stop, &workstation.name, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    context.printer.note(format!("asked {job} to stop"));
+    if wait {
+        let controller = run::controller(&workstation, store)?;
+        return match Attached::new(context, &dir).without_log().follow_and_drive(&controller).await? {
+            Some(_) => Ok(()),
+            None => Err(Fault::new(ExitCode::CTRL_C, "left before the new job was made").hint("run it again: it goes on where it was")),
+        };
+    }
+    run::hand_over(&workstation, job).map(|_| ())
+}
+
+async fn make_job(context: &Context, store: &Store, ready: &Ready, jobs: &[JobFact]) -> Result<String, Fault> {
+    let applied = &ready.applied;
+    let workstation = job_root::workstation(context)?;
+    let controller = run::controller(&workstation, store)?;
+    // The same for two calls at once, and another when a file returns to what it was.
+    let before = jobs.iter().filter(|job| job.applied.file == applied.file).count();
+    let hash = Sha256::digest(format!("{}\n{}\n{}\n{}\n{before}", applied.owner, applied.set, applied.file, applied.sha256).as_bytes());
+    let mut letters = [0; 6];
+    letters.copy_from_slice(&hash[..6]);
+    let job = JobId::from_name(&ready.prepared.loaded.spec.name, letters);
+    let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
+    let dir = match controller.first_plan(&spec).await {
+        Ok(planned) => run::launch(context, store, &controller, &ready.prepared, spec, planned.plan).await?.0,
+        // What cannot be had now is waited for, as after any launch that found nothing.
+        Err(error) => {
+            context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
+            let pending = submission::pack(context, &ready.prepared, spec)?;
+            submit(store, &pending.spec, Some(pending.archive())).await.map_err(|error| submission::submit_fault(&error))?
+        }
+    };
+    let driver = run::hand_over(&workstation, dir.job())?;
+    context.printer.note(format!("{}: job {}; {driver}", applied.file, dir.job()));
+    Ok(dir.job().to_string())
+}
+
+async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault> {
+    let Scheduled { dir, new, packed, .. } = scheduled;
+    let fault = |error: JobDirError| job_root::record_fault(&error);
+    if let Some(code) = &new.code {
+        dir.put_code(&code.sha256, packed.archive()).await.map_err(fault)?;
+    }
+    dir.put_record(new).await.map_err(fault)?;
+    context.printer.note(format!("{}: schedule `{}/{}`", new.applied.file, dir.set(), dir.name()));
+    Ok(format!("{}/{}", dir.set(), dir.name()))
+}
