@@ -5,6 +5,7 @@
 mod begin;
 mod bootstrap;
 mod calls;
+mod caps;
 mod cloud;
 mod damaged;
 mod deaths;
@@ -13,6 +14,7 @@ mod guard;
 mod lives;
 mod mortal;
 mod owners;
+mod schedules;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;

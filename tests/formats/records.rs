@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lamplighter::adapters::objects;
 use lamplighter::instance::{Rates, Status};
-use lamplighter::job::{Lease, Manifest, Outcome, Plan, Receipt, Request, ResolvedSpec, Settled, Wish};
+use lamplighter::job::{Lease, Manifest, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish};
 use lamplighter::jobdir::{Event, JobDir, JobDirError, RecordError, What, decode, layout};
 use lamplighter::ports::Store;
 use serde::Serialize;
@@ -57,6 +57,9 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<Settled>("settled.json");
     reads::<Manifest>("manifest.json");
     reads::<Receipt>("receipt.json");
+    reads::<Schedule>("schedule.json");
+    reads::<ScheduleRun>("schedule-run.json");
+    reads::<Waiting>("waiting.json");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The policies as a specification: tables of cases, then laws that hold for any series.
 
+mod apply;
 mod budget;
+mod cap;
 mod checkpointing;
 mod doctor;
 mod hardware;

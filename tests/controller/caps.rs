@@ -1,0 +1,96 @@
+//! What all jobs together may cost is asked before each launch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::controller::submit;
+use lamplighter::job::JobOutcome;
+use lamplighter::jobdir::JobDir;
+use lamplighter::market::UsdPerHour;
+use lamplighter::policy::cap::Caps;
+use lamplighter::ports::{Clock, Store};
+
+use super::cloud::Life;
+use super::support::virtual_clock::{VirtualClock, simulate};
+use super::{World, spec};
+
+async fn second(world: &World) -> JobDir {
+    let mut spec = spec(world.clock.now());
+    spec.job = "later-222222".parse().unwrap();
+    submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap()
+}
+
+fn per_hour(usd: &str) -> Caps {
+    Caps { usd_per_hour: Some(UsdPerHour::new(usd.parse().unwrap())), usd_per_day: None }
+}
+
+const HALF_AN_HOUR: Life = Life::Ends { secs: 1800, code: 0 };
+
+#[test]
+fn a_launch_waits_until_the_others_leave_room_and_says_why() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[HALF_AN_HOUR]).await;
+        let later = second(&world).await;
+        // Each costs $1.23 an hour.
+        let daemon = world.controller().capped(per_hour("2"));
+        let driven = async {
+            tokio::select! {
+                () = daemon.drive_all(&[], |_| {}) => {}
+                () = clock.sleep(Duration::from_secs(2 * 3600)) => {}
+            }
+        };
+        let looked = async {
+            clock.sleep(Duration::from_secs(600)).await;
+            assert_eq!(world.cloud.running().len(), 1);
+            later.waiting().await.unwrap().or(world.dir.waiting().await.unwrap()).unwrap()
+        };
+        let ((), waiting) = tokio::join!(driven, looked);
+        assert_eq!(waiting.why, "the cap of $2.00 an hour: 1 machine runs at $1.23/h, and this one costs up to $1.23/h");
+        let (first, second) = (world.dir.receipt().await.unwrap().unwrap(), later.receipt().await.unwrap().unwrap());
+        assert_eq!((first.outcome, second.outcome), (JobOutcome::Succeeded, JobOutcome::Succeeded));
+        let began = |receipt: &lamplighter::job::Receipt| receipt.attempts[0].started.unwrap();
+        let (one, other) = if began(&first) < began(&second) { (&first, &second) } else { (&second, &first) };
+        let pause = began(other).duration_since(one.ended);
+        assert!(!pause.is_negative() && pause <= Duration::from_secs(60).try_into().unwrap(), "soon after the first has ended: {pause}");
+    });
+}
+
+#[test]
+fn a_day_that_is_spent_holds_back_until_it_has_rolled_on() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[HALF_AN_HOUR]).await;
+        // Half an hour is $0.62, and one hour more is counted ahead: the first fits, the second does not.
+        let caps = Caps { usd_per_hour: None, usd_per_day: Some("1.5".parse().unwrap()) };
+        let first = world.controller().capped(caps).drive(world.job()).await.unwrap();
+        assert_eq!(first.outcome, JobOutcome::Succeeded);
+        let later = second(&world).await;
+        let controller = world.controller().capped(caps);
+        let driven = controller.drive(later.job());
+        let looked = async {
+            clock.sleep(Duration::from_secs(3600)).await;
+            later.waiting().await.unwrap().unwrap().why
+        };
+        let (ended, why) = tokio::join!(driven, looked);
+        assert_eq!(why, "the cap of $1.50 a day: $0.62 were spent in 24 hours, no machine runs, and this one costs up to $1.23/h");
+        let pause = ended.unwrap().attempts[0].started.unwrap().duration_since(first.ended);
+        let hours = pause.as_secs() as f64 / 3600.0;
+        // What is left of the first half hour must leave $1.23 of the $1.50.
+        assert!(hours > 23.0 && hours < 24.1, "{hours}");
+    });
+}
+
+#[test]
+fn what_costs_nothing_and_what_is_anothers_is_not_counted() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::with(clock.clone(), &[Life::Ends { secs: 5, code: 0 }], |spec| spec.machine.usd_per_hour = UsdPerHour::ZERO).await;
+        let receipt = world.controller().capped(per_hour("0.01")).drive(world.job()).await.unwrap();
+        assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+    });
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[HALF_AN_HOUR]).await;
+        world.controller().drive(world.job()).await.unwrap();
+        let theirs = world.controller_of("you", world.store.clone(), world.port());
+        assert_eq!(theirs.spending().await.unwrap().usd_last_day.micros(), 0);
+        assert_eq!(world.controller().spending().await.unwrap().usd_last_day, world.cloud.bill());
+    });
+}

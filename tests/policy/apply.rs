@@ -1,0 +1,102 @@
+//! What follows from the files of a directory.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use lamplighter::job::Applied;
+use lamplighter::policy::apply::{ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes};
+use proptest::prelude::*;
+
+fn file(name: &str, sha256: &str) -> FileFact {
+    FileFact { file: name.into(), sha256: sha256.into(), is_scheduled: false, is_as_kept: false }
+}
+
+fn scheduled(name: &str, is_as_kept: bool) -> FileFact {
+    FileFact { is_scheduled: true, is_as_kept, ..file(name, "s") }
+}
+
+fn job(number: i64, name: &str, sha256: &str, has_ended: bool) -> JobFact {
+    let applied = Applied { set: "s".into(), file: name.into(), sha256: sha256.into(), owner: "me".into(), due: None };
+    JobFact { job: format!("j-{number}").parse().unwrap(), applied, created: Timestamp::from_second(number).unwrap(), has_ended }
+}
+
+/// Each change in a line.
+fn says(files: &[FileFact], jobs: &[JobFact], schedules: &[&str], wishes: ApplyWishes) -> Vec<String> {
+    let schedules: BTreeSet<String> = schedules.iter().map(|name| (*name).to_owned()).collect();
+    let line = |change: &Change| {
+        let names = |jobs: &[lamplighter::job::JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let mut text = format!("{} {:?} {:?}", change.file, change.kind, change.change).to_lowercase();
+        for (word, jobs) in [("stops", &change.stops), ("leaves", &change.leaves)] {
+            if !jobs.is_empty() {
+                text += &format!(", {word} {}", names(jobs));
+            }
+        }
+        if change.unschedules { text + ", unschedules" } else { text }
+    };
+    changes(files, jobs, &schedules, wishes).iter().map(line).collect()
+}
+
+const NOTHING: ApplyWishes = ApplyWishes { replace: false, prune: false, whole: true };
+
+#[test]
+fn a_file_makes_a_job_once_and_other_words_make_another() {
+    assert_eq!(says(&[file("a", "1")], &[], &[], NOTHING), ["a job create"]);
+    assert_eq!(says(&[file("a", "1")], &[job(1, "a", "1", true)], &[], NOTHING), ["a job unchanged"], "it is not run again");
+    let old = [job(1, "a", "1", false)];
+    assert_eq!(says(&[file("a", "2")], &old, &[], NOTHING), ["a job changed, leaves j-1"]);
+    assert_eq!(says(&[file("a", "2")], &old, &[], ApplyWishes { replace: true, ..NOTHING }), ["a job changed, stops j-1"]);
+    // Back to older words: those of the newest job count.
+    let both = [job(1, "a", "1", true), job(2, "a", "2", false)];
+    assert_eq!(says(&[file("a", "1")], &both, &[], NOTHING), ["a job changed, leaves j-2"]);
+    assert_eq!(says(&[file("a", "2")], &both, &[], NOTHING), ["a job unchanged"]);
+}
+
+#[test]
+fn what_is_gone_is_stopped_only_when_asked_for_and_only_of_a_whole_directory() {
+    let jobs = [job(1, "a", "1", false), job(2, "b", "1", true)];
+    assert_eq!(says(&[], &jobs, &["c"], NOTHING), ["a job gone, leaves j-1", "c schedule gone"]);
+    let prune = ApplyWishes { prune: true, ..NOTHING };
+    assert_eq!(says(&[], &jobs, &["c"], prune), ["a job gone, stops j-1", "c schedule gone, unschedules"]);
+    assert_eq!(says(&[], &jobs, &["c"], ApplyWishes { whole: false, ..prune }), Vec::<String>::new(), "single files say nothing of others");
+}
+
+#[test]
+fn a_schedule_comes_and_goes_with_its_table() {
+    assert_eq!(says(&[scheduled("a", false)], &[], &[], NOTHING), ["a schedule create"]);
+    assert_eq!(says(&[scheduled("a", true)], &[], &["a"], NOTHING), ["a schedule unchanged"]);
+    assert_eq!(says(&[scheduled("a", false)], &[job(1, "a", "0", false)], &["a"], NOTHING), ["a schedule changed, leaves j-1"]);
+    assert_eq!(says(&[file("a", "1")], &[], &["a"], NOTHING), ["a job changed, unschedules"]);
+    let mut run = job(1, "a", "1", true);
+    run.applied.due = Some(Timestamp::UNIX_EPOCH);
+    assert_eq!(says(&[file("a", "1")], &[run], &[], NOTHING), ["a job changed"], "what its schedule made is not this job");
+}
+
+fn facts() -> impl Strategy<Value = (Vec<FileFact>, Vec<JobFact>)> {
+    let name = || prop::sample::select(vec!["a", "b", "c"]);
+    let sha = || prop::sample::select(vec!["1", "2"]);
+    let files = prop::collection::btree_map(name(), sha(), 0..4).prop_map(|files| files.into_iter().map(|(name, sha)| file(name, sha)).collect());
+    let jobs = prop::collection::vec((name(), sha(), any::<bool>()), 0..6)
+        .prop_map(|jobs| jobs.into_iter().enumerate().map(|(at, (name, sha, ended))| job(at as i64, name, sha, ended)).collect());
+    (files, jobs)
+}
+
+proptest! {
+    /// After it was done, there is nothing to do.
+    #[test]
+    fn twice_is_once((files, mut jobs) in facts(), replace in any::<bool>(), prune in any::<bool>()) {
+        let wishes = ApplyWishes { replace, prune, whole: true };
+        let done = changes(&files, &jobs, &BTreeSet::new(), wishes);
+        for change in &done {
+            for stopped in &change.stops {
+                jobs.iter_mut().find(|job| job.job == *stopped).unwrap().has_ended = true;
+            }
+            if change.makes() {
+                let made = files.iter().find(|file| file.file == change.file).unwrap();
+                jobs.push(job(1000 + jobs.len() as i64, &made.file, &made.sha256, false));
+            }
+        }
+        let again = changes(&files, &jobs, &BTreeSet::new(), wishes);
+        prop_assert!(again.iter().all(Change::is_nothing), "{:?}", again);
+        prop_assert!(again.iter().all(|change| change.change != ChangeKind::Create));
+    }
+}
