@@ -104,7 +104,7 @@ fn job_with(table: &str, key: &str, value: &Value) -> String {
     if table == "checkpoint" {
         job["checkpoint"] = serde_json::json!({"path": "c"});
     }
-    if table == "schedule" {
+    if key == "only_while_spot_under" {
         job["machine"] = serde_json::json!({"market": "spot"});
     }
     let place = if table.is_empty() { &mut job } else { &mut job[table] };
@@ -119,12 +119,16 @@ fn a_documented_default_is_what_happens_without_the_key() {
         sandbox.write("job.json", text);
         let (code, document) = sandbox.json(&["check", "job.json", "-o", "json"]);
         assert_eq!(code, 0, "{document}");
-        document["spec"].clone()
+        (document["spec"].clone(), document["schedule"].clone())
     };
     let mut compared = 0;
     for (table, key, about) in keys() {
         let Some(default) = about.get("default") else { continue };
-        let without = if table == "checkpoint" { job_with("checkpoint", "path", &"c".into()) } else { job_with("", "name", &"job".into()) };
+        let without = match table.as_str() {
+            "checkpoint" => job_with("checkpoint", "path", &"c".into()),
+            "schedule" => job_with("", "schedule", &serde_json::json!({})),
+            _ => job_with("", "name", &"job".into()),
+        };
         let with = job_with(&table, &key, default);
         assert_eq!(spec(with), spec(without), "{table}.{key} = {default}");
         compared += 1;

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
+mod apply;
 mod check;
 mod doctor;
 mod documents;

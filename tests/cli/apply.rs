@@ -1,0 +1,220 @@
+//! Directories of job files, schedules and caps, through the real binary.
+
+#![expect(clippy::disallowed_methods, reason = "a test waits for conditions")]
+
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::place::{Place, signal};
+
+const LONG: &str = "command = 'trap \"exit 5\" TERM; while :; do echo x; sleep 0.1; done'\nwatch.idle = 'off'\n";
+const SHORT: &str = "command = 'echo done'\nwatch.idle = 'off'\n";
+
+impl Place {
+    fn apply(&self, more: &[&str]) -> Value {
+        let words: Vec<&str> = ["apply", "jobs", "-o", "json"].iter().chain(more).copied().collect();
+        let ended = self.0.lamp(&words);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        serde_json::from_str(&ended.out).unwrap()
+    }
+
+    fn schedules(&self) -> Vec<Value> {
+        let (code, shown) = self.0.json(&["schedules", "-o", "json"]);
+        assert_eq!(code, 0);
+        shown["schedules"].as_array().unwrap().clone()
+    }
+
+    fn jobs(&self) -> usize {
+        let (_, listing) = self.0.json(&["status", "-o", "json"]);
+        listing["jobs"].as_array().unwrap().len()
+    }
+
+    fn remove(&self, path: &str) {
+        std::fs::remove_file(self.0.path().join(path)).unwrap();
+    }
+}
+
+/// `file change` of each.
+fn says(applied: &Value) -> Vec<String> {
+    let changes = applied["changes"].as_array().unwrap();
+    changes.iter().map(|change| format!("{} {}", change["file"].as_str().unwrap(), change["change"].as_str().unwrap())).collect()
+}
+
+fn made(applied: &Value, file: &str) -> String {
+    let change = applied["changes"].as_array().unwrap().iter().find(|change| change["file"] == file).unwrap();
+    change["made"].as_str().unwrap_or_else(|| panic!("nothing was made of {file}: {applied}")).to_owned()
+}
+
+#[test]
+fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
+    let place = Place::new("while :; do echo x; sleep 0.1; done");
+    // Somebody's own job, of the same name as one of the files.
+    let own = place.0.lamp(&["run", "--detach", "--name", "long", "--idle", "off", "--", "sh", "job.sh"]);
+    let own = own.out.trim();
+    place.until(own, "running");
+    place.0.write("jobs/short.toml", SHORT);
+    place.0.write("jobs/long.toml", LONG);
+    place.0.write("jobs/notes.txt", "not a job");
+    let planned = place.apply(&["--dry-run"]);
+    assert_eq!(says(&planned), ["long.toml create", "short.toml create"]);
+    assert_eq!(place.jobs(), 1, "a dry run makes nothing");
+
+    let first = place.apply(&[]);
+    let (long, short) = (made(&first, "long.toml"), made(&first, "short.toml"));
+    place.until(&short, "succeeded");
+    place.until(&long, "running");
+    let again = place.apply(&[]);
+    assert_eq!(says(&again), ["long.toml unchanged", "short.toml unchanged"]);
+    assert_eq!(place.jobs(), 3, "what has ended is not run again");
+
+    // Other words are another job; the old one runs on, unless it is to be replaced.
+    place.0.write("jobs/long.toml", format!("{LONG}env.A = 1\n"));
+    let refused = place.0.lamp(&["apply", "jobs", "--replace"]);
+    assert_eq!(refused.code, 102, "{refused:?}");
+    assert!(refused.err.contains("this stops 1 job"), "{refused:?}");
+    place.until(&long, "running");
+    let replaced = place.apply(&["--replace", "--yes"]);
+    let newer = made(&replaced, "long.toml");
+    assert_ne!(newer, long);
+    assert_eq!(place.receipt(&long)["outcome"], "stopped", "it has ended before the new one was made");
+    place.until(&newer, "running");
+
+    // What is gone runs on until somebody prunes.
+    place.remove("jobs/long.toml");
+    assert_eq!(says(&place.apply(&[])), ["short.toml unchanged", "long.toml gone"]);
+    place.until(&newer, "running");
+    let pruned = place.apply(&["--prune", "-y"]);
+    assert_eq!(pruned["changes"][1]["stops"][0], newer.as_str());
+    place.until(&newer, "stopped");
+    assert_eq!(says(&place.apply(&["--prune", "-y"])), ["short.toml unchanged"]);
+
+    place.until(own, "running");
+    assert_eq!(place.0.lamp(&["stop", "--wait", own]).code, 0);
+    place.nothing_is_left();
+}
+
+#[test]
+fn one_file_with_a_mistake_and_nothing_is_done() {
+    let place = Place::new("");
+    place.0.write("jobs/a.toml", SHORT);
+    place.0.write("jobs/b.toml", "comand = 'x'\n");
+    place.0.write("jobs/c.toml", "command = 'x'\n[schedule]\ncron = '0 25 * * *'\n");
+    let ended = place.0.lamp(&["apply", "jobs"]);
+    assert_eq!(ended.code, 100, "{ended:?}");
+    for part in ["did you mean `command`?", "schedule.cron", "2 of 3 files cannot be applied"] {
+        assert!(ended.err.contains(part), "{part}: {}", ended.err);
+    }
+    assert_eq!(place.jobs(), 0);
+    assert_eq!(place.0.lamp(&["apply", "nowhere"]).code, 101);
+}
+
+#[test]
+fn a_schedule_is_kept_shown_changed_and_ended() {
+    let place = Place::new("");
+    let nightly = |cron: &str| format!("command = ['sh', 'do.sh']\n[schedule]\ncron = '{cron}'\ntimezone = 'UTC'\n");
+    place.0.write("jobs/do.sh", "echo one\n");
+    place.0.write("jobs/nightly.toml", nightly("0 22 1 1 *"));
+    let ended = place.0.lamp(&["apply", "jobs"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.err.contains("no daemon runs here"), "{}", ended.err);
+    let shown = place.schedules();
+    assert_eq!((shown[0]["set"].as_str(), shown[0]["name"].as_str()), (Some("jobs"), Some("nightly")));
+    assert!(shown[0]["next"].as_str().unwrap().ends_with("-01-01T22:00:00Z"), "{shown:?}");
+    assert_eq!(shown[0]["last"], Value::Null);
+    assert_eq!(says(&place.apply(&[])), ["nightly.toml unchanged"]);
+    let since = || place.0.read("home/.local/state/lamplighter/schedules/jobs/nightly.json");
+    let since = || serde_json::from_str::<Value>(&since()).unwrap()["since"].clone();
+
+    // Another script, and then another time.
+    let before = since();
+    place.0.write("jobs/do.sh", "echo two\n");
+    assert_eq!(says(&place.apply(&[])), ["nightly.toml changed"]);
+    assert_eq!(since(), before, "another script makes nothing due again");
+    place.0.write("jobs/nightly.toml", nightly("0 23 1 1 *"));
+    assert_eq!(says(&place.apply(&[])), ["nightly.toml changed"]);
+    assert_ne!(since(), before);
+    assert!(place.schedules()[0]["next"].as_str().unwrap().ends_with("-01-01T23:00:00Z"));
+
+    // Run by hand it is a job like any other, and the schedule is as it was.
+    let run = place.0.lamp(&["run", "jobs/nightly.toml"]);
+    assert_eq!((run.code, run.out.as_str()), (0, "two\n"), "{run:?}");
+    assert!(run.err.contains("this runs it once, now"), "{}", run.err);
+    assert_eq!(place.schedules()[0]["last"], Value::Null);
+
+    place.remove("jobs/nightly.toml");
+    assert_eq!(says(&place.apply(&[])), ["nightly.toml gone"]);
+    assert_eq!(place.0.lamp(&["apply", "jobs", "--prune"]).code, 102, "it asks before it ends a schedule");
+    assert_eq!(place.schedules().len(), 1);
+    assert_eq!(place.apply(&["--prune", "--yes"])["changes"][0]["unschedules"], true);
+    assert_eq!(place.schedules().len(), 0);
+    assert_eq!(place.0.lamp(&["schedules", "jobs/nightly"]).code, 101);
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_cap_over_all_jobs_holds_a_launch_back_and_everybody_can_see_why() {
+    let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done");
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1\nusd_per_day = 20\n");
+    let words = ["run", "--detach", "--usd-per-hour", "0.8", "--idle", "off", "--", "sh", "job.sh"];
+    let first = place.0.lamp(&words).out.trim().to_owned();
+    place.until(&first, "running");
+    let why = "the cap of $1.00 an hour: 1 machine runs at $0.80/h, and this one costs up to $0.80/h";
+    let plan = place.0.lamp(&["plan", "--usd-per-hour", "0.8", "--", "sh", "job.sh"]);
+    assert!(plan.out.contains(&format!("it would wait for {why}")) && plan.out.contains("of your caps: $0.80 of $1.00 an hour"), "{plan:?}");
+    let fits = place.0.lamp(&["plan", "--usd-per-hour", "0.2", "--", "sh", "job.sh"]);
+    assert!(!fits.out.contains("would wait"), "{fits:?}");
+    let second = place.0.lamp(&words);
+    assert!(second.err.contains(&format!("it waits for {why}")), "{second:?}");
+    let second = second.out.trim();
+    let end = Instant::now() + Duration::from_secs(30);
+    while place.status(second)["waiting"] != why {
+        assert!(Instant::now() < end, "{}", place.status(second));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(place.status(second)["state"], "submitted");
+    let (_, listing) = place.0.json(&["status", "-o", "json"]);
+    assert_eq!((listing["caps"]["machines"].as_u64(), listing["caps"]["usd_per_hour_now"].as_f64()), (Some(1), Some(0.8)));
+    assert!(place.0.lamp(&["explain", second]).out.contains(why));
+    place.0.write("go", "");
+    place.until(&first, "succeeded");
+    let ended = place.until(second, "succeeded");
+    assert_eq!(ended["waiting"], Value::Null);
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
+    let place = Place::new("");
+    let daemon = place.start(&["daemon"]);
+    place.0.write("jobs/do.sh", "echo \"$LAMP_JOB\" >> \"$1\"\n");
+    let log = place.0.path().join("ran");
+    let file = |schedule: &str| format!("command = ['sh', 'do.sh', '{}']\nwatch.idle = 'off'\n[schedule]\n{schedule}\n", log.display());
+    place.0.write("jobs/once.toml", file(""));
+    place.0.write("jobs/minutely.toml", file("cron = '* * * * *'"));
+    let applied = place.apply(&[]);
+    assert_eq!(says(&applied), ["minutely.toml create", "once.toml create"]);
+    let end = Instant::now() + Duration::from_secs(120);
+    let last = loop {
+        let shown = place.schedules();
+        let last = |name: &str| shown.iter().find(|schedule| schedule["name"] == name).unwrap()["last"].clone();
+        let (once, minutely) = (last("once"), last("minutely"));
+        if once["state"] == "succeeded" && minutely["state"] == "succeeded" {
+            break (once, minutely);
+        }
+        assert!(Instant::now() < end, "{shown:?}");
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let due = last.1["due"].as_str().unwrap();
+    assert!(due.ends_with(":00Z"), "on the minute: {due}");
+    assert_eq!((&last.0["reason"], &last.0["exit_code"]), (&"it was applied".into(), &0.into()));
+    // Its jobs are jobs like any other, and know where they come from.
+    let job = last.0["job"].as_str().unwrap();
+    let spec: Value = serde_json::from_str(&place.0.read(&format!("home/.local/state/lamplighter/jobs/{job}/spec.json"))).unwrap();
+    assert_eq!((&spec["applied"]["set"], &spec["applied"]["file"]), (&"jobs".into(), &"once.toml".into()));
+    assert!(place.0.read("ran").contains(job));
+    assert_eq!(place.apply(&["--dry-run"])["changes"][1]["change"], "unchanged", "what it made is not what the file asks for again");
+    signal(daemon.id(), "TERM");
+    let ran = place.0.read("ran");
+    assert_eq!(ran.lines().filter(|line| line.starts_with("once-")).count(), 1, "{ran}");
+}
