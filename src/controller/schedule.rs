@@ -118,10 +118,10 @@ impl Controller {
         if !ours || record.removed.is_some() {
             return None;
         }
-        if let Some(old) = old {
-            if old.record == record {
-                return Some(old);
-            }
+        if let Some(old) = old
+            && old.record == record
+        {
+            return Some(old);
         }
         match Calendar::of(&record.schedule) {
             Ok(calendar) => {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::{Place, signal};
+use crate::place::{Place, end, signal};
 
 const LONG: &str = "command = 'trap \"exit 5\" TERM; while :; do echo x; sleep 0.1; done'\nwatch.idle = 'off'\n";
 const SHORT: &str = "command = 'echo done'\nwatch.idle = 'off'\n";
@@ -194,7 +194,7 @@ fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
     place.0.write("jobs/minutely.toml", file("cron = '* * * * *'"));
     let applied = place.apply(&[]);
     assert_eq!(says(&applied), ["minutely.toml create", "once.toml create"]);
-    let end = Instant::now() + Duration::from_secs(120);
+    let latest = Instant::now() + Duration::from_secs(120);
     let last = loop {
         let shown = place.schedules();
         let last = |name: &str| shown.iter().find(|schedule| schedule["name"] == name).unwrap()["last"].clone();
@@ -202,7 +202,7 @@ fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
         if once["state"] == "succeeded" && minutely["state"] == "succeeded" {
             break (once, minutely);
         }
-        assert!(Instant::now() < end, "{shown:?}");
+        assert!(Instant::now() < latest, "{shown:?}");
         std::thread::sleep(Duration::from_millis(100));
     };
     let due = last.1["due"].as_str().unwrap();
@@ -215,6 +215,7 @@ fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
     assert!(place.0.read("ran").contains(job));
     assert_eq!(place.apply(&["--dry-run"])["changes"][1]["change"], "unchanged", "what it made is not what the file asks for again");
     signal(daemon.id(), "TERM");
+    assert_eq!(end(daemon).0, 0);
     let ran = place.0.read("ran");
     assert_eq!(ran.lines().filter(|line| line.starts_with("once-")).count(), 1, "{ran}");
 }
