@@ -13,6 +13,7 @@ use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
+use super::dir_of;
 use super::support::virtual_clock::VirtualClock;
 
 /// What becomes of a machine.
@@ -150,11 +151,6 @@ impl FakeCloud {
         id
     }
 
-    /// Jobs that a schedule made are in the same store.
-    fn dir_of(&self, plan: &Plan) -> JobDir {
-        JobDir::new(Arc::clone(self.dir.store()), plan.job.clone())
-    }
-
     /// The agent on a machine; everything it does stops when the machine ends.
     async fn live(&self, plan: &Plan, instance: &str, life: Life) {
         let sleep = |secs| self.clock.sleep(Duration::from_secs(secs));
@@ -164,7 +160,7 @@ impl FakeCloud {
         }
         sleep(1).await;
         let lease = Lease { format: RECORD_FORMAT, instance: instance.into(), nonce: "n".into(), taken: self.clock.now() };
-        self.dir_of(plan).take_lease(plan.attempt, &lease).await.unwrap();
+        dir_of(&self.dir, plan).take_lease(plan.attempt, &lease).await.unwrap();
         let started = self.clock.now();
         self.beat(plan, instance, started, 1).await;
         match life {
@@ -198,7 +194,7 @@ impl FakeCloud {
             if !self.running().iter().any(|id| id == instance) {
                 return;
             }
-            let wishes = lamplighter::policy::Wishes::of(&self.dir_of(plan).requests().await.unwrap());
+            let wishes = lamplighter::policy::Wishes::of(&dir_of(&self.dir, plan).requests().await.unwrap());
             if let Some(wish) = wishes.end {
                 self.outcome(plan, instance, started, wish.because(), None).await;
                 return self.end(instance, "Client.InstanceInitiatedShutdown: done");
@@ -231,7 +227,7 @@ impl FakeCloud {
             attention: vec![],
             exit: None,
         };
-        self.dir_of(plan).put_status(plan.attempt, &status, false).await.unwrap();
+        dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
     }
 
     async fn save(&self, plan: &Plan) {
@@ -246,7 +242,7 @@ impl FakeCloud {
             upload_secs: 0.0,
             asked_by: None,
         };
-        let _ = self.dir_of(plan).create_manifest(&manifest).await.unwrap();
+        let _ = dir_of(&self.dir, plan).create_manifest(&manifest).await.unwrap();
     }
 
     async fn outcome(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) {
@@ -269,7 +265,7 @@ impl FakeCloud {
             progress: None,
             losses: vec![],
         };
-        let _ = self.dir_of(plan).create_outcome(&outcome).await.unwrap();
+        let _ = dir_of(&self.dir, plan).create_outcome(&outcome).await.unwrap();
     }
 
     fn end(&self, instance: &str, reason: &str) {

@@ -25,7 +25,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use lamplighter::controller::{Controller, submit};
-use lamplighter::job::{Command, JobId, LimitsSpec, MachineSpec, RECORD_FORMAT, Receipt, ResolvedSpec, Spec, Wish};
+use lamplighter::job::{Command, JobId, LimitsSpec, MachineSpec, Plan, RECORD_FORMAT, Receipt, ResolvedSpec, Spec, Wish};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, Store};
@@ -140,4 +140,9 @@ fn spec(now: Timestamp) -> ResolvedSpec {
         origins: Default::default(),
         applied: None,
     }
+}
+
+/// The job of a plan: jobs that a schedule made are in the same store.
+fn dir_of(any: &JobDir, plan: &Plan) -> JobDir {
+    JobDir::new(Arc::clone(any.store()), plan.job.clone())
 }
