@@ -32,7 +32,7 @@ fn whoever_has_no_job_yet_hears_how_to_make_one() {
         assert_eq!(ended.code, code);
         assert!(ended.err.contains("no jobs in") && ended.err.contains("hint: `lamp init` writes a job file"), "{verb}: {}", ended.err);
     }
-    assert_eq!(sandbox.json(&["status", "-o", "json"]).1, serde_json::json!({"jobs": [], "left_out": []}));
+    assert_eq!(sandbox.json(&["status", "-o", "json"]).1, serde_json::json!({"caps": null, "jobs": [], "left_out": []}));
 }
 
 #[test]
