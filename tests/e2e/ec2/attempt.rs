@@ -68,7 +68,7 @@ impl Job {
         (settings["command"], settings["setup"]) = (json!({ "args": ["/bin/sh", "-c", TRAINER] }), Value::Null);
         settings["checkpoint"] = json!({ "path": "ckpt", "interval": "10m", "signal": "SIGUSR1", "grace": "5s" });
         (settings["outputs"], settings["env"]) = (json!([]), json!({}));
-        settings["machine"]["gpus"] = json!("none");
+        (settings["machine"]["gpus"], settings["machine"]["cuda"]) = (json!("none"), Value::Null);
         settings["limits"] = json!({ "max_runtime": "30m", "budget": null, "deadline": null });
         settings["on"] = json!({ "success": "terminate", "failure": "terminate", "idle": "terminate", "stall": "terminate" });
         settings["retries"] = json!({ "max": 0, "exit_codes": [], "delay": "1s" });
