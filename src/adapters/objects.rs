@@ -6,6 +6,7 @@
 //! ```
 //! What must never live here: which keys there are (`jobdir::layout`), when to try again (the loops).
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub enum OpenError {
         #[source]
         cause: std::io::Error,
     },
+    #[error("`{path}` cannot be the job root: it, or what it is below, is a file")]
+    NoFolder { path: PathBuf },
     #[error("cannot use `{url}`")]
     Settings {
         url: String,
@@ -76,7 +79,11 @@ fn made(path: &Path) -> Result<FileStore, OpenError> {
 }
 
 fn there(path: &Path) -> Result<FileStore, OpenError> {
-    Ok(FileStore::at(path))
+    match path.metadata() {
+        Ok(found) if !found.is_dir() => Err(OpenError::NoFolder { path: path.to_owned() }),
+        Err(cause) if cause.kind() == ErrorKind::NotADirectory => Err(OpenError::NoFolder { path: path.to_owned() }),
+        _ => Ok(FileStore::at(path)),
+    }
 }
 
 /// Like [`open`], with the credentials that the store signs with, if it does: one client holds them for everything that this

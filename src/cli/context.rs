@@ -51,9 +51,11 @@ impl From<ConfigError> for Fault {
         let hint = error.hint();
         let code = match &error {
             ConfigError::NotFound { .. } => ExitCode::NOT_FOUND,
-            ConfigError::Findings { .. } | ConfigError::JobRoot { .. } | ConfigError::Folder { .. } | ConfigError::Script { .. } => {
-                ExitCode::FINDINGS
-            }
+            ConfigError::Findings { .. }
+            | ConfigError::JobRoot { .. }
+            | ConfigError::NoHome
+            | ConfigError::Folder { .. }
+            | ConfigError::Script { .. } => ExitCode::FINDINGS,
             ConfigError::Read { .. } | ConfigError::CurrentDir(_) => ExitCode::UNREACHABLE,
         };
         let mut fault = Fault::from_error(code, &error);

@@ -29,6 +29,8 @@ pub enum ConfigError {
     Findings { file: String, findings: Vec<Finding> },
     #[error("`{text}` cannot be the job root: it {problem}")]
     JobRoot { text: String, problem: &'static str },
+    #[error("nothing says where the home folder is, and so where jobs are kept")]
+    NoHome,
     #[error("cannot tell the current folder")]
     CurrentDir(#[from] io::Error),
 }
@@ -63,6 +65,7 @@ impl ConfigError {
                 Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", path.display()))
             }
             ConfigError::JobRoot { .. } => Some("write `--job-root ~/lamp-jobs` or `--job-root s3://bucket/prefix`".to_owned()),
+            ConfigError::NoHome => Some("set HOME, or name a place with `--job-root /folder` or `--job-root s3://bucket/prefix`".to_owned()),
             _ => None,
         }
     }

@@ -20,8 +20,7 @@ pub fn job_root(flag: Option<&str>, environment: &Environment, user: &UserConfig
             return Ok(JobRoot { url: to_url(text, environment)?, origin });
         }
     }
-    let folder =
-        environment.state_dir().ok_or_else(|| ConfigError::JobRoot { text: String::new(), problem: "nothing says where the home folder is" })?;
+    let folder = environment.state_dir().ok_or(ConfigError::NoHome)?;
     Ok(JobRoot { url: file_url(&folder), origin: "default" })
 }
 
