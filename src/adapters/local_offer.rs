@@ -14,7 +14,7 @@ pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
         gpus: gpu_count(),
         gpu_model: None,
         gpu_memory_mib: None,
-        vcpus: 0,
+        vcpus: std::thread::available_parallelism().map_or(0, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX)),
         arch: Arch::default(),
         market,
         price: machine.usd_per_hour,

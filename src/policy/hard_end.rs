@@ -26,6 +26,9 @@ pub const STOP_GRACE: Duration = Duration::from_secs(120);
 /// of the money is spent on nothing.
 const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
 
+/// The agent of a workstation looks once a second: a budget that is spent sooner cannot be held.
+const LOCAL_LIFE_MIN: Duration = Duration::from_secs(1);
+
 /// What a machine's end follows from.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
@@ -80,9 +83,9 @@ impl Terms<'_> {
         Duration::try_from(hard_end.duration_since(self.now)).unwrap_or_default()
     }
 
-    /// The least money that is worth a start of this machine; `None`: nobody bills it.
-    pub fn least(&self) -> Option<Usd> {
-        (self.offer.cloud != Cloud::Local).then(|| self.dearest().cost_of(LIFE_MIN + STOP_GRACE))
+    /// The least money that is worth a start of this machine.
+    pub fn least(&self) -> Usd {
+        self.dearest().cost_of(if self.offer.cloud == Cloud::Local { LOCAL_LIFE_MIN } else { LIFE_MIN + STOP_GRACE })
     }
 
     /// Whether the budget buys enough of this machine to be worth its start.
@@ -91,9 +94,20 @@ impl Terms<'_> {
     /// Why not, in words that follow the machine's name.
     pub fn check(&self) -> Result<(), String> {
         let (Some(left), Some(end)) = (self.budget_left, self.of_budget()) else { return Ok(()) };
+        let (dearest, least) = (self.dearest(), self.least());
+        if self.offer.cloud == Cloud::Local {
+            let held = left >= least;
+            return if held {
+                Ok(())
+            } else {
+                Err(format!("costs {dearest}: the {left} left of the budget are spent within a second, before anybody looks"))
+            };
+        }
         let life = self.life(end);
-        let Some(least) = self.least().filter(|_| life < LIFE_MIN) else { return Ok(()) };
-        let (dearest, buys) = (self.dearest(), Span::from_secs(life.as_secs()));
+        if life >= LIFE_MIN {
+            return Ok(());
+        }
+        let buys = Span::from_secs(life.as_secs());
         Err(format!(
             "costs up to {dearest} with its disk and address: the {left} left of the budget buy {buys}, and less than {least} is not worth a start"
         ))

@@ -121,8 +121,8 @@ fn dearer(other: &Offer, best: &Offer) -> String {
 /// The bid for an offer that will do; or why it will not.
 fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
     if offer.cloud == Cloud::Local {
-        // This workstation is not judged from outside: its agent asks the driver, and says what is missing.
-        return Ok(None);
+        // Of this workstation only the money is judged from outside: its agent asks the driver, and says what is missing.
+        return ask.terms(offer, None).check().map(|()| None);
     }
     let wanted = &ask.spec.machine.gpus;
     if offer.gpus < wanted.count {
@@ -350,7 +350,11 @@ mod tests {
         );
         let few = [offer(Cloud::Aws, "a", "4", 0), offer(Cloud::Aws, "b", "1", 0)];
         assert_eq!(place(&wanted, &few, Some("0.5".parse().unwrap()), Span::ZERO, NOW).unwrap().offer, few[1]);
-        // Of this workstation nothing is billed.
+        // Of this workstation nothing is billed; but a budget that is gone before anybody can look is no bound.
+        let dear = [offer(Cloud::Local, "a", "100000", 0)];
+        let error = place(&wanted, &dear, Some("1".parse().unwrap()), Span::ZERO, NOW).unwrap_err();
+        assert!(error.to_string().contains("the $1.00 left of the budget are spent within a second"), "{error}");
+        assert!(place(&wanted, &dear, Some("100".parse().unwrap()), Span::ZERO, NOW).is_ok());
         assert!(place(&wanted, &[offer(Cloud::Local, "a", "4", 0)], Some("0.01".parse().unwrap()), Span::ZERO, NOW).is_ok());
     }
 

@@ -102,7 +102,7 @@ fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Ti
         return Some(end(now, EndedBecause::Deadline, format!("the deadline {deadline} has passed")));
     }
     let left = budget_left(spec, history, wishes)?;
-    let worth_a_start = history.iter().filter_map(|record| {
+    let worth_a_start = history.iter().map(|record| {
         let (offer, bid) = (&record.plan.offer, record.plan.bid);
         Terms { spec, offer, bid, budget_left: Some(left), more_time: wishes.more_time, now }.least()
     });

@@ -75,6 +75,23 @@ fn a_job_root_that_cannot_be_written_says_so() {
     assert_eq!((ended.code, ended.out.as_str()), (103, ""), "{ended:?}");
     assert!(ended.err.contains("error: ") && ended.err.contains("hint: "), "{ended:?}");
     assert_eq!(sandbox.read("root"), "this is a file");
+    // A file is not a place without jobs, and neither is what would be below it.
+    for (words, root) in [(["status"].as_slice(), "root"), (&["logs"], "root"), (&["status"], "root/below")] {
+        let ended = sandbox.lamp(&[words, &["--job-root", root]].concat());
+        assert_eq!((ended.code, ended.out.as_str()), (103, ""), "{ended:?}");
+        assert!(ended.err.contains("cannot be the job root"), "{ended:?}");
+    }
+    let nowhere = sandbox.lamp(&["status", "--job-root", "nowhere"]);
+    assert_eq!(nowhere.code, 0, "{nowhere:?}");
+}
+
+#[test]
+fn without_a_home_folder_the_sentence_says_what_is_missing() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.end(sandbox.command(&["status"]).env_remove("HOME"));
+    assert_eq!(ended.code, 100, "{ended:?}");
+    assert!(ended.err.starts_with("error: nothing says where the home folder is, and so where jobs are kept\n"), "{ended:?}");
+    assert!(ended.err.contains("hint: set HOME"), "{ended:?}");
 }
 
 #[test]
@@ -82,5 +99,7 @@ fn a_plan_starts_nothing() {
     let sandbox = with_job("command = ['sh', 'train.py']\nmachine.usd_per_hour = 0.5\nlimits.max_runtime = '2h'\n");
     let (code, document) = sandbox.json(&["plan", "job.toml", "--job-root", "root", "-o", "json"]);
     assert_eq!(code, 0, "{document}");
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    assert_eq!(document["offer"]["vcpus"], cpus, "{document}");
     assert!(is_untouched(&sandbox));
 }
