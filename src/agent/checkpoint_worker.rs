@@ -29,6 +29,9 @@ const TORN_MAX: u32 = 3;
 /// Costs that are remembered for the percentile.
 const COSTS_MAX: usize = 100;
 
+const NEVER_RESTS: &str = "the checkpoint folder has not rested for two seconds in a minute, so nothing of it is kept and an \
+    interruption would lose the work: save less often, or mark each checkpoint in the progress file";
+
 /// Sentences that a person is told in one attempt.
 const SAID_MAX: usize = 20;
 
@@ -126,6 +129,9 @@ impl Worker {
                 }
                 if self.watch.observe(look.picture, now, signs) {
                     self.shared.board.checkpoint_changed();
+                }
+                if self.watch.never_rests(now) {
+                    self.say(NEVER_RESTS.to_owned());
                 }
             }
             Err(error) => self.say(format!("cannot look at the checkpoint folder: {error}")),
