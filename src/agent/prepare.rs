@@ -269,7 +269,10 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
     if attempt.resolved.spec.checkpoint.is_none() {
         return Ok(None);
     }
-    restore(&out, &journal, &attempt.checkpoint_dir(), FOREVER).await.map_err(PrepareError::Restore)
+    let restored = restore(&out, &journal, &attempt.checkpoint_dir(), FOREVER).await.map_err(PrepareError::Restore)?;
+    // A script writes into the folder that it was told of; at the first start nothing was restored into it.
+    out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
+    Ok(restored)
 }
 
 /// Long work on the disk, beside the loop: the watchdog and the wishes do not wait for it.
