@@ -57,7 +57,7 @@ fn a_machine_runs_its_user_data_and_its_own_power_off_ends_the_instance() {
     assert!(told("nowhere").ends_with('7'), "no route: {}", told("nowhere"));
     assert!(told("notice").starts_with("<html>"), "no notice: {}", told("notice"));
     let ledger = ec2.ledger(&id);
-    assert!(ledger.spans.len() == 1 && ledger.running() > Duration::from_millis(500) && ledger.billed_seconds() >= 60, "{ledger:?}");
+    assert!(ledger.spans.len() == 1 && ledger.running() > Duration::ZERO && ledger.billed_seconds() >= 60, "{ledger:?}");
 
     // Its shutdown behaviour is to stop; the disk stays, and user data runs once in a life.
     ec2.until(&kept, State::Stopped);
