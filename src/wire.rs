@@ -26,6 +26,10 @@ pub use crate::adapters::series::{SeriesError, read_series};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pack_workdir, show_bytes, survey as survey_workdir};
 
+/// An error in words, for whoever may not name a port.
+#[cfg(feature = "lamp")]
+pub use crate::ports::causes;
+
 pub use crate::adapters::objects::{OpenError, open as open_store};
 
 #[cfg(feature = "lamp")]

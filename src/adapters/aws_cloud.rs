@@ -40,10 +40,6 @@ impl Cloud for AwsCloud {
         ec2_regions::regions(&self.session).await
     }
 
-    fn has(&self, region: &Region) -> bool {
-        region.as_str() != "local"
-    }
-
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let (supply, ()) = tokio::join!(ec2_supply::supply(&self.session, machine), ec2_prepare::ahead(&self.session, machine));
         supply

@@ -21,6 +21,7 @@ use super::aws_session::AwsSession;
 use super::{aws_setup_bucket, aws_setup_group, aws_setup_roles};
 use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound};
 use crate::market::Region;
+use crate::ports::causes;
 
 /// The vCPUs of GPU machines that an account may run: AWS's codes, the family, and whether it is spot.
 const GPU_QUOTAS: [(&str, &str, bool); 5] = [
@@ -69,7 +70,7 @@ impl AwsDoctor {
         let Some(credentials) = self.session.base().await.credentials_provider() else { return missing() };
         match credentials.provide_credentials().await {
             Err(CredentialsError::CredentialsNotLoaded(_)) => return missing(),
-            Err(error) => return (Who::Refused(chain(&error)), untold()),
+            Err(error) => return (Who::Refused(causes(&error).join(": ")), untold()),
             Ok(_) => {}
         }
         let ahead = Ahead::default();
@@ -198,15 +199,4 @@ async fn quota(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<f64
         }
     };
     vcpus.ok_or_else(|| format!("AWS names no value for {code}"))
-}
-
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut words = vec![error.to_string()];
-    let mut next = error.source();
-    while let Some(source) = next {
-        words.push(source.to_string());
-        next = source.source();
-    }
-    words.dedup_by(|inner, outer| outer.contains(inner.as_str()));
-    words.join(": ")
 }

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::aws_session::AwsSession;
+use super::hashed::hex;
 use crate::market::Region;
 
 /// Of the files here. Another number is read as nothing.
@@ -39,16 +40,10 @@ impl Ec2Cache {
     /// call of its own, and the names that they are chosen by are enough to tell two accounts apart.
     pub async fn of(session: &AwsSession, region: &Region) -> Self {
         let Some(root) = &session.settings.cache else { return Ec2Cache { folder: None } };
-        let mut who = Sha256::new();
         let said = |name: &str| std::env::var(name).unwrap_or_default();
         let profile = session.settings.profile.clone().unwrap_or_else(|| said("AWS_PROFILE"));
-        for word in [session.endpoint().await.unwrap_or_default(), profile, said("AWS_ACCESS_KEY_ID"), said("AWS_CONFIG_FILE"), said("AWS_ROLE_ARN")]
-        {
-            who.update(word.as_bytes());
-            who.update([0]);
-        }
-        let name: String = who.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
-        Ec2Cache { folder: Some(root.join("aws").join(name).join(region.as_str())) }
+        let who = [session.endpoint().await.unwrap_or_default(), profile, said("AWS_ACCESS_KEY_ID"), said("AWS_CONFIG_FILE"), said("AWS_ROLE_ARN")];
+        Ec2Cache { folder: Some(root.join("aws").join(question(&who)).join(region.as_str())) }
     }
 
     /// What was answered not longer ago than this.
@@ -87,7 +82,7 @@ pub fn question(words: &[String]) -> String {
         sum.update(word.as_bytes());
         sum.update([0]);
     }
-    sum.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    hex(&sum.finalize()[..8])
 }
 
 #[cfg(test)]

@@ -28,38 +28,43 @@ pub struct Image {
     pub arch: Arch,
 }
 
-/// # Errors
-/// When AWS does not answer, there is no such image, or it does not fit the offer's machine.
-pub async fn find(session: &AwsSession, words: &str, offer: &Offer) -> Result<Image, CloudError> {
-    let choice: ImageChoice =
-        words.parse().map_err(|error: crate::job::ImageError| CloudError::Invalid { what: format!("`machine.image`: {error}") })?;
-    let key = (offer.region.clone(), choice, offer.arch);
-    let image = match session.memory.images.get(&key, TRUSTED) {
-        Some(known) => known,
-        None => {
-            let found = ask(session, &key.1, offer).await?;
-            session.memory.images.put(key, found.clone());
-            found
+impl Image {
+    /// # Errors
+    /// When the offer's machine speaks another language; one of the right kind may be on offer too.
+    pub fn fits(&self, offer: &Offer) -> Result<(), CloudError> {
+        if self.arch == offer.arch {
+            return Ok(());
         }
-    };
-    if image.arch != offer.arch {
-        // A machine of the other kind may be on offer too.
-        let what = format!("the image {} ({}) is for {}, and {} is {}", image.name, image.id, image.arch, offer.instance_type, offer.arch);
-        return Err(CloudError::NoCapacity { what, refusal: Refusal::NotSold });
+        let what = format!("the image {} ({}) is for {}, and {} is {}", self.name, self.id, self.arch, offer.instance_type, offer.arch);
+        Err(CloudError::NoCapacity { what, refusal: Refusal::NotSold })
     }
-    Ok(image)
 }
 
-async fn ask(session: &AwsSession, choice: &ImageChoice, offer: &Offer) -> Result<Image, CloudError> {
-    let region = &offer.region;
+/// The image for machines of this kind in a region, where the words leave the choice; else the one that they name.
+///
+/// # Errors
+/// When AWS does not answer, or there is no such image.
+pub async fn find(session: &AwsSession, words: &str, region: &Region, arch: Arch) -> Result<Image, CloudError> {
+    let choice: ImageChoice =
+        words.parse().map_err(|error: crate::job::ImageError| CloudError::Invalid { what: format!("`machine.image`: {error}") })?;
+    let key = (region.clone(), choice, arch);
+    if let Some(known) = session.memory.images.get(&key, TRUSTED) {
+        return Ok(known);
+    }
+    let found = ask(session, &key.1, region, arch).await?;
+    session.memory.images.put(key, found.clone());
+    Ok(found)
+}
+
+async fn ask(session: &AwsSession, choice: &ImageChoice, region: &Region, arch: Arch) -> Result<Image, CloudError> {
     let described = match choice {
         ImageChoice::DeepLearning(system) => {
-            let path = format!("/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-{}/latest/ami-id", offer.arch, system.word());
+            let path = format!("/aws/service/deeplearning/ami/{}/base-oss-nvidia-driver-gpu-{}/latest/ami-id", arch, system.word());
             by_id(session, region, &parameter(session, region, &path).await?).await?
         }
         ImageChoice::Parameter(path) => by_id(session, region, &parameter(session, region, path).await?).await?,
         ImageChoice::Id(id) => by_id(session, region, id).await?,
-        ImageChoice::Name { pattern, owner } => newest(session, offer, pattern, owner).await?,
+        ImageChoice::Name { pattern, owner } => newest(session, region, arch, pattern, owner).await?,
     };
     image(&described, choice)
 }
@@ -86,19 +91,19 @@ async fn by_id(session: &AwsSession, region: &Region, id: &str) -> Result<Descri
     told.images.unwrap_or_default().into_iter().next().ok_or_else(none)
 }
 
-async fn newest(session: &AwsSession, offer: &Offer, pattern: &str, owner: &str) -> Result<Described, CloudError> {
-    let client = session.ec2(&offer.region).await;
-    let filters = [("name", pattern), ("state", "available"), ("architecture", &offer.arch.to_string())];
+async fn newest(session: &AwsSession, region: &Region, arch: Arch, pattern: &str, owner: &str) -> Result<Described, CloudError> {
+    let client = session.ec2(region).await;
+    let filters = [("name", pattern), ("state", "available"), ("architecture", &arch.to_string())];
     let filters = filters.map(|(name, value)| filter(name, [value.to_owned()])).to_vec();
     let mut pages = client.describe_images().owners(owner).set_filters(Some(filters)).into_paginator().send();
     let mut found: Option<Described> = None;
     while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| meaning(&format!("look for images in {}", offer.region), error))?;
+        let page = page.map_err(|error| meaning(&format!("look for images in {region}"), error))?;
         // Dates of one form, in UTC: as texts they are in order.
         found = found.into_iter().chain(page.images.unwrap_or_default()).max_by(|a, b| a.creation_date().cmp(&b.creation_date()));
     }
     found.ok_or_else(|| CloudError::NoCapacity {
-        what: format!("`machine.image`: `{owner}` has no image for {} in {} with a name like `{pattern}`", offer.arch, offer.region),
+        what: format!("`machine.image`: `{owner}` has no image for {arch} in {region} with a name like `{pattern}`"),
         refusal: Refusal::NotSold,
     })
 }

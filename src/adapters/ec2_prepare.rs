@@ -16,9 +16,9 @@ use futures::future::join_all;
 use super::aws_session::AwsSession;
 use super::ec2_describe::filter;
 use super::ec2_errors::meaning;
-use super::ec2_image;
+use super::ec2_image::{self, Image};
 use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Reaction, Refusal, Shutdown, Spec};
-use crate::market::{Arch, Cloud, Market, Offer, Region, UsdPerHour, Zone};
+use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
 
 /// How long an answer about images and networks is trusted: a relaunch after an interruption asks nothing twice. Longer, and
@@ -32,9 +32,9 @@ const GROUP: &str = "lamplighter";
 /// # Errors
 /// When EC2 does not answer; when something is missing or does not fit, in words.
 pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
-    let (image, subnets, groups) =
-        tokio::join!(ec2_image::find(session, &spec.machine.image, offer), subnets(session, &offer.region), groups(session, &offer.region));
+    let (image, subnets, groups) = ask(session, &spec.machine, &offer.region, offer.arch).await;
     let image = image?;
+    image.fits(offer)?;
     let subnet = subnet_of(session, &subnets?, offer)?;
     let group = group_of(session, &groups?, &subnet)?;
     if spec.machine.disk_gib < image.disk_gib_min {
@@ -58,32 +58,20 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
 }
 
 /// Asks for what most launches need while the offers are still being asked for, so that [`prepare`] finds it remembered. What
-/// fails here fails there too, and is told there.
+/// fails here fails there too, and is told there. Nobody knows the offer's processor yet: most are of one kind.
 pub async fn ahead(session: &AwsSession, machine: &MachineSpec) {
-    let asked = session.regions(&machine.regions).await.into_iter().map(|region| async move {
-        let likely = likely(&region);
-        let _remembered = tokio::join!(ec2_image::find(session, &machine.image, &likely), subnets(session, &region), groups(session, &region));
-    });
-    join_all(asked).await;
+    let regions = session.regions(&machine.regions).await;
+    join_all(regions.iter().map(|region| ask(session, machine, region, Arch::X86_64))).await;
 }
 
-/// Nobody knows the offer yet; of it, the image's region and processor matter.
-fn likely(region: &Region) -> Offer {
-    Offer {
-        cloud: Cloud::Aws,
-        region: region.clone(),
-        zone: Zone::new(""),
-        instance_type: String::new(),
-        gpus: 0,
-        gpu_model: None,
-        gpu_memory_mib: None,
-        vcpus: 0,
-        arch: Arch::X86_64,
-        market: Market::Spot,
-        price: UsdPerHour::ZERO,
-        extras: UsdPerHour::ZERO,
-        on_demand: None,
-    }
+/// All at once; each is remembered by whoever asks for it.
+async fn ask(
+    session: &AwsSession,
+    machine: &MachineSpec,
+    region: &Region,
+    arch: Arch,
+) -> (Result<Image, CloudError>, Result<Vec<Place>, CloudError>, Result<Vec<Group>, CloudError>) {
+    tokio::join!(ec2_image::find(session, &machine.image, region, arch), subnets(session, region), groups(session, region))
 }
 
 /// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.

@@ -19,7 +19,7 @@ use super::cloudwatch_alarm;
 use super::ec2_describe::{self, filter, state};
 use super::ec2_errors::meaning;
 use crate::instance::{InstanceState, OWNER_TAG, Residue};
-use crate::market::{Catalog, Region, Usd};
+use crate::market::{Catalog, Cloud, Region, Usd};
 use crate::ports::CloudError;
 
 const VOLUME: &str = "volume";
@@ -178,5 +178,5 @@ async fn alarms(session: &AwsSession, owner: &str, region: &Region, living: &Liv
 
 /// It was found by the owner's tag.
 fn left(region: &Region, kind: &str, id: &str, detail: String, usd_per_month: Usd) -> Residue {
-    Residue { region: region.clone(), kind: kind.to_owned(), id: id.to_owned(), detail, usd_per_month, ours: true }
+    Residue { cloud: Cloud::Aws, region: region.clone(), kind: kind.to_owned(), id: id.to_owned(), detail, usd_per_month, ours: true }
 }

@@ -28,7 +28,7 @@ use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, RELEASED
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Tags};
 use crate::job::{MachineSpec, Plan};
-use crate::market::{self, Market, Region, Span, Supply, Zone};
+use crate::market::{self, Market, Region, Span, Supply, Zone, elapsed};
 use crate::ports::{Cloud, CloudError};
 
 /// A machine that has not booted this long after its launch lost its launcher in between: it is started again.
@@ -291,7 +291,7 @@ fn instance_id(client_token: &str) -> String {
 
 /// Since the launch.
 fn waited(record: &InstanceRecord) -> Duration {
-    Duration::try_from(Timestamp::now().duration_since(record.launched)).unwrap_or_default()
+    elapsed(record.launched, Timestamp::now())
 }
 
 /// Kills what a machine left behind when its own process was killed. Its number may be somebody else's by now, so only
@@ -317,10 +317,6 @@ fn failed(act: &str, cause: io::Error) -> CloudError {
 impl Cloud for LocalCloud {
     async fn regions(&self) -> Result<Vec<Region>, CloudError> {
         Ok(vec![Region::new("local")])
-    }
-
-    fn has(&self, region: &Region) -> bool {
-        region.as_str() == "local"
     }
 
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {

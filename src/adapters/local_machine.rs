@@ -33,6 +33,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::local_folder::{EndedRecord, InstanceRecord, LocalFolder, MachineRecord, boot_id};
 use super::proc_tree::{ProcessRef, tree, with_environment};
 use crate::instance::{Notice, NoticeKind, Tags};
+use crate::market::elapsed;
 
 /// How often it looks. Longer delays the end of every attempt by as much; shorter costs CPU all day.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -90,7 +91,7 @@ impl Deadline {
     fn set(&mut self, wall: Option<Timestamp>, now: Timestamp) {
         if self.wall != wall {
             self.wall = wall;
-            let left = wall.map(|wall| Duration::try_from(wall.duration_since(now)).unwrap_or_default());
+            let left = wall.map(|wall| elapsed(now, wall));
             self.steady = steady() + left.unwrap_or_default();
         }
     }

@@ -21,7 +21,7 @@ use super::tick::{Agent, Finish};
 use super::wake::Wake;
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
-use crate::market::Span;
+use crate::market::{Span, elapsed};
 use crate::policy::{Afterwards, End, Stage};
 use crate::ports::{PowerError, PowerOff, Signal};
 
@@ -314,7 +314,7 @@ impl Agent {
     /// What is left of a limit on the wall clock, at most `most`.
     fn within(&self, by: Option<Timestamp>, most: Duration) -> Duration {
         match by {
-            Some(by) => Duration::try_from(by.duration_since(self.out.clock.now())).unwrap_or_default().min(most),
+            Some(by) => elapsed(self.out.clock.now(), by).min(most),
             None => most,
         }
     }

@@ -12,7 +12,7 @@ use super::summary::Summary;
 use crate::instance::Status;
 use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Span, Usd};
+use crate::market::{Span, Usd, elapsed};
 
 /// An agent alone writes a heartbeat every 15 s. Longer than a lease, and the agent was killed or its machine is
 /// out; shorter, and a laptop that slept would be called dead.
@@ -96,14 +96,14 @@ impl AloneRun {
     }
 
     fn silence(&self, now: Timestamp) -> Option<Duration> {
-        self.status.as_ref().map(|status| Duration::try_from(now.duration_since(status.at)).unwrap_or_default())
+        self.status.as_ref().map(|status| elapsed(status.at, now))
     }
 
     /// Its receipt, with the fields of every receipt; what nobody knows is `null`. `None`: it has not ended.
     pub fn receipt(&self) -> Option<Value> {
         let outcome = self.outcome.as_ref()?;
         let exit_code = outcome.exit.map(|exit| exit.shell_code());
-        let took = Duration::try_from(outcome.ended.duration_since(outcome.started)).unwrap_or_default();
+        let took = elapsed(outcome.started, outcome.ended);
         let attempt = json!({
             "attempt": outcome.attempt, "instance": null, "instance_type": null, "zone": null, "market": null, "started": outcome.started,
             "ended": outcome.ended, "billed_seconds": null, "usd": null, "ended_because": outcome.because, "exit": outcome.exit,

@@ -1,5 +1,6 @@
 //! What every verb gets: how to print, where jobs are, what the user configured.
 
+use std::cell::OnceCell;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ pub struct Context {
     pub environment: Environment,
     pub current_dir: PathBuf,
     pub clock: wire::Clock,
+    /// Made once: who we are to a cloud is asked once.
+    pub workstation: OnceCell<wire::Workstation>,
 }
 
 impl Context {
@@ -37,6 +40,7 @@ impl Context {
             environment,
             current_dir,
             clock: wire::clock(),
+            workstation: OnceCell::new(),
         })
     }
 

@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::ExitCode;
 use crate::job::Finding;
+use crate::wire;
 
 /// One failed command. A box, so that every `Result` of a verb stays small.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -51,7 +52,7 @@ impl Fault {
     /// The error's own text is what happened; its sources are the causes.
     pub fn from_error(code: ExitCode, error: &(dyn Error + 'static)) -> Self {
         let mut fault = Fault::new(code, error.to_string());
-        fault.causes = chain(error.source());
+        fault.causes = error.source().map(wire::causes).unwrap_or_default();
         fault
     }
 
@@ -66,7 +67,7 @@ impl Fault {
     /// The error and its sources stand below `what`.
     #[must_use]
     pub fn because(mut self, error: &(dyn Error + 'static)) -> Self {
-        self.causes.extend(chain(Some(error)));
+        self.causes.extend(wire::causes(error));
         self
     }
 
@@ -107,17 +108,6 @@ impl DerefMut for Fault {
     fn deref_mut(&mut self) -> &mut Report {
         &mut self.0
     }
-}
-
-fn chain(mut next: Option<&(dyn Error + 'static)>) -> Vec<String> {
-    let mut causes = Vec::new();
-    while let Some(error) = next {
-        causes.push(error.to_string());
-        next = error.source();
-    }
-    // Some libraries repeat their source in their own text; saying it twice helps nobody.
-    causes.dedup_by(|inner, outer| outer.contains(inner.as_str()));
-    causes
 }
 
 fn as_number<S: serde::Serializer>(code: &ExitCode, serializer: S) -> Result<S::Ok, S::Error> {

@@ -37,6 +37,9 @@ fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
 /// # Errors
 /// When nothing says where the state folder is.
 pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
+    if let Some(known) = context.workstation.get() {
+        return Ok(known.clone());
+    }
     let state = context
         .environment
         .state_dir()
@@ -51,7 +54,7 @@ pub fn workstation(context: &Context) -> Result<Workstation, Fault> {
     );
     workstation.caps = context.user.caps;
     workstation.agent_binary = context.environment.agent_binary.clone();
-    Ok(workstation)
+    Ok(context.workstation.get_or_init(|| workstation).clone())
 }
 
 fn aws_settings(context: &Context) -> AwsSettings {

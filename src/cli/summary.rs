@@ -1,7 +1,5 @@
 //! One job in one look, from its records alone: what `status` shows and `-o json` promises (docs/cli-json.md).
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -9,7 +7,7 @@ use super::alone::AloneRun;
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
-use crate::market::{Usd, UsdPerHour};
+use crate::market::{Usd, UsdPerHour, elapsed};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, job_state};
 
 /// The field names are an interface.
@@ -114,12 +112,12 @@ impl Summary {
     fn of_records(spec: &ResolvedSpec, attempts: &[AttemptFacts], now: Timestamp) -> Summary {
         let last = attempts.last();
         let status = last.and_then(|attempt| attempt.status.as_ref());
-        let since = |from: Timestamp| Duration::try_from(now.duration_since(from)).unwrap_or_default();
+        let since = |from: Timestamp| elapsed(from, now);
         let cost = |attempt: &AttemptFacts| match &attempt.settled {
             Some(settled) => settled.usd,
             None => {
                 let to = last_sign(attempt, now).unwrap_or(now);
-                let billed = Duration::try_from(to.duration_since(attempt.plan.created)).unwrap_or_default();
+                let billed = elapsed(attempt.plan.created, to);
                 attempt.plan.offer.hourly().cost_of(billed)
             }
         };
@@ -166,7 +164,7 @@ fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     let status = attempt.status.as_ref();
     let is_held = status.is_some_and(|status| status.phase == AttemptPhase::Held);
     let silent = status.map(|status| status.at).filter(|at| {
-        let silence = Duration::try_from(now.duration_since(*at)).unwrap_or_default();
+        let silence = elapsed(*at, now);
         silence >= attempt.plan.lease.duration()
     });
     let ended = attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended);

@@ -4,6 +4,7 @@
 //! asked is unknown too: nothing is ever gone because nobody looked.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::instance::InstanceView;
 use crate::job::Plan;
@@ -13,13 +14,13 @@ use crate::policy::reconcile::CloudAnswer;
 /// What one call can describe.
 pub type Place = (Cloud, Region);
 
-/// The answers of one tick.
+/// The answers of one tick. Cheap to clone: each job of a daemon gets one.
 #[derive(Clone, Debug, Default)]
-pub struct Answers(BTreeMap<Place, CloudAnswer>);
+pub struct Answers(Arc<BTreeMap<Place, CloudAnswer>>);
 
 impl FromIterator<(Place, CloudAnswer)> for Answers {
     fn from_iter<I: IntoIterator<Item = (Place, CloudAnswer)>>(answers: I) -> Self {
-        Answers(answers.into_iter().collect())
+        Answers(Arc::new(answers.into_iter().collect()))
     }
 }
 
@@ -37,14 +38,17 @@ impl Answers {
     }
 
     /// The answer for one job, from its plans and whether each is settled: unknown as long as the place of the open one is.
+    /// Only its own machines are in it: with ten thousand others, every job would carry them all.
     pub fn of_job<'a>(&self, plans: impl Iterator<Item = (&'a Plan, bool)>) -> CloudAnswer {
         let mut views: Vec<InstanceView> = Vec::new();
         for (plan, settled) in plans {
             match self.at(plan) {
                 Some(CloudAnswer::Known(known)) => {
-                    let new: Vec<InstanceView> =
-                        known.iter().filter(|view| !views.iter().any(|seen| seen.machine() == view.machine())).cloned().collect();
-                    views.extend(new);
+                    for view in known.iter().filter(|view| view.tags.job == plan.job) {
+                        if !views.iter().any(|seen| seen.machine() == view.machine()) {
+                            views.push(view.clone());
+                        }
+                    }
                 }
                 Some(CloudAnswer::Unknown(why)) if !settled => return CloudAnswer::Unknown(why.clone()),
                 None if !settled => return CloudAnswer::Unknown(format!("{} was not asked yet", plan.offer.region)),

@@ -15,6 +15,7 @@ use super::memory::JobMemory;
 use super::submit::{SubmitError, create_spec};
 use crate::job::{AttemptNo, Plan, ResolvedSpec};
 use crate::jobdir::JobDir;
+use crate::market::elapsed;
 use crate::ports::Created;
 
 /// A plan that is older is made again: its prices may have moved, and the machine's last moment is counted from it. A large
@@ -32,25 +33,10 @@ impl Controller {
     }
 
     async fn refresh(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
-        if Duration::try_from(self.clock.now().duration_since(plan.created)).unwrap_or_default() > FRESH {
+        if elapsed(plan.created, self.clock.now()) > FRESH {
             *plan = self.first_plan(spec).await?.plan;
         }
         self.write_user_data(plan).await
-    }
-
-    /// What a cap over all jobs holds back is made all the same, and a drive launches it; `None`: no cap does.
-    async fn held_back_at_first(
-        &self,
-        dir: &JobDir,
-        spec: &ResolvedSpec,
-        memory: &mut JobMemory,
-        plan: &Plan,
-    ) -> Result<Option<Result<(), ActError>>, SubmitError> {
-        if matches!(self.cap_on(plan).await, Ok(None)) {
-            return Ok(None);
-        }
-        create_spec(dir, spec).await?;
-        Ok(Some(self.hold_back(dir, memory, plan).await.map(|_| ()).map_err(ActError::from)))
     }
 
     /// Makes the job, whose code is there already, and launches its first attempt by the plan that [`Controller::first_plan`]
@@ -65,8 +51,18 @@ impl Controller {
             create_spec(dir, spec).await?;
             return Ok((memory, Err(error)));
         }
-        if let Some(held) = self.held_back_at_first(dir, spec, &mut memory, &plan).await? {
-            return Ok((memory, held));
+        // What a cap over all jobs holds back, or may, is made all the same, and a drive launches it.
+        match self.cap_on(&plan).await {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                create_spec(dir, spec).await?;
+                self.wait_for_cap(dir, &mut memory, reason).await;
+                return Ok((memory, Ok(())));
+            }
+            Err(error) => {
+                create_spec(dir, spec).await?;
+                return Ok((memory, Err(error.into())));
+            }
         }
         let (made, planned) = tokio::join!(create_spec(dir, spec), dir.create_plan(&plan));
         made?;

@@ -108,12 +108,19 @@ impl Controller {
         memory.held_back.as_ref().is_some_and(|held| self.clock.mono() < held.until)
     }
 
-    /// Whether a cap holds this plan back; then it is recorded why, once for each sentence.
+    /// Whether a cap holds this plan back; then it is recorded why.
     pub(super) async fn hold_back(&self, dir: &JobDir, memory: &mut JobMemory, plan: &Plan) -> Result<bool, JobDirError> {
-        let Some(reason) = self.cap_on(plan).await? else {
-            memory.held_back = None;
-            return Ok(false);
-        };
+        let reason = self.cap_on(plan).await?;
+        let held = reason.is_some();
+        match reason {
+            Some(reason) => self.wait_for_cap(dir, memory, reason).await,
+            None => memory.held_back = None,
+        }
+        Ok(held)
+    }
+
+    /// Records why a job waits, once for each sentence.
+    pub(super) async fn wait_for_cap(&self, dir: &JobDir, memory: &mut JobMemory, reason: Reason) {
         let said = memory.held_back.take().map(|held| held.said);
         if said.as_ref() != Some(&reason.text) {
             info!(job = %dir.job(), "not launched: {}", reason.text);
@@ -123,7 +130,6 @@ impl Controller {
             }
         }
         memory.held_back = Some(HeldBack { until: self.clock.mono() + LOOK, said: reason.text });
-        Ok(true)
     }
 }
 

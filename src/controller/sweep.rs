@@ -117,11 +117,7 @@ impl Controller {
         if !residue.ours {
             return Err(CloudError::Invalid { what: format!("{} {} is not ours", residue.kind, residue.id) });
         }
-        let mut done = Err(CloudError::Unsupported { cloud: "this", act: "clear what is left over" });
-        for cloud in self.clouds.values().filter(|cloud| cloud.has(&residue.region)) {
-            done = cloud.clear(residue).await;
-        }
-        done
+        self.cloud(residue.cloud)?.clear(residue).await
     }
 
     /// GPU machines of the account that nobody of ours launched; nothing is done to them.

@@ -3,11 +3,13 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::market::{Market, Region, Usd, UsdPerHour};
+use crate::market::{Cloud, Market, Region, Usd, UsdPerHour};
 
 /// Something of ours that bills or stays although no machine needs it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Residue {
+    #[serde(skip)]
+    pub cloud: Cloud,
     pub region: Region,
     /// `volume`, `address`, `spot request`, `alarm`, `snapshot`.
     pub kind: String,

@@ -24,5 +24,5 @@ pub use place::{Cloud, Region, Zone};
 pub use price_history::{PriceHistory, PricePoint};
 pub use price_rule::{PriceRule, PriceRuleError};
 pub use requirement::{GpuRequirement, RequirementError};
-pub use span::{Span, SpanError};
+pub use span::{Span, SpanError, elapsed};
 pub use supply::{Quota, Supply, is_of_family};

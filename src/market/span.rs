@@ -7,6 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A length of time, whole milliseconds. Serialised as text with units (`"1h30m"`).
@@ -146,6 +147,11 @@ impl<'de> Deserialize<'de> for Span {
         }
         deserializer.deserialize_any(Visitor)
     }
+}
+
+/// How long it is from one moment to another; nothing when it is the other way round.
+pub fn elapsed(from: Timestamp, to: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
 
 #[cfg(test)]

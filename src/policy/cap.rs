@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::job::Reason;
-use crate::market::{Usd, UsdPerHour};
+use crate::market::{Usd, UsdPerHour, elapsed};
 
 /// The user's caps. Both are of all jobs of one owner in one job root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub fn spending(spells: &[Spell], now: Timestamp) -> Spending {
 /// What a spell cost in the last day; of one that is longer, its share by time.
 fn of_last_day(spell: &Spell, now: Timestamp) -> Usd {
     let begin = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN).max(spell.from);
-    let lasted = |from: Timestamp, to: Timestamp| Duration::try_from(to.duration_since(from)).unwrap_or_default();
+    let lasted = |from: Timestamp, to: Timestamp| elapsed(from, to);
     let Some((ended, usd)) = spell.ended else { return spell.hourly.cost_of(lasted(begin, now)) };
     let (whole, part) = (lasted(spell.from, ended), lasted(begin, ended));
     if part >= whole {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::job::Spec;
-use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour};
+use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
 
 /// The agent saves and uploads before its limit and then powers off within two minutes; this is for clocks and slow
 /// listings. Less would cut a power-off that is under way; more lets a hung machine bill longer.
@@ -80,7 +80,7 @@ impl Terms<'_> {
     }
 
     fn life(&self, hard_end: Timestamp) -> Duration {
-        Duration::try_from(hard_end.duration_since(self.now)).unwrap_or_default()
+        elapsed(self.now, hard_end)
     }
 
     /// The least money that is worth a start of this machine.

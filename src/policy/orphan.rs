@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::reconcile::BOOT_WITHIN;
 use crate::instance::InstanceView;
+use crate::market::elapsed;
 
 /// What is known of one machine.
 #[derive(Clone, Debug)]
@@ -82,7 +83,7 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
         Records::Over => return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() },
         Records::Open => {}
     }
-    let since = |at: Timestamp| Duration::try_from(now.duration_since(at)).unwrap_or_default();
+    let since = |at: Timestamp| elapsed(at, now);
     match &facts.heartbeat {
         Heartbeat::Unknown(why) => OrphanVerdict::Keep { why: format!("its heartbeat cannot be read: {why}") },
         Heartbeat::At(at) if since(*at) > tags.lease.duration() => {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::bid::{self, Bid};
 use super::hard_end::Terms;
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, Refusal, RejectedOffer, Spec};
-use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour};
+use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
 
 /// A chosen offer with its reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,7 +181,7 @@ fn refused_lately(ask: &Ask<'_>, offer: &Offer) -> Option<(Refusal, Duration)> {
     });
     let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
     let (refusal, at) = *speaking.first()?;
-    let ago = Duration::try_from(ask.now.duration_since(at)).unwrap_or_default();
+    let ago = elapsed(at, ask.now);
     let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
     let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
     (ago < remembered).then_some((refusal, ago))
@@ -194,7 +194,7 @@ fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {
     let broken =
         ask.history.iter().rev().find(|record| record.settled.because == EndedBecause::HardwareLost && record.plan.offer.is_same_pool(offer))?;
     let ended = broken.settled.billed_to.unwrap_or(broken.plan.created);
-    let ago = Duration::try_from(ask.now.duration_since(ended)).unwrap_or_default();
+    let ago = elapsed(ended, ask.now);
     (ago < BROKEN_FOR).then_some(ago)
 }
 

@@ -23,7 +23,7 @@ use crate::job::{
     AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, JobState, Lease, Outcome, Plan, Receipt, Refusal, Request, ResolvedSpec,
     Settled, Wish,
 };
-use crate::market::{Cloud, Span};
+use crate::market::{Cloud, Span, elapsed};
 
 /// All that is known of a job at one moment.
 #[derive(Clone, Debug)]
@@ -165,7 +165,7 @@ const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
 fn is_stuck(facts: &Facts<'_>, view: &InstanceView) -> bool {
-    view.ended.is_some_and(|ended| Duration::try_from(facts.now.duration_since(ended)).unwrap_or_default() > STUCK)
+    view.ended.is_some_and(|ended| elapsed(ended, facts.now) > STUCK)
 }
 
 /// How long a machine may be invisible after its launch, and how long it must then be missing to be gone.
@@ -287,7 +287,7 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         return nothing();
     }
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
-    let age = Duration::try_from(facts.now.duration_since(attempt.plan.created)).unwrap_or_default();
+    let age = elapsed(attempt.plan.created, facts.now);
     let gone = age > visible_within && attempt.watched.missing_for >= missing_at_least;
     let existed = heard(attempt) || attempt.watched.launched.is_some();
     let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES;
@@ -309,7 +309,7 @@ fn heard(attempt: &AttemptFacts) -> bool {
 fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let watched = &attempt.watched;
     let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
-    let long_ago = |at: Timestamp, time: Duration| Duration::try_from(facts.now.duration_since(at)).unwrap_or_default() > time;
+    let long_ago = |at: Timestamp, time: Duration| elapsed(at, facts.now) > time;
     let ended = attempt.outcome.as_ref().is_some_and(|outcome| watched.outcome_for > OUTCOME_TO_DARK || long_ago(outcome.ended, OUTCOME_TO_DARK));
     // Whoever saves or obeys is heard meanwhile.
     let unwanted = Wishes::of(facts.requests).end.is_some_and(|wish| long_ago(wish.at, CANCEL_TO_DARK));

@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
 use crate::job::{CatchUp, JobId, Overlap, Reason, ScheduleSpec};
-use crate::market::UsdPerHour;
+use crate::market::{UsdPerHour, elapsed};
 
 /// The due times and open hours of a schedule.
 #[derive(Clone, Debug)]
@@ -196,7 +196,7 @@ pub fn judge(facts: &ScheduleFacts<'_>) -> DueVerdict {
     };
     let reason = |verdict: &str, text: String| Reason::new(facts.now, "schedule", verdict, text);
     let missed = if once { 0 } else { facts.calendar.walk(after).take(MISSED_COUNTED).take_while(|earlier| *earlier < due).count() };
-    let late = Duration::try_from(facts.now.duration_since(due)).unwrap_or_default();
+    let late = elapsed(due, facts.now);
     if !once && facts.spec.catch_up == CatchUp::None && late > MISSED_AFTER && facts.seen != Some(due) {
         let text = format!("it was due {}, {} ago, and nobody drove", facts.calendar.shown(due), minutes(late));
         return DueVerdict::Skip { due, reason: reason("missed", text).with("late_secs", late.as_secs_f64()) };

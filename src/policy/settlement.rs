@@ -12,7 +12,7 @@ use super::reconcile::{AttemptFacts, Facts};
 use super::wishes::Wishes;
 use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason, Settled};
-use crate::market::{Span, Usd};
+use crate::market::{Span, Usd, elapsed};
 
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
@@ -24,7 +24,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let from = view.map(|view| view.launched).or_else(|| instance.is_some().then_some(attempt.plan.created));
     let to = view.and_then(|view| view.ended).or(last_seen).or_else(|| view.map(|_| facts.now)).or(from);
     let billed = match (from, to) {
-        (Some(from), Some(to)) => billing::billed(attempt.plan.offer.cloud, Duration::try_from(to.duration_since(from)).unwrap_or_default()),
+        (Some(from), Some(to)) => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),
         _ => Duration::ZERO,
     };
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
@@ -105,7 +105,7 @@ fn told_at_the_end(attempt: &AttemptFacts) -> Option<(EndedBecause, &str)> {
 fn was_silent(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
     let heard = attempt.status.as_ref().map(|status| status.at).or_else(|| view.map(|view| view.launched));
     let (Some(heard), Some(ended)) = (heard, view.and_then(|view| view.ended)) else { return false };
-    Duration::try_from(ended.duration_since(heard)).unwrap_or_default() >= attempt.plan.lease.duration()
+    elapsed(heard, ended) >= attempt.plan.lease.duration()
 }
 
 /// What the last heartbeat says of an attempt whose agent left no outcome, or one that cannot be read.

@@ -13,3 +13,15 @@ pub fn chain(error: &dyn Error) -> String {
     }
     text
 }
+
+/// An error and its causes, each once: some libraries repeat their source in their own text, and saying it twice helps nobody.
+pub fn causes(error: &dyn Error) -> Vec<String> {
+    let mut causes = vec![error.to_string()];
+    let mut next = error.source();
+    while let Some(error) = next {
+        causes.push(error.to_string());
+        next = error.source();
+    }
+    causes.dedup_by(|inner, outer| outer.contains(inner.as_str()));
+    causes
+}

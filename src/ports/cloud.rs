@@ -42,9 +42,6 @@ pub trait Cloud: Send + Sync {
     /// Every region in which this account may have machines.
     async fn regions(&self) -> Result<Vec<Region>, CloudError>;
 
-    /// Whether a region is of this cloud.
-    fn has(&self, region: &Region) -> bool;
-
     /// What can be bought now that satisfies the requirement.
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError>;
 

@@ -19,7 +19,7 @@ mod store;
 mod workload;
 
 pub use agents::{AgentFile, Agents, AgentsError, Glibc};
-pub use chain::chain;
+pub use chain::{causes, chain};
 pub use clock::Clock;
 pub use cloud::{Cloud, CloudError};
 pub use files::{FileStamp, Files, Tree, TreeFile};

@@ -34,8 +34,8 @@ pub use crate::adapters::driver_process::DaemonLock;
 /// For the name of a job.
 pub use crate::adapters::here::random as random_letters;
 
-/// Where the controller stands and for whom.
-#[derive(Clone, Debug)]
+/// Where the controller stands and for whom. Clones share one way to AWS.
+#[derive(Clone)]
 pub struct Workstation {
     /// `~/.local/state/lamplighter`.
     pub state: PathBuf,
@@ -52,6 +52,8 @@ pub struct Workstation {
     pub caps: Caps,
     /// The program that machines run, instead of the one beside this program.
     pub agent_binary: Option<PathBuf>,
+    #[cfg(feature = "aws")]
+    session: Arc<AwsSession>,
 }
 
 impl Workstation {
@@ -64,6 +66,8 @@ impl Workstation {
             owner: owner.to_owned(),
             name,
             notify: notify.to_vec(),
+            #[cfg(feature = "aws")]
+            session: AwsSession::new(aws.clone()),
             aws,
             caps: Caps::default(),
             agent_binary: None,
@@ -105,7 +109,7 @@ impl Workstation {
     /// The way to AWS; nothing is asked of it yet.
     #[cfg(feature = "aws")]
     pub fn aws_session(&self) -> Arc<AwsSession> {
-        AwsSession::new(self.aws.clone())
+        Arc::clone(&self.session)
     }
 
     /// Opens the job root as this user. `existing`: a folder that is not there is not made. Nothing is asked of S3 yet.

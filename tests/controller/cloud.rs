@@ -307,10 +307,6 @@ impl Cloud for FakeCloudPort {
         Ok(vec![Region::new("local")])
     }
 
-    fn has(&self, region: &Region) -> bool {
-        region.as_str() == "local"
-    }
-
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let kind = *self.0.kind.lock().unwrap();
         let offer = Offer {

@@ -29,10 +29,6 @@ impl Cloud for Watchman {
         self.inner.regions().await
     }
 
-    fn has(&self, region: &Region) -> bool {
-        self.inner.has(region)
-    }
-
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let mut supply = self.inner.supply(machine).await?;
         let stranded = Offer { instance_type: "stranded".into(), price: UsdPerHour::ZERO, ..supply.offers[0].clone() };

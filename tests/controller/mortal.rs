@@ -111,9 +111,6 @@ impl Cloud for Mortal<dyn Cloud> {
     async fn regions(&self) -> Result<Vec<Region>, CloudError> {
         self.life.call(self.inner.regions()).await
     }
-    fn has(&self, region: &Region) -> bool {
-        self.inner.has(region)
-    }
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         self.life.call(self.inner.supply(machine)).await
     }
