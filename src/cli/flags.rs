@@ -223,7 +223,7 @@ impl EndFlags {
     }
 
     fn limits(&self) -> LimitsFile {
-        LimitsFile { max_runtime: self.max_runtime.clone(), budget: self.budget.clone(), deadline: self.deadline.clone() }
+        LimitsFile { max_runtime: self.max_runtime.clone(), budget: self.budget.clone(), deadline: self.deadline.clone(), ..LimitsFile::default() }
     }
 
     fn on(&self) -> OnFile {

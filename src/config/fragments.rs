@@ -170,6 +170,13 @@ pub struct LimitsFile {
     /// The moment by which the job must have ended: with a zone or an offset, or in this workstation's local time.
     #[schemars(extend("examples" = ["2026-11-21T18:00:00Z", "2026-11-21 18:00", "2026-11-21T18:00[Europe/Berlin]"]))]
     pub deadline: Option<Moment>,
+    /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds: between 2 minutes
+    /// and a day. Shorter ends a dead machine sooner, and a healthy one behind a broken line too.
+    #[schemars(extend("default" = "30m", "examples" = ["2m", "2h"]))]
+    pub lease: Option<SpanWord>,
+    /// How long a launched machine may live before its agent has said its first word: between 2 minutes and an hour.
+    #[schemars(extend("default" = "15m", "examples" = ["5m"]))]
+    pub boot: Option<SpanWord>,
 }
 
 /// Where the script saves, so that an interruption costs at most one interval.

@@ -10,7 +10,7 @@ use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
 use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, RejectedOffer, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Offer, Quota, Span};
+use crate::market::{Offer, Quota};
 use crate::policy::Wishes;
 use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::reconcile::{Act, history};
@@ -44,10 +44,6 @@ impl ActError {
         matches!(self, ActError::Cloud(CloudError::Ambiguous { .. } | CloudError::Throttled) | ActError::Record(_))
     }
 }
-
-/// The right to run an attempt lasts this long without a heartbeat. Thirty missed ones: shorter ends a healthy machine
-/// behind a broken line, longer lets a dead one bill (FAULTS §1).
-pub const LEASE: Span = Span::from_secs(30 * 60);
 
 /// After so many tries, which are five minutes, somebody is told that nothing watches a machine from outside.
 const GUARD_TRIES_TOLD: u32 = 4;
@@ -249,7 +245,9 @@ impl Controller {
             }
         };
         placed.rejected.extend(unlaunchable);
-        let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: LEASE, kill_at: placed.kill_at };
+        let limits = &spec.spec.limits;
+        let tags =
+            Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot: limits.boot, kill_at: placed.kill_at };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
         reasons.extend(supply.notes);
@@ -267,7 +265,8 @@ impl Controller {
             most_usd: placed.most_usd,
             client_token: self.client_token(spec, attempt),
             kill_at: placed.kill_at,
-            lease: LEASE,
+            lease: limits.lease,
+            boot: limits.boot,
             resume_from,
             tags: tags.to_map(),
         };
@@ -278,7 +277,7 @@ impl Controller {
     pub(super) async fn write_user_data(&self, plan: &mut Plan) -> Result<(), ActError> {
         let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else { return Ok(()) };
         let image = launch.image_name.as_deref().unwrap_or(&launch.image);
-        launch.user_data = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image).await?;
+        launch.user_data = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image, plan.boot).await?;
         Ok(())
     }
 

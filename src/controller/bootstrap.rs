@@ -10,11 +10,8 @@
 //! user data), a decision of the agent.
 
 use std::fmt::Write as _;
-use std::time::Duration;
 
-/// How long a machine may run before its agent holds the lease. A boot takes one to three minutes and the download seconds;
-/// longer, and a machine without an agent bills for longer, shorter, and a slow image is ended before it could begin.
-pub const BOOT_TIME: Duration = Duration::from_secs(15 * 60);
+use crate::market::Span;
 
 /// What EC2 takes, before it is encoded.
 pub const USER_DATA_BYTES_MAX: usize = 16 * 1024;
@@ -36,6 +33,8 @@ pub struct Bootstrap<'a> {
     pub agent_sha256: &'a str,
     /// The endpoint that the machine uses instead of the cloud's own.
     pub box_endpoint_url: Option<&'a str>,
+    /// How long the machine may run before its agent holds the lease.
+    pub boot: Span,
 }
 
 /// Why there is no user data.
@@ -60,7 +59,7 @@ impl Bootstrap<'_> {
         let mut assign = |name: &str, value: &str| writeln!(text, "{name}={}", shell_quoted(value)).expect("a string takes everything");
         assign("agent_url", self.agent_url);
         assign("agent_sha256", self.agent_sha256);
-        assign("boot_secs", &BOOT_TIME.as_secs().to_string());
+        assign("boot_secs", &self.boot.duration().as_secs().to_string());
         assign("agent_env", self.environment().trim_end());
         assign("unit_deadman_service", &unit(DEADMAN_SERVICE));
         assign("unit_deadman_timer", &unit(DEADMAN_TIMER));
@@ -125,6 +124,7 @@ mod tests {
             agent_url: "https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Signature=0",
             agent_sha256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
             box_endpoint_url: None,
+            boot: crate::job::BOOT,
         }
     }
 

@@ -26,7 +26,7 @@ mod submit;
 mod sweep;
 
 pub use act::{ActError, Planned};
-pub use bootstrap::{BOOT_TIME, Bootstrap, BootstrapError};
+pub use bootstrap::{Bootstrap, BootstrapError};
 pub use drive::{Controller, DriveError, Ticked};
 pub use memory::JobMemory;
 pub use schedule::ScheduleMemory;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use super::bootstrap::{Bootstrap, BootstrapError};
 use crate::jobdir::layout;
-use crate::market::{Arch, Region};
+use crate::market::{Arch, Region, Span};
 use crate::ports::{AgentFile, Agents, AgentsError, Glibc, Store, StoreError};
 
 /// How long the URL in the user data is good for. A launch whose answer was lost is repeated with the same words, for hours
@@ -55,7 +55,7 @@ impl Shipper {
     ///
     /// # Errors
     /// When there is no agent for it, the image is known to be too old for it, or the job root does not take it.
-    pub async fn user_data(&self, store: &dyn Store, arch: Arch, region: &Region, image: &str) -> Result<String, ShipError> {
+    pub async fn user_data(&self, store: &dyn Store, arch: Arch, region: &Region, image: &str, boot: Span) -> Result<String, ShipError> {
         let file = self.agents.find(arch)?;
         check_image(&file, image)?;
         let key = layout::agent(&file.sha256);
@@ -68,6 +68,7 @@ impl Shipper {
             agent_url: &url,
             agent_sha256: &file.sha256,
             box_endpoint_url: self.box_endpoint_url.as_deref(),
+            boot,
         };
         Ok(bootstrap.user_data()?)
     }

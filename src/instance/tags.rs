@@ -8,7 +8,7 @@ use std::str::FromStr;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::{AttemptNo, JobId};
+use crate::job::{AttemptNo, BOOT, JobId};
 use crate::market::Span;
 
 /// Before every tag key of ours.
@@ -25,6 +25,8 @@ pub struct Tags {
     pub job: JobId,
     pub attempt: AttemptNo,
     pub lease: Span,
+    /// How long it may live before its agent has said a word.
+    pub boot: Span,
     pub kill_at: Option<Timestamp>,
 }
 
@@ -44,6 +46,7 @@ impl Tags {
             (format!("{TAG_PREFIX}job"), self.job.to_string()),
             (format!("{TAG_PREFIX}attempt"), self.attempt.to_string()),
             (format!("{TAG_PREFIX}lease-s"), self.lease.duration().as_secs().to_string()),
+            (format!("{TAG_PREFIX}boot-s"), self.boot.duration().as_secs().to_string()),
         ]);
         if let Some(kill_at) = self.kill_at {
             map.insert(format!("{TAG_PREFIX}kill-at"), kill_at.to_string());
@@ -60,6 +63,8 @@ impl Tags {
             job: parsed("job", text("job")?)?,
             attempt: parsed("attempt", text("attempt")?)?,
             lease: Span::from_secs(parsed("lease-s", text("lease-s")?)?),
+            // Machines of earlier versions do not say it.
+            boot: text("boot-s").ok().map(|value| parsed("boot-s", value)).transpose()?.map_or(BOOT, Span::from_secs),
             kill_at: text("kill-at").ok().map(|value| parsed("kill-at", value)).transpose()?,
         })
     }
@@ -80,6 +85,7 @@ mod tests {
             job: "digits-222222".parse().unwrap(),
             attempt: AttemptNo::FIRST,
             lease: Span::from_secs(1800),
+            boot: Span::from_secs(600),
             kill_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
         };
         let map = tags.to_map();
@@ -87,6 +93,9 @@ mod tests {
         let mut foreign = map.clone();
         foreign.remove("lamplighter:owner");
         assert_eq!(Tags::from_map(&foreign), Err(TagsError::Missing { key: "owner" }));
+        let mut older = map.clone();
+        older.remove("lamplighter:boot-s");
+        assert_eq!(Tags::from_map(&older).map(|tags| tags.boot), Ok(BOOT), "an earlier version did not write it");
         let mut garbled = map;
         garbled.insert("lamplighter:kill-at".into(), "soon".into());
         assert!(Tags::from_map(&garbled).is_err());

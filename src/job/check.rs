@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::spec::{BOOT_BOUNDS, LEASE_BOUNDS};
 use super::{AlarmRule, ImageChoice, MachineSpec, MarketChoice, Reaction, Spec};
 use crate::market::{Cloud, Span};
 
@@ -217,6 +218,11 @@ fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {
     }
     if limits.budget.is_some_and(|budget| budget.micros() <= 0) {
         found.push(Finding::error("limits.budget", "is not more than zero: the job could not start"));
+    }
+    for (path, time, (least, most)) in [("limits.lease", limits.lease, LEASE_BOUNDS), ("limits.boot", limits.boot, BOOT_BOUNDS)] {
+        if !(least..=most).contains(&time) {
+            found.push(Finding::error(path, format!("is `{time}`: it may be from {least} to {most}")));
+        }
     }
     for (path, reaction) in reactions(spec) {
         if reaction == Reaction::Stop && spec.machine.market == MarketChoice::Spot {

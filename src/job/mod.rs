@@ -39,6 +39,6 @@ pub use receipt::{AttemptRecord, Receipt, ReceiptAttempt};
 pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use spec::{
-    ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, NotifySpec,
-    OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, BOOT, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec,
+    MarketChoice, NotifySpec, OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, AttemptNo, CheckpointNo, JobId};
+use super::{AlarmRule, AttemptNo, BOOT, CheckpointNo, JobId};
 use crate::market::{Offer, Span, Usd, UsdPerHour};
 
 /// `attempts/<n>/plan.json`, created only if absent: whoever creates it owns the attempt.
@@ -38,12 +38,21 @@ pub struct Plan {
     /// The hard cap on the machine's life, set once.
     #[serde(default)]
     pub kill_at: Option<Timestamp>,
+    /// How long the machine may live without a heartbeat.
     pub lease: Span,
+    /// How long it may live before its agent has said a word.
+    #[serde(default = "boot")]
+    pub boot: Span,
     /// The newest complete checkpoint when the plan was made; the agent looks again.
     #[serde(default)]
     pub resume_from: Option<CheckpointNo>,
     /// Tags of the machine.
     pub tags: BTreeMap<String, String>,
+}
+
+/// Of a plan from before it could be said.
+fn boot() -> Span {
+    BOOT
 }
 
 /// What a machine is launched with, beside its offer, tags and token: nothing of the launch call is decided later.

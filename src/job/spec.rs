@@ -172,7 +172,7 @@ pub struct StallSpec {
     pub restarts_max: u32,
 }
 
-#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitsSpec {
     /// Of one attempt, from launch to the end of billing.
@@ -181,7 +181,27 @@ pub struct LimitsSpec {
     pub budget: Option<Usd>,
     /// Wall clock by which the job must have ended.
     pub deadline: Option<Timestamp>,
+    /// How long a machine may live without a heartbeat.
+    pub lease: Span,
+    /// How long a machine may live before its agent has said a word.
+    pub boot: Span,
 }
+
+/// The right to run an attempt lasts this long without a heartbeat. A hundred and twenty missed ones: shorter ends a healthy
+/// machine behind a broken line, longer lets a dead one bill (FAULTS §1).
+pub const LEASE: Span = Span::from_secs(30 * 60);
+
+/// The shortest and the longest lease. Eight heartbeats in a row must be lost in two minutes, and the client of the store gives
+/// up a call after 20 s: shorter, and one slow answer ends a machine. Longer than a day is no lease.
+pub const LEASE_BOUNDS: (Span, Span) = (Span::from_secs(2 * 60), Span::from_secs(24 * 3600));
+
+/// A machine whose agent has not taken its lease by then never will (FAULTS §1: boot time-to-live). A boot takes one to three
+/// minutes and the download seconds; shorter ends slow images, longer bills a machine on which nothing runs.
+pub const BOOT: Span = Span::from_secs(15 * 60);
+
+/// The shortest and the longest time for a boot. A small machine from a plain image is up in a minute; an hour is for one that
+/// first unpacks a disk of hundreds of GB.
+pub const BOOT_BOUNDS: (Span, Span) = (Span::from_secs(2 * 60), Span::from_secs(3600));
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckpointSpec {
@@ -295,6 +315,12 @@ impl Default for WatchSpec {
             metrics: true,
             alarm: AlarmRule::default(),
         }
+    }
+}
+
+impl Default for LimitsSpec {
+    fn default() -> Self {
+        LimitsSpec { max_runtime: None, budget: None, deadline: None, lease: LEASE, boot: BOOT }
     }
 }
 

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::reconcile::BOOT_WITHIN;
 use crate::instance::InstanceView;
 use crate::market::elapsed;
 
@@ -89,7 +88,7 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
         Heartbeat::At(at) if since(*at) > tags.lease.duration() => {
             OrphanVerdict::Orphan { why: format!("no heartbeat for {} min, and its lease is {}", since(*at).as_secs() / 60, tags.lease) }
         }
-        Heartbeat::Never if since(view.launched) > BOOT_WITHIN => {
+        Heartbeat::Never if since(view.launched) > tags.boot.duration() => {
             OrphanVerdict::Orphan { why: format!("no word of its agent for {} min after its launch", since(view.launched).as_secs() / 60) }
         }
         Heartbeat::At(_) => keep("its agent lives"),
@@ -101,7 +100,7 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
 mod tests {
     use super::*;
     use crate::instance::{InstanceState, Tags};
-    use crate::job::AttemptNo;
+    use crate::job::{AttemptNo, BOOT};
     use crate::market::{Cloud, Market, Region, Span};
 
     const NOW: i64 = 1_000_000;
@@ -111,7 +110,14 @@ mod tests {
     }
 
     fn view(launched_ago: i64, kill_at: Option<Timestamp>) -> InstanceView {
-        let tags = Tags { owner: "me".into(), job: "x-222222".parse().unwrap(), attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at };
+        let tags = Tags {
+            owner: "me".into(),
+            job: "x-222222".parse().unwrap(),
+            attempt: AttemptNo::FIRST,
+            lease: Span::from_secs(1800),
+            boot: BOOT,
+            kill_at,
+        };
         InstanceView {
             id: "i-1".into(),
             cloud: Cloud::Aws,

@@ -311,7 +311,7 @@ mod tests {
     #[test]
     fn the_most_it_can_cost_follows_from_the_first_limit() {
         let hour = Span::from_secs(3600);
-        let limits = LimitsSpec { max_runtime: Some(hour), budget: Some("$1".parse().unwrap()), deadline: None };
+        let limits = LimitsSpec { max_runtime: Some(hour), budget: Some("$1".parse().unwrap()), deadline: None, ..LimitsSpec::default() };
         let offers = [offer(Cloud::Aws, "a", "4", 0)];
         // The budget lasts a quarter of an hour, and the power-off is in it.
         let placed = place(&spec(limits.clone()), &offers, limits.budget, Span::ZERO, NOW).unwrap();

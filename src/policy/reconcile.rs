@@ -145,10 +145,6 @@ pub enum Act {
 /// listings; longer only bills.
 const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
-/// A machine whose agent has not taken its lease by then never will (FAULTS §1: boot time-to-live). Shorter ends slow
-/// images; longer bills a machine on which nothing runs.
-pub(super) const BOOT_WITHIN: Duration = Duration::from_secs(15 * 60);
-
 /// A machine that boots has nothing to save. Its agent may be about to take the lease and end it in order: it gets this
 /// long (FAULTS §6, 16: a minute in all, with the tick before and the call after).
 const WISH_TO_AGENT: Duration = Duration::from_secs(30);
@@ -327,7 +323,7 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
         return terminate(format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs()));
     }
     let heard = heard(attempt);
-    let patience = if heard { attempt.plan.lease.duration() } else { BOOT_WITHIN };
+    let patience = if heard { attempt.plan.lease } else { attempt.plan.boot }.duration();
     if watched.silent_for > patience {
         let silence = watched.silent_for.as_secs();
         return terminate(format!(

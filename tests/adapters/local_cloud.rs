@@ -83,7 +83,7 @@ impl Drop for World {
 
 async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Plan {
     let job = "digits-222222".parse().unwrap();
-    let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at };
+    let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at };
     Plan {
         format: RECORD_FORMAT,
         job: tags.job.clone(),
@@ -99,6 +99,7 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
         client_token: token.into(),
         kill_at,
         lease: tags.lease,
+        boot: tags.boot,
         resume_from: None,
         tags: tags.to_map(),
     }

@@ -217,7 +217,8 @@ impl Workload for Handle {
 impl Metadata for Ports {
     async fn identity(&self) -> Result<Identity, MetadataError> {
         let job = "digits-222222".parse().expect("a job id");
-        let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at: None };
+        let tags =
+            Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at: None };
         Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: jiff::Timestamp::UNIX_EPOCH })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {

@@ -32,7 +32,7 @@ impl Machine {
 impl Metadata for Machine {
     async fn identity(&self) -> Result<Identity, MetadataError> {
         let (kill_at, job) = (self.1.lock().unwrap().to_owned(), "digits-222222".parse().unwrap());
-        let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at };
+        let tags = Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at };
         Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: Timestamp::UNIX_EPOCH })
     }
 

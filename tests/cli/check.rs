@@ -54,6 +54,8 @@ fn a_mistake_of_each_kind_has_its_own_sentence() {
         ("[machine]\nmax_price = 'cheap'", "`cheap` is not a price, write 0.65"),
         ("[machine]\nusd_per_hour = -1", "is less than nothing"),
         ("[limits]\nbudget = 'five'", "`five` is not an amount of dollars"),
+        ("[limits]\nlease = '90s'", "is `1m 30s`: it may be from 2m to 1d"),
+        ("[limits]\nboot = '2h'", "is `2h`: it may be from 2m to 1h"),
         ("[limits]\nbudget = 0", "is not more than zero"),
         ("[limits]\ndeadline = 'tomorrow'", "`tomorrow` is not a date and time"),
         ("[limits]\ndeadline = '2001-01-01T00:00:00Z'", "`2001-01-01T00:00:00Z` is in the past"),
@@ -178,7 +180,7 @@ fn json_is_one_document_with_the_whole_spec_and_where_it_came_from() {
     assert_eq!(document["ok"], true);
     assert_eq!(document["file"], "job.toml");
     assert_eq!(document["spec"]["name"], "job");
-    assert_eq!(document["spec"]["limits"], json!({"max_runtime": "1h", "budget": 5.0, "deadline": null}));
+    assert_eq!(document["spec"]["limits"], json!({"max_runtime": "1h", "budget": 5.0, "deadline": null, "lease": "30m", "boot": "15m"}));
     assert_eq!(document["spec"]["watch"]["idle"]["window"], "30m");
     let origin = |path: &str| document["origins"][path].as_str().unwrap_or_default().to_owned();
     assert_eq!(origin("limits.budget"), "file");

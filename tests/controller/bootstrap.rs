@@ -109,6 +109,7 @@ fn user_data(sum: &str) -> String {
         agent_url: "https://bucket.example/agents/a?X-Amz-Signature=0&b=c",
         agent_sha256: sum,
         box_endpoint_url: Some("http://169.254.169.253:5000"),
+        boot: lamplighter::job::BOOT,
     };
     bootstrap.user_data().unwrap()
 }
@@ -264,7 +265,7 @@ proptest! {
     fn every_word_arrives_as_it_was(root in word(), url in word(), endpoint in word()) {
         for shell in shells() {
             let machine = FalseMachine::new(AGENT);
-            let bootstrap = Bootstrap { job_root: &root, region: "r", agent_url: &url, agent_sha256: &hex(AGENT.as_bytes()), box_endpoint_url: Some(&endpoint) };
+            let bootstrap = Bootstrap { job_root: &root, region: "r", agent_url: &url, agent_sha256: &hex(AGENT.as_bytes()), box_endpoint_url: Some(&endpoint), boot: lamplighter::job::BOOT };
             let text = bootstrap.user_data().unwrap();
             // Only the assignments: what the words mean to the script is shown by printing them.
             let (head, _) = text.split_once("\numask").unwrap();

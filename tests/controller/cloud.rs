@@ -281,7 +281,8 @@ impl FakeCloud {
 }
 
 fn tags_of(dir: &JobDir) -> Tags {
-    Tags { owner: "me".into(), job: dir.job().clone(), attempt: lamplighter::job::AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at: None }
+    let (lease, boot) = (Span::from_secs(1800), lamplighter::job::BOOT);
+    Tags { owner: "me".into(), job: dir.job().clone(), attempt: lamplighter::job::AttemptNo::FIRST, lease, boot, kill_at: None }
 }
 
 fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {

@@ -86,6 +86,7 @@ impl Image {
             agent_url: &format!("{API}/agents/a/lamp-agent?X-Amz-Signature=0&x=%2F"),
             agent_sha256: sha256,
             box_endpoint_url: Some(API),
+            boot: lamplighter::job::BOOT,
         };
         imds.says("user-data", &bootstrap.user_data().expect("plain words"));
         let network = match Network::new(&imds, &address) {

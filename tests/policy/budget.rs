@@ -43,7 +43,7 @@ fn most_usd(account: &Account) -> Option<Usd> {
 
 #[test]
 fn each_limit_falls_where_its_words_say() {
-    let limits = LimitsSpec { max_runtime: hours(10), budget: Some(usd(6.0)), deadline: Some(at(400)) };
+    let limits = LimitsSpec { max_runtime: hours(10), budget: Some(usd(6.0)), deadline: Some(at(400)), ..LimitsSpec::default() };
     let points = limit_points(&Account { kill_at: Some(at(500)), ..account(limits) });
     let found: Vec<(LimitKind, Timestamp)> = points.iter().map(|point| (point.kind, point.at)).collect();
     assert_eq!(found, [(LimitKind::Budget, at(180)), (LimitKind::Deadline, at(400)), (LimitKind::KillAt, at(500)), (LimitKind::MaxRuntime, at(600))]);
@@ -90,7 +90,7 @@ fn warnings_at_80_and_95_percent_then_the_drain() {
 
 #[test]
 fn an_extension_moves_the_limits_but_not_the_machines_hard_end() {
-    let limits = LimitsSpec { max_runtime: hours(1), budget: Some(usd(2.0)), deadline: Some(at(60)) };
+    let limits = LimitsSpec { max_runtime: hours(1), budget: Some(usd(2.0)), deadline: Some(at(60)), ..LimitsSpec::default() };
     let extended = Extension { time: Span::from_secs(3600), budget: usd(2.0) };
     let points = limit_points(&Account { extended, kill_at: Some(at(90)), ..account(limits) });
     assert_eq!(points.iter().map(|point| point.at).collect::<Vec<_>>(), [at(90), at(120), at(120), at(120)]);
@@ -108,7 +108,7 @@ proptest! {
     fn more_of_anything_never_buys_fewer_hours(
         budget in 0..1_000_000_000i64, more_usd in 0..1_000_000_000i64, price in 1..100_000_000i64, time in 0..1_000_000u64, more_secs in 0..1_000_000u64, deadline in 0..100_000i64,
     ) {
-        let limits = LimitsSpec { max_runtime: Some(Span::from_secs(time)), budget: Some(Usd::from_micros(budget)), deadline: Some(at(deadline)) };
+        let limits = LimitsSpec { max_runtime: Some(Span::from_secs(time)), budget: Some(Usd::from_micros(budget)), deadline: Some(at(deadline)), ..LimitsSpec::default() };
         let less = Account { price: UsdPerHour::new(Usd::from_micros(price)), ..account(limits) };
         let more = Account { extended: Extension { time: Span::from_secs(more_secs), budget: Usd::from_micros(more_usd) }, ..less.clone() };
         prop_assert!(limit_points(&more)[0].drain_at >= limit_points(&less)[0].drain_at);

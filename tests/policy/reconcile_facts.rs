@@ -77,6 +77,7 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
         client_token: format!("token-{number}"),
         kill_at: None,
         lease: Span::from_secs(1800),
+        boot: lamplighter::job::BOOT,
         resume_from: None,
         tags: Default::default(),
     }
@@ -95,7 +96,14 @@ pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
 }
 
 pub fn view(number: u32, owner: &str, state: InstanceState, reason: Option<&str>) -> InstanceView {
-    let tags = Tags { owner: owner.into(), job: spec().job, attempt: AttemptNo::new(number), lease: Span::from_secs(1800), kill_at: None };
+    let tags = Tags {
+        owner: owner.into(),
+        job: spec().job,
+        attempt: AttemptNo::new(number),
+        lease: Span::from_secs(1800),
+        boot: lamplighter::job::BOOT,
+        kill_at: None,
+    };
     InstanceView {
         id: format!("i-{number}-{owner}"),
         cloud: market::Cloud::Aws,

@@ -78,7 +78,7 @@ pub fn spec(image: &str, disk_gib: u32) -> Spec {
 pub fn plan(token: &str, market: Market) -> Plan {
     let attempt = AttemptNo::FIRST;
     let (lease, kill_at) = (Span::from_secs(1800), Some("2030-01-01T00:00:00Z".parse().expect("a time")));
-    let tags = Tags { owner: OWNER.into(), job: "digits-222222".parse().expect("an id"), attempt, lease, kill_at };
+    let tags = Tags { owner: OWNER.into(), job: "digits-222222".parse().expect("an id"), attempt, lease, boot: lamplighter::job::BOOT, kill_at };
     Plan {
         format: RECORD_FORMAT,
         job: tags.job.clone(),
@@ -106,6 +106,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
         client_token: token.into(),
         kill_at,
         lease,
+        boot: lamplighter::job::BOOT,
         resume_from: None,
         tags: tags.to_map(),
     }

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 use lamplighter::controller::Bootstrap;
+use lamplighter::job::BOOT;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -138,7 +139,8 @@ impl Job {
         let signed = "X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=x%2F20260101%2Fus-east-1%2Fs3%2Faws4_request&X-Amz-Date=20260101T000000Z\
                       &X-Amz-Expires=86400&X-Amz-SignedHeaders=host&X-Amz-Signature=0";
         let (root, url) = (format!("s3://{}/root", self.bucket), format!("{API}/{}/agents/lamp-agent?{signed}", self.bucket));
-        let bootstrap = Bootstrap { job_root: &root, region: "us-east-1", agent_url: &url, agent_sha256: &self.sum, box_endpoint_url: Some(API) };
+        let bootstrap =
+            Bootstrap { job_root: &root, region: "us-east-1", agent_url: &url, agent_sha256: &self.sum, box_endpoint_url: Some(API), boot: BOOT };
         bootstrap.user_data().expect("short enough")
     }
 

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::attempt::{TRAINER, agent};
-use super::machines::patiently;
+use super::machines::{Ec2, patiently};
 use super::network::API;
 use crate::bench::{Bench, Finish as _};
 use crate::false_ec2::{FalseEc2, Node, Seen};
@@ -57,7 +57,11 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
 
     /// Submits; a process of its own drives the job. Gives its id.
     pub fn submit(&self) -> String {
-        text(&self.must(&["run", "--detach", "job.toml"]).stdout).trim().to_owned()
+        self.submit_file("job.toml")
+    }
+
+    pub fn submit_file(&self, file: &str) -> String {
+        text(&self.must(&["run", "--detach", file]).stdout).trim().to_owned()
     }
 
     /// The workstation is gone: whatever drives jobs there is killed.
@@ -81,11 +85,33 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
         })
     }
 
+    /// Whether a checkpoint of the job is complete.
+    pub fn has_checkpoint(&self, job: &str) -> bool {
+        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix=root/jobs/{job}/checkpoints/", self.bucket), b"");
+        Node::parse(&text(&body)).all("Key").into_iter().any(|key| key.text.ends_with("/manifest.json"))
+    }
+
     pub fn jobs(&self) -> Vec<String> {
         let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix=root/jobs/", self.bucket), b"");
         let listed = Node::parse(&text(&body));
         let mut jobs: Vec<String> = listed.all("Key").into_iter().filter_map(|key| Some(key.text.split('/').nth(2)?.to_owned())).collect();
         jobs.dedup();
         jobs
+    }
+}
+
+impl Desk<Ec2> {
+    /// Waits until the trainer on this machine has begun; gives `ATTEMPT STEP`.
+    pub fn begins(&self, id: &str) -> String {
+        let begins = || std::fs::read_to_string(self.ec2.file(id, "root/begins")).ok()?.lines().last().map(str::to_owned);
+        patiently("the trainer begins", begins)
+    }
+
+    pub fn step(&self, id: &str) -> u32 {
+        std::fs::read_to_string(self.ec2.file(id, "root/step")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
+    }
+
+    pub fn go(&self, id: &str) {
+        std::fs::write(self.ec2.file(id, "root/go"), "0").expect("the disk is there");
     }
 }

@@ -15,24 +15,10 @@ impl Journey {
     fn start() -> Option<Self> {
         Ec2::start().map(Desk::new)
     }
-
-    /// Waits until the trainer on this machine has begun; gives `ATTEMPT STEP`.
-    fn begins(&self, id: &str) -> String {
-        let begins = || std::fs::read_to_string(self.ec2.file(id, "root/begins")).ok()?.lines().last().map(str::to_owned);
-        patiently("the trainer begins", begins)
-    }
-
-    fn step(&self, id: &str) -> u32 {
-        std::fs::read_to_string(self.ec2.file(id, "root/step")).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()
-    }
-
-    fn go(&self, id: &str) {
-        std::fs::write(self.ec2.file(id, "root/go"), "0").expect("the disk is there");
-    }
 }
 
 /// What EC2 would bill is what the receipt says, but for the seconds between a state and the look at it.
-fn bill_agrees(journey: &Journey, receipt: &Value, instances: &[&Seen]) {
+pub fn bill_agrees(journey: &Journey, receipt: &Value, instances: &[&Seen]) {
     let billed: f64 = receipt["attempts"].as_array().expect("attempts").iter().filter_map(|attempt| attempt["billed_seconds"].as_f64()).sum();
     let ledger: u64 = instances.iter().map(|seen| journey.ec2.ledger(&seen.id).billed_seconds()).sum();
     assert!((billed - ledger as f64).abs() <= 20.0 * instances.len() as f64, "{billed} on the receipt, {ledger} on the ledger: {receipt:#}");

@@ -11,6 +11,8 @@
 mod alone;
 mod attempt;
 #[cfg(feature = "aws")]
+mod bounds;
+#[cfg(feature = "aws")]
 mod desk;
 #[cfg(feature = "aws")]
 mod faults;
