@@ -40,6 +40,18 @@ fn systemd_understands_every_unit() {
 }
 
 #[test]
+fn systemd_understands_the_daemon_of_a_user() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("lamp-controller.service");
+    let text = fs::read_to_string(unit("lamp-controller.service")).expect("a unit");
+    assert!(text.contains("%h/.cargo/bin/lamp"), "where `cargo install` puts it");
+    fs::write(&path, text.replace("%h/.cargo/bin/lamp", env!("CARGO_BIN_EXE_lamp"))).expect("written");
+    let Some(output) = systemd_analyze(&["verify", "--user", "--man=no", path.to_str().expect("a plain path")]) else { return };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !said.contains("lamp-controller"), "{said}");
+}
+
+#[test]
 fn the_agent_is_shut_in() {
     let agent = unit("lamp-agent.service");
     let Some(output) = systemd_analyze(&["security", "--no-pager", "--offline=true", "--threshold=25", agent.to_str().expect("a plain path")]) else {
