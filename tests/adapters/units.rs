@@ -13,7 +13,8 @@ fn unit(name: &str) -> PathBuf {
 
 /// `None`, with a word, on a machine without it.
 fn systemd_analyze(arguments: &[&str]) -> Option<Output> {
-    match Command::new("systemd-analyze").args(arguments).output() {
+    // A user's manager wants a folder to run in, also where nobody is logged in.
+    match Command::new("systemd-analyze").args(arguments).env("XDG_RUNTIME_DIR", std::env::temp_dir()).output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("skipped: there is no systemd-analyze on this machine");
