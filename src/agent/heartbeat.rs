@@ -1,7 +1,8 @@
 //! The heartbeat: `status.json`, overwritten every so often and at each change, as long as the loop is alive.
 //!
 //! The loop asks at every tick whether a status is wanted, and hands one in if so. Only news are written: an agent whose
-//! loop hangs stops beating, so that its lease lapses, although this task is still running. A slow store never queues more than the newest status.
+//! loop hangs stops beating, so that its lease lapses, although this task is still running. A slow store never queues more
+//! than the newest status. Where a look costs money, the news of the job (`jobdir::news`) say what a controller acts on.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use tokio::sync::{Notify, watch};
 use super::outbox::{Outbox, Pace, TRY_SECS_MAX, Task, chain};
 use crate::instance::{Notice, Status};
 use crate::job::{AttemptPhase, CheckpointNo, ExitStatus};
+use crate::jobdir::{News, has_news};
 
 /// The lease is renewed by this write: a hundred and twenty of them fit in a lease of 30 minutes, so that many lost in a
 /// row harm nothing. More often is money for requests (at $5 for a million writes this is 3 cents a day, beside a GPU at
@@ -23,6 +25,11 @@ const BEAT_REMOTE: Duration = Duration::from_secs(15);
 /// (phase, verdict, a checkpoint) is there at once. A file that is made and renamed costs the agent as much as a quarter
 /// of a sample; at every second tick it was an eighth of all that the agent costs.
 const BEAT_LOCAL: Duration = Duration::from_secs(5);
+
+/// Between two beats that the news tell of, for a controller that reads no single heartbeat of ten thousand: thirty of them fit
+/// in a lease. More often is money for writes that say what the heartbeat itself says; less often, and a few lost ones look
+/// like silence.
+const BEAT_IN_NEWS: Duration = Duration::from_secs(60);
 
 /// As often as this at most, the loop's ticks being a second apart: a beat is due a little before its tick, or it would
 /// wait for the next.
@@ -47,6 +54,8 @@ pub struct Heartbeat {
 struct Inner {
     outbox: Outbox,
     beat: Duration,
+    /// Whether a controller may listen for news.
+    tells: bool,
     newest: Mutex<Newest>,
     wake: Notify,
     pace: Pace,
@@ -105,7 +114,8 @@ impl Heartbeat {
     pub fn start(outbox: Outbox, watched: bool) -> Self {
         let (written, _) = watch::channel(0);
         let beat = if watched && outbox.dir.store().url().starts_with("file:") { BEAT_LOCAL } else { BEAT_REMOTE };
-        let inner = Arc::new(Inner { outbox, beat, newest: Mutex::default(), wake: Notify::new(), pace: Pace::default(), written });
+        let tells = watched && has_news(outbox.dir.store().as_ref());
+        let inner = Arc::new(Inner { outbox, beat, tells, newest: Mutex::default(), wake: Notify::new(), pace: Pace::default(), written });
         let task = Task::spawn(run(Arc::clone(&inner)));
         Heartbeat { inner, _task: Arc::new(task) }
     }
@@ -163,6 +173,7 @@ async fn run(inner: Arc<Inner>) {
     let mut failures = 0;
     // Who writes this key is settled by the lease: once it holds our words, nobody newer comes in between.
     let mut ours = false;
+    let mut told = Told::default();
     loop {
         let (mut status, update) = due(&inner).await;
         sequence += 1;
@@ -185,6 +196,9 @@ async fn run(inner: Arc<Inner>) {
                 (failures, ours) = (0, true);
                 inner.newest().written_at = Some(outbox.clock.mono());
                 inner.written.send_replace(update);
+                if inner.tells {
+                    tell_news(outbox, &status, &mut told).await;
+                }
                 inner.pace.rest(&*outbox.clock, APART).await;
             }
             Some(problem) => {
@@ -196,6 +210,29 @@ async fn run(inner: Arc<Inner>) {
                 inner.pace.wait(&*outbox.clock, failures).await;
             }
         }
+    }
+}
+
+/// What the news said last.
+#[derive(Default)]
+struct Told {
+    /// The phase, and how many sentences a person should read.
+    seen: Option<(AttemptPhase, usize)>,
+    /// By the steady clock.
+    beat: Option<Duration>,
+}
+
+/// Says what a controller acts on. A failure is tried again with the next heartbeat: nothing depends on it but how soon
+/// somebody looks.
+async fn tell_news(outbox: &Outbox, status: &Status, told: &mut Told) {
+    let tell = async |what| matches!(outbox.within(TRY_SECS_MAX, outbox.dir.tell_news(what)).await, Some(Ok(())));
+    let (seen, now) = ((status.phase, status.attention.len()), outbox.clock.mono());
+    if told.seen != Some(seen) && tell(News::Phase(outbox.attempt)).await {
+        told.seen = Some(seen);
+    }
+    let due = told.beat.is_none_or(|at| now.saturating_sub(at) + TICK_SLACK >= BEAT_IN_NEWS);
+    if due && tell(News::Beat(outbox.attempt)).await {
+        told.beat = Some(now);
     }
 }
 

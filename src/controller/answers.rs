@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::instance::InstanceView;
-use crate::job::Plan;
+use crate::job::{JobId, Plan};
 use crate::market::{Cloud, Region};
 use crate::policy::reconcile::CloudAnswer;
 
@@ -16,24 +16,46 @@ pub type Place = (Cloud, Region);
 
 /// The answers of one tick. Cheap to clone: each job of a daemon gets one.
 #[derive(Clone, Debug, Default)]
-pub struct Answers(Arc<BTreeMap<Place, CloudAnswer>>);
+pub struct Answers(Arc<BTreeMap<Place, Answer>>);
+
+/// Of one place: the machines by their jobs, since with ten thousand of them each job looks for its own; or why not.
+#[derive(Debug)]
+enum Answer {
+    Known(BTreeMap<JobId, Vec<InstanceView>>),
+    Unknown(String),
+}
 
 impl FromIterator<(Place, CloudAnswer)> for Answers {
     fn from_iter<I: IntoIterator<Item = (Place, CloudAnswer)>>(answers: I) -> Self {
-        Answers(Arc::new(answers.into_iter().collect()))
+        Answers(Arc::new(answers.into_iter().map(|(place, answer)| (place, answer.into())).collect()))
+    }
+}
+
+impl From<CloudAnswer> for Answer {
+    fn from(answer: CloudAnswer) -> Self {
+        match answer {
+            CloudAnswer::Known(views) => {
+                let mut jobs: BTreeMap<JobId, Vec<InstanceView>> = BTreeMap::new();
+                for view in views {
+                    jobs.entry(view.tags.job.clone()).or_default().push(view);
+                }
+                Answer::Known(jobs)
+            }
+            CloudAnswer::Unknown(why) => Answer::Unknown(why),
+        }
     }
 }
 
 impl Answers {
-    fn at(&self, plan: &Plan) -> Option<&CloudAnswer> {
+    fn at(&self, plan: &Plan) -> Option<&Answer> {
         self.0.get(&(plan.offer.cloud, plan.offer.region.clone()))
     }
 
-    /// The machines in the place of a plan, when the cloud told.
+    /// The machines of the job of a plan in its place, when the cloud told.
     pub fn known(&self, plan: &Plan) -> Option<&[InstanceView]> {
         match self.at(plan)? {
-            CloudAnswer::Known(views) => Some(views),
-            CloudAnswer::Unknown(_) => None,
+            Answer::Known(jobs) => Some(jobs.get(&plan.job).map(Vec::as_slice).unwrap_or_default()),
+            Answer::Unknown(_) => None,
         }
     }
 
@@ -43,16 +65,16 @@ impl Answers {
         let mut views: Vec<InstanceView> = Vec::new();
         for (plan, settled) in plans {
             match self.at(plan) {
-                Some(CloudAnswer::Known(known)) => {
-                    for view in known.iter().filter(|view| view.tags.job == plan.job) {
+                Some(Answer::Known(jobs)) => {
+                    for view in jobs.get(&plan.job).into_iter().flatten() {
                         if !views.iter().any(|seen| seen.machine() == view.machine()) {
                             views.push(view.clone());
                         }
                     }
                 }
-                Some(CloudAnswer::Unknown(why)) if !settled => return CloudAnswer::Unknown(why.clone()),
+                Some(Answer::Unknown(why)) if !settled => return CloudAnswer::Unknown(why.clone()),
                 None if !settled => return CloudAnswer::Unknown(format!("{} was not asked yet", plan.offer.region)),
-                Some(CloudAnswer::Unknown(_)) | None => {}
+                Some(Answer::Unknown(_)) | None => {}
             }
         }
         CloudAnswer::Known(views)

@@ -13,14 +13,15 @@ use super::answers::{Answers, Place};
 use super::cap::Ledger;
 use super::memory::JobMemory;
 use super::observe::{Observed, observe};
+use super::round::{Left, Root};
 use super::schedule::ScheduleMemory;
 use super::ship::Shipper;
 use crate::job::{JobId, Receipt};
-use crate::jobdir::{self, JobDir, JobDirError, RecordError};
+use crate::jobdir::{JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
 use crate::policy::cap::Caps;
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
-use crate::ports::{Clock, Cloud, CloudError, Notifier, Store, StoreError, chain};
+use crate::ports::{Clock, Cloud, CloudError, Notifier, Store, chain};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
 pub struct Controller {
@@ -179,9 +180,7 @@ impl Controller {
     ///
     /// `alive` is called for each job in turn and once a tick, also in an outage, with the number of jobs under way.
     pub async fn drive_all(&self, jobs: &[JobId], mut alive: impl FnMut(usize)) {
-        let mut memories: BTreeMap<JobId, JobMemory> = BTreeMap::new();
-        // Remembered, so that a thousand finished jobs cost nothing but their names in a listing.
-        let mut finished: BTreeSet<JobId> = BTreeSet::new();
+        let mut root = Root::default();
         let (mut failures, mut under_way) = (0, 0);
         let mut schedules = ScheduleMemory::default();
         let (busy, rest) = if self.is_home() { (TICK_BUSY_HOME, TICK_REST_HOME) } else { (TICK_REST, TICK_REST) };
@@ -189,7 +188,7 @@ impl Controller {
             if jobs.is_empty() {
                 self.run_schedules(&mut schedules).await;
             }
-            let pause = match self.round(jobs, &mut memories, &mut finished, &mut || alive(under_way)).await {
+            let pause = match self.round(jobs, &mut root, &mut || alive(under_way)).await {
                 Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => return self.finish_telling().await,
                 Ok(left) => {
                     failures = 0;
@@ -206,54 +205,6 @@ impl Controller {
             alive(under_way);
             self.clock.sleep(pause).await;
         }
-    }
-
-    /// One tick for every job that is not finished.
-    async fn round(
-        &self,
-        only: &[JobId],
-        memories: &mut BTreeMap<JobId, JobMemory>,
-        finished: &mut BTreeSet<JobId>,
-        alive: &mut impl FnMut(),
-    ) -> Result<Left, StoreError> {
-        let all = if only.is_empty() { jobdir::jobs(self.store.as_ref()).await? } else { only.to_vec() };
-        let open: Vec<JobId> = all.into_iter().filter(|job| !finished.contains(job)).collect();
-        memories.retain(|job, _| open.contains(job));
-        let mut left = Left::default();
-        if open.is_empty() {
-            return Ok(left);
-        }
-        let places = open.iter().filter_map(|job| memories.get(job)).flat_map(JobMemory::places).collect();
-        let answers = self.describe(places).await;
-        for job in open {
-            // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
-            alive();
-            let memory = memories.entry(job.clone()).or_default();
-            match self.tick(&job, memory, answers.clone()).await {
-                Ok(Ticked::Active) => {
-                    memory.trouble = None;
-                    left.ours += 1;
-                }
-                Ok(Ticked::Elsewhere(_)) => left.elsewhere += 1,
-                Ok(Ticked::Final(_)) => drop(finished.insert(job)),
-                Ok(Ticked::Unknown(error)) => {
-                    // Said once, not every two seconds of an outage.
-                    if memory.trouble.replace(error.to_string()) != Some(error.to_string()) {
-                        warn!(%job, "trying again: {error}");
-                    }
-                    left.ours += 1;
-                }
-                Err(DriveError::NoJob { .. }) => {
-                    // A folder without a spec: being submitted, or never was.
-                }
-                Err(DriveError::Alone { .. }) => drop(finished.insert(job)),
-                Err(error) => {
-                    warn!(%job, "left alone: {error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
-                    finished.insert(job);
-                }
-            }
-        }
-        Ok(left)
     }
 
     /// One tick, without what a loop would remember.
@@ -369,13 +320,6 @@ impl Controller {
         }
         Ok(Some(step))
     }
-}
-
-/// Jobs that are not finished.
-#[derive(Default)]
-struct Left {
-    ours: usize,
-    elsewhere: usize,
 }
 
 enum Step {

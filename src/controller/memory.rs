@@ -7,8 +7,9 @@ use jiff::Timestamp;
 
 use super::answers::Place;
 use super::cap::HeldBack;
+use crate::instance::Status;
 use crate::job::{AttemptNo, Lease, Outcome, Plan, Request, ResolvedSpec, Settled};
-use crate::policy::reconcile::Watched;
+use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
 
 /// Of one job.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct JobMemory {
     pub told: BTreeSet<String>,
     /// The next launch, while a cap holds it back.
     pub held_back: Option<HeldBack>,
+    /// Which of its news was there when all of its records were read, if there was nothing to do but wait.
+    pub read_at_news: Option<u64>,
 }
 
 impl JobMemory {
@@ -41,9 +44,12 @@ pub struct AttemptMemory {
     pub lease: Option<Lease>,
     pub outcome: Option<Outcome>,
     pub settled: Option<Settled>,
+    /// The heartbeat that was read last.
+    pub status: Option<Status>,
     pub watched: Watched,
-    /// The heartbeat when it last changed, by the store's clock.
+    /// The heartbeat when it last changed, by the store's clock: the record itself, and what the news say of it.
     beat: Option<Timestamp>,
+    beat_in_news: Option<Timestamp>,
     looked_at: Option<Duration>,
     outcome_since: Option<Duration>,
     missing_since: Option<Duration>,
@@ -68,16 +74,37 @@ impl AttemptMemory {
         self.guard_tries
     }
 
+    /// What a decision is made of.
+    pub fn facts(&self, plan: Plan, journal: Journal) -> AttemptFacts {
+        AttemptFacts {
+            plan,
+            lease: self.lease.clone(),
+            status: self.status.clone(),
+            outcome: self.outcome.clone(),
+            settled: self.settled.clone(),
+            journal,
+            watched: self.watched.clone(),
+        }
+    }
+
     /// Takes note of a look at the heartbeat.
     pub fn heard(&mut self, beat: Option<Timestamp>, now: Duration) {
+        let is_new = beat != self.beat;
+        self.beat = beat;
+        self.listened(is_new, now);
+    }
+
+    /// Takes note of what the news say of the heartbeat.
+    pub fn heard_in_news(&mut self, beat: Option<Timestamp>, now: Duration) {
+        let is_new = beat != self.beat_in_news;
+        self.beat_in_news = beat;
+        self.listened(is_new, now);
+    }
+
+    fn listened(&mut self, is_new: bool, now: Duration) {
         let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
         self.looked_at = Some(now);
-        if beat == self.beat {
-            self.watched.silent_for += gap;
-        } else {
-            self.beat = beat;
-            self.watched.silent_for = Duration::ZERO;
-        }
+        self.watched.silent_for = if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
         self.watched.guard_waits = now < self.guard_again;
         if self.outcome.is_some() {
             let since = *self.outcome_since.get_or_insert(now);

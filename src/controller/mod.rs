@@ -4,6 +4,7 @@
 //!   submit ──> spec.json                                   the job exists
 //!   drive  ──> observe (records, the cloud's answer) ──> policy::reconcile ──> act ──> again, until the receipt
 //!   drive_all ─ the same for every job of the root, and what is scheduled becomes a job         the daemon
+//!   round     ─ of ten thousand jobs, those in which something is new are read, the others rest
 //!   bootstrap ─ what a new machine runs first: the dead-man's switch, then the agent
 //! ```
 //! Everything that matters is in the job directory and in the machines' tags: a controller may be killed at any moment and
@@ -20,6 +21,7 @@ mod drive;
 mod memory;
 mod notify;
 mod observe;
+mod round;
 mod schedule;
 pub mod ship;
 mod submit;

@@ -7,9 +7,8 @@ use futures::future::try_join_all;
 
 use super::answers::Answers;
 use super::memory::{AttemptMemory, JobMemory};
-use crate::instance::Status;
 use crate::job::{AttemptNo, CheckpointNo, Request};
-use crate::jobdir::{JobDir, JobDirError, What, layout, unless_damaged};
+use crate::jobdir::{JobDir, JobDirError, JobNews, What, layout, unless_damaged};
 use crate::policy::reconcile::{AttemptFacts, Journal};
 use crate::ports::chain;
 
@@ -40,6 +39,21 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
     Ok(Observed { attempts, requests, newest_checkpoint })
 }
 
+/// The same without asking: what was read last, with the heartbeats that the news tell of.
+pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers, now: Duration) -> Observed {
+    let known = memory.attempts.iter_mut().filter_map(|(number, memory)| {
+        let plan = memory.plan.clone()?;
+        if memory.settled.is_none() {
+            memory.heard_in_news(news.and_then(|news| news.beat(*number)), now);
+            if let Some(views) = answers.known(&plan) {
+                memory.shown(views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token)), now);
+            }
+        }
+        Some(memory.facts(plan, Journal::default()))
+    });
+    Observed { attempts: known.collect(), requests: memory.requests.values().cloned().collect(), newest_checkpoint: None }
+}
+
 /// One attempt; `None` while its plan is being written.
 async fn observe_attempt(
     dir: &JobDir,
@@ -51,7 +65,6 @@ async fn observe_attempt(
     (memory.plan, memory.settled) =
         tokio::try_join!(unless_known(memory.plan.clone(), dir.plan(number)), unless_known(memory.settled.clone(), dir.settled(number)))?;
     let Some(plan) = memory.plan.clone() else { return Ok(None) };
-    let mut status: Option<Status> = None;
     let mut journal = Journal::default();
     if memory.settled.is_none() {
         let key = layout::status(dir.job(), number);
@@ -60,7 +73,7 @@ async fn observe_attempt(
         let lease = async { or_damaged(unless_known(memory.lease.clone(), dir.lease(number)).await, &mut damaged.lease) };
         let outcome = async { or_damaged(unless_known(memory.outcome.clone(), dir.outcome(number)).await, &mut damaged.outcome) };
         let beat;
-        (memory.lease, memory.outcome, status, beat) = tokio::try_join!(lease, outcome, dir.status(number), head)?;
+        (memory.lease, memory.outcome, memory.status, beat) = tokio::try_join!(lease, outcome, dir.status(number), head)?;
         memory.heard(beat.map(|meta| meta.modified), now);
         if let Some(views) = answers.known(&plan) {
             let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
@@ -71,15 +84,7 @@ async fn observe_attempt(
             }
         }
     }
-    Ok(Some(AttemptFacts {
-        plan,
-        lease: memory.lease.clone(),
-        status,
-        outcome: memory.outcome.clone(),
-        settled: memory.settled.clone(),
-        journal,
-        watched: memory.watched.clone(),
-    }))
+    Ok(Some(memory.facts(plan, journal)))
 }
 
 /// A record that is read until it can be, and whether it is there all the same. It is said once.

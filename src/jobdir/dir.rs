@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 
 use super::journal::Event;
 use super::layout;
+use super::news::News;
 use super::record::{RecordError, decode, encode};
 use crate::instance::Status;
 use crate::job::{
@@ -82,8 +83,17 @@ impl JobDir {
         self.read(layout::spec(&self.job)).await
     }
 
+    /// Makes the job. Its news go beside it: whoever finds them before the spec looks again until it is there.
     pub async fn create_spec(&self, spec: &ResolvedSpec) -> Result<Created, JobDirError> {
-        self.create(layout::spec(&self.job), spec).await
+        let create = self.create(layout::spec(&self.job), spec);
+        if spec.is_alone() {
+            return create.await;
+        }
+        let (created, told) = tokio::join!(create, self.tell_news(News::Made));
+        if let Err(error) = told {
+            tracing::debug!(job = %self.job, "a daemon will hear of it a little later: {error}");
+        }
+        created
     }
 
     pub async fn receipt(&self) -> Result<Option<Receipt>, JobDirError> {
@@ -188,7 +198,13 @@ impl JobDir {
         loop {
             let request = Request { format: RECORD_FORMAT, number, at, by: by.to_owned(), wish };
             match self.create(layout::request(&self.job, number), &request).await? {
-                Created::New => return Ok(request),
+                Created::New => {
+                    // Who misses this looks a little later, and the agent asks for itself.
+                    if let Err(error) = self.tell_news(News::Wish(number)).await {
+                        tracing::debug!("not told at once: {error}");
+                    }
+                    return Ok(request);
+                }
                 Created::Exists => number += 1,
             }
         }

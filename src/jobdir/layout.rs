@@ -15,6 +15,13 @@ pub fn agent(sha256: &str) -> String {
 /// Written and looked at to learn the time by the store's clock; empty.
 pub const CLOCK: &str = "clock";
 
+/// What is new of jobs that are not over (`jobdir::news`).
+pub const NEWS: &str = "news/";
+
+pub fn news(job: &JobId) -> String {
+    format!("{NEWS}{job}/")
+}
+
 /// What `lamp apply` hands to a daemon.
 pub const SCHEDULES: &str = "schedules/";
 

@@ -11,6 +11,7 @@
 //!   jobs/<job>/told/<what>.json                                 controller, once each
 //!   jobs/<job>/waiting.json                                     controller, overwritten
 //!   jobs/<job>/outputs/...                                      agent
+//!   news/<job>/...                                              whoever wrote something new, where a look costs money (news.rs)
 //!   schedules/<set>/<name>...                                   lamp apply and the daemon (schedules.rs)
 //! ```
 //! One writer per key; create-if-absent is the only primitive for agreement. Records carry a format number: readers
@@ -20,10 +21,12 @@
 mod dir;
 mod journal;
 pub mod layout;
+mod news;
 mod record;
 mod schedules;
 
 pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
 pub use journal::{Event, What};
+pub use news::{JobNews, News, has_news, news};
 pub use record::{RecordError, decode, encode};
 pub use schedules::{ScheduleDir, schedules};

@@ -108,3 +108,36 @@ fn a_flush_ends_at_its_deadline() {
         assert_eq!(clock.mono() - before, secs(3));
     });
 }
+
+#[test]
+fn what_a_controller_acts_on_is_in_the_news_and_nothing_else() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
+        let tell = async |phase, verdicts: [&str; 2]| {
+            for number in 0..300 {
+                heartbeat.update(status(phase, verdicts[number % 2], &*clock));
+                clock.sleep(secs(1)).await;
+            }
+        };
+        tell(AttemptPhase::Running, ["busy", "idle"]).await;
+        assert_eq!(rig.store.writes("0001-phase").len(), 1, "what the verdict is makes nobody read it");
+        assert!((5..=6).contains(&rig.store.writes("0001-beat").len()), "one a minute");
+        tell(AttemptPhase::Draining, ["busy", "busy"]).await;
+        assert_eq!(rig.store.writes("0001-phase").len(), 2);
+        let news = lamplighter::jobdir::news(rig.store.as_ref()).await.unwrap();
+        assert!(news[rig.dir().job()].beat(AttemptNo::FIRST).is_some());
+    });
+}
+
+#[test]
+fn an_agent_that_nobody_drives_tells_no_news() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let heartbeat = Heartbeat::start(rig.outbox(), false);
+        heartbeat.update(status(AttemptPhase::Running, "busy", &*clock));
+        clock.sleep(secs(60)).await;
+        assert_eq!(rig.store.writes("status.json").len(), 1);
+        assert_eq!(rig.store.keys("news/"), Vec::<String>::new());
+    });
+}

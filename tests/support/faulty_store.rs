@@ -171,10 +171,10 @@ impl Store for FaultyStore {
 
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
         self.meet("list", prefix).await?;
-        let modified = Timestamp::UNIX_EPOCH;
         let inner = self.inner.lock().unwrap();
         let under = inner.objects.iter().filter(|(key, _)| key.starts_with(prefix));
-        Ok(under.map(|(key, body)| ObjectMeta { key: key.clone(), bytes: body.len() as u64, modified }).collect())
+        let modified = |key| inner.modified.get(key).copied().unwrap_or_default();
+        Ok(under.map(|(key, body)| ObjectMeta { key: key.clone(), bytes: body.len() as u64, modified: modified(key) }).collect())
     }
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {

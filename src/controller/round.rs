@@ -1,0 +1,233 @@
+//! One tick of a daemon over all jobs of a root: which of them are read, and which rest on what is known of them.
+//!
+//! ```text
+//!   news/, one listing ─┬─ new, unread or not at rest ───────────────────────> read and driven (drive.rs)
+//!                       └─ nothing new ─ judged by what is known ─┬─ only waits ──> rests
+//!                                                                 └─ else ────────> read and driven
+//!                         a few of those that rest, in turn ─────────────────> read all the same
+//! ```
+//! So calls grow with pages of names, and with what happens, not with machines. Nothing is ever done on what is known: who
+//! acts has read first, so that a listing which is late or incomplete delays a step and causes none. A root with few open
+//! jobs, and one that is a folder, is read whole at each tick. What must never live here: what is done about a job.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt};
+use tracing::{debug, warn};
+
+use super::answers::Answers;
+use super::drive::{Controller, DriveError, Ticked};
+use super::memory::JobMemory;
+use super::observe::recall;
+use crate::job::JobId;
+use crate::jobdir::{self, JobDir, JobNews};
+use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
+use crate::ports::StoreError;
+use crate::ports::chain;
+
+/// Jobs at rest that are read in a tick all the same, in turn. It makes news no more than a saving: with so many open jobs or
+/// fewer, each is read at every tick; of ten thousand, each every three hours, should its news ever be lost. More is money:
+/// seven reads each.
+const UNASKED: usize = 16;
+
+/// Between two listings of the names of all jobs, where news tell of the open ones. It finds what has no news: jobs that an
+/// older `lamp` submitted, and one whose submission was cut between two writes. Sooner, and ten thousand finished jobs cost ten
+/// calls each time.
+const NAMES_AGAIN: Duration = Duration::from_secs(5 * 60);
+
+/// Jobs that are looked at for the first time, at once: a daemon that starts reads one record of each finished job.
+const FIRST_LOOKS_IN_FLIGHT: usize = 16;
+
+/// What a daemon remembers of its job root.
+#[derive(Default)]
+pub(super) struct Root {
+    memories: BTreeMap<JobId, JobMemory>,
+    /// So that a thousand finished jobs cost nothing, and whether there is a receipt: else it is not ours to drive.
+    finished: BTreeMap<JobId, bool>,
+    /// Jobs that only the names told of.
+    unannounced: BTreeSet<JobId>,
+    named_at: Option<Duration>,
+    /// The last of those that were read unasked.
+    turn: Option<JobId>,
+    /// Removing news is not allowed here; it is said once.
+    keeps_news: bool,
+}
+
+/// Jobs that are not finished.
+#[derive(Default)]
+pub(super) struct Left {
+    pub ours: usize,
+    pub elsewhere: usize,
+}
+
+impl Root {
+    /// Those that rest and are read all the same in this tick.
+    fn unasked(&mut self, open: &BTreeSet<JobId>, news: &BTreeMap<JobId, JobNews>) -> BTreeSet<JobId> {
+        let rests = |job: &&JobId| self.memories.get(*job).is_some_and(|memory| memory.read_at_news == Some(version(news, job)));
+        let resting: Vec<&JobId> = open.iter().filter(rests).collect();
+        let after = resting.partition_point(|job| self.turn.as_ref().is_some_and(|turn| *job <= turn));
+        let chosen: Vec<JobId> = resting[after..].iter().chain(&resting[..after]).take(UNASKED).map(|job| (*job).clone()).collect();
+        self.turn = chosen.last().cloned().or(self.turn.take());
+        chosen.into_iter().collect()
+    }
+}
+
+fn version(news: &BTreeMap<JobId, JobNews>, job: &JobId) -> u64 {
+    news.get(job).map_or(0, |news| news.version)
+}
+
+impl Controller {
+    /// One tick for every job that is not finished. `alive` is called for each.
+    pub(super) async fn round(&self, only: &[JobId], root: &mut Root, alive: &mut impl FnMut()) -> Result<Left, StoreError> {
+        let by_news = only.is_empty() && jobdir::has_news(self.store.as_ref());
+        let news = if by_news { jobdir::news(self.store.as_ref()).await? } else { BTreeMap::new() };
+        let open = self.open_jobs(only, root, &news, alive).await?;
+        root.memories.retain(|job, _| open.contains(job));
+        let mut left = Left::default();
+        if open.is_empty() {
+            return Ok(left);
+        }
+        let unasked = if by_news { root.unasked(&open, &news) } else { BTreeSet::new() };
+        let places = root.memories.values().flat_map(JobMemory::places).collect();
+        let answers = self.describe(places).await;
+        for job in open {
+            // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
+            alive();
+            let memory = root.memories.entry(job.clone()).or_default();
+            let version = version(&news, &job);
+            let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job);
+            let told = news.get(&job);
+            let ticked = match if rests { self.rest(memory, told, &answers) } else { None } {
+                Some(ticked) => Ok(ticked),
+                None => {
+                    memory.read_at_news = None;
+                    self.tick(&job, memory, answers.clone()).await
+                }
+            };
+            count(&job, ticked, version, root, &mut left);
+        }
+        Ok(left)
+    }
+
+    /// The jobs that may have something to be done.
+    async fn open_jobs(
+        &self,
+        only: &[JobId],
+        root: &mut Root,
+        news: &BTreeMap<JobId, JobNews>,
+        alive: &mut impl FnMut(),
+    ) -> Result<BTreeSet<JobId>, StoreError> {
+        if !only.is_empty() {
+            return Ok(only.iter().filter(|job| !root.finished.contains_key(job)).cloned().collect());
+        }
+        if !jobdir::has_news(self.store.as_ref()) {
+            let names = jobdir::jobs(self.store.as_ref()).await?;
+            return Ok(names.into_iter().filter(|job| !root.finished.contains_key(job)).collect());
+        }
+        let now = self.clock.mono();
+        if root.named_at.is_none_or(|named| now >= named + NAMES_AGAIN) {
+            let names = jobdir::jobs(self.store.as_ref()).await?;
+            root.named_at = Some(now);
+            root.unannounced = names.into_iter().filter(|job| !root.finished.contains_key(job) && !news.contains_key(job)).collect();
+            self.pass_over_finished(root, alive).await;
+        }
+        self.clear_finished(root, news).await;
+        let known = news.keys().chain(&root.unannounced).chain(root.memories.keys());
+        Ok(known.filter(|job| !root.finished.contains_key(job)).cloned().collect())
+    }
+
+    /// Finds the finished ones among jobs that were never looked at, many at once; whatever else they are, a tick finds out.
+    async fn pass_over_finished(&self, root: &mut Root, alive: &mut impl FnMut()) {
+        let unseen: Vec<JobDir> = root
+            .unannounced
+            .iter()
+            .filter(|job| !root.memories.contains_key(job))
+            .map(|job| JobDir::new(self.store.clone(), job.clone()))
+            .collect();
+        let mut looks = stream::iter(unseen).map(is_over).buffer_unordered(FIRST_LOOKS_IN_FLIGHT);
+        while let Some((job, is_over)) = looks.next().await {
+            alive();
+            if is_over {
+                root.finished.insert(job, true);
+            }
+        }
+        root.unannounced.retain(|job| !root.finished.contains_key(job));
+    }
+
+    /// Removes the news of jobs that are over, those that came after the end too.
+    async fn clear_finished(&self, root: &mut Root, news: &BTreeMap<JobId, JobNews>) {
+        let over = news.keys().filter(|job| root.finished.get(job) == Some(&true)).take(if root.keeps_news { 0 } else { UNASKED });
+        for job in over {
+            match JobDir::new(self.store.clone(), job.clone()).clear_news().await {
+                Ok(()) => {}
+                Err(error @ StoreError::Denied { .. }) => {
+                    root.keeps_news = true;
+                    return warn!("the news of jobs that are over stay in the job root: {}", chain(&error));
+                }
+                Err(error) => return debug!(%job, "its news are removed later: {}", chain(&error)),
+            }
+        }
+    }
+
+    /// What a tick comes to if the records are as they were; `None`: there is something to be done, so they are read first.
+    fn rest(&self, memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers) -> Option<Ticked> {
+        let observed = recall(memory, news, answers, self.clock.mono());
+        let last = observed.attempts.last();
+        let elsewhere = last.and_then(|last| belongs_elsewhere(&last.plan, &self.owner, self.here.as_str()));
+        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
+        if let (CloudAnswer::Known(views), Some(open), None) = (&answer, observed.attempts.iter().find(|attempt| attempt.settled.is_none()), &elsewhere)
+            && !views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token))
+        {
+            // Only a tick can find out whether it is gone.
+            return None;
+        }
+        let facts = Facts {
+            spec: memory.spec.as_ref()?,
+            attempts: &observed.attempts,
+            requests: &observed.requests,
+            cloud: &answer,
+            newest_checkpoint: None,
+            owner: &self.owner,
+            here: self.here.as_str(),
+            now: self.clock.now(),
+        };
+        let idle = |act: &Act| matches!(act, Act::Wait { .. }) || (matches!(act, Act::CreatePlan { .. }) && self.is_held_back(memory));
+        reconcile(&facts).iter().all(idle).then(|| elsewhere.map_or(Ticked::Active, Ticked::Elsewhere))
+    }
+}
+
+async fn is_over(dir: JobDir) -> (JobId, bool) {
+    (dir.job().clone(), dir.receipt().await.is_ok_and(|receipt| receipt.is_some()))
+}
+
+/// Takes note of what a tick of one job came to.
+fn count(job: &JobId, ticked: Result<Ticked, DriveError>, version: u64, root: &mut Root, left: &mut Left) {
+    let Some(memory) = root.memories.get_mut(job) else { return };
+    match ticked {
+        Ok(Ticked::Active) => {
+            memory.trouble = None;
+            memory.read_at_news = Some(version);
+            left.ours += 1;
+        }
+        Ok(Ticked::Elsewhere(_)) => {
+            memory.read_at_news = Some(version);
+            left.elsewhere += 1;
+        }
+        Ok(Ticked::Final(_)) => drop(root.finished.insert(job.clone(), true)),
+        Ok(Ticked::Unknown(error)) => {
+            // Said once, not every two seconds of an outage.
+            if memory.trouble.replace(error.to_string()) != Some(error.to_string()) {
+                warn!(%job, "trying again: {error}");
+            }
+            left.ours += 1;
+        }
+        // A folder without a spec: being submitted, or never was.
+        Err(DriveError::NoJob { .. }) => drop(root.memories.remove(job)),
+        Err(DriveError::Alone { .. }) => drop(root.finished.insert(job.clone(), false)),
+        Err(error) => {
+            warn!(%job, "left alone: {error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
+            root.finished.insert(job.clone(), false);
+        }
+    }
+}
