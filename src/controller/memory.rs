@@ -35,11 +35,24 @@ impl JobMemory {
         let plans = self.attempts.values().filter_map(|attempt| attempt.plan.as_ref());
         plans.map(|plan| (plan.offer.cloud, plan.offer.region.clone())).collect()
     }
+
+    /// Lets go of what only a launch needs, in plans whose agent was heard: they are never launched again, and the script of a
+    /// first boot, ten thousand times, is more than everything else that is remembered.
+    pub fn lighten(&mut self) {
+        let heard = self.attempts.values_mut().filter(|attempt| attempt.lease.is_some());
+        for plan in heard.filter_map(|attempt| attempt.plan.as_mut()) {
+            (plan.reasons, plan.rejected) = (Vec::new(), Vec::new());
+            if let Some(launch) = &mut plan.launch {
+                launch.user_data = String::new();
+            }
+        }
+    }
 }
 
 /// Of one attempt. Records are written once, so what was read is never read again.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptMemory {
+    /// Not whole once the agent was heard ([`JobMemory::lighten`]).
     pub plan: Option<Plan>,
     pub lease: Option<Lease>,
     pub outcome: Option<Outcome>,

@@ -139,12 +139,8 @@ impl Controller {
 
     /// Finds the finished ones among jobs that were never looked at, many at once; whatever else they are, a tick finds out.
     async fn pass_over_finished(&self, root: &mut Root, alive: &mut impl FnMut()) {
-        let unseen: Vec<JobDir> = root
-            .unannounced
-            .iter()
-            .filter(|job| !root.memories.contains_key(job))
-            .map(|job| JobDir::new(self.store.clone(), job.clone()))
-            .collect();
+        let unseen: Vec<JobDir> =
+            root.unannounced.iter().filter(|job| !root.memories.contains_key(job)).map(|job| JobDir::new(self.store.clone(), job.clone())).collect();
         let mut looks = stream::iter(unseen).map(is_over).buffer_unordered(FIRST_LOOKS_IN_FLIGHT);
         while let Some((job, is_over)) = looks.next().await {
             alive();
@@ -176,7 +172,8 @@ impl Controller {
         let last = observed.attempts.last();
         let elsewhere = last.and_then(|last| belongs_elsewhere(&last.plan, &self.owner, self.here.as_str()));
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
-        if let (CloudAnswer::Known(views), Some(open), None) = (&answer, observed.attempts.iter().find(|attempt| attempt.settled.is_none()), &elsewhere)
+        if let (CloudAnswer::Known(views), Some(open), None) =
+            (&answer, observed.attempts.iter().find(|attempt| attempt.settled.is_none()), &elsewhere)
             && !views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token))
         {
             // Only a tick can find out whether it is gone.
@@ -207,6 +204,7 @@ fn count(job: &JobId, ticked: Result<Ticked, DriveError>, version: u64, root: &m
     match ticked {
         Ok(Ticked::Active) => {
             memory.trouble = None;
+            memory.lighten();
             memory.read_at_news = Some(version);
             left.ours += 1;
         }

@@ -137,7 +137,7 @@ fn every_call_of_our_adapters_is_allowed_to_the_controller() {
     assert!(missing.is_empty(), "not in config/iam/controller.json:\n{}\nadd it there, bound as tightly as it can be", missing.join("\n"));
     assert!(seen.len() >= 25, "only {} calls were found: the test looks in the wrong place", seen.len());
     // The job directory goes through another client than the SDK.
-    for action in ["s3:GetObject", "s3:PutObject", "s3:ListBucket", "s3:AbortMultipartUpload"] {
+    for action in ["s3:GetObject", "s3:PutObject", "s3:ListBucket", "s3:AbortMultipartUpload", "s3:DeleteObject"] {
         assert!(allowed.contains(action), "{action}");
     }
 }

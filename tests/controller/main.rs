@@ -14,6 +14,7 @@ mod guard;
 mod lives;
 mod mortal;
 mod owners;
+mod scale;
 mod schedules;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]

@@ -2,5 +2,6 @@
 
 pub mod counting_store;
 pub mod faulty_store;
+pub mod fleet;
 pub mod inline_files;
 pub mod virtual_clock;

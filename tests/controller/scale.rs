@@ -1,0 +1,167 @@
+//! Many jobs under one daemon: what it asks grows with pages of names, and nothing is missed or done too early for it.
+//! `cargo test --test controller scale -- --nocapture` shows the figures.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::controller::Controller;
+use lamplighter::instance::InstanceState;
+use lamplighter::job::{EndedBecause, JobId, Settled, Wish};
+use lamplighter::jobdir::JobDir;
+use lamplighter::market::{self, Zone};
+use lamplighter::ports::{Clock, Store};
+
+use super::support::fleet::{Fleet, FleetCloud, OWNER, job, sums};
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+/// The daemon's pace where the job root is a bucket.
+const TICK: Duration = Duration::from_secs(15);
+
+/// Jobs of which all is read at each tick whatever the news say, and calls for each.
+const READ_UNASKED: usize = 16 * 8;
+
+struct World {
+    clock: Arc<VirtualClock>,
+    fleet: Arc<Fleet>,
+    daemon: tokio::task::JoinHandle<()>,
+}
+
+impl World {
+    fn start(clock: Arc<VirtualClock>, running: usize, ended: usize) -> World {
+        let fleet = Fleet::new(clock.clone(), running, ended);
+        let cloud = Arc::new(FleetCloud(fleet.clone()));
+        let clouds = [(market::Cloud::Aws, cloud as Arc<dyn lamplighter::ports::Cloud>)].into();
+        let controller = Controller::new(fleet.clone(), clouds, clock.clone(), OWNER.into(), "test".into(), Zone::new("ws-test"));
+        let daemon = tokio::spawn(async move { controller.drive_all(&[], |_| {}).await });
+        World { clock, fleet, daemon }
+    }
+
+    /// So many ticks, with all agents alive but this one's.
+    async fn ticks(&self, ticks: u32, silent: Option<&JobId>) {
+        for _ in 0..ticks {
+            self.clock.sleep(TICK).await;
+            match silent {
+                None => self.fleet.beat(),
+                Some(silent) => (0..150).map(job).filter(|job| job != silent).for_each(|job| self.fleet.beat_of(&job)),
+            }
+        }
+    }
+
+    fn dir(&self, job: &JobId) -> JobDir {
+        JobDir::new(self.fleet.clone() as Arc<dyn Store>, job.clone())
+    }
+
+    async fn settled(&self, job: &JobId) -> Option<Settled> {
+        self.dir(job).settled(lamplighter::job::AttemptNo::FIRST).await.unwrap()
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.daemon.abort();
+    }
+}
+
+#[test]
+fn calls_of_a_tick_grow_with_pages_and_not_with_machines() {
+    for running in [10, 100, 2_100] {
+        let (store, cloud) = simulate(async |clock| {
+            let world = World::start(clock, running, 0);
+            world.ticks(4, None).await;
+            world.fleet.take();
+            world.ticks(20, None).await;
+            let calls = world.fleet.take();
+            println!("{running} machines, 20 ticks in which every heartbeat changed: {calls:?}");
+            sums(&calls)
+        });
+        // Two listings of the names of all jobs are in it, and the schedules once a minute.
+        let pages = (3 * running).div_ceil(1_000);
+        let names = 2 * running.div_ceil(1_000);
+        let read = READ_UNASKED.min(8 * running);
+        assert!(store <= 21 * (pages + read) + names + 6, "{store} calls of the store for {running} machines");
+        assert!(cloud <= 21 * running.div_ceil(1_000), "{cloud} calls of the cloud for {running} machines");
+    }
+}
+
+#[test]
+fn jobs_that_have_ended_cost_nothing_at_a_tick() {
+    let calls = |ended| {
+        simulate(async |clock| {
+            let world = World::start(clock, 10, ended);
+            world.ticks(4, None).await;
+            world.fleet.take();
+            world.ticks(40, None).await;
+            sums(&world.fleet.take()).0
+        })
+    };
+    let (few, many) = (calls(0), calls(2_500));
+    // Ten minutes: the names of all jobs twice or three times, three pages more each.
+    assert!(many <= few + 3 * 3, "{few} calls beside none, {many} beside 2500");
+}
+
+#[test]
+fn what_happens_to_one_of_many_is_seen_within_two_ticks() {
+    simulate(async |clock| {
+        let world = World::start(clock, 150, 0);
+        world.ticks(4, None).await;
+        let (ended, taken, unwanted) = (job(7), job(77), job(99));
+        world.fleet.end(&ended);
+        world.fleet.take_away(&taken, "Server.SpotInstanceTermination: no capacity");
+        world.dir(&unwanted).add_request(Wish::Cancel, "somebody", world.clock.now()).await.unwrap();
+        world.ticks(2, None).await;
+        assert!(world.dir(&ended).receipt().await.unwrap().is_some(), "its receipt is written");
+        assert_eq!(world.settled(&taken).await.unwrap().because, EndedBecause::Interrupted);
+        // Its agent had three minutes to obey.
+        assert_eq!(world.fleet.machine(&unwanted), InstanceState::Running);
+        world.ticks(13, None).await;
+        assert_eq!(world.fleet.machine(&unwanted), InstanceState::Terminated);
+        assert!(!world.fleet.has(&format!("news/{ended}/made")), "what is over is not told of any more");
+    });
+}
+
+#[test]
+fn a_silent_one_of_many_loses_its_lease_and_the_others_do_not() {
+    simulate(async |clock| {
+        let world = World::start(clock, 150, 0);
+        let silent = job(42);
+        world.ticks(4 * 29, Some(&silent)).await;
+        assert_eq!(world.fleet.machine(&silent), InstanceState::Running);
+        world.ticks(4 * 3, Some(&silent)).await;
+        assert_eq!(world.fleet.machine(&silent), InstanceState::Terminated);
+        assert!((0..150).map(job).filter(|job| *job != silent).all(|job| world.fleet.machine(&job) == InstanceState::Running));
+    });
+}
+
+#[test]
+fn a_listing_that_is_late_ends_no_machine_and_hides_no_outcome() {
+    simulate(async |clock| {
+        let world = World::start(clock, 150, 0);
+        world.ticks(4, None).await;
+        world.fleet.freeze_listings(true);
+        // The agents live, and the listing has shown nothing of it for longer than a lease.
+        world.ticks(4 * 40, None).await;
+        assert!((0..150).map(job).all(|job| world.fleet.machine(&job) == InstanceState::Running));
+        let ended = job(7);
+        world.fleet.end(&ended);
+        world.ticks(2, None).await;
+        let settled = world.settled(&ended).await.expect("the cloud shows that its machine is gone");
+        assert!(settled.outcome.is_some() && settled.because != EndedBecause::Lost, "{settled:?}");
+    });
+}
+
+#[test]
+fn agents_that_tell_no_news_are_driven_all_the_same() {
+    simulate(async |clock| {
+        let world = World::start(clock, 150, 0);
+        for number in 0..150 {
+            for news in ["made", "0001-phase", "0001-beat"] {
+                Store::delete(world.fleet.as_ref(), &format!("news/{}/{news}", job(number))).await.unwrap();
+            }
+        }
+        world.ticks(4, None).await;
+        let ended = job(7);
+        world.fleet.end(&ended);
+        world.ticks(2, None).await;
+        assert!(world.dir(&ended).receipt().await.unwrap().is_some());
+    });
+}
