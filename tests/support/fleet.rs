@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags};
-use lamplighter::job::{AttemptNo, JobId, MachineSpec, Plan};
+use lamplighter::job::{JobId, MachineSpec, Plan};
 use lamplighter::market::{self, Market, Region, Span, Supply};
 use lamplighter::ports::{Clock, Cloud, CloudError, Created, ObjectMeta, Store, StoreError};
 use serde_json::{Value, json};
@@ -110,7 +110,8 @@ impl Fleet {
             for news in ["made", "0001-phase", "0001-beat"] {
                 fleet.share(&format!("news/{job}/{news}"), "");
             }
-            let tags = Tags { owner: OWNER.into(), job: job.clone(), attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), kill_at: None };
+            let words = [("owner", OWNER), ("job", job.as_str()), ("attempt", "0001"), ("lease-s", "1800")];
+            let tags = Tags::from_map(&words.map(|(key, value)| (format!("lamplighter:{key}"), value.to_owned())).into()).expect("they are ours");
             let view = InstanceView {
                 id: format!("i-{number:017x}"),
                 cloud: market::Cloud::Aws,
