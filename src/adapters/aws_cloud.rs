@@ -93,6 +93,10 @@ impl Cloud for AwsCloud {
         cloudwatch_alarm::guard(&self.session, plan, machine).await
     }
 
+    async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
+        cloudwatch_alarm::alarmed(&self.session, machine).await
+    }
+
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
         ec2_residue::residue(&self.session, owner, region).await
     }

@@ -2,12 +2,13 @@
 //!
 //! ```text
 //!   guard ── has its first heartbeat arrived? ── yes ──> PutMetricAlarm with EC2's own action
+//!   alarmed ── is it in ALARM, and since when?       (who settles the attempt asks whether the machine ended by it)
 //!   release ── the alarms of the machine's name ──> DeleteAlarms
 //! ```
 //! An alarm fires when its state changes, and only then. A machine whose heartbeats never arrive is not armed: it would be
 //! ended for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::aws_session::AwsSession;
 use super::cloudwatch_query::{ask, texts};
@@ -58,6 +59,17 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
         put(&format!("Tags.member.{}.Value", n + 1), value);
     }
     ask(session, &machine.region, &act, "PutMetricAlarm", &params).await.map(drop)
+}
+
+/// Since when an alarm of the machine rings. It also begins to when a machine that ended otherwise is silent for long enough.
+///
+/// # Errors
+/// When CloudWatch does not answer.
+pub async fn alarmed(session: &AwsSession, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
+    let params = [("AlarmNamePrefix", of_machine(machine)), ("StateValue", "ALARM".to_owned())].map(|(name, value)| (name.to_owned(), value));
+    let told = ask(session, &machine.region, &format!("look at the alarm of {machine}"), "DescribeAlarms", &params).await?;
+    let since = texts(&told, "StateUpdatedTimestamp").into_iter().zip(texts(&told, "StateValue"));
+    Ok(since.filter(|(_, state)| state == "ALARM").filter_map(|(since, _)| since.parse().ok()).min())
 }
 
 /// # Errors
@@ -117,7 +129,7 @@ fn of_machine(machine: &MachineRef) -> String {
 
 async fn has_arrived(session: &AwsSession, machine: &MachineRef) -> Result<bool, CloudError> {
     let now = SystemClock.now();
-    let at = |time: jiff::Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
+    let at = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let params = [
         ("Namespace", NAMESPACE.to_owned()),
         ("MetricName", HEARTBEAT.to_owned()),
@@ -144,8 +156,9 @@ fn with_rule(rule: AlarmRule) -> Vec<(String, String)> {
         ),
         AlarmRule::Cpu { hundredths, minutes } => {
             let periods = minutes * 60 / CPU_PERIOD_SECS;
-            // EC2 measures late, and not at all at first: unknown is not idle.
-            (["AWS/EC2", "CPUUtilization", "Average", "LessThanOrEqualToThreshold", "missing"], [CPU_PERIOD_SECS, periods, periods, hundredths])
+            // EC2 measures late, and not at all at first: unknown is not idle. And an alarm that has ended its machine, of
+            // which nothing is measured any more, goes on saying so until the attempt is settled.
+            (["AWS/EC2", "CPUUtilization", "Average", "LessThanOrEqualToThreshold", "ignore"], [CPU_PERIOD_SECS, periods, periods, hundredths])
         }
     };
     let names = ["Namespace", "MetricName", "Statistic", "ComparisonOperator", "TreatMissingData"];

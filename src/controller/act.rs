@@ -103,8 +103,11 @@ impl Controller {
                 info!(%job, %machine, %kill_at, "raising the hard cap");
                 self.cloud(machine.cloud)?.raise_kill_at(machine, *kill_at).await?;
             }
-            Act::Terminate { machine, why } => {
+            Act::Terminate { machine, ends, why } => {
                 warn!(%job, %machine, "terminating: {why}");
+                if let Some(attempt) = ends {
+                    self.intend_to_end(dir, memory, observed, *attempt, why).await?;
+                }
                 self.cloud(machine.cloud)?.terminate(machine).await?;
                 return Ok(Done::Waiting);
             }

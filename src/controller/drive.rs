@@ -290,9 +290,10 @@ impl Controller {
         if spec.is_alone() {
             return Ok(Some(Step::Alone));
         }
-        let observed = observe(&dir, memory, answers, self.clock.mono()).await?;
+        let mut observed = observe(&dir, memory, answers, self.clock.mono()).await?;
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
         let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);
+        self.look_who_ended(&dir, &mut observed, &answer).await?;
         self.tell_attention(&dir, &spec, memory, &observed).await;
         let facts = Facts {
             spec: &spec,

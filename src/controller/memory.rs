@@ -60,6 +60,8 @@ pub struct AttemptMemory {
     /// The heartbeat that was read last.
     pub status: Option<Status>,
     pub watched: Watched,
+    /// Why its machine is ended stands in the job directory.
+    pub ending_recorded: bool,
     /// The heartbeat when it last changed, by the store's clock: the record itself, and what the news say of it.
     beat: Option<Timestamp>,
     beat_in_news: Option<Timestamp>,

@@ -18,6 +18,7 @@ mod begin;
 pub mod bootstrap;
 mod cap;
 mod drive;
+mod ending;
 mod memory;
 mod notify;
 mod observe;

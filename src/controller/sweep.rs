@@ -18,7 +18,8 @@ use jiff::Timestamp;
 use super::answers::Place;
 use super::drive::Controller;
 use crate::instance::{ForeignMachine, InstanceView, Residue};
-use crate::jobdir::{JobDir, layout};
+use crate::job::{Ending, RECORD_FORMAT};
+use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Region;
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::ports::CloudError;
@@ -105,8 +106,28 @@ impl Controller {
             return Ok(None);
         }
         tracing::warn!(%machine, verdict = ?judged.verdict, "terminating an orphan");
+        self.intend_to_end_orphan(&judged).await;
         cloud.terminate(&machine).await?;
         Ok(Some(judged))
+    }
+
+    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Nothing waits for it: an orphan bills.
+    async fn intend_to_end_orphan(&self, orphan: &Judged) {
+        let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else { return };
+        let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
+        let recorded: Result<(), JobDirError> = async {
+            // Of another job root's job nothing is written here, and what is settled stays as it is.
+            if dir.plan(tags.attempt).await?.is_none() || dir.settled(tags.attempt).await?.is_some() {
+                return Ok(());
+            }
+            let heard = dir.status(tags.attempt).await?.map(|status| status.at);
+            let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: format!("the sweep of {}", self.name), why: why.clone(), heard };
+            dir.create_ending(tags.attempt, &ending).await.map(drop)
+        }
+        .await;
+        if let Err(error) = recorded {
+            tracing::warn!(machine = %orphan.view.machine(), "cannot record why it is ended: {}", chain(&error));
+        }
     }
 
     /// Removes one piece of residue of ours.

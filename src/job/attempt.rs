@@ -20,6 +20,20 @@ pub struct Lease {
     pub taken: Timestamp,
 }
 
+/// `attempts/<n>/ending.json`: why a controller or a sweep ends the attempt's machine. Written before the cloud is asked to:
+/// afterwards the cloud calls every such end a user's, and whoever settles the attempt could only guess.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    pub format: u32,
+    pub at: Timestamp,
+    /// Which controller.
+    pub by: String,
+    pub why: String,
+    /// The newest heartbeat at that moment, by the agent's clock. Whoever is heard later was not ended by this.
+    #[serde(default)]
+    pub heard: Option<Timestamp>,
+}
+
 /// Where the agent is in its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

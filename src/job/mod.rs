@@ -24,7 +24,7 @@ mod schedule;
 mod spec;
 
 pub use alarm::{AlarmError, AlarmRule};
-pub use attempt::{AttemptPhase, Lease, Refusal, Settled};
+pub use attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use check::{COMMAND_PLACEHOLDER, Finding, Severity, check};
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest};
 pub use format::RECORD_FORMAT;

@@ -14,7 +14,7 @@ use super::news::News;
 use super::record::{RecordError, decode, encode};
 use crate::instance::Status;
 use crate::job::{
-    AttemptNo, CheckpointNo, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish,
+    AttemptNo, CheckpointNo, Ending, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish,
 };
 use crate::ports::{Created, Store, StoreError};
 
@@ -135,6 +135,15 @@ impl JobDir {
 
     pub async fn create_settled(&self, settled: &Settled) -> Result<Created, JobDirError> {
         self.create(layout::settled(&self.job, settled.attempt), settled).await
+    }
+
+    /// A damaged one is as good as none: what it says can also be guessed.
+    pub async fn ending(&self, no: AttemptNo) -> Result<Option<Ending>, JobDirError> {
+        unless_damaged(self.read(layout::ending(&self.job, no)).await)
+    }
+
+    pub async fn create_ending(&self, no: AttemptNo, ending: &Ending) -> Result<Created, JobDirError> {
+        self.create(layout::ending(&self.job, no), ending).await
     }
 
     pub async fn lease(&self, no: AttemptNo) -> Result<Option<Lease>, JobDirError> {

@@ -101,6 +101,11 @@ pub fn settled(id: &JobId, no: AttemptNo) -> String {
     format!("{}settled.json", attempt(id, no))
 }
 
+/// Why a controller or a sweep ends the machine, written before it does.
+pub fn ending(id: &JobId, no: AttemptNo) -> String {
+    format!("{}ending.json", attempt(id, no))
+}
+
 pub fn lease(id: &JobId, no: AttemptNo) -> String {
     format!("{}lease.json", attempt(id, no))
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   jobs/<job>/spec.json  receipt.json  code.tar.zst            controller, once
 //!   jobs/<job>/requests/<n>.json                                anybody, once each
-//!   jobs/<job>/attempts/<n>/plan.json  settled.json             controller, once
+//!   jobs/<job>/attempts/<n>/plan.json  ending.json  settled.json   controller, once
 //!   jobs/<job>/attempts/<n>/lease.json  outcome.json            agent, once
 //!   jobs/<job>/attempts/<n>/status.json                         agent, overwritten
 //!   jobs/<job>/attempts/<n>/{events,samples,log,stacks}/...     agent, once each

@@ -46,6 +46,7 @@ pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, 
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
+pub use settlement::is_by_a_user;
 pub use stall::{StallRhythm, StallWatch};
 pub use stopped::keeps_disk;
 pub use supervise::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};

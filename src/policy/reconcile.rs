@@ -20,8 +20,8 @@ use super::stopped::stopped;
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
 use crate::job::{
-    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, JobState, Lease, Outcome, Plan, Receipt, Refusal, Request, ResolvedSpec,
-    Settled, Wish,
+    AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, CheckpointSummary, Ending, JobState, Lease, Outcome, Plan, Receipt, Refusal, Request,
+    ResolvedSpec, Settled, Wish,
 };
 use crate::market::{Cloud, Span, elapsed};
 
@@ -90,6 +90,24 @@ pub struct Watched {
     pub guarded: bool,
     pub guard_waits: bool,
     pub damaged: Damaged,
+    pub ended: Ended,
+}
+
+/// What tells who ended a machine of which the cloud says only that a user did. Looked for only then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ended {
+    pub ending: Option<Ending>,
+    pub alarm: AlarmSeen,
+}
+
+/// The alarm of a machine, by the cloud that holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AlarmSeen {
+    /// It was not asked, or did not say.
+    #[default]
+    Unknown,
+    Quiet,
+    RangAt(Timestamp),
 }
 
 /// Records of an agent that are there and cannot be read. That they are there says something: a damaged lease, that the
@@ -119,6 +137,8 @@ pub enum Act {
     },
     Terminate {
         machine: MachineRef,
+        /// Whose end this is, which is recorded before it; `None`: the attempt is over already, or its machine ends as it is.
+        ends: Option<AttemptNo>,
         why: String,
     },
     /// Arm what watches the machine from outside.
@@ -211,7 +231,7 @@ fn orphans(facts: &Facts<'_>) -> Vec<Act> {
     let over = |view: &&InstanceView| facts.attempts.iter().any(|attempt| attempt.plan.attempt == view.tags.attempt && attempt.settled.is_some());
     let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
     let why = |view: &InstanceView| format!("attempt {} is settled, and its machine runs", view.tags.attempt.number());
-    ours.filter(over).map(|view| Act::Terminate { machine: view.machine(), why: why(view) }).collect()
+    ours.filter(over).map(|view| Act::Terminate { machine: view.machine(), ends: None, why: why(view) }).collect()
 }
 
 fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
@@ -266,7 +286,8 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
             InstanceState::Stopped => stopped(facts, attempt, view),
             InstanceState::Pending | InstanceState::Running => alive(facts, attempt, view),
             InstanceState::ShuttingDown if is_stuck(facts, view) => {
-                vec![Act::Terminate { machine: view.machine(), why: format!("it has been shutting down for more than {} min", STUCK.as_secs() / 60) }]
+                let why = format!("it has been shutting down for more than {} min", STUCK.as_secs() / 60);
+                vec![Act::Terminate { machine: view.machine(), ends: None, why }]
             }
             InstanceState::Stopping | InstanceState::ShuttingDown => wait(format!("{} is {}", view.id, view.state)),
         },
@@ -317,7 +338,7 @@ fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
 fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
     let wishes = Wishes::of(facts.requests);
     let watched = &attempt.watched;
-    let terminate = |why: String| vec![Act::Terminate { machine: view.machine(), why }];
+    let terminate = |why: String| vec![Act::Terminate { machine: view.machine(), ends: Some(attempt.plan.attempt), why }];
     let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
     if attempt.outcome.is_some() && !held && watched.outcome_for > OUTCOME_TO_DARK {
         return terminate(format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs()));

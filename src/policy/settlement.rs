@@ -1,17 +1,18 @@
 //! What an attempt was and cost, once its machine is gone.
 //!
-//! The agent's outcome has the last word on why. When it left none, or one that cannot be read, the cloud's reason, the users' wishes and the last
-//! heartbeat say what can be said. What must never live here: a guess that reads like a fact.
+//! The agent's outcome has the last word on why. When it left none, or one that cannot be read, the cloud's reason, the
+//! users' wishes and the last heartbeat say what can be said. Of an end that the cloud calls a user's, what we recorded before we ended the machine says
+//! whether it was ours, and the alarm whether it was its. What must never live here: a guess that reads like a fact.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::billing;
-use super::reconcile::{AttemptFacts, Facts};
+use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
 use crate::instance::{InstanceView, NoticeKind, Status};
-use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason, Settled};
+use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Settled};
 use crate::market::{Span, Usd, elapsed};
 
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
@@ -86,10 +87,49 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if reason.starts_with("Client.InternalError") || reason.starts_with("Client.VolumeLimitExceeded") {
         return EndedBecause::LaunchFailed;
     }
-    if reason.starts_with("Client.UserInitiatedShutdown") && !was_silent(attempt, view) {
+    if view.is_some_and(|view| is_by_hand(attempt, view)) {
         return EndedBecause::UserStopped;
     }
     EndedBecause::Lost
+}
+
+/// The cloud's word for an end that somebody asked it for: a person in the console, but also a controller, a sweep or an alarm.
+const BY_A_USER: &str = "Client.UserInitiatedShutdown";
+
+/// Whether only the cloud itself can say who ended this machine: it says that a user did.
+pub fn is_by_a_user(view: &InstanceView) -> bool {
+    view.state_reason.as_deref().is_some_and(|reason| reason.starts_with(BY_A_USER))
+}
+
+/// Whether a person has ended or stopped it, and nothing of ours.
+pub(super) fn is_by_hand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    is_by_a_user(view) && our_ending(attempt).is_none() && !has_rung(attempt, view) && !was_silent(attempt, view)
+}
+
+/// An agent that is heard so long after the ending was recorded was not ended by it: the cloud has refused, or the record is
+/// of an earlier silence. Longer than the call and a heartbeat that was under way take; shorter than anybody needs who reads
+/// of the refusal and ends the machine by hand.
+const LAST_BEATS: Duration = Duration::from_secs(2 * 60);
+
+/// What a controller or a sweep has recorded of its own end of this machine.
+fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
+    let ending = attempt.watched.ended.ending.as_ref()?;
+    let status = attempt.status.as_ref();
+    let heard_for = status.map_or(Duration::ZERO, |status| elapsed(ending.heard.unwrap_or(status.started), status.at));
+    (heard_for <= LAST_BEATS).then_some(ending)
+}
+
+/// The alarm acts within seconds; the cloud dates the end to the second. An alarm on silence rings for a machine that was
+/// ended otherwise too, but five minutes later at the least; and one whose action failed rings on, and a person ends the
+/// machine.
+const ALARM_TO_END: Duration = Duration::from_secs(2 * 60);
+
+/// Whether the cloud's alarm has ended it.
+fn has_rung(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    match (attempt.watched.ended.alarm, view.ended) {
+        (AlarmSeen::RangAt(rang), Some(ended)) => elapsed(ended, rang).max(elapsed(rang, ended)) <= ALARM_TO_END,
+        _ => false,
+    }
 }
 
 /// Of an outcome that cannot be read, what the heartbeat that followed it says: why, and in which words. Only one that came
@@ -101,11 +141,28 @@ fn told_at_the_end(attempt: &AttemptFacts) -> Option<(EndedBecause, &str)> {
     Some((EndedBecause::from_word(&reason.verdict)?, &reason.text))
 }
 
-/// Whether the machine had lost its lease when it ended: then it was ended by us (or could have been), not by hand.
-fn was_silent(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
-    let heard = attempt.status.as_ref().map(|status| status.at).or_else(|| view.map(|view| view.launched));
-    let (Some(heard), Some(ended)) = (heard, view.and_then(|view| view.ended)) else { return false };
-    elapsed(heard, ended) >= attempt.plan.lease.duration()
+/// Whether nothing was heard of it for so long that it was ours, or an alarm's, to end; where nothing recorded says so.
+fn was_silent(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    let Some(ended) = view.ended else { return false };
+    let heard = attempt.status.as_ref().map(|status| status.at).or_else(|| attempt.lease.as_ref().map(|lease| lease.taken));
+    match heard {
+        Some(heard) => elapsed(heard, ended) >= silence_allowed(attempt),
+        None => elapsed(view.launched, ended) >= attempt.plan.boot.duration(),
+    }
+}
+
+/// The agent publishes its heartbeat once a minute, so the alarm may have begun to count a minute before the newest one here.
+const PUBLISHED_EACH: Duration = Duration::from_secs(60);
+
+/// The smaller of the lease and the alarm, unless the alarm is known not to have rung.
+fn silence_allowed(attempt: &AttemptFacts) -> Duration {
+    let lease = attempt.plan.lease.duration();
+    match attempt.plan.launch.as_ref().and_then(|launch| launch.alarm) {
+        Some(AlarmRule::Heartbeat { minutes }) if attempt.watched.ended.alarm == AlarmSeen::Unknown => {
+            lease.min(Duration::from_secs(u64::from(minutes) * 60).saturating_sub(PUBLISHED_EACH))
+        }
+        _ => lease,
+    }
 }
 
 /// What the last heartbeat says of an attempt whose agent left no outcome, or one that cannot be read.
@@ -118,7 +175,9 @@ fn last_words(
     cloud_reason: Option<&str>,
 ) -> Option<Outcome> {
     let (status, damaged) = (attempt.status.as_ref(), attempt.watched.damaged.outcome);
-    if status.is_none() && !damaged {
+    // What we ended ourselves has a reason, although its agent never said a word.
+    let ended_by_us = because == EndedBecause::Lost && our_ending(attempt).is_some();
+    if status.is_none() && !damaged && !ended_by_us {
         return None;
     }
     let mut reasons: Vec<Reason> = status.and_then(|status| status.reason.clone()).into_iter().collect();
@@ -155,7 +214,11 @@ fn why(attempt: &AttemptFacts, because: EndedBecause, cloud_reason: Option<&str>
             None => format!("the machine is gone, and the outcome that its agent left could not be read ({})", cloud("no reason given")),
         },
         EndedBecause::Interrupted => format!("the cloud took the machine away ({})", cloud("its notice said so")),
-        EndedBecause::Lost => format!("the machine is gone and its agent left no outcome ({})", cloud("no reason given")),
+        EndedBecause::Lost => match (our_ending(attempt), attempt.watched.ended.alarm) {
+            (Some(ending), _) => format!("{} ended the machine: {}", ending.by, ending.why),
+            (None, AlarmSeen::RangAt(rang)) => format!("its alarm rang at {rang}, and the cloud ended the machine"),
+            (None, _) => format!("the machine is gone and its agent left no outcome ({})", cloud("no reason given")),
+        },
         _ => format!("the machine ended before its agent could say why ({})", cloud("no reason given")),
     }
 }

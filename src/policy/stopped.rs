@@ -7,18 +7,17 @@
 //! ```
 
 use super::reconcile::{Act, AttemptFacts, Facts};
-use super::settlement::settle;
+use super::settlement::{is_by_hand, settle};
 use crate::instance::InstanceView;
 use crate::job::{EndedBecause, OnSpec, Reaction};
 
 pub(super) fn stopped(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
     let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
-    let terminate = |why: &str| vec![Act::Terminate { machine: view.machine(), why: why.to_owned() }];
-    let by_hand = view.state_reason.as_deref().is_some_and(|reason| reason.starts_with("Client.UserInitiatedShutdown"));
+    let terminate = |why: &str| vec![Act::Terminate { machine: view.machine(), ends: Some(attempt.plan.attempt), why: why.to_owned() }];
     match &attempt.outcome {
         Some(outcome) if keeps_disk(&facts.spec.spec.on, outcome.because) => done(),
         Some(_) => terminate("its attempt has ended, and its disk is not to be kept"),
-        None if attempt.watched.damaged.outcome || by_hand => done(),
+        None if attempt.watched.damaged.outcome || is_by_hand(attempt, view) => done(),
         None => terminate("it is stopped, and its agent left no outcome"),
     }
 }

@@ -96,6 +96,11 @@ pub trait Cloud: Send + Sync {
         Ok(())
     }
 
+    /// When what [`Cloud::guard`] armed has ended this machine; `None`: it has not. An error means *unknown*.
+    async fn alarmed(&self, _machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
+        Ok(None)
+    }
+
     /// The attempt is settled: what was kept of the ended machine only to settle it, and what watched it, may go.
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError>;
 

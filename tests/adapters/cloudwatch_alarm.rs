@@ -63,9 +63,15 @@ async fn a_machine_is_armed_once_its_first_heartbeat_has_arrived() {
     let tags: Vec<_> = tags.all("member").into_iter().map(|tag| (tag.at("Key").to_owned(), tag.at("Value").to_owned())).collect();
     assert!(plan.tags.iter().all(|(key, value)| tags.contains(&(key.clone(), value.clone()))), "{tags:?}");
 
-    // It does what it is for.
+    // It does what it is for, and tells whose end that was.
+    assert_eq!(aws.alarmed(&machine(&id)).await.unwrap(), None);
     ec2.ring(&name);
     assert!(is_going(ec2.instance(&id).state));
+    let rang = aws.alarmed(&machine(&id)).await.unwrap().expect("it rang");
+    assert!(jiff::Timestamp::now().duration_since(rang).as_secs() < 60, "{rang}");
+    assert_eq!(aws.alarmed(&machine(&other)).await.unwrap(), None, "another machine's is another's");
+    ec2.fault(Fault::code("DescribeAlarms", "AccessDenied"));
+    assert_eq!(kind(&aws.alarmed(&machine(&id)).await.unwrap_err()), "denied");
     aws.release(&machine(&id)).await.unwrap();
     aws.release(&machine(&id)).await.unwrap();
     assert_eq!(alarms(&ec2).len(), 0);
@@ -81,7 +87,7 @@ async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
     aws.guard(&plan, &machine(&id)).await.unwrap();
     let all = alarms(&ec2);
     let alarm = &all[0];
-    assert_eq!(at(alarm, &["Namespace", "MetricName", "TreatMissingData", "Statistic"]), ["AWS/EC2", "CPUUtilization", "missing", "Average"]);
+    assert_eq!(at(alarm, &["Namespace", "MetricName", "TreatMissingData", "Statistic"]), ["AWS/EC2", "CPUUtilization", "ignore", "Average"]);
     assert_eq!(at(alarm, &["Period", "EvaluationPeriods", "Threshold"]), ["300", "2", "0.3"]);
     assert_eq!(at(alarm, &["ComparisonOperator", "AlarmActions/member"]), ["LessThanOrEqualToThreshold", "arn:aws:automate:us-east-1:ec2:stop"]);
     // The alarm of one machine goes, that of another stays.

@@ -25,6 +25,8 @@ pub enum Life {
     Taken { secs: u64 },
     /// The power is cut before the agent has said anything.
     TakenYoung { secs: u64 },
+    /// It runs, and no agent ever says a word.
+    NeverSpeaks,
     /// The agent falls silent after its first words, and the machine runs on.
     FallsSilent,
     /// The agent writes its outcome, and the power-off does not work.
@@ -158,6 +160,9 @@ impl FakeCloud {
             sleep(secs).await;
             return self.end(instance, "Server.SpotInstanceTermination: no capacity");
         }
+        if life == Life::NeverSpeaks {
+            return;
+        }
         sleep(1).await;
         let lease = Lease { format: RECORD_FORMAT, instance: instance.into(), nonce: "n".into(), taken: self.clock.now() };
         dir_of(&self.dir, plan).take_lease(plan.attempt, &lease).await.unwrap();
@@ -183,7 +188,7 @@ impl FakeCloud {
                 sleep(5).await;
                 self.outcome(plan, instance, started, EndedBecause::Succeeded, Some(0)).await;
             }
-            Life::FallsSilent | Life::TakenYoung { .. } => {}
+            Life::FallsSilent | Life::TakenYoung { .. } | Life::NeverSpeaks => {}
             Life::Endless => self.until_told(plan, instance, started).await,
         }
     }

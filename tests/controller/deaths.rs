@@ -134,3 +134,11 @@ fn a_raised_cap_is_raised_once_and_stays() {
     });
     assert!(deaths > 100, "{deaths}");
 }
+
+/// Also when it dies between recording why it ends the machine, ending it, and settling what it was.
+#[test]
+fn what_we_end_is_never_taken_for_the_users_stop() {
+    let story =
+        Story { lives: &[Life::NeverSpeaks, ENDS], spec: |_| {}, wish: None, apart: 61, becauses: &[EndedBecause::Lost, EndedBecause::Succeeded] };
+    assert!(story.die_everywhere(async |_, _| {}) > 10);
+}

@@ -21,6 +21,8 @@ struct Watchman {
     refusals: Mutex<u32>,
     /// When it was asked to guard, and of which machine.
     asked: Mutex<Vec<(Duration, String)>>,
+    /// What it says of its alarms once their machines have ended.
+    rings: Option<bool>,
 }
 
 #[async_trait]
@@ -85,6 +87,16 @@ impl Cloud for Watchman {
         Err(CloudError::Denied { act: "arm the alarm".into(), cause: "injected".into() })
     }
 
+    async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
+        let views = self.inner.describe("me", &machine.region).await?;
+        let ended = views.into_iter().find(|view| view.id == machine.id).and_then(|view| view.ended);
+        match self.rings {
+            Some(true) => Ok(ended),
+            Some(false) => Ok(None),
+            None => Err(CloudError::Denied { act: "look at the alarm".into(), cause: "injected".into() }),
+        }
+    }
+
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
         self.inner.release(machine).await
     }
@@ -93,7 +105,7 @@ impl Cloud for Watchman {
 async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (World, Arc<Watchman>) {
     let world = World::new(clock.clone(), lives).await;
     let (refusals, asked) = (Mutex::new(refusals), Mutex::default());
-    let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked });
+    let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings: Some(false) });
     (world, watchman)
 }
 
@@ -131,4 +143,19 @@ fn each_machine_is_guarded_and_an_offer_that_cannot_be_launched_costs_no_attempt
         let stranded: Vec<&str> = plan.rejected.iter().filter(|no| no.offer.instance_type == "stranded").map(|no| no.because.as_str()).collect();
         assert_eq!(stranded, ["no subnet there"]);
     });
+}
+
+/// To the cloud both are a user's stop. Who asked the alarm and got no answer takes it for a person's: the agent was heard.
+#[test]
+fn what_the_alarm_ends_goes_on_elsewhere_and_what_a_person_ends_does_not() {
+    for (rings, expected) in [(Some(true), JobOutcome::Succeeded), (Some(false), JobOutcome::Stopped), (None, JobOutcome::Stopped)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let lives = [Life::EndedByHand { secs: 60 }, Life::Ends { secs: 300, code: 0 }];
+            let world = World::new(clock.clone(), &lives).await;
+            let (refusals, asked) = (Mutex::new(0), Mutex::default());
+            let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings });
+            let receipt = world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
+            assert_eq!(receipt.outcome, expected, "{rings:?}: {receipt:?}");
+        });
+    }
 }

@@ -99,6 +99,19 @@ fn a_machine_that_is_silent_for_its_lease_is_ended_and_its_job_goes_on() {
 }
 
 #[test]
+fn a_machine_whose_agent_never_says_a_word_is_ended_and_its_job_goes_on() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::NeverSpeaks, Life::Ends { secs: 5, code: 0 }]).await;
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Succeeded, vec![EndedBecause::Lost, EndedBecause::Succeeded]));
+        let second = world.dir.plan(lamplighter::job::AttemptNo::new(2)).await.unwrap().unwrap();
+        let why = &second.reasons[0];
+        assert!(why.starts_with("test ended the machine: no word of its agent for 9") && why.ends_with(" s, and 900 s is the most"), "{why}");
+    });
+}
+
+#[test]
 fn a_machine_that_stays_lit_after_its_outcome_is_ended() {
     simulate(async |clock| {
         let world = World::new(clock, &[Life::NeverDark]).await;

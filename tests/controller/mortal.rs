@@ -132,6 +132,9 @@ impl Cloud for Mortal<dyn Cloud> {
     async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
         self.life.call(self.inner.raise_kill_at(machine, kill_at)).await
     }
+    async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
+        self.life.call(self.inner.alarmed(machine)).await
+    }
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
         self.life.call(self.inner.release(machine)).await
     }

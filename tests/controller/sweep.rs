@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::controller::{Found, Judged};
+use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::policy::orphan::OrphanVerdict;
 use lamplighter::ports::Clock;
 
@@ -61,5 +62,25 @@ fn what_cannot_be_read_is_left_alone() {
             world.store.mend();
         }
         assert_eq!(world.cloud.running().len(), 1);
+    });
+}
+
+/// Long before its lease would have lapsed, and with nobody driving.
+#[test]
+fn what_a_sweep_ends_is_lost_and_not_stopped_by_the_user() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::NeverSpeaks, Life::Ends { secs: 5, code: 0 }]).await;
+        let controller = world.controller();
+        controller.look(world.job()).await.unwrap();
+        clock.sleep(Duration::from_secs(16 * 60)).await;
+        let (places, _) = controller.everywhere().await;
+        let found = controller.look_for_orphans(&places).await;
+        let [orphan] = orphans(&found)[..] else { panic!("{found:?}") };
+        assert!(controller.end_orphan(orphan).await.unwrap().is_some());
+        let receipt = world.drive().await;
+        let becauses: Vec<_> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+        assert_eq!(becauses, [EndedBecause::Lost, EndedBecause::Succeeded]);
+        let second = world.dir.plan(AttemptNo::new(2)).await.unwrap().unwrap();
+        assert_eq!(second.reasons[0], "the sweep of test ended the machine: no word of its agent for 16 min after its launch");
     });
 }

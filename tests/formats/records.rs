@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lamplighter::adapters::objects;
 use lamplighter::instance::{Rates, Status};
-use lamplighter::job::{Lease, Manifest, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish};
+use lamplighter::job::{Ending, Lease, Manifest, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish};
 use lamplighter::jobdir::{Event, JobDir, JobDirError, RecordError, What, decode, layout};
 use lamplighter::ports::Store;
 use serde::Serialize;
@@ -52,6 +52,7 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<Plan>("plan.json");
     reads::<Request>("request.json");
     reads::<Lease>("lease.json");
+    reads::<Ending>("ending.json");
     reads::<Status>("status.json");
     reads::<Outcome>("outcome.json");
     reads::<Settled>("settled.json");

@@ -20,6 +20,7 @@ mod recordings;
 #[cfg(feature = "lamp")]
 mod schedule;
 mod script;
+mod settlement;
 mod setup;
 mod stall;
 mod supervise;

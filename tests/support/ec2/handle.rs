@@ -368,6 +368,11 @@ impl FalseEc2 {
         let params = Params::from([("AlarmNames.member.1".to_owned(), alarm.to_owned())]);
         let found = self.cloud.moto_query("us-east-1", "monitoring", "2010-08-01", "DescribeAlarms", &params);
         let found = found.unwrap_or_else(|no| panic!("{}", no.text()));
+        let state = [("AlarmName", alarm), ("StateValue", "ALARM"), ("StateReason", "a test rings it")];
+        let state = state.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        if let Err(no) = self.cloud.moto_query("us-east-1", "monitoring", "2010-08-01", "SetAlarmState", &state) {
+            panic!("{}", no.text());
+        }
         let dimension = found.all("Value").into_iter().map(|value| value.text.clone()).find(|value| value.starts_with("i-"));
         let id = dimension.unwrap_or_else(|| panic!("no alarm {alarm} of an instance"));
         for action in found.all("AlarmActions").into_iter().flat_map(|actions| &actions.children) {

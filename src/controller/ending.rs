@@ -1,0 +1,71 @@
+//! Who ended a machine: recorded before we do it, and looked for when the cloud says no more than that a user did.
+//!
+//! ```text
+//!   terminate ──> ending.json ──> TerminateInstances
+//!   gone, "by a user", no outcome ──> ending.json, the machine's alarm ──> policy::settlement
+//! ```
+//! What must never live here: what follows from it.
+
+use super::act::ActError;
+use super::drive::Controller;
+use super::memory::JobMemory;
+use super::observe::Observed;
+use crate::instance::{InstanceState, MachineRef};
+use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
+use crate::jobdir::JobDir;
+use crate::policy::is_by_a_user;
+use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended};
+use crate::ports::{CloudError, chain};
+
+impl Controller {
+    /// Records that we end the machine of an attempt, and why; once, however often the cloud is asked.
+    pub(super) async fn intend_to_end(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        observed: &Observed,
+        attempt: AttemptNo,
+        why: &str,
+    ) -> Result<(), ActError> {
+        let memory = memory.attempts.entry(attempt).or_default();
+        if memory.ending_recorded {
+            return Ok(());
+        }
+        let status = observed.attempts.iter().find(|facts| facts.plan.attempt == attempt).and_then(|facts| facts.status.as_ref());
+        let ending =
+            Ending { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), why: why.to_owned(), heard: status.map(|status| status.at) };
+        let _theirs_is_as_good = dir.create_ending(attempt, &ending).await?;
+        memory.ending_recorded = true;
+        Ok(())
+    }
+
+    /// Looks for what tells who ended the machine of the open attempt, where only that can tell. An error: nobody knows yet,
+    /// and nothing is settled meanwhile.
+    pub(super) async fn look_who_ended(&self, dir: &JobDir, observed: &mut Observed, answer: &CloudAnswer) -> Result<(), ActError> {
+        let CloudAnswer::Known(views) = answer else { return Ok(()) };
+        let Some(open) = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none() && attempt.outcome.is_none()) else { return Ok(()) };
+        let token = Some(open.plan.client_token.as_str());
+        let Some(view) = views.iter().find(|view| view.client_token.as_deref() == token && view.tags.owner == self.owner) else { return Ok(()) };
+        if !matches!(view.state, InstanceState::Terminated | InstanceState::Stopped) || !is_by_a_user(view) {
+            return Ok(());
+        }
+        let ending = dir.ending(open.plan.attempt).await?;
+        let alarm = if ending.is_some() { AlarmSeen::Unknown } else { self.alarm_of(open, &view.machine()).await? };
+        open.watched.ended = Ended { ending, alarm };
+        Ok(())
+    }
+
+    async fn alarm_of(&self, attempt: &AttemptFacts, machine: &MachineRef) -> Result<AlarmSeen, CloudError> {
+        if attempt.plan.launch.as_ref().is_none_or(|launch| launch.alarm.is_none()) {
+            return Ok(AlarmSeen::Quiet);
+        }
+        match self.cloud(machine.cloud)?.alarmed(machine).await {
+            Ok(rang) => Ok(rang.map_or(AlarmSeen::Quiet, AlarmSeen::RangAt)),
+            Err(error @ (CloudError::Throttled | CloudError::Ambiguous { .. })) => Err(error),
+            Err(error) => {
+                tracing::warn!(%machine, "whether its alarm has ended it is not known: {}", chain(&error));
+                Ok(AlarmSeen::Unknown)
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Whose end it was, of a machine of which the cloud says that a user ended it.
+
+use std::time::Duration;
+
+use lamplighter::instance::{InstanceState, InstanceView};
+use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Wish};
+use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Watched};
+
+use super::reconcile_facts::{OWNER, acts, ago, attempt, known, status, view, wish, words};
+
+/// The machine ended a minute ago.
+const ENDED: u64 = 60;
+
+const BY_A_USER: &str = "Client.UserInitiatedShutdown: User initiated";
+
+/// Last heard so long before its end, or never; recorded by us when that was the newest heartbeat; the alarm of its plan, and
+/// what is known of it.
+fn facts(heard_before: Option<u64>, recorded: bool, alarm: &str, seen: AlarmSeen) -> AttemptFacts {
+    let heard = heard_before.map(|secs| ago(ENDED + secs));
+    let ending = recorded.then(|| Ending { format: RECORD_FORMAT, at: ago(ENDED + 1), by: "me@here".into(), why: "it was silent".into(), heard });
+    let mut facts = attempt(1, 7200);
+    facts.plan.launch = Some(LaunchRequest {
+        image: "ami-1".into(),
+        image_name: None,
+        root_device: "/dev/sda1".into(),
+        disk_gib: 1,
+        profile: None,
+        security_groups: vec![],
+        subnet: None,
+        key_name: None,
+        shutdown: Default::default(),
+        alarm: Some(alarm.parse().unwrap()),
+        user_data: String::new(),
+    });
+    let watched = Watched { ended: Ended { ending, alarm: seen }, ..Watched::default() };
+    AttemptFacts { status: heard.map(|heard| status(AttemptPhase::Running, heard)), watched, ..facts }
+}
+
+fn gone(lived: u64) -> InstanceView {
+    InstanceView { launched: ago(ENDED + lived), ..view(1, OWNER, InstanceState::Terminated, Some(BY_A_USER)) }
+}
+
+fn settled(facts: &AttemptFacts, lived: u64) -> lamplighter::job::Settled {
+    let acts = acts(std::slice::from_ref(facts), &[], known(&[gone(lived)]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    (**settled).clone()
+}
+
+#[test]
+fn what_we_or_the_alarm_ended_is_lost_and_what_a_person_ended_is_the_users_stop() {
+    use AlarmSeen::{Quiet, RangAt, Unknown};
+    use EndedBecause::{Lost, UserStopped};
+    let min = |minutes: u64| minutes * 60;
+    let classic = "cpu<=0.3 for 5m";
+    let cases = [
+        ("a person, while the agent is heard", facts(Some(20), false, "heartbeat", Quiet), min(60), UserStopped),
+        ("a person, while it boots", facts(None, false, "heartbeat", Quiet), min(10), UserStopped),
+        ("we, as our record says", facts(Some(20), true, "off", Unknown), min(60), Lost),
+        ("we, after a boot without a word", facts(None, true, "off", Unknown), min(15) - 20, Lost),
+        ("nobody recorded it, and no boot takes so long", facts(None, false, "off", Unknown), min(15), Lost),
+        ("nobody recorded it, and its lease had lapsed", facts(Some(min(30)), false, "off", Quiet), min(60), Lost),
+        ("an alarm shorter than the lease", facts(Some(min(15)), false, "heartbeat for 15m", RangAt(ago(ENDED + 2))), min(60), Lost),
+        ("the same, and CloudWatch does not say", facts(Some(min(14) + 5), false, "heartbeat for 15m", Unknown), min(60), Lost),
+        ("a person, before the alarm could", facts(Some(min(10)), false, "heartbeat for 15m", Unknown), min(60), UserStopped),
+        ("a person, and the alarm is quiet", facts(Some(min(16)), false, "heartbeat for 15m", Quiet), min(60), UserStopped),
+        (
+            "a person, and then it rang for the silence",
+            facts(Some(20), false, "heartbeat for 5m", RangAt(ago(ENDED) + Duration::from_secs(300))),
+            min(60),
+            UserStopped,
+        ),
+        ("the classic alarm, while the heartbeat goes on", facts(Some(5), false, classic, RangAt(ago(ENDED + 1))), min(60), Lost),
+        ("a person, long after an alarm that could not", facts(Some(5), false, classic, RangAt(ago(ENDED + 3000))), min(60), UserStopped),
+    ];
+    for (what, facts, lived, expected) in cases {
+        assert_eq!(settled(&facts, lived).because, expected, "{what}");
+    }
+}
+
+/// The cloud refused to end it, its agent came back, and a day later somebody ends it by hand.
+#[test]
+fn an_agent_that_was_heard_again_was_not_ended_by_an_old_record() {
+    let mut facts = facts(Some(20), true, "off", AlarmSeen::Unknown);
+    facts.watched.ended.ending.as_mut().unwrap().heard = Some(ago(ENDED + 20 + 121));
+    assert_eq!(settled(&facts, 3600).because, EndedBecause::UserStopped);
+    facts.watched.ended.ending.as_mut().unwrap().heard = Some(ago(ENDED + 20 + 119));
+    assert_eq!(settled(&facts, 3600).because, EndedBecause::Lost, "the last beats of a machine that was being ended");
+}
+
+#[test]
+fn the_receipt_says_who_ended_it_and_why() {
+    let said = |facts: &AttemptFacts| settled(facts, 3600).outcome.unwrap().reasons.pop().unwrap().text;
+    assert_eq!(said(&facts(Some(20), true, "off", AlarmSeen::Unknown)), "me@here ended the machine: it was silent");
+    assert_eq!(said(&facts(None, true, "off", AlarmSeen::Unknown)), "me@here ended the machine: it was silent");
+    assert_eq!(
+        said(&facts(Some(5), false, "cpu<=0.3 for 5m", AlarmSeen::RangAt(ago(ENDED)))),
+        "its alarm rang at 2026-01-01T23:59:00Z, and the cloud ended the machine"
+    );
+}
+
+#[test]
+fn a_wish_stays_a_wish_whoever_carried_it_out() {
+    let acts = acts(&[facts(Some(20), true, "off", AlarmSeen::Unknown)], &[wish(Wish::Cancel, 300)], known(&[gone(3600)]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!(settled.because, EndedBecause::UserCancelled);
+}
+
+/// An alarm that may keep a disk stops its machine, and the disk bills on.
+#[test]
+fn what_the_alarm_has_stopped_is_ended_and_what_a_person_has_stopped_is_left() {
+    let stopped = InstanceView { ended: Some(ago(ENDED)), ..view(1, OWNER, InstanceState::Stopped, Some(BY_A_USER)) };
+    let of = |seen| words(&[facts(Some(5), false, "cpu<=0.3 for 5m", seen)], &[], known(std::slice::from_ref(&stopped)));
+    assert_eq!(of(AlarmSeen::RangAt(ago(ENDED + 1))), ["terminate"]);
+    assert_eq!(of(AlarmSeen::Quiet), ["settle"]);
+}
