@@ -94,7 +94,7 @@ impl Controller {
                 // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
                 // and if somebody has since, its token makes it the same machine.
                 if created == Created::New {
-                    memory.attempts.entry(*attempt).or_default().plan = Some(plan);
+                    memory.attempts.entry(*attempt).or_default().planned(plan);
                     self.launch(job, memory, *attempt).await?;
                 }
             }
@@ -146,15 +146,19 @@ impl Controller {
             }
             Err(error @ CloudError::NoCapacity { refusal, .. }) => {
                 info!(%job, attempt = attempt.number(), "{error}");
-                memory.watched.refused = Some((Some(refusal), error.to_string()));
+                memory.refused(Some(refusal), error.to_string());
                 Ok(())
             }
             Err(error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. })) => {
                 warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
-                memory.watched.refused = Some((None, chain(&error)));
+                memory.refused(None, chain(&error));
                 Ok(())
             }
-            Err(error @ (CloudError::Throttled | CloudError::Ambiguous { .. })) => Err(error.into()),
+            Err(error @ CloudError::Ambiguous { .. }) => {
+                memory.clear = false;
+                Err(error.into())
+            }
+            Err(error @ CloudError::Throttled) => Err(error.into()),
         }
     }
 

@@ -68,7 +68,7 @@ impl Controller {
         made?;
         let begun = match planned {
             Ok(Created::New) => {
-                memory.attempts.entry(AttemptNo::FIRST).or_default().plan = Some(plan);
+                memory.attempts.entry(AttemptNo::FIRST).or_default().planned(plan);
                 self.launch(&spec.job, &mut memory, AttemptNo::FIRST).await
             }
             // Somebody else drives it already.

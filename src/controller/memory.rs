@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::answers::Place;
 use super::cap::HeldBack;
 use crate::instance::Status;
-use crate::job::{AttemptNo, Lease, Outcome, Plan, Request, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
 
 /// Of one job.
@@ -60,6 +60,8 @@ pub struct AttemptMemory {
     /// The heartbeat that was read last.
     pub status: Option<Status>,
     pub watched: Watched,
+    /// This controller made the plan, and each launch so far was answered: what is refused now was never launched.
+    pub clear: bool,
     /// Why its machine is ended stands in the job directory.
     pub ending_recorded: bool,
     /// The heartbeat when it last changed, by the store's clock: the record itself, and what the news say of it.
@@ -82,6 +84,18 @@ const GUARD_PAUSE: Duration = Duration::from_secs(30);
 const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 
 impl AttemptMemory {
+    /// Takes note of a plan that this controller has made: nobody has launched it before.
+    pub fn planned(&mut self, plan: Plan) {
+        self.plan = Some(plan);
+        self.clear = true;
+    }
+
+    /// Takes note of a refused launch.
+    pub fn refused(&mut self, refusal: Option<Refusal>, why: String) {
+        self.watched.refused = Some((refusal, why));
+        self.watched.unclear = !self.clear;
+    }
+
     /// Takes note of a failure, and gives how many there were.
     pub fn guard_failed(&mut self, now: Duration) -> u32 {
         self.guard_tries += 1;

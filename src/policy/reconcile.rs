@@ -78,6 +78,8 @@ pub struct Watched {
     pub launched: Option<String>,
     /// The launch call was refused: there (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,
+    /// Before the refusal the same launch may have come through: its answer was lost, or another controller made the plan.
+    pub unclear: bool,
     /// From the first to the last of successive answers of the cloud in which the machine was missing.
     pub missing_for: Duration,
     /// How long the heartbeat has not changed.
@@ -300,12 +302,13 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     if let Some(elsewhere) = belongs_elsewhere(&attempt.plan, facts.owner, facts.here) {
         return if is_over(facts, attempt) { nothing() } else { wait(elsewhere) };
     }
-    if attempt.watched.refused.is_some() {
-        return nothing();
-    }
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
     let age = elapsed(attempt.plan.created, facts.now);
     let gone = age > visible_within && attempt.watched.missing_for >= missing_at_least;
+    if let Some((_, refusal)) = &attempt.watched.refused {
+        let may_run = attempt.watched.unclear && !gone;
+        return if may_run { wait(format!("the launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
+    }
     let existed = heard(attempt) || attempt.watched.launched.is_some();
     let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES;
     match (existed || unwanted, gone) {

@@ -31,7 +31,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
     let because = because(facts, attempt, view, instance.is_some());
-    let refused = attempt.watched.refused.as_ref();
+    let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none());
     let cloud_reason = refused.map(|(_, text)| text.clone()).or_else(|| view.and_then(|view| view.state_reason.clone()));
     let cloud_reason = cloud_reason.or_else(|| view.is_none().then(|| "the cloud knows no machine of this plan".to_owned()));
     let outcome = attempt.outcome.clone().or_else(|| last_words(facts, attempt, because, instance.clone()?, to?, cloud_reason.as_deref()));
@@ -59,7 +59,8 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if let Some(outcome) = &attempt.outcome {
         return outcome.because;
     }
-    if attempt.watched.refused.is_some() {
+    // A machine that there was all the same was not refused.
+    if attempt.watched.refused.is_some() && !existed {
         return EndedBecause::LaunchFailed;
     }
     if let Some((because, _)) = told_at_the_end(attempt) {

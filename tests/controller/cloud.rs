@@ -46,6 +46,7 @@ pub enum CloudFault {
     LostReply,
     NoCapacity,
     Invalid,
+    Denied,
 }
 
 struct Machine {
@@ -347,6 +348,7 @@ impl Cloud for FakeCloudPort {
             }
             Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
+            Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
             None => Ok(self.0.buy(plan)),
         }
     }

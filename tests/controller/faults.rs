@@ -95,6 +95,44 @@ fn a_launch_that_can_never_work_ends_the_job() {
     });
 }
 
+/// The repeat never came to the point where EC2 would have known its token: it says nothing of the first.
+#[test]
+fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
+    for refusal in [CloudFault::Invalid, CloudFault::Denied, CloudFault::NoCapacity] {
+        for dies in [false, true] {
+            simulate(async |clock: Arc<VirtualClock>| {
+                let world = World::new(clock.clone(), &[Life::Ends { secs: 900, code: 0 }]).await;
+                *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+                world.cloud.invisible_for(Duration::from_secs(240));
+                world.cloud.fail_launches(&[CloudFault::LostReply, refusal]);
+                if dies {
+                    // It had made the plan, and knew that the answer was lost; the one that comes after it does not.
+                    world.controller().look(world.job()).await.unwrap();
+                    assert_eq!(world.cloud.launches(), 1);
+                }
+                let receipt = world.drive().await;
+                world.check(&receipt).await;
+                assert_eq!(story(&receipt), (JobOutcome::Succeeded, Some(0), vec![EndedBecause::Succeeded]), "{refusal:?}, dies: {dies}");
+            });
+        }
+    }
+}
+
+#[test]
+fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        world.cloud.fail_launches(&[CloudFault::Down, CloudFault::Denied]);
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt), (JobOutcome::Failed, None, vec![EndedBecause::LaunchFailed]));
+        assert_eq!((receipt.reason.as_str(), receipt.total_usd.micros()), ("not allowed to launch a t in ws-test: ExpiredToken", 0));
+        let took = clock.mono().as_secs();
+        assert!((300..330).contains(&took), "five minutes, two looks: {took} s");
+    });
+}
+
 #[test]
 fn without_capacity_the_next_attempt_waits() {
     simulate(async |clock: Arc<VirtualClock>| {

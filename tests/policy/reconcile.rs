@@ -18,6 +18,12 @@ fn from_submission_to_the_receipt() {
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
     let stopped = |reason| known(&[view(1, OWNER, InstanceState::Stopped, Some(reason))]);
+    let unclear = |missing| Watched {
+        refused: Some((None, "not allowed".into())),
+        unclear: true,
+        missing_for: Duration::from_secs(missing),
+        ..Watched::default()
+    };
     let over = |because| AttemptFacts { settled: Some(settled(1, because)), ..attempt(1, 600) };
     let cases: Vec<Case> = vec![
         ("submitted", vec![], vec![], known(&[]), vec!["plan"]),
@@ -116,6 +122,22 @@ fn from_submission_to_the_receipt() {
             known(&[]),
             vec!["settle"],
         ),
+        (
+            "refused, and the launch before it may have come through",
+            vec![AttemptFacts { watched: unclear(200), ..attempt(1, 299) }],
+            vec![],
+            known(&[]),
+            vec!["wait"],
+        ),
+        (
+            "and it has not been shown for long enough",
+            vec![AttemptFacts { watched: unclear(61), ..attempt(1, 301) }],
+            vec![],
+            known(&[]),
+            vec!["settle"],
+        ),
+        ("and nobody knows", vec![AttemptFacts { watched: unclear(61), ..attempt(1, 301) }], vec![], unknown(), vec!["wait"]),
+        ("and there it is", vec![AttemptFacts { watched: unclear(0), ..attempt(1, 301) }], vec![], alive(), vec!["wait"]),
         (
             "somebody else's machine has our names",
             vec![attempt(1, 5)],
