@@ -39,6 +39,7 @@ mod stall;
 mod stopped;
 mod supervise;
 mod verdict;
+mod watched;
 mod wishes;
 
 pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points};

@@ -14,40 +14,8 @@ use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Supply, Usd, 
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::dir_of;
+pub use super::fate::{CloudFault, Life};
 use super::support::virtual_clock::VirtualClock;
-
-/// What becomes of a machine.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Life {
-    /// The workload ends with this code after so many seconds, and the agent puts the machine out.
-    Ends { secs: u64, code: i32 },
-    /// The power is cut after so many seconds; the agent had written a checkpoint.
-    Taken { secs: u64 },
-    /// The power is cut before the agent has said anything.
-    TakenYoung { secs: u64 },
-    /// It runs, and no agent ever says a word.
-    NeverSpeaks,
-    /// The agent falls silent after its first words, and the machine runs on.
-    FallsSilent,
-    /// The agent writes its outcome, and the power-off does not work.
-    NeverDark,
-    /// Somebody ends it in the cloud's own console.
-    EndedByHand { secs: u64 },
-    /// It trains until it is told to end.
-    Endless,
-}
-
-/// What a call of the controller meets.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CloudFault {
-    /// Nothing is done.
-    Down,
-    /// It is done, and the reply is lost.
-    LostReply,
-    NoCapacity,
-    Invalid,
-    Denied,
-}
 
 struct Machine {
     view: InstanceView,

@@ -9,6 +9,7 @@ mod caps;
 mod cloud;
 mod damaged;
 mod deaths;
+mod fate;
 mod faults;
 mod guard;
 mod lives;

@@ -1,0 +1,68 @@
+//! What is known of an attempt beside its plain records: what one controller has seen, and what was looked for at its end.
+//!
+//! Facts for `reconcile` and `settlement`, gathered by the controller. What must never live here: a conclusion.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::{CheckpointSummary, Ending, Refusal};
+
+/// What the journal of an attempt says of its checkpoints: it knows more than the last heartbeat.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Journal {
+    pub resumed_from: Option<CheckpointSummary>,
+    pub checkpoints: u32,
+    pub last_checkpoint: Option<CheckpointSummary>,
+}
+
+/// What one controller has seen with its own eyes, measured on its steady clock. Gone when the controller goes, and then
+/// seen anew: lengths only ever start too short.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Watched {
+    /// The launch call has answered with this machine.
+    pub launched: Option<String>,
+    /// The launch call was refused: there (with why), or for good.
+    pub refused: Option<(Option<Refusal>, String)>,
+    /// Before the refusal the same launch may have come through: its answer was lost, or another controller made the plan.
+    pub unclear: bool,
+    /// From the first to the last of successive answers of the cloud in which the machine was missing.
+    pub missing_for: Duration,
+    /// How long the heartbeat has not changed.
+    pub silent_for: Duration,
+    /// How long the outcome has been there.
+    pub outcome_for: Duration,
+    /// The number of the last rehearsed interruption that was served.
+    pub interrupt_served: u32,
+    /// What watches the machine from outside is armed; or it could not be armed, and is not tried again yet.
+    pub guarded: bool,
+    pub guard_waits: bool,
+    pub damaged: Damaged,
+    pub ended: Ended,
+}
+
+/// What tells who ended a machine of which the cloud says only that a user did. Looked for only then.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ended {
+    pub ending: Option<Ending>,
+    pub alarm: AlarmSeen,
+}
+
+/// The alarm of a machine, by the cloud that holds it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AlarmSeen {
+    /// It was not asked, or did not say.
+    #[default]
+    Unknown,
+    Quiet,
+    RangAt(Timestamp),
+}
+
+/// Records of an agent that are there and cannot be read. That they are there says something: a damaged lease, that the
+/// machine has come up; a damaged outcome, that the attempt was at its end, but not whether its machine is. So neither ends
+/// a machine, and neither keeps one that is gone from being settled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Damaged {
+    pub lease: bool,
+    pub outcome: bool,
+}
