@@ -48,9 +48,9 @@ const KILL_ROUNDS: u32 = 200;
 pub struct LocalCloud {
     /// `<state>/local`.
     machines: PathBuf,
-    job_root: String,
+    pub(super) job_root: String,
     /// How the agent's program is called: the path, and words before its own.
-    agent: Vec<String>,
+    pub(super) agent: Vec<String>,
     seen: Mutex<Seen>,
 }
 
@@ -96,16 +96,7 @@ impl LocalCloud {
         let instance = instance_id(&plan.client_token);
         let folder = self.folder(&instance);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.dir())?;
-        let record = InstanceRecord {
-            instance: instance.clone(),
-            tags: plan.tags.clone(),
-            launched: Timestamp::now(),
-            client_token: plan.client_token.clone(),
-            job_root: self.job_root.clone(),
-            boot_id: boot_id(),
-            usd_per_hour: plan.offer.price,
-            agent: self.agent.clone(),
-        };
+        let record = self.record(plan, &instance);
         if folder.create("instance.json", &record)? {
             self.spawn_or_end(&folder, &record)?;
         }
@@ -114,14 +105,14 @@ impl LocalCloud {
 
     /// A machine that can never be started has ended: nobody is to wait for it. One that cannot be started just now is
     /// pending, and whoever looks at it tries again.
-    fn spawn_or_end(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
+    pub(super) fn spawn_or_end(&self, folder: &LocalFolder, record: &InstanceRecord) -> io::Result<()> {
         self.spawn(folder, record).or_else(|cause| {
             let for_good = cause.kind() == io::ErrorKind::PermissionDenied || cause.raw_os_error() == Some(Errno::NOEXEC.raw_os_error());
             if !for_good && waited(record) < START_WITHIN {
                 return Err(cause);
             }
             let state_reason = format!("Client.InternalError: cannot start the machine: {cause}");
-            folder.create("ended.json", &EndedRecord { at: Timestamp::now(), state_reason })?;
+            folder.create("ended.json", &EndedRecord { at: Timestamp::now(), state_reason, stopped: false })?;
             Err(cause)
         })
     }
@@ -196,6 +187,7 @@ impl LocalCloud {
         };
         let booted = folder.machine()?.is_some();
         let state = match (&ended, booted) {
+            (Some(ended), _) if ended.stopped => InstanceState::Stopped,
             (Some(_), _) => InstanceState::Terminated,
             (None, true) => InstanceState::Running,
             (None, false) => InstanceState::Pending,
@@ -228,7 +220,7 @@ impl LocalCloud {
                 return folder.ended();
             }
             let state_reason = "Server.HostLost: the workstation was restarted before the machine booted".into();
-            return self.finish(folder, EndedRecord { at: record.launched, state_reason });
+            return self.finish(folder, EndedRecord { at: record.launched, state_reason, stopped: false });
         };
         if !rebooted && machine.process.alive() {
             return Ok(None);
@@ -247,7 +239,7 @@ impl LocalCloud {
             (None, true) => "Server.HostLost: the workstation was restarted",
             (None, false) => "Server.HostLost: the machine's process was killed",
         };
-        self.finish(folder, EndedRecord { at, state_reason: state_reason.into() })
+        self.finish(folder, EndedRecord { at, state_reason: state_reason.into(), stopped: false })
     }
 
     /// Writes the end unless somebody else has, and gives what is written.
@@ -281,7 +273,7 @@ impl LocalCloud {
     }
 }
 
-const ID_PREFIX: &str = "i-local-";
+pub(super) const ID_PREFIX: &str = "i-local-";
 
 /// The same plan always gives the same machine.
 fn instance_id(client_token: &str) -> String {
@@ -306,7 +298,7 @@ fn kill_left(instance: &str) -> io::Result<()> {
     Err(io::Error::other(format!("something of {instance} survives SIGKILL")))
 }
 
-fn failed(act: &str, cause: io::Error) -> CloudError {
+pub(super) fn failed(act: &str, cause: io::Error) -> CloudError {
     match cause.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => CloudError::Denied { act: act.into(), cause: cause.into() },
         _ => CloudError::Ambiguous { act: act.into(), cause: cause.into() },
@@ -349,9 +341,13 @@ impl Cloud for LocalCloud {
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         let asked = self.living(&machine.id).and_then(|folder| match folder {
             Some(folder) => folder.create("terminate.json", &At { at: Timestamp::now() }).map(drop),
-            None => Ok(()),
+            None => self.give_up(&machine.id),
         });
         asked.map_err(|cause| failed("terminate a machine", cause))
+    }
+
+    async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+        self.start_again(&machine.id, plan)
     }
 
     async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
@@ -371,7 +367,9 @@ impl Cloud for LocalCloud {
 
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
         let folder = self.folder(&machine.id);
-        let clear = || if machine.id.starts_with(ID_PREFIX) && folder.ended()?.is_some() { folder.release() } else { Ok(()) };
+        // What is stopped is kept as it is: that is its disk.
+        let gone = || Ok::<_, io::Error>(folder.ended()?.is_some_and(|ended| !ended.stopped));
+        let clear = || if machine.id.starts_with(ID_PREFIX) && gone()? { folder.release() } else { Ok(()) };
         clear().map_err(|cause| failed("clear a machine's folder", cause))
     }
 }

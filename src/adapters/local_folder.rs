@@ -11,9 +11,12 @@
 //!     poweroff.json   the agent      it ends itself
 //!     ended.json      the machine, or LocalCloud when the machine was killed; once
 //!     released.json   LocalCloud     the attempt is settled: nobody needs the rest any more
+//!     start.lock      LocalCloud     held while a stopped machine is started again
 //!     machine.log  agent.log
 //! ```
-//! Anything else in it belongs to the agent and goes when the attempt is settled. What must never live here: a process.
+//! Anything else in it belongs to the agent and goes when the attempt is settled; but a machine that was stopped keeps all of
+//! it, as its disk, until it is started again: then the records of its last run make room for those of the next. What must
+//! never live here: a process.
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the machine's folder, which is what this adapter is for")]
 
@@ -25,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::Timestamp;
+use rustix::fs::{FlockOperation, flock};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +64,7 @@ pub struct MachineRecord {
 /// `poweroff.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PowerOffRecord {
-    /// `terminate` or `stop`; both end a local machine.
+    /// `terminate` or `stop`.
     pub how: String,
     pub why: String,
 }
@@ -71,6 +75,9 @@ pub struct EndedRecord {
     pub at: Timestamp,
     /// In EC2's words: `Server.SpotInstanceTermination`, and a sentence after a colon.
     pub state_reason: String,
+    /// It was stopped, and can be started again; else it is gone for good.
+    #[serde(default)]
+    pub stopped: bool,
 }
 
 /// `kill-at.json`, `terminate.json` and `released.json`.
@@ -84,6 +91,15 @@ pub struct At {
 pub struct LocalFolder {
     dir: PathBuf,
 }
+
+/// What a machine asks for that powers itself off and keeps its disk.
+pub const STOP: &str = "stop";
+
+/// Held by whoever starts a stopped machine again.
+const START_LOCK: &str = "start.lock";
+
+/// Of one run of a machine; the next one begins without them.
+const OF_A_RUN: [&str; 6] = ["machine.json", "poweroff.json", "kill-at.json", "notice.json", "terminate.json", "alive"];
 
 /// Written when the attempt was settled.
 pub const RELEASED: &str = "released.json";
@@ -197,6 +213,40 @@ impl LocalFolder {
     pub fn release(&self) -> io::Result<()> {
         self.clear()?;
         self.create(RELEASED, &At { at: Timestamp::now() }).map(drop)
+    }
+
+    /// Begins another run of a stopped machine, as this instance; whether its process is to be started now. May be repeated: the
+    /// end of the last run goes last, and until then the machine is stopped.
+    pub fn begin_again(&self, record: &InstanceRecord) -> io::Result<bool> {
+        let lock = fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(self.path(START_LOCK))?;
+        flock(&lock, FlockOperation::LockExclusive)?;
+        let begun = self.instance()?.tags == record.tags;
+        let Some(ended) = self.ended()? else { return if begun { Ok(false) } else { Err(io::Error::other("it runs for another attempt")) } };
+        if !ended.stopped {
+            return Err(io::Error::other("it has ended for good"));
+        }
+        // An end of this very run is no older one.
+        if begun && ended.at >= self.instance()?.launched {
+            return Ok(false);
+        }
+        if !begun {
+            for name in OF_A_RUN {
+                match fs::remove_file(self.path(name)) {
+                    Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            self.write("instance.json", record)?;
+        }
+        fs::remove_file(self.path("ended.json"))?;
+        fs::File::open(&self.dir)?.sync_all()?;
+        Ok(true)
+    }
+
+    /// A stopped machine is given up, with its disk.
+    pub fn give_up(&self, state_reason: &str) -> io::Result<()> {
+        let Some(ended) = self.ended()?.filter(|ended| ended.stopped) else { return Ok(()) };
+        self.write("ended.json", &EndedRecord { state_reason: state_reason.to_owned(), stopped: false, ..ended })
     }
 
     /// Removes the agent's work; the records and the logs stay.

@@ -30,7 +30,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, WaitOptions};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::local_folder::{EndedRecord, InstanceRecord, LocalFolder, MachineRecord, boot_id};
+use super::local_folder::{EndedRecord, InstanceRecord, LocalFolder, MachineRecord, STOP, boot_id};
 use super::proc_tree::{ProcessRef, tree, with_environment};
 use crate::instance::{Notice, NoticeKind, Tags};
 use crate::market::elapsed;
@@ -107,7 +107,7 @@ fn steady() -> Duration {
 }
 
 impl Machine {
-    /// `None`: somebody else plays this machine, or it has already had its one life.
+    /// `None`: somebody else plays this machine, or this run of it has ended already.
     fn boot(folder: LocalFolder) -> io::Result<Option<Machine>> {
         let record = folder.instance()?;
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.path("machine.lock"))?;
@@ -145,8 +145,8 @@ impl Machine {
 
     fn run(mut self) -> ExitCode {
         loop {
-            if let Some(reason) = self.end_reason() {
-                return self.end(&reason);
+            if let Some((reason, stopped)) = self.end_reason() {
+                return self.end(&reason, stopped);
             }
             self.reap();
             let now = steady();
@@ -163,24 +163,25 @@ impl Machine {
         }
     }
 
-    /// Why the machine ends now, in EC2's words. A record that cannot be read asks for nothing.
-    fn end_reason(&mut self) -> Option<String> {
+    /// Why the machine ends now, in EC2's words, and whether it can be started again. A record that cannot be read asks for
+    /// nothing.
+    fn end_reason(&mut self) -> Option<(String, bool)> {
         if let Ok(Some(_)) = self.folder.terminate() {
-            return Some("Client.UserInitiatedShutdown: terminated by its owner".into());
+            return Some(("Client.UserInitiatedShutdown: terminated by its owner".into(), false));
         }
         if let Ok(Some(record)) = self.folder.power_off() {
-            return Some(format!("Client.InstanceInitiatedShutdown: {}", record.why));
+            return Some((format!("Client.InstanceInitiatedShutdown: {}", record.why), record.how == STOP));
         }
         let tagged = Tags::from_map(&self.record.tags).ok().and_then(|tags| tags.kill_at);
         let raised = self.folder.kill_at().ok().flatten().map(|record| record.at);
         self.kill_at.set(tagged.max(raised), self.now());
         if self.kill_at.passed() {
-            return Some("Client.InstanceInitiatedShutdown: the hard cap kill-at has passed".into());
+            return Some(("Client.InstanceInitiatedShutdown: the hard cap kill-at has passed".into(), false));
         }
         let notices = self.folder.notices().unwrap_or_default();
         let interruption = notices.iter().find(|notice: &&Notice| notice.kind == NoticeKind::Interruption);
         self.reclaim_at.set(interruption.map(|notice| notice.at), self.now());
-        self.reclaim_at.passed().then(|| "Server.SpotInstanceTermination: rehearsed".into())
+        self.reclaim_at.passed().then(|| ("Server.SpotInstanceTermination: rehearsed".into(), false))
     }
 
     fn start_agent(&mut self) {
@@ -219,10 +220,10 @@ impl Machine {
         }
     }
 
-    fn end(&mut self, reason: &str) -> ExitCode {
+    fn end(&mut self, reason: &str, stopped: bool) -> ExitCode {
         self.log(&format!("ends: {reason}"));
         // Billing ends with the decision, as it does when EC2 leaves `running`.
-        let record = EndedRecord { at: self.now(), state_reason: reason.to_owned() };
+        let record = EndedRecord { at: self.now(), state_reason: reason.to_owned(), stopped };
         self.kill_everything();
         // With a full disk the record waits; everything that cost anything is dead already.
         while let Err(error) = self.folder.create("ended.json", &record) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use super::local_folder::{LocalFolder, PowerOffRecord};
+use super::local_folder::{LocalFolder, PowerOffRecord, STOP};
 use crate::ports::{Power, PowerError, PowerOff};
 
 /// The machine looks ten times a second, kills what is left and ends us with it. When that has not happened after this
@@ -26,7 +26,7 @@ impl Power for LocalPower {
     async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
         let how = match how {
             PowerOff::Terminate => "terminate",
-            PowerOff::Stop => "stop",
+            PowerOff::Stop => STOP,
         };
         let record = PowerOffRecord { how: how.to_owned(), why: why.to_owned() };
         self.folder.write("poweroff.json", &record).map_err(|error| PowerError::StillOn { what: format!("cannot write poweroff.json: {error}") })?;

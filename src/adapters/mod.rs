@@ -100,6 +100,7 @@ pub mod local_metadata;
 #[cfg(feature = "lamp")]
 mod local_offer;
 pub mod local_power;
+mod local_restart;
 mod logins;
 mod network;
 pub mod notify;

@@ -3,7 +3,7 @@
 //! Every answer is retried for as long as it takes: the deadline unit and the lease bound the waiting, and a machine that
 //! gives up early would be bought again. What must never live here: which metadata service or store answers.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -153,15 +153,26 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
 }
 
 /// A machine that was stopped keeps its disk, and is started for a new attempt: what the agent kept of the old one (how far it
-/// was, which process it started) says nothing of this one. The code is unpacked anew, the caches stay. Before the lease: who
+/// was, which process it started) says nothing of this one. The work stays for the job that goes on from it (`prepare`); for any
+/// other it is unpacked anew. The caches stay. Before the lease: who
 /// dies half-way draws another nonce, and no lease has the old one.
 fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
     let Some(other) = outbox.recall::<Attempt>(ATTEMPT) else { return };
     tracing::info!(attempt = other.no.number(), "this disk is of an earlier attempt: what was kept of it is forgotten");
+    // First: the work of a job that goes on from that one is not to be cleared away, whoever dies in between.
+    let whole = outbox.recall::<Memory>(MEMORY).is_some_and(|memory| memory.prepared);
+    if whole && let Err(error) = outbox.files.replace_durable(&kept_work(&outbox.state), other.job().as_str().as_bytes()) {
+        tracing::warn!("cannot note whose work this disk has: {error}");
+    }
     let forgotten = outbox.files.remove(&outbox.state).and_then(|()| outbox.files.replace(&outbox.state.join(NONCE), nonce.as_bytes()));
     if let Err(error) = forgotten {
         tracing::warn!("cannot forget the earlier attempt: {error}");
     }
+}
+
+/// Beside the state folder: the job whose whole work is on this disk.
+pub(super) fn kept_work(state: &Path) -> PathBuf {
+    state.with_file_name("kept-work")
 }
 
 /// This boot counts as one that led to work: the count of those that did not begins anew.

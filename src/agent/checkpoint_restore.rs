@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,8 +17,8 @@ use futures::stream::{StreamExt, TryStreamExt};
 use super::checkpoints::{KEPT, Kept};
 use super::journal::Journal;
 use super::outbox::{Outbox, Pace, chain};
-use crate::job::{CheckpointFile, CheckpointNo, Manifest};
-use crate::jobdir::{JobDirError, What, layout};
+use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest};
+use crate::jobdir::{JobDir, JobDirError, What, layout};
 use crate::ports::StoreError;
 
 /// Downloads at once; bounded for the same reason as uploads.
@@ -61,19 +62,37 @@ impl From<Damaged> for Stop {
     }
 }
 
-/// Restores the newest complete checkpoint; `None`: there is none yet. Files that are in the folder and not in the
+/// Restores the newest complete checkpoint, or, as long as the job has none, the newest of the job that it goes on from
+/// (`inherited`); `None`: there is none yet. Files that are in the folder and not in the
 /// checkpoint are left alone. Records `Resumed`. Tries for as long as `within` when the store does not answer.
 ///
 /// # Errors
 /// When nobody knows whether there is a checkpoint, or it cannot be written down.
-pub async fn restore(outbox: &Outbox, journal: &Journal, folder: &Path, within: Duration) -> Result<Option<Manifest>, RestoreError> {
+pub async fn restore(
+    outbox: &Outbox,
+    inherited: Option<&JobId>,
+    journal: &Journal,
+    folder: &Path,
+    within: Duration,
+) -> Result<Option<Manifest>, RestoreError> {
     let scratch = scratch(folder);
-    let found = outbox.within(within, try_all(outbox, journal, folder, &scratch)).await;
+    let theirs = inherited.map(|job| Outbox { dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()), ..outbox.clone() });
+    let mut own = true;
+    let try_both = async {
+        match (try_all(outbox, journal, folder, &scratch).await?, &theirs) {
+            (None, Some(theirs)) => {
+                own = false;
+                try_all(theirs, journal, folder, &scratch).await
+            }
+            (found, _) => Ok(found),
+        }
+    };
+    let found = outbox.within(within, try_both).await;
     if let Err(error) = outbox.files.remove(&scratch) {
         tracing::warn!("cannot remove {}: {error}", scratch.display());
     }
     let Some(manifest) = found.unwrap_or(Err(RestoreError::TooSlow(within.as_secs())))? else { return Ok(None) };
-    remember(outbox, folder, &manifest);
+    remember(outbox, folder, &manifest, own);
     journal.record(What::Resumed { checkpoint: manifest.summary() });
     Ok(Some(manifest))
 }
@@ -175,12 +194,15 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf) -> Result
     }
 }
 
-/// So that what was restored is neither seen as a change nor uploaded again.
-fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest) {
+/// So that what was restored is neither seen as a change nor uploaded again; but what is another job's is uploaded with the
+/// first checkpoint of this one, which must not lean on it.
+fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool) {
     let mut kept = Kept { last: Some(manifest.summary()), ..Kept::default() };
     for file in &manifest.files {
         let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
-        kept.contents.add(stamp, file.key.clone(), file.sha256.clone());
+        if own {
+            kept.contents.add(stamp, file.key.clone(), file.sha256.clone());
+        }
         kept.files.push((file.path.clone(), stamp));
     }
     kept.files.sort_unstable_by(|a, b| a.0.cmp(&b.0));

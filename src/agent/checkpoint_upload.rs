@@ -17,6 +17,7 @@ use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint_watch::{Picture, picture};
+use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
 use crate::job::{CheckpointFile, CheckpointNo, Manifest};
 use crate::jobdir::layout;
@@ -242,12 +243,13 @@ impl<'de> Deserialize<'de> for Contents {
     }
 }
 
-/// The first number that nobody has used, complete or torn.
+/// The first number that nobody has used, complete or torn; of a job that goes on from another, also not the other's.
 pub(super) async fn next_number(outbox: &Outbox, pace: &Pace) -> CheckpointNo {
+    let restored = outbox.recall::<Kept>(KEPT).and_then(|kept| Some(kept.last?.number));
     let mut failures = 0;
     loop {
         match outbox.within(super::outbox::TRY_SECS_MAX, outbox.dir.checkpoint_numbers()).await {
-            Some(Ok(numbers)) => return numbers.last().map_or(CheckpointNo::FIRST, |last| last.next()),
+            Some(Ok(numbers)) => return numbers.last().copied().max(restored).map_or(CheckpointNo::FIRST, CheckpointNo::next),
             Some(Err(error)) => tracing::warn!("cannot list the checkpoints: {}", chain(&error)),
             None => tracing::warn!("the list of checkpoints does not come"),
         }

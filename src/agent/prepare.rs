@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::FutureExt;
 
 use super::attempt::{Attempt, Ending, Mode};
+use super::boot::kept_work;
 use super::checkpoints::{Checkpoints, restore};
 use super::outbox::{Outbox, chain};
 use super::preflight::preflight;
@@ -248,13 +249,18 @@ impl Agent {
 /// Code into the work folder, then the newest complete checkpoint over it.
 async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) -> Result<Option<Manifest>, PrepareError> {
     let folders = &attempt.folders;
-    // An agent before this one may have died half-way: code is unpacked into an empty folder.
-    let (files, work) = (Arc::clone(&out.files), folders.work.clone());
-    aside(move || files.remove(&work)).await?;
+    let is_kept = is_work_kept(&out, &attempt);
+    if is_kept {
+        tracing::info!("this disk was kept: its work goes on as it was left");
+    } else {
+        // An agent before this one may have died half-way: code is unpacked into an empty folder.
+        let (files, work) = (Arc::clone(&out.files), folders.work.clone());
+        aside(move || files.remove(&work)).await?;
+    }
     for folder in [&folders.work, &folders.cache, &attempt.output_dir()] {
         out.files.create_folder(folder).map_err(PrepareError::Unpack)?;
     }
-    if let Some(code) = &attempt.resolved.code {
+    if let Some(code) = attempt.resolved.code.as_ref().filter(|_| !is_kept) {
         let archive = folders.state.join("code.tar.zst");
         let sha256 = download(&out, &layout::code(attempt.job()), &archive).await?;
         if sha256 != code.sha256 {
@@ -269,10 +275,18 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
     if attempt.resolved.spec.checkpoint.is_none() {
         return Ok(None);
     }
-    let restored = restore(&out, &journal, &attempt.checkpoint_dir(), FOREVER).await.map_err(PrepareError::Restore)?;
+    let inherited = attempt.resolved.inherited().map(|from| &from.job);
+    let restored = restore(&out, inherited, &journal, &attempt.checkpoint_dir(), FOREVER).await.map_err(PrepareError::Restore)?;
     // A script writes into the folder that it was told of; at the first start nothing was restored into it.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
     Ok(restored)
+}
+
+/// Whether the work folder is that of the job which this one goes on from, on the disk that was kept of it.
+fn is_work_kept(out: &Outbox, attempt: &Attempt) -> bool {
+    let Some(continues) = &attempt.resolved.continues else { return false };
+    let noted = out.files.read(&kept_work(&out.state)).ok().flatten();
+    noted.is_some_and(|job| job == continues.job.as_str().as_bytes())
 }
 
 /// Long work on the disk, beside the loop: the watchdog and the wishes do not wait for it.

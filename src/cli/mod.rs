@@ -56,6 +56,7 @@ mod setup_steps;
 mod shell;
 mod signals;
 mod ssh;
+mod start;
 mod status;
 mod stop;
 mod submission;

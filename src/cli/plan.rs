@@ -86,7 +86,7 @@ pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSp
 }
 
 /// A cloud that does not answer, or does not know us, is another thing than a job that fits nowhere.
-fn fault(error: &ActError) -> Fault {
+pub fn fault(error: &ActError) -> Fault {
     if error.is_denial() {
         Fault::from_error(ExitCode::UNREACHABLE, error).hint("`lamp doctor` says who you are to the cloud, and what is missing")
     } else if error.is_silence() {

@@ -103,7 +103,7 @@ pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
 }
 
 /// Drives the job and shows it; `None`: the user has detached, and somebody else drives.
-async fn stand_beside(
+pub async fn stand_beside(
     context: &Context,
     workstation: &Workstation,
     controller: &Controller,
@@ -175,7 +175,8 @@ pub fn note_daemon(context: &Context, scheduled: bool) {
     }
 }
 
-fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {
+/// Leaves the job to somebody else, and says its name.
+pub fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<ExitCode, Fault> {
     leave(context, workstation, dir)?;
     if context.is_machine_output() {
         context.printer.json(&json!({ "job": dir.job() }));
@@ -186,7 +187,7 @@ fn detach(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<
 }
 
 /// Outputs come home, the receipt is shown, and the exit code is the workload's own.
-async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
+pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<&std::path::Path>) -> Result<ExitCode, Fault> {
     // The job has ended either way, and its outputs are safe where they are.
     match outputs::fetch_all(context, dir, into).await {
         Ok(home) => home.iter().for_each(|home| home.tell(context, dir)),

@@ -13,7 +13,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
-    outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, status, stop, sweep,
+    outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -39,6 +39,7 @@ pub enum Verb {
     Status(status::Args),
     Logs(logs::Args),
     Ssh(ssh::Args),
+    Start(start::Args),
     Stop(stop::Args),
     /// End a job at once, without a checkpoint
     Cancel(stop::Args),
@@ -99,6 +100,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Status(args) => block_on(status::run(args, context)),
         Verb::Logs(args) => block_on(logs::run(args, context)),
         Verb::Ssh(args) => block_on(ssh::run(args, context)),
+        Verb::Start(args) => block_on(start::run(args, context)),
         Verb::Stop(args) => block_on(stop::run(args, Wish::Stop, context)),
         Verb::Cancel(args) => block_on(stop::run(args, Wish::Cancel, context)),
         Verb::Extend(args) => block_on(extend::run(args, context)),

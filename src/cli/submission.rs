@@ -52,6 +52,7 @@ pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
         code: None,
         origins: loaded.origins.clone(),
         applied: None,
+        continues: None,
     }
 }
 
@@ -62,11 +63,7 @@ pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
 pub fn pack(context: &Context, prepared: &Prepared, spec: ResolvedSpec) -> Result<Pending, Fault> {
     let Prepared { loaded, survey } = prepared;
     let job = &spec.job;
-    let scratch = Scratch(
-        job_root::workstation(context)?
-            .scratch_file(&format!("{job}.tar.zst"))
-            .map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?,
-    );
+    let scratch = scratch(context, job)?;
     let code = wire::pack_workdir(survey, &scratch.0)?;
     context.printer.note(shipped_text(survey, &code, &shown(&loaded.workdir, &context.current_dir)));
     Ok(Pending { spec: ResolvedSpec { code: Some(code), ..spec }, archive: scratch })
@@ -82,8 +79,17 @@ fn shipped_text(survey: &Survey, code: &CodeArchive, folder: &str) -> String {
     )
 }
 
+/// A file of this call alone.
+///
+/// # Errors
+/// The state folder cannot be written.
+pub fn scratch(context: &Context, job: &JobId) -> Result<Scratch, Fault> {
+    let file = job_root::workstation(context)?.scratch_file(&format!("{job}.tar.zst"));
+    file.map(Scratch).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
+}
+
 /// Removes the packed workdir when the call ends, however it ends.
-struct Scratch(PathBuf);
+pub struct Scratch(pub PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -95,7 +101,7 @@ pub fn submit_fault(error: &SubmitError) -> Fault {
     let fault = match error {
         SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => Fault::from_error(ExitCode::UNREACHABLE, error),
         SubmitError::Record(error) => job_root::record_fault(error),
-        SubmitError::Exists(_) => Fault::from_error(ExitCode::REFUSED, error),
+        SubmitError::Exists(_) | SubmitError::NoCode(_) => Fault::from_error(ExitCode::REFUSED, error),
         SubmitError::Changed => Fault::from_error(ExitCode::REFUSED, error).hint("run it again"),
     };
     fault.meaning("no job was made: nothing was started, and nothing bills")

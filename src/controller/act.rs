@@ -8,10 +8,11 @@ use tracing::{debug, info, warn};
 use super::drive::Controller;
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
-use crate::job::{AttemptNo, CheckpointNo, JobId, Plan, RECORD_FORMAT, RejectedOffer, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, Plan, RECORD_FORMAT, RejectedOffer, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Offer, Quota};
+use crate::market::{Offer, Quota, Supply};
 use crate::policy::Wishes;
+use crate::policy::continuation::machine_to_start;
 use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::reconcile::{Act, history};
 use crate::policy::relaunch;
@@ -138,9 +139,17 @@ impl Controller {
     pub(super) async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };
-        match self.cloud(plan.offer.cloud)?.launch(plan).await {
+        let cloud = self.cloud(plan.offer.cloud)?;
+        let (launched, done) = match &plan.starts {
+            None => (cloud.launch(plan).await, "launched"),
+            Some(starts) => {
+                let machine = MachineRef { cloud: plan.offer.cloud, region: plan.offer.region.clone(), id: starts.instance.clone() };
+                (cloud.start(&machine, plan).await.map(|()| machine.id), "started again")
+            }
+        };
+        match launched {
             Ok(instance) => {
-                info!(%job, attempt = attempt.number(), instance, "launched");
+                info!(%job, attempt = attempt.number(), instance, "{done}");
                 memory.watched.launched = Some(instance);
                 Ok(())
             }
@@ -200,7 +209,8 @@ impl Controller {
     /// When the cloud does not answer or no offer fits.
     pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Planned, ActError> {
         let nothing = Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
-        self.planned(spec, &nothing, AttemptNo::FIRST, None, "the job was submitted").await
+        let resume_from = spec.inherited().map(|from| from.checkpoint.number);
+        self.planned(spec, &nothing, AttemptNo::FIRST, resume_from, "the job was submitted").await
     }
 
     /// Whether the cloud would let us launch a plan. Launches nothing.
@@ -234,12 +244,19 @@ impl Controller {
         let cloud = self.cloud(spec.spec.machine.cloud)?;
         let mut supply = cloud.supply(&spec.spec.machine).await?;
         let (wishes, history) = (Wishes::of(&observed.requests), history(&observed.attempts));
+        let kept = machine_to_start(spec.continues.as_ref(), &history);
+        if let Some(kept) = kept {
+            only(&mut supply, kept);
+        }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
         let mut unlaunchable: Vec<RejectedOffer> = Vec::new();
         let (mut placed, launch) = loop {
             let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, now };
             let placed = placement::place(&ask)?;
+            if let Some(kept) = kept {
+                break (placed, kept.launch.clone());
+            }
             match cloud.prepare(&spec.spec, &placed.offer).await {
                 Ok(launch) => break (placed, launch),
                 // It cannot be launched there, and no attempt need be wasted on that: the next offer.
@@ -258,6 +275,8 @@ impl Controller {
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
         reasons.extend(supply.notes);
+        reasons.extend(spec.continues.as_ref().map(|continues| goes_on_from(continues, kept)));
+        let client_token = kept.map_or_else(|| self.client_token(spec, attempt), |kept| kept.client_token.clone());
         let plan = Plan {
             format: RECORD_FORMAT,
             job: spec.job.clone(),
@@ -270,11 +289,12 @@ impl Controller {
             bid: placed.bid,
             launch,
             most_usd: placed.most_usd,
-            client_token: self.client_token(spec, attempt),
+            client_token,
             kill_at: placed.kill_at,
             lease: limits.lease,
             boot: limits.boot,
             resume_from,
+            starts: spec.continues.as_ref().zip(kept).map(|(continues, kept)| continues.starts(kept)),
             tags: tags.to_map(),
         };
         Ok(Planned { plan, fallbacks: placed.fallbacks, quotas: supply.quotas, refused: supply.refused })
@@ -283,6 +303,10 @@ impl Controller {
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.
     pub(super) async fn write_user_data(&self, plan: &mut Plan) -> Result<(), ActError> {
         let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else { return Ok(()) };
+        // A kept machine has its agent, and boots with the units that it has.
+        if plan.starts.is_some() {
+            return Ok(());
+        }
         let image = launch.image_name.as_deref().unwrap_or(&launch.image);
         launch.user_data = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image, plan.boot).await?;
         Ok(())
@@ -293,6 +317,26 @@ impl Controller {
         let text = format!("{}\n{}\n{}\n{}\n{attempt}", self.owner, self.store.url(), spec.job, spec.created);
         Sha256::digest(text.as_bytes()).iter().take(16).fold("lamp-".to_owned(), |token, byte| format!("{token}{byte:02x}"))
     }
+}
+
+/// Of all that is on offer, the machine that is kept: at today's price, where it is still sold.
+fn only(supply: &mut Supply, kept: &KeptMachine) {
+    supply.offers.retain(|offer| offer.is_same_pool(&kept.offer));
+    if supply.offers.is_empty() {
+        supply.offers.push(kept.offer.clone());
+    }
+    supply.offers.truncate(1);
+    supply.refused.clear();
+}
+
+fn goes_on_from(continues: &Continues, kept: Option<&KeptMachine>) -> String {
+    let checkpoint = continues.checkpoint.as_ref().map(|from| match from.checkpoint.step {
+        Some(step) => format!("from checkpoint {} (step {step}) of {}", from.checkpoint.number.number(), from.job),
+        None => format!("from checkpoint {} of {}", from.checkpoint.number.number(), from.job),
+    });
+    let disk = kept.map(|kept| format!("on the kept disk of {}", kept.instance));
+    let from: Vec<String> = checkpoint.into_iter().chain(disk).collect();
+    if from.is_empty() { format!("it goes on from {}", continues.job) } else { format!("it goes on {}", from.join(", ")) }
 }
 
 /// After a refused plan or a silent cloud: the wait grows from a second to a minute.

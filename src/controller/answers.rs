@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::instance::InstanceView;
 use crate::job::{JobId, Plan};
 use crate::market::{Cloud, Region};
+use crate::policy::continuation::is_kept_for;
 use crate::policy::reconcile::CloudAnswer;
 
 /// What one call can describe.
@@ -52,9 +53,9 @@ impl Answers {
     }
 
     /// The machines of the job of a plan in its place, when the cloud told.
-    pub fn known(&self, plan: &Plan) -> Option<&[InstanceView]> {
+    pub fn known<'a>(&'a self, plan: &'a Plan) -> Option<Vec<&'a InstanceView>> {
         match self.at(plan)? {
-            Answer::Known(jobs) => Some(jobs.get(&plan.job).map(Vec::as_slice).unwrap_or_default()),
+            Answer::Known(jobs) => Some(of_plan(jobs, plan).collect()),
             Answer::Unknown(_) => None,
         }
     }
@@ -66,7 +67,7 @@ impl Answers {
         for (plan, settled) in plans {
             match self.at(plan) {
                 Some(Answer::Known(jobs)) => {
-                    for view in jobs.get(&plan.job).into_iter().flatten() {
+                    for view in of_plan(jobs, plan) {
                         if !views.iter().any(|seen| seen.machine() == view.machine()) {
                             views.push(view.clone());
                         }
@@ -79,4 +80,11 @@ impl Answers {
         }
         CloudAnswer::Known(views)
     }
+}
+
+/// A kept machine carries the name of the job before until it is started.
+fn of_plan<'a>(jobs: &'a BTreeMap<JobId, Vec<InstanceView>>, plan: &'a Plan) -> impl Iterator<Item = &'a InstanceView> {
+    let before = plan.starts.as_ref().and_then(|starts| jobs.get(&starts.job));
+    let kept = before.into_iter().flatten().filter(|view| is_kept_for(plan, view));
+    jobs.get(&plan.job).into_iter().flatten().chain(kept)
 }

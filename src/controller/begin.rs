@@ -26,7 +26,7 @@ impl Controller {
     /// Brings the agent to the job root, if the machines of this plan need it there. The launch does it too; this is only
     /// for doing it beside something else.
     pub async fn ship_ahead(&self, plan: &Plan) {
-        let (Some(_), Some(shipper)) = (&plan.launch, &self.shipper) else { return };
+        let (Some(_), Some(shipper), None) = (&plan.launch, &self.shipper, &plan.starts) else { return };
         if let Err(error) = shipper.bring(&*self.store, plan.offer.arch).await {
             tracing::debug!("the agent is not in the job root yet: {error}");
         }

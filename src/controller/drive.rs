@@ -300,7 +300,7 @@ impl Controller {
             attempts: &observed.attempts,
             requests: &observed.requests,
             cloud: &answer,
-            newest_checkpoint: observed.newest_checkpoint,
+            newest_checkpoint: observed.newest_checkpoint.or_else(|| spec.inherited().map(|from| from.checkpoint.number)),
             owner: &self.owner,
             here: self.here.as_str(),
             now: self.clock.now(),

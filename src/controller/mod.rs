@@ -17,6 +17,7 @@ mod answers;
 mod begin;
 pub mod bootstrap;
 mod cap;
+mod continuation;
 mod drive;
 mod ending;
 mod memory;
@@ -30,6 +31,7 @@ mod sweep;
 
 pub use act::{ActError, Planned};
 pub use bootstrap::{Bootstrap, BootstrapError};
+pub use continuation::{Kept, continuation_of};
 pub use drive::{Controller, DriveError, Ticked};
 pub use memory::JobMemory;
 pub use schedule::ScheduleMemory;

@@ -250,6 +250,7 @@ impl Controller {
             code: record.code.clone(),
             origins: record.origins.clone(),
             applied: Some(Applied { due: Some(due), ..applied.clone() }),
+            continues: None,
         }
     }
 

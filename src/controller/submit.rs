@@ -19,6 +19,9 @@ pub enum SubmitError {
     /// The archive changed between packing and uploading.
     #[error("the packed workdir changed while it was uploaded")]
     Changed,
+    /// Somebody has cleared it away.
+    #[error("the code of job `{0}` is not in the job root any more")]
+    NoCode(crate::job::JobId),
 }
 
 /// Writes a job; `archive` is the packed workdir that `spec.code` describes.

@@ -182,12 +182,6 @@ fn check_what_local_ignores(spec: &Spec, found: &mut Vec<Finding>) {
     for (path, _) in asked.into_iter().filter(|(_, asked)| *asked) {
         found.push(Finding::warning(path, "changes nothing with `cloud = \"local\"`: the job runs on this workstation as it is"));
     }
-    for (path, reaction) in reactions(spec) {
-        if reaction == Reaction::Stop {
-            let message = "is `stop`, but a local machine has no disk of its own to keep; it ends as with `terminate`";
-            found.push(Finding::warning(path, message).hint("outputs and checkpoints are kept in the job directory either way"));
-        }
-    }
 }
 
 fn reactions(spec: &Spec) -> [(&'static str, Reaction); 4] {

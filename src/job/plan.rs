@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, AttemptNo, BOOT, CheckpointNo, JobId};
+use super::{AlarmRule, AttemptNo, BOOT, CheckpointNo, JobId, Starts};
 use crate::market::{Offer, Span, Usd, UsdPerHour};
 
 /// `attempts/<n>/plan.json`, created only if absent: whoever creates it owns the attempt.
@@ -46,6 +46,9 @@ pub struct Plan {
     /// The newest complete checkpoint when the plan was made; the agent looks again.
     #[serde(default)]
     pub resume_from: Option<CheckpointNo>,
+    /// The kept machine that is started again; `None`: a new one is launched.
+    #[serde(default)]
+    pub starts: Option<Starts>,
     /// Tags of the machine.
     pub tags: BTreeMap<String, String>,
 }

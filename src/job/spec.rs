@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, Applied, JobId};
+use super::{AlarmRule, Applied, Continues, Inherited, JobId};
 use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
@@ -29,6 +29,9 @@ pub struct ResolvedSpec {
     /// The file that `lamp apply` made it from; `None`: somebody ran it.
     #[serde(default)]
     pub applied: Option<Applied>,
+    /// The job that it goes on from; `None`: it begins by itself.
+    #[serde(default)]
+    pub continues: Option<Continues>,
 }
 
 /// How `written_by` begins in the spec of a run of the agent alone.
@@ -38,6 +41,11 @@ impl ResolvedSpec {
     /// Whether its agent runs without a controller: there is no plan, and nobody launches anything for it.
     pub fn is_alone(&self) -> bool {
         self.written_by.starts_with(ALONE_WRITER)
+    }
+
+    /// What it goes on from as long as it has no checkpoint of its own.
+    pub fn inherited(&self) -> Option<&Inherited> {
+        self.continues.as_ref()?.checkpoint.as_ref()
     }
 }
 

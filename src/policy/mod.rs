@@ -20,6 +20,7 @@ mod billing;
 mod budget;
 pub mod cap;
 mod checkpointing;
+pub mod continuation;
 pub mod doctor;
 pub mod hard_end;
 mod hardware;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::continuation;
 use super::hard_end::Terms;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
@@ -221,10 +222,10 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         CloudAnswer::Unknown(why) => return wait(format!("the cloud does not say how it is: {why}")),
     };
     let token = Some(attempt.plan.client_token.as_str());
-    let view = views.iter().find(|view| is_ours(facts, view) && view.client_token.as_deref() == token);
+    let view = views.iter().find(|view| continuation::is_of(facts, &attempt.plan, view) && view.client_token.as_deref() == token);
     match view {
         None => missing(facts, attempt),
-        Some(view) => match view.state {
+        Some(view) => continuation::before_its_start(facts, attempt, view).unwrap_or_else(|| match view.state {
             InstanceState::Terminated => vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))],
             InstanceState::Stopped => stopped(facts, attempt, view),
             InstanceState::Pending | InstanceState::Running => alive(facts, attempt, view),
@@ -233,7 +234,7 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
                 vec![Act::Terminate { machine: view.machine(), ends: None, why }]
             }
             InstanceState::Stopping | InstanceState::ShuttingDown => wait(format!("{} is {}", view.id, view.state)),
-        },
+        }),
     }
 }
 
@@ -250,7 +251,8 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         let may_run = attempt.watched.unclear && !gone;
         return if may_run { wait(format!("the launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
-    let existed = heard(attempt) || attempt.watched.launched.is_some();
+    // A kept machine is there or gone: a launch would not bring it back.
+    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
     let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
@@ -260,7 +262,7 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
 }
 
 /// Whether the agent of an attempt has ever left a record.
-fn heard(attempt: &AttemptFacts) -> bool {
+pub(super) fn heard(attempt: &AttemptFacts) -> bool {
     let Damaged { lease, outcome } = attempt.watched.damaged;
     attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some() || lease || outcome
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::billing;
 use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
+use super::{billing, continuation};
 use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Settled};
 use crate::market::{Span, Usd, elapsed};
@@ -18,9 +18,13 @@ use crate::market::{Span, Usd, elapsed};
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
     let last_seen = attempt.status.as_ref().map(|status| status.at);
+    // What a kept machine did before is of the attempt that kept it.
+    let never_started = continuation::had_no_machine(attempt, view);
+    let shown = view;
+    let view = view.filter(|_| !never_started);
     let known = attempt.lease.as_ref().map(|lease| lease.instance.clone()).or_else(|| attempt.watched.launched.clone());
     let known = known.or_else(|| attempt.status.as_ref().map(|status| status.instance.clone()));
-    let instance = view.map(|view| view.id.clone()).or(known);
+    let instance = view.map(|view| view.id.clone()).or(known).filter(|_| !never_started);
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
     let from = view.map(|view| view.launched).or_else(|| instance.is_some().then_some(attempt.plan.created));
     let to = view.and_then(|view| view.ended).or(last_seen).or_else(|| view.map(|_| facts.now)).or(from);
@@ -32,7 +36,9 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
     let because = because(facts, attempt, view, instance.is_some());
     let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none());
-    let cloud_reason = refused.map(|(_, text)| text.clone()).or_else(|| view.and_then(|view| view.state_reason.clone()));
+    let not_had = || format!("the kept machine {}", shown.map_or("is not shown any more".to_owned(), |view| format!("is {}", view.state)));
+    let cloud_reason =
+        refused.map(|(_, text)| text.clone()).or_else(|| never_started.then(not_had)).or_else(|| view.and_then(|view| view.state_reason.clone()));
     let cloud_reason = cloud_reason.or_else(|| view.is_none().then(|| "the cloud knows no machine of this plan".to_owned()));
     let outcome = attempt.outcome.clone().or_else(|| last_words(facts, attempt, because, instance.clone()?, to?, cloud_reason.as_deref()));
     Settled {
@@ -85,7 +91,7 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if ended.is_some() && kill_at.is_some_and(|kill_at| ended >= Some(kill_at)) {
         return EndedBecause::HardEnd;
     }
-    if reason.starts_with("Client.InternalError") || reason.starts_with("Client.VolumeLimitExceeded") {
+    if continuation::had_no_machine(attempt, view) || reason.starts_with("Client.InternalError") || reason.starts_with("Client.VolumeLimitExceeded") {
         return EndedBecause::LaunchFailed;
     }
     if view.is_some_and(|view| is_by_hand(attempt, view)) {

@@ -20,7 +20,7 @@ pub struct Journal {
 /// seen anew: lengths only ever start too short.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Watched {
-    /// The launch call has answered with this machine.
+    /// The launch call, or the start of a kept machine, has answered with this machine.
     pub launched: Option<String>,
     /// The launch call was refused: there (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,

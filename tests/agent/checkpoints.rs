@@ -309,7 +309,7 @@ async fn restored(rig: &Rig) -> (Result<Option<Manifest>, RestoreError>, PathBuf
     let folder = rig.path("second/ckpt");
     let outbox = rig.outbox_of(AttemptNo::new(2));
     let journal = Journal::start(outbox.clone());
-    let manifest = restore(&outbox, &journal, &folder, secs(300)).await;
+    let manifest = restore(&outbox, None, &journal, &folder, secs(300)).await;
     journal.flush(secs(5)).await;
     (manifest, folder)
 }

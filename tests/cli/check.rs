@@ -92,7 +92,6 @@ fn what_is_doubtful_is_a_warning_and_not_an_error() {
         ("[machine]\ndisk = '50GiB'", "`machine.disk`: changes nothing"),
         ("[machine]\nmax_price = 0.5", "`machine.max_price`: changes nothing"),
         ("[machine]\ngpus = 'H100:64'", "`machine.gpus`: is `H100:64`, but this machine shows"),
-        ("[on]\nfailure = 'stop'", "`on.failure`: is `stop`, but a local machine has no disk of its own to keep"),
     ] {
         let (code, out) = findings(lines);
         assert_eq!(code, 0, "{lines}\n{out}");

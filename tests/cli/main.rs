@@ -26,4 +26,5 @@ mod sandbox;
 mod secrets;
 mod setup;
 mod shell;
+mod start;
 mod wishes;

@@ -89,3 +89,14 @@ pub(super) fn end(child: Child) -> (i32, Vec<u8>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code().unwrap_or(-1), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
 }
+
+pub(super) fn wait_until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

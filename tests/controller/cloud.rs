@@ -3,54 +3,72 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Status, Tags};
-use lamplighter::job::{
-    AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, Lease, MachineSpec, Manifest, Outcome, Plan, RECORD_FORMAT, Reason, Refusal,
-};
+use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
+use lamplighter::job::{AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Reason};
 use lamplighter::jobdir::JobDir;
-use lamplighter::market::{self, Arch, Market, Offer, Region, Span, Supply, Usd, UsdPerHour, Zone};
-use lamplighter::ports::{Clock, Cloud, CloudError};
+use lamplighter::market::{self, Market, Region, Span, Usd, UsdPerHour};
+use lamplighter::ports::Clock;
 
 use super::dir_of;
 pub use super::fate::{CloudFault, Life};
 use super::support::virtual_clock::VirtualClock;
 
-struct Machine {
-    view: InstanceView,
+pub(super) struct Machine {
+    pub(super) view: InstanceView,
     price: UsdPerHour,
+    /// What its earlier runs came to.
+    before: Usd,
 }
 
 #[derive(Default)]
-struct State {
-    machines: Vec<Machine>,
-    launch_faults: Vec<CloudFault>,
-    describe_faults: usize,
+pub(super) struct State {
+    pub(super) machines: Vec<Machine>,
+    pub(super) launch_faults: Vec<CloudFault>,
+    pub(super) describe_faults: usize,
     /// How long a new machine does not show up.
-    invisible: Duration,
+    pub(super) invisible: Duration,
     /// Whether the records of our machines can be read just now.
-    unreadable: bool,
-    complaints: Vec<String>,
+    pub(super) unreadable: bool,
+    pub(super) complaints: Vec<String>,
     launches: usize,
+    pub(super) start_faults: Vec<CloudFault>,
 }
 
 pub struct FakeCloud {
-    clock: Arc<VirtualClock>,
+    pub(super) clock: Arc<VirtualClock>,
     dir: JobDir,
     lives: Vec<Life>,
+    /// Of a machine that is started again.
+    pub second_life: Mutex<Life>,
     /// `market::Cloud` of its offers: decides how long a missing machine may still be there.
     pub kind: Mutex<market::Cloud>,
-    state: Arc<Mutex<State>>,
+    pub(super) state: Arc<Mutex<State>>,
 }
 
 impl FakeCloud {
     pub fn new(clock: Arc<VirtualClock>, dir: JobDir, lives: &[Life]) -> Arc<Self> {
-        Arc::new(FakeCloud { clock, dir, lives: lives.to_vec(), kind: Mutex::new(market::Cloud::Local), state: Arc::default() })
+        Arc::new(FakeCloud {
+            clock,
+            dir,
+            lives: lives.to_vec(),
+            second_life: Mutex::new(Life::Ends { secs: 2, code: 0 }),
+            kind: Mutex::new(market::Cloud::Local),
+            state: Arc::default(),
+        })
     }
 
     pub fn fail_launches(&self, faults: &[CloudFault]) {
         self.state.lock().unwrap().launch_faults = faults.to_vec();
+    }
+
+    pub fn fail_starts(&self, faults: &[CloudFault]) {
+        self.state.lock().unwrap().start_faults = faults.to_vec();
+    }
+
+    /// The machines and how they stand.
+    pub fn states(&self) -> Vec<(String, InstanceState)> {
+        self.state.lock().unwrap().machines.iter().map(|machine| (machine.view.id.clone(), machine.view.state)).collect()
     }
 
     pub fn fail_describes(&self, times: usize) {
@@ -86,7 +104,7 @@ impl FakeCloud {
         let mut state = self.state.lock().unwrap();
         let mut tags = tags_of(&self.dir);
         tags.owner = "somebody else".into();
-        state.machines.push(Machine { view: view("i-foreign", tags, "foreign", self.clock.now()), price: UsdPerHour::ZERO });
+        state.machines.push(Machine { view: view("i-foreign", tags, "foreign", self.clock.now()), price: UsdPerHour::ZERO, before: Usd::ZERO });
     }
 
     /// The cloud's own ledger.
@@ -94,12 +112,12 @@ impl FakeCloud {
         let state = self.state.lock().unwrap();
         let cost = |machine: &Machine| {
             let ended = machine.view.ended.unwrap_or_else(|| self.clock.now());
-            machine.price.cost_of(Duration::try_from(ended.duration_since(machine.view.launched)).unwrap())
+            machine.before + machine.price.cost_of(Duration::try_from(ended.duration_since(machine.view.launched)).unwrap())
         };
         state.machines.iter().map(cost).sum()
     }
 
-    fn buy(self: &Arc<Self>, plan: &Plan) -> String {
+    pub(super) fn buy(self: &Arc<Self>, plan: &Plan) -> String {
         let mut state = self.state.lock().unwrap();
         state.launches += 1;
         if let Some(there) = state.machines.iter().find(|machine| machine.view.client_token.as_deref() == Some(&plan.client_token)) {
@@ -114,12 +132,31 @@ impl FakeCloud {
             state.complaints.push(format!("attempt {} was launched while another machine of the job runs", plan.attempt));
         }
         let id = format!("i-{}", state.machines.len() + 1);
-        state.machines.push(Machine { view: view(&id, tags, &plan.client_token, self.clock.now()), price: plan.offer.price });
+        state.machines.push(Machine { view: view(&id, tags, &plan.client_token, self.clock.now()), price: plan.offer.price, before: Usd::ZERO });
         let number = plan.attempt.number() as usize - 1;
         let life = self.lives[number.min(self.lives.len() - 1)];
         let (cloud, plan, instance) = (Arc::clone(self), plan.clone(), id.clone());
         tokio::spawn(async move { cloud.live(&plan, &instance, life).await });
         id
+    }
+
+    /// A stopped machine runs for another job.
+    pub(super) fn start_again(self: &Arc<Self>, instance: &str, plan: &Plan) {
+        let mut state = self.state.lock().unwrap();
+        let now = self.clock.now();
+        let tags = Tags::from_map(&plan.tags).unwrap();
+        let Some(machine) = state.machines.iter_mut().find(|machine| machine.view.id == instance) else { return };
+        machine.view.tags = tags;
+        if machine.view.state != InstanceState::Stopped {
+            return;
+        }
+        let (launched, ended) = (machine.view.launched, machine.view.ended.unwrap());
+        machine.before += machine.price.cost_of(Duration::try_from(ended.duration_since(launched)).unwrap());
+        (machine.view.state, machine.view.launched) = (InstanceState::Running, now);
+        (machine.view.ended, machine.view.state_reason) = (None, None);
+        let life = *self.second_life.lock().unwrap();
+        let (cloud, plan, instance) = (Arc::clone(self), plan.clone(), instance.to_owned());
+        tokio::spawn(async move { cloud.live(&plan, &instance, life).await });
     }
 
     /// The agent on a machine; everything it does stops when the machine ends.
@@ -143,6 +180,13 @@ impl FakeCloud {
                 let because = if code == 0 { EndedBecause::Succeeded } else { EndedBecause::Failed };
                 self.outcome(plan, instance, started, because, Some(code)).await;
                 self.end(instance, "Client.InstanceInitiatedShutdown: done");
+            }
+            Life::Stops { secs, code } => {
+                sleep(secs).await;
+                self.save(plan).await;
+                let because = if code == 0 { EndedBecause::Succeeded } else { EndedBecause::Failed };
+                self.outcome(plan, instance, started, because, Some(code)).await;
+                self.leave(instance, InstanceState::Stopped, "Client.InstanceInitiatedShutdown: done");
             }
             Life::Taken { secs } => {
                 self.save(plan).await;
@@ -242,14 +286,21 @@ impl FakeCloud {
         let _ = dir_of(&self.dir, plan).create_outcome(&outcome).await.unwrap();
     }
 
-    fn end(&self, instance: &str, reason: &str) {
+    pub(super) fn end(&self, instance: &str, reason: &str) {
+        self.leave(instance, InstanceState::Terminated, reason);
+    }
+
+    /// A stopped machine can still be terminated; its billing has ended before.
+    fn leave(&self, instance: &str, to: InstanceState, reason: &str) {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap();
         let machine = state.machines.iter_mut().find(|machine| machine.view.id == instance).unwrap();
         if machine.view.ended.is_none() {
-            machine.view.state = InstanceState::Terminated;
+            machine.view.state = to;
             machine.view.ended = Some(now);
             machine.view.state_reason = Some(reason.into());
+        } else if to == InstanceState::Terminated {
+            machine.view.state = to;
         }
     }
 }
@@ -274,99 +325,3 @@ fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {
         state_reason: None,
     }
 }
-
-/// The agents of the fake cloud hold on to it, so the port is on a handle.
-#[async_trait]
-impl Cloud for FakeCloudPort {
-    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
-        Ok(vec![Region::new("local")])
-    }
-
-    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
-        let kind = *self.0.kind.lock().unwrap();
-        let offer = Offer {
-            cloud: kind,
-            region: Region::new("local"),
-            zone: Zone::new("ws-test"),
-            instance_type: "t".into(),
-            gpus: 0,
-            gpu_model: None,
-            gpu_memory_mib: None,
-            vcpus: 0,
-            arch: Arch::X86_64,
-            market: Market::Spot,
-            price: machine.usd_per_hour,
-            extras: UsdPerHour::ZERO,
-            on_demand: Some(machine.usd_per_hour),
-        };
-        Ok(Supply { offers: vec![offer], ..Supply::default() })
-    }
-
-    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        let fault = {
-            let faults = &mut self.0.state.lock().unwrap().launch_faults;
-            if faults.is_empty() { None } else { Some(faults.remove(0)) }
-        };
-        let lost = || CloudError::Ambiguous { act: "launch".into(), cause: "injected".into() };
-        match fault {
-            Some(CloudFault::Down) => Err(lost()),
-            Some(CloudFault::LostReply) => {
-                self.0.buy(plan);
-                Err(lost())
-            }
-            Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
-            Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
-            Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
-            None => Ok(self.0.buy(plan)),
-        }
-    }
-
-    async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-        let now = self.0.clock.now();
-        let mut state = self.0.state.lock().unwrap();
-        if state.describe_faults > 0 {
-            state.describe_faults -= 1;
-            return Err(CloudError::Throttled);
-        }
-        let visible = |machine: &&Machine| !state.unreadable && now.duration_since(machine.view.launched) >= state.invisible.try_into().unwrap();
-        // As nasty as can be: it also shows what is not ours.
-        Ok(state.machines.iter().filter(visible).map(|machine| machine.view.clone()).collect())
-    }
-
-    async fn confirm_missing(&self, _plan: &Plan) -> Result<(), CloudError> {
-        let unreadable = self.0.state.lock().unwrap().unreadable;
-        if unreadable { Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() }) } else { Ok(()) }
-    }
-
-    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        let instance = machine.id.as_str();
-        if instance == "i-foreign" {
-            self.0.state.lock().unwrap().complaints.push("somebody else's machine was terminated".into());
-        }
-        self.0.end(instance, "Client.UserInitiatedShutdown: User initiated");
-        Ok(())
-    }
-
-    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
-        let (cloud, id) = (Arc::clone(&self.0), machine.id.clone());
-        tokio::spawn(async move {
-            cloud.clock.sleep(notice.duration()).await;
-            cloud.end(&id, "Server.SpotInstanceTermination: rehearsed");
-        });
-        Ok(())
-    }
-
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
-        let mut state = self.0.state.lock().unwrap();
-        let machine = state.machines.iter_mut().find(|known| known.view.id == machine.id).unwrap();
-        machine.view.tags.kill_at = machine.view.tags.kill_at.max(Some(kill_at));
-        Ok(())
-    }
-
-    async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {
-        Ok(())
-    }
-}
-
-/// The cloud as the controller sees it.
-pub struct FakeCloudPort(pub Arc<FakeCloud>);

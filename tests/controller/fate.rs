@@ -5,6 +5,8 @@
 pub enum Life {
     /// The workload ends with this code after so many seconds, and the agent puts the machine out.
     Ends { secs: u64, code: i32 },
+    /// As [`Life::Ends`], and the machine is stopped and kept.
+    Stops { secs: u64, code: i32 },
     /// The power is cut after so many seconds; the agent had written a checkpoint.
     Taken { secs: u64 },
     /// The power is cut before the agent has said anything.

@@ -7,6 +7,8 @@ mod bootstrap;
 mod calls;
 mod caps;
 mod cloud;
+mod cloud_port;
+mod continuation;
 mod damaged;
 mod deaths;
 mod fate;
@@ -32,7 +34,8 @@ use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, Store};
 
-use cloud::{FakeCloud, FakeCloudPort, Life};
+use cloud::{FakeCloud, Life};
+use cloud_port::FakeCloudPort;
 use support::faulty_store::FaultyStore;
 use support::virtual_clock::VirtualClock;
 
@@ -141,6 +144,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
         code: None,
         origins: Default::default(),
         applied: None,
+        continues: None,
     }
 }
 

@@ -126,6 +126,9 @@ impl Cloud for Mortal<dyn Cloud> {
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         self.life.call(self.inner.terminate(machine)).await
     }
+    async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+        self.life.call(self.inner.start(machine, plan)).await
+    }
     async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
         self.life.call(self.inner.interrupt(machine, notice)).await
     }

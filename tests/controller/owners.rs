@@ -9,7 +9,8 @@ use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
-use super::cloud::{FakeCloud, FakeCloudPort, Life};
+use super::cloud::{FakeCloud, Life};
+use super::cloud_port::FakeCloudPort;
 use super::mortal::{Mortal, Mortality};
 use super::support::virtual_clock::{VirtualClock, simulate};
 

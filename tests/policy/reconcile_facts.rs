@@ -43,6 +43,7 @@ pub fn spec() -> ResolvedSpec {
         code: None,
         origins: Default::default(),
         applied: None,
+        continues: None,
     }
 }
 
@@ -79,6 +80,7 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
         lease: Span::from_secs(1800),
         boot: lamplighter::job::BOOT,
         resume_from: None,
+        starts: None,
         tags: Default::default(),
     }
 }

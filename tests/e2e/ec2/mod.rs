@@ -21,3 +21,4 @@ mod journey;
 mod machines;
 pub mod network;
 mod proof;
+mod restart;

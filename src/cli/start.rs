@@ -1,0 +1,249 @@
+//! `lamp start`: a job that has ended goes on, on its kept machine or from its checkpoint.
+//!
+//! ```text
+//!   what is kept ──> the next job's spec ──> plan, and the most it can cost ──> code, spec, start ──> as `lamp run`
+//! ```
+//! A job that goes on is a job of its own (docs/decisions/0013). What must never live here: whether a machine can be started
+//! (`policy::continuation`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use serde_json::json;
+
+use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, run, submission};
+use crate::config::{Dollars, Moment, SpanWord};
+use crate::controller::{Controller, JobMemory, Kept, SubmitError, Ticked, continuation_of};
+use crate::job::{JobId, JobOutcome, Plan, RECORD_FORMAT, ResolvedSpec};
+use crate::jobdir::JobDir;
+use crate::market::Usd;
+use crate::wire::{Store, Workstation};
+
+/// Go on with a job that has ended: on the machine that was stopped and kept, or from its checkpoint
+///
+/// What follows is a job of its own, with what is left of the budget. Started twice, it is started once.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Args {
+    /// A job: its id, the beginning of it, or its name [default: the newest]
+    pub job: Option<String>,
+
+    /// The most that it may cost from now on, in dollars [default: what is left of its budget]
+    #[arg(long, value_name = "USD")]
+    pub budget: Option<Dollars>,
+
+    /// The longest one attempt may run, like `12h` [default: as before]
+    #[arg(long, value_name = "TIME")]
+    pub max_runtime: Option<SpanWord>,
+
+    /// The moment by which it must have ended [default: as before]
+    #[arg(long, value_name = "MOMENT")]
+    pub deadline: Option<Moment>,
+
+    /// Start it and return at once
+    #[arg(short, long)]
+    pub detach: bool,
+
+    /// Show the plan and what it can cost; start nothing
+    #[arg(long)]
+    pub dry_run: bool,
+
+    /// Where outputs come home to [default: lamp-outputs/JOB]
+    #[arg(long, value_name = "FOLDER")]
+    pub outputs: Option<PathBuf>,
+}
+
+/// A machine that was stopped by hand is settled by a look or two; a cloud that is slow to say so is asked again by the user.
+const SETTLE_LOOKS: u32 = 10;
+const SETTLE_LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// # Errors
+/// There is no such job, it has not ended, nothing of it is kept, a limit is spent, or the job root does not answer.
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let store = job_root::open_existing(context).await?;
+    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let workstation = job_root::workstation(context)?;
+    let controller = run::controller(&workstation, &store)?;
+    settle_what_was_stopped(context, &controller, &dir).await?;
+    let kept = controller.kept(&dir).await.map_err(|error| plan::fault(&error).meaning("nothing was started, and nothing bills"))?;
+    let Some(kept) = kept else { return Err(not_ended(&dir).await) };
+    let next = JobDir::new(store.clone(), continuation_of(dir.job(), &kept.spec.spec.name));
+    if next.spec().await.map_err(|error| job_root::record_fault(&error))?.is_some() {
+        return goes_on_already(args, context, &workstation, &controller, &dir, &next).await;
+    }
+    let spec = spec_of(args, context, &kept, next.job())?;
+    run::refuse_cloud(spec.spec.machine.cloud)?;
+    let planned = plan::first(context, &controller, &spec).await?.plan;
+    if args.dry_run {
+        return show(context, &controller, &store, &spec, &planned).await;
+    }
+    for line in plan_text::short(&planned) {
+        context.printer.note(line);
+    }
+    if let Some(reason) = plan::cap_on(&controller, &planned).await? {
+        context.printer.warn(format!("it waits for {reason}"));
+    }
+    let scratch = submission::scratch(context, next.job())?;
+    controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error))?;
+    let memory = match controller.begin(&next, &spec, planned).await {
+        Ok((memory, begun)) => {
+            if let Err(error) = begun {
+                context.printer.warn(format!("not started yet, trying again: {error}"));
+            }
+            memory
+        }
+        // Somebody typed it at the same moment.
+        Err(SubmitError::Exists(_)) => JobMemory::default(),
+        Err(error) => return Err(submission::submit_fault(&error)),
+    };
+    context.printer.note(format!("{} goes on as job {}", dir.job(), next.job()));
+    stand_beside(args, context, &workstation, &controller, &next, memory).await
+}
+
+async fn stand_beside(
+    args: &Args,
+    context: &Context,
+    workstation: &Workstation,
+    controller: &Controller,
+    next: &JobDir,
+    memory: JobMemory,
+) -> Result<ExitCode, Fault> {
+    if args.detach {
+        return run::detach(context, workstation, next);
+    }
+    context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));
+    match run::stand_beside(context, workstation, controller, next, memory).await? {
+        Some(receipt) => run::end(context, next, &receipt, args.outputs.as_deref()).await,
+        None => Ok(ExitCode::CTRL_C),
+    }
+}
+
+/// A machine that somebody stopped while no controller looked has no receipt yet. Of a job whose machine runs, a look only
+/// does what its driver does too.
+async fn settle_what_was_stopped(context: &Context, controller: &Controller, dir: &JobDir) -> Result<(), Fault> {
+    let fault = |error| job_root::record_fault(&error);
+    if dir.receipt().await.map_err(fault)?.is_some() || dir.spec().await.map_err(fault)?.is_none_or(|spec| spec.is_alone()) {
+        return Ok(());
+    }
+    for _ in 0..SETTLE_LOOKS {
+        if !controller.is_stopped(dir).await.map_err(fault)? {
+            return Ok(());
+        }
+        if let Ticked::Final(_) = controller.look(dir.job()).await.map_err(|error| run::drive_fault(&error))? {
+            return Ok(());
+        }
+        context.clock.sleep(SETTLE_LOOK_EVERY).await;
+    }
+    Ok(())
+}
+
+async fn not_ended(dir: &JobDir) -> Fault {
+    match job_root::must_be_under_way(dir).await {
+        Ok(_) => Fault::new(ExitCode::REFUSED, format!("job `{}` is under way: there is nothing to start", dir.job()))
+            .meaning("nothing was changed")
+            .hint(format!("`lamp logs -f {0}` follows it, `lamp status {0}` shows how it stands", dir.job())),
+        Err(fault) => fault,
+    }
+}
+
+/// It was started before: by the same words, by somebody else, or by a call that was cut off.
+async fn goes_on_already(
+    args: &Args,
+    context: &Context,
+    workstation: &Workstation,
+    controller: &Controller,
+    dir: &JobDir,
+    next: &JobDir,
+) -> Result<ExitCode, Fault> {
+    if let Some(ended) = next.receipt().await.map_err(|error| job_root::record_fault(&error))? {
+        let what = format!("job `{}` went on as `{}`, which has ended: {}", dir.job(), next.job(), ended.outcome);
+        return Err(Fault::new(ExitCode::REFUSED, what)
+            .meaning("nothing was started, and nothing bills")
+            .hint(format!("`lamp start {}` goes on from there", next.job())));
+    }
+    context.printer.note(format!("{} goes on as job {} already", dir.job(), next.job()));
+    if args.dry_run {
+        if context.is_machine_output() {
+            context.printer.json(&json!({ "job": next.job(), "continues": dir.job() }));
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    stand_beside(args, context, workstation, controller, next, JobMemory::default()).await
+}
+
+/// The spec of the job that goes on: the old one's words, with what is left of its limits.
+fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<ResolvedSpec, Fault> {
+    refuse_nothing_kept(kept)?;
+    let mut spec = kept.spec.spec.clone();
+    let mut origins = kept.spec.origins.clone();
+    let job = &kept.spec.job;
+    let refuse = |what: String, hint: String| Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills").hint(hint));
+    let mut flag = |key: &str, given: bool| given.then(|| origins.insert(key.to_owned(), "flag".to_owned()));
+    flag("limits.budget", args.budget.is_some());
+    flag("limits.max_runtime", args.max_runtime.is_some());
+    flag("limits.deadline", args.deadline.is_some());
+    spec.limits.budget = args.budget.as_ref().map(|dollars| dollars.0).or(kept.budget_left);
+    if spec.limits.budget.is_some_and(|left| left <= Usd::ZERO) {
+        return refuse(format!("the budget of job `{job}` is spent"), format!("`lamp start {job} --budget 5` gives it five dollars more"));
+    }
+    if let Some(time) = &args.max_runtime {
+        spec.limits.max_runtime = Some(time.0);
+    }
+    spec.limits.deadline = args.deadline.as_ref().map(|moment| moment.0).or(kept.deadline);
+    if spec.limits.deadline.is_some_and(|deadline| deadline <= context.clock.now()) {
+        return refuse(format!("the deadline of job `{job}` has passed"), format!("`lamp start {job} --deadline MOMENT` gives it another"));
+    }
+    Ok(ResolvedSpec {
+        format: RECORD_FORMAT,
+        job: next.clone(),
+        created: context.clock.now(),
+        written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+        spec,
+        code: kept.spec.code.clone(),
+        origins,
+        applied: None,
+        continues: Some(kept.continues.clone()),
+    })
+}
+
+fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
+    let (job, continues) = (&kept.spec.job, &kept.continues);
+    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was started, and nothing bills");
+    if let Some(instance) = &kept.stopping {
+        return Err(refused(format!("the machine of job `{job}`, {instance}, is stopping"))
+            .hint(format!("`lamp start {job}` in a minute, when it stands still")));
+    }
+    let again = "`lamp run FILE` runs the job from its start";
+    if continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded {
+        return Err(refused(format!("job `{job}` has succeeded, and its machine is gone: there is nothing to go on with")).hint(again));
+    }
+    if continues.machine.is_none() && continues.checkpoint.is_none() {
+        let gone = kept.elsewhere.as_ref().map_or("its machine is gone with its disk".to_owned(), Clone::clone);
+        return Err(refused(format!("nothing is kept of job `{job}`: {gone}, and it saved no checkpoint"))
+            .hint(format!("{again}; with [checkpoint], or `on_failure = \"stop\"` and the like, it can be started again")));
+    }
+    Ok(())
+}
+
+async fn show(context: &Context, controller: &Controller, store: &Store, spec: &ResolvedSpec, planned: &Plan) -> Result<ExitCode, Fault> {
+    let caps = caps::shown(context, store).await?;
+    let waits_for = plan::cap_on(controller, planned).await?;
+    if context.is_machine_output() {
+        let continues = spec.continues.as_ref();
+        context.printer.json(&json!({
+            "job": spec.job, "continues": continues.map(|from| &from.job), "checkpoint": continues.and_then(|from| from.checkpoint.as_ref()),
+            "instance": planned.starts.as_ref().map(|starts| &starts.instance), "limits": spec.spec.limits, "offer": planned.offer,
+            "reasons": planned.reasons, "most_usd": planned.most_usd, "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for,
+        }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    for line in plan_text::short(planned) {
+        context.printer.line(line);
+    }
+    caps.iter().for_each(|caps| context.printer.line(caps.text()));
+    if let Some(reason) = waits_for {
+        context.printer.line(format!("it would wait for {reason}"));
+    }
+    context.printer.note("nothing was started");
+    Ok(ExitCode::SUCCESS)
+}

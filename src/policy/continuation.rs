@@ -1,0 +1,75 @@
+//! Starting a kept machine again: which attempt does, and what is done until the cloud shows it started.
+//!
+//! ```text
+//!   planned, and it stands as it was kept ──> start it (again), unless nobody wants it any more
+//!   started ───────────────────────────────> like any other machine
+//!   refused, or gone before its start ─────> settled: it never ran for this attempt, and cost nothing
+//! ```
+//! The plan is the intent, and its start may be repeated: a machine that runs is not started twice. What must never live
+//! here: a call.
+
+use super::reconcile::{Act, AttemptFacts, Facts, heard};
+use super::settlement::settle;
+use super::wishes::Wishes;
+use crate::instance::{InstanceState, InstanceView};
+use crate::job::{AttemptRecord, Continues, KeptMachine, Plan};
+use crate::market::{Cloud, Market, elapsed};
+
+/// The kept machine that the next attempt starts; `None`: a new one is launched.
+///
+/// With a checkpoint the job goes on anywhere, so one try is enough. Without one all that it has is on this disk, and it is
+/// tried until there is room for it.
+pub fn machine_to_start<'a>(continues: Option<&'a Continues>, history: &[AttemptRecord]) -> Option<&'a KeptMachine> {
+    let continues = continues?;
+    let kept = continues.machine.as_ref()?;
+    let never_ran = history.iter().all(|record| record.plan.starts.is_some() && record.settled.instance.is_none());
+    let may_go_elsewhere = continues.checkpoint.is_some();
+    (history.is_empty() || (never_ran && !may_go_elsewhere)).then_some(kept)
+}
+
+/// Whether a machine is the one that this plan starts, whatever job it carries the name of.
+pub fn is_kept_for(plan: &Plan, view: &InstanceView) -> bool {
+    plan.starts.as_ref().is_some_and(|starts| starts.instance == view.id)
+}
+
+/// Whether a machine of ours is this job's: a kept one carries the name of the job before until it is started.
+pub(super) fn is_of(facts: &Facts<'_>, plan: &Plan, view: &InstanceView) -> bool {
+    view.tags.owner == facts.owner && (view.tags.job == plan.job || is_kept_for(plan, view))
+}
+
+/// Whether a machine is shown as it stood before the start that this plan asks for. The start gives it the job's name first:
+/// without it, whatever it did was for somebody else.
+fn stands_as_kept(plan: &Plan, view: &InstanceView) -> bool {
+    plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched || view.tags.job != plan.job)
+}
+
+/// What is to be done about a kept machine that has not come up yet; `None`: it is like any other.
+pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Vec<Act>> {
+    let plan = &attempt.plan;
+    if plan.starts.is_none() || heard(attempt) {
+        return None;
+    }
+    let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
+    let wait = || vec![Act::Wait { until: None, why: format!("{} runs, and carries the name of another job", view.id) }];
+    // A cloud without room for it says so; this is for one that takes the start and shows nothing of it.
+    let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
+    let unwanted = Wishes::of(facts.requests).end.is_some();
+    match view.state {
+        // Its disk stays as it is: nobody has asked to lose it.
+        InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || overdue => Some(done()),
+        InstanceState::Stopped => Some(vec![Act::Launch { attempt: plan.attempt }]),
+        // Somebody has started it by hand; its agent finds that its job has ended, and puts it out again.
+        InstanceState::Pending | InstanceState::Running if view.tags.job != plan.job => Some(if overdue { done() } else { wait() }),
+        _ => None,
+    }
+}
+
+/// Whether an attempt could not have its kept machine, which is gone or was not given.
+pub(super) fn had_no_machine(attempt: &AttemptFacts, view: Option<&InstanceView>) -> bool {
+    attempt.plan.starts.is_some() && !heard(attempt) && view.is_none_or(|view| stands_as_kept(&attempt.plan, view))
+}
+
+/// Whether a stopped machine can be started again by who asks for it.
+pub fn can_start(view: &InstanceView) -> bool {
+    view.state == InstanceState::Stopped && (view.cloud == Cloud::Local || view.market == Market::OnDemand)
+}

@@ -1,0 +1,116 @@
+//! `lamp start` on this workstation: on the kept disk, from the checkpoint, once, and refused in words.
+
+use serde_json::Value;
+
+use super::place::{Place, end};
+
+/// Counts its begins in a file that nobody ships, and ends as the file `code` of the sandbox says.
+const COUNTS: &str = "echo x >> begins; wc -l < begins | tr -d ' '; exit $(cat CODE)";
+
+/// Saves a number, and then waits.
+const SAVES: &str = r#"n=$(cat "$LAMP_CHECKPOINT_DIR/n" 2>/dev/null || echo 0); echo "from $n"
+echo $((n + 1)) > "$LAMP_CHECKPOINT_DIR/n.new"; mv "$LAMP_CHECKPOINT_DIR/n.new" "$LAMP_CHECKPOINT_DIR/n"
+echo "{\"checkpoint\": \"n\", \"step\": $((n + 1))}" >> "$LAMP_PROGRESS"
+trap 'exit 5' TERM; while :; do sleep 0.1; done"#;
+
+fn stops_on_failure(more: &str) -> Place {
+    let place = Place::new("");
+    place.0.write("job.sh", COUNTS.replace("CODE", &place.0.path().join("code").display().to_string()));
+    place.0.write("code", "3");
+    place.0.write("lamp.toml", format!("name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[machine]\nusd_per_hour = 36\n{more}"));
+    place
+}
+
+fn jobs(place: &Place) -> Vec<String> {
+    let (code, status) = place.0.json(&["status", "-o", "json"]);
+    assert_eq!(code, 0);
+    status["jobs"].as_array().unwrap().iter().map(|job| job["job"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn a_job_goes_on_on_the_disk_that_was_kept() {
+    let place = stops_on_failure("[limits]\nbudget = 1\n");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    let first = place.receipt("kept");
+    place.0.write("code", "0");
+    let (code, plan) = place.0.json(&["start", "--dry-run", "-o", "json"]);
+    let (machine, spent) = (&first["attempts"][0]["instance"], first["total_usd"].as_f64().unwrap());
+    assert_eq!((code, &plan["instance"], &plan["continues"]), (0, machine, &first["job"]), "{plan}");
+    assert!((plan["limits"]["budget"].as_f64().unwrap() - (1.0 - spent)).abs() < 1e-9, "what is left: {plan}");
+    assert_eq!(jobs(&place).len(), 1, "a dry run makes nothing");
+    let (code, out, err) = end(place.start(&["start"]));
+    assert_eq!((code, String::from_utf8_lossy(&out).lines().next()), (0, Some("2")), "its file is still there: {err}");
+    assert!(err.contains("costs at most $") && err.contains("on the kept disk of"), "{err}");
+    let second = place.receipt(plan["job"].as_str().unwrap());
+    assert_eq!((&second["outcome"], &second["attempts"][0]["instance"]), (&Value::from("succeeded"), machine), "{second}");
+    // The second run is the second receipt's, and no word of the first has changed.
+    assert!(second["attempts"][0]["started"].as_str() > first["attempts"][0]["ended"].as_str());
+    let old = first["job"].as_str().unwrap();
+    assert_eq!(place.receipt(old), first);
+    let again = place.0.lamp(&["start", old]);
+    assert_eq!((again.code, again.err.contains("went on as")), (102, true), "{}", again.err);
+    // What has succeeded ended its machine: nothing is left of it.
+    let next = place.0.lamp(&["start", plan["job"].as_str().unwrap()]);
+    assert_eq!((next.code, next.err.contains("has succeeded")), (102, true), "{}", next.err);
+    place.nothing_is_left();
+}
+
+#[test]
+fn two_that_start_a_job_start_it_once() {
+    let place = stops_on_failure("");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    place.0.write("code", "0");
+    let both = [place.start(&["start", "-q"]), place.start(&["start", "-q"])];
+    for (code, _, err) in both.map(end) {
+        // Whoever came after the end of what the other had started is told so.
+        assert!(code == 0 || (code == 102 && err.contains("went on as")), "{code}: {err}");
+    }
+    assert_eq!(jobs(&place).len(), 2);
+    place.nothing_is_left();
+}
+
+#[test]
+fn what_was_stopped_goes_on_from_its_checkpoint() {
+    let place = Place::new(SAVES);
+    place.0.write("lamp.toml", "name = 'saves'\ncommand = ['sh', 'job.sh']\n[checkpoint]\npath = 'ck'\ninterval = '1s'\n[watch]\nidle = 'off'\n");
+    assert_eq!(place.0.lamp(&["run", "-d"]).code, 0);
+    let saved = || place.status("saves")["checkpoints"].as_u64();
+    super::place::wait_until("it saves", || (saved() == Some(1)).then_some(()));
+    let under_way = place.0.lamp(&["start", "saves"]);
+    assert_eq!((under_way.code, under_way.err.contains("is under way")), (102, true), "{}", under_way.err);
+    let stopped = place.0.lamp(&["stop", "--wait", "saves"]);
+    assert!(stopped.code == 0 && stopped.err.contains("`lamp start saves-"), "{}", stopped.err);
+    let old = jobs(&place).remove(0);
+    let started = place.0.lamp(&["start", "-d", &old]);
+    assert_eq!(started.code, 0, "{}", started.err);
+    let next = started.out.trim().to_owned();
+    let again = place.0.lamp(&["start", "-d", &old]);
+    assert_eq!((again.code, again.out.trim()), (0, next.as_str()), "the same job: {}", again.err);
+    place.until(&next, "running");
+    super::place::wait_until("it saves again", || (place.status(&next)["checkpoints"].as_u64() == Some(1)).then_some(()));
+    assert_eq!(place.0.lamp(&["stop", "--wait", &next]).code, 0);
+    let receipt = place.receipt(&next);
+    assert_eq!((&receipt["attempts"][0]["resumed_from"]["number"], &receipt["last_checkpoint"]["number"]), (&1.into(), &2.into()), "{receipt}");
+    assert!(place.0.lamp(&["logs", &next]).out.starts_with("from 1\n"));
+    place.nothing_is_left();
+}
+
+#[test]
+fn where_nothing_is_kept_it_is_said_what_to_type() {
+    let place = Place::new("exit 3");
+    assert_eq!(end(place.start(&["run", "-q", "--name", "gone", "--", "sh", "job.sh"])).0, 3);
+    let refused = place.0.lamp(&["start", "gone"]);
+    assert_eq!(
+        (refused.code, refused.err.contains("nothing is kept of job `gone-"), refused.err.contains("`lamp run")),
+        (102, true, true),
+        "{}",
+        refused.err
+    );
+    let place = stops_on_failure("");
+    let _ = end(place.start(&["run", "-q"]));
+    let spent = place.0.lamp(&["start", "kept", "--budget", "0"]);
+    assert_eq!((spent.code, spent.err.contains("--budget 5")), (102, true), "{}", spent.err);
+    let late = place.0.lamp(&["start", "kept", "--deadline", "2020-01-01 00:00", "--budget", "5"]);
+    assert_eq!((late.code, late.err.contains("--deadline")), (102, true), "{}", late.err);
+    assert_eq!(jobs(&place).len(), 1);
+}

@@ -1,0 +1,129 @@
+//! The fake cloud as the controller sees it: the port, and the faults that a call meets.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lamplighter::instance::{InstanceView, MachineRef};
+use lamplighter::job::{MachineSpec, Plan, Refusal};
+use lamplighter::market::{Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::ports::{Clock, Cloud, CloudError};
+
+use super::cloud::{CloudFault, FakeCloud, Machine};
+
+/// The agents of the fake cloud hold on to it, so the port is on a handle.
+#[async_trait]
+impl Cloud for FakeCloudPort {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        Ok(vec![Region::new("local")])
+    }
+
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        let kind = *self.0.kind.lock().unwrap();
+        let offer = Offer {
+            cloud: kind,
+            region: Region::new("local"),
+            zone: Zone::new("ws-test"),
+            instance_type: "t".into(),
+            gpus: 0,
+            gpu_model: None,
+            gpu_memory_mib: None,
+            vcpus: 0,
+            arch: Arch::X86_64,
+            market: Market::Spot,
+            price: machine.usd_per_hour,
+            extras: UsdPerHour::ZERO,
+            on_demand: Some(machine.usd_per_hour),
+        };
+        Ok(Supply { offers: vec![offer], ..Supply::default() })
+    }
+
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        let fault = {
+            let faults = &mut self.0.state.lock().unwrap().launch_faults;
+            if faults.is_empty() { None } else { Some(faults.remove(0)) }
+        };
+        let lost = || CloudError::Ambiguous { act: "launch".into(), cause: "injected".into() };
+        match fault {
+            Some(CloudFault::Down) => Err(lost()),
+            Some(CloudFault::LostReply) => {
+                self.0.buy(plan);
+                Err(lost())
+            }
+            Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
+            Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
+            Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
+            None => Ok(self.0.buy(plan)),
+        }
+    }
+
+    async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        let now = self.0.clock.now();
+        let mut state = self.0.state.lock().unwrap();
+        if state.describe_faults > 0 {
+            state.describe_faults -= 1;
+            return Err(CloudError::Throttled);
+        }
+        let visible = |machine: &&Machine| !state.unreadable && now.duration_since(machine.view.launched) >= state.invisible.try_into().unwrap();
+        // As nasty as can be: it also shows what is not ours.
+        Ok(state.machines.iter().filter(visible).map(|machine| machine.view.clone()).collect())
+    }
+
+    async fn confirm_missing(&self, _plan: &Plan) -> Result<(), CloudError> {
+        let unreadable = self.0.state.lock().unwrap().unreadable;
+        if unreadable { Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() }) } else { Ok(()) }
+    }
+
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        let instance = machine.id.as_str();
+        if instance == "i-foreign" {
+            self.0.state.lock().unwrap().complaints.push("somebody else's machine was terminated".into());
+        }
+        self.0.end(instance, "Client.UserInitiatedShutdown: User initiated");
+        Ok(())
+    }
+
+    async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+        let fault = {
+            let faults = &mut self.0.state.lock().unwrap().start_faults;
+            if faults.is_empty() { None } else { Some(faults.remove(0)) }
+        };
+        let lost = || CloudError::Ambiguous { act: "start".into(), cause: "injected".into() };
+        match fault {
+            Some(CloudFault::Down) => Err(lost()),
+            Some(CloudFault::LostReply) => {
+                self.0.start_again(&machine.id, plan);
+                Err(lost())
+            }
+            Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
+            Some(CloudFault::Invalid | CloudFault::Denied) => Err(CloudError::Invalid { what: "cannot be started".into() }),
+            None => {
+                self.0.start_again(&machine.id, plan);
+                Ok(())
+            }
+        }
+    }
+
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
+        let (cloud, id) = (Arc::clone(&self.0), machine.id.clone());
+        tokio::spawn(async move {
+            cloud.clock.sleep(notice.duration()).await;
+            cloud.end(&id, "Server.SpotInstanceTermination: rehearsed");
+        });
+        Ok(())
+    }
+
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        let mut state = self.0.state.lock().unwrap();
+        let machine = state.machines.iter_mut().find(|known| known.view.id == machine.id).unwrap();
+        machine.view.tags.kill_at = machine.view.tags.kill_at.max(Some(kill_at));
+        Ok(())
+    }
+
+    async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {
+        Ok(())
+    }
+}
+
+/// The cloud as the controller sees it.
+pub struct FakeCloudPort(pub Arc<FakeCloud>);

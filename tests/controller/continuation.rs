@@ -1,0 +1,187 @@
+//! A job that has ended goes on: on its kept machine, or from its checkpoint; and the controller dies at any call of it.
+
+use std::sync::Arc;
+
+use lamplighter::controller::{Controller, Kept, continuation_of, submit};
+use lamplighter::instance::InstanceState;
+use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Reaction, Receipt, ResolvedSpec, Wish};
+use lamplighter::jobdir::JobDir;
+use lamplighter::market::Market;
+use lamplighter::ports::{Cloud, Store};
+
+use super::World;
+use super::cloud::{CloudFault, Life};
+use super::mortal::{Mortal, Mortality};
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+const STOPS: Life = Life::Stops { secs: 30, code: 3 };
+
+/// A job that has failed, and whose machine was stopped and kept.
+async fn stopped(clock: Arc<VirtualClock>, life: Life) -> (World, Receipt) {
+    let world = World::with(clock, &[life], |spec| spec.on.failure = Reaction::Stop).await;
+    let receipt = world.drive().await;
+    assert_eq!(receipt.outcome, JobOutcome::Failed);
+    (world, receipt)
+}
+
+async fn kept(world: &World) -> Kept {
+    world.controller().kept(&world.dir).await.unwrap().expect("it has ended")
+}
+
+/// Makes the job that goes on, as `lamp start` does.
+async fn go_on(world: &World, kept: &Kept) -> (JobDir, ResolvedSpec) {
+    let job = continuation_of(world.job(), "digits");
+    let spec = ResolvedSpec { job, continues: Some(kept.continues.clone()), ..kept.spec.clone() };
+    (submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap(), spec)
+}
+
+fn becauses(receipt: &Receipt) -> Vec<EndedBecause> {
+    receipt.attempts.iter().map(|attempt| attempt.ended_because).collect()
+}
+
+fn adds_up(world: &World, receipts: &[&Receipt]) {
+    assert_eq!(world.cloud.complaints(), Vec::<String>::new());
+    assert_eq!(world.cloud.running(), Vec::<String>::new(), "nothing is left running");
+    assert_eq!(receipts.iter().map(|receipt| receipt.total_usd).sum::<lamplighter::market::Usd>(), world.cloud.bill(), "two receipts, one ledger");
+}
+
+#[test]
+fn a_kept_machine_is_started_again_by_a_controller_that_dies_at_any_call() {
+    let mut deaths = 0;
+    for after in [false, true] {
+        for calls in 0.. {
+            let died = simulate(async |clock| {
+                let what = format!("died at call {calls}, after its effect: {after}");
+                let (world, first) = stopped(clock, STOPS).await;
+                let (next, _) = go_on(&world, &kept(&world).await).await;
+                let life = Mortality::new(calls, after);
+                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
+                let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: world.port() });
+                let mortal: Controller = world.controller_on(store, cloud);
+                let died = tokio::select! {
+                    biased;
+                    () = life.died() => true,
+                    _ = mortal.drive(next.job()) => false,
+                };
+                let second = world.controller().drive(next.job()).await.unwrap();
+                assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]), "{what}");
+                assert_eq!(second.attempts[0].instance, first.attempts[0].instance, "the same machine: {what}");
+                assert_eq!(world.cloud.launches(), 1, "nothing was bought: {what}");
+                let plan = next.plan(AttemptNo::FIRST).await.unwrap().unwrap();
+                assert_eq!(plan.resume_from.map(|number| number.number()), Some(1), "{what}");
+                adds_up(&world, &[&first, &second]);
+                assert_eq!(world.dir.receipt().await.unwrap().as_ref(), Some(&first), "what has ended stays as it was: {what}");
+                died
+            });
+            if !died {
+                break;
+            }
+            deaths += 1;
+        }
+    }
+    assert!(deaths > 60, "{deaths}");
+}
+
+#[test]
+fn a_start_whose_answer_is_lost_is_one_start() {
+    for faults in [&[CloudFault::Down, CloudFault::Down][..], &[CloudFault::LostReply]] {
+        simulate(async |clock| {
+            let (world, first) = stopped(clock, STOPS).await;
+            let (next, _) = go_on(&world, &kept(&world).await).await;
+            world.cloud.fail_starts(faults);
+            let second = world.controller().drive(next.job()).await.unwrap();
+            assert_eq!((becauses(&second), world.cloud.launches()), (vec![EndedBecause::Succeeded], 1), "{faults:?}");
+            adds_up(&world, &[&first, &second]);
+        });
+    }
+}
+
+#[test]
+fn where_there_is_no_room_for_it_the_job_goes_on_from_its_checkpoint_elsewhere() {
+    simulate(async |clock| {
+        let (world, first) = stopped(clock, STOPS).await;
+        let (next, _) = go_on(&world, &kept(&world).await).await;
+        world.cloud.fail_starts(&[CloudFault::NoCapacity]);
+        *world.cloud.second_life.lock().unwrap() = STOPS;
+        let second = world.controller().drive(next.job()).await.unwrap();
+        // The life of the second attempt is that of every machine of this world: it fails again.
+        assert_eq!(becauses(&second), [EndedBecause::LaunchFailed, EndedBecause::Failed]);
+        assert_eq!((second.attempts[0].instance.as_ref(), second.attempts[0].usd.micros()), (None, 0), "it never ran for this job");
+        assert_eq!(world.cloud.launches(), 2);
+        adds_up(&world, &[&first, &second]);
+    });
+}
+
+#[test]
+fn without_a_checkpoint_its_own_disk_is_waited_for() {
+    simulate(async |clock| {
+        let (world, first) = stopped(clock, STOPS).await;
+        let mut kept = kept(&world).await;
+        kept.continues.checkpoint = None;
+        let (next, _) = go_on(&world, &kept).await;
+        world.cloud.fail_starts(&[CloudFault::NoCapacity, CloudFault::NoCapacity]);
+        let second = world.controller().drive(next.job()).await.unwrap();
+        assert_eq!(becauses(&second), [EndedBecause::LaunchFailed, EndedBecause::LaunchFailed, EndedBecause::Succeeded]);
+        assert_eq!(world.cloud.launches(), 1, "never another machine");
+        adds_up(&world, &[&first, &second]);
+    });
+}
+
+#[test]
+fn a_machine_that_can_never_be_started_fails_the_job_and_nothing_else_is_bought() {
+    simulate(async |clock| {
+        let (world, first) = stopped(clock, STOPS).await;
+        let (next, _) = go_on(&world, &kept(&world).await).await;
+        world.cloud.fail_starts(&[CloudFault::Invalid]);
+        let second = world.controller().drive(next.job()).await.unwrap();
+        assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Failed, vec![EndedBecause::LaunchFailed]));
+        assert_eq!(second.reason, "cannot be started");
+        assert_eq!(world.cloud.states()[0].1, InstanceState::Stopped, "its disk is still there");
+        adds_up(&world, &[&first, &second]);
+    });
+}
+
+#[test]
+fn a_kept_machine_that_somebody_has_ended_meanwhile_is_not_replaced() {
+    simulate(async |clock| {
+        let (world, first) = stopped(clock, STOPS).await;
+        let mut kept = kept(&world).await;
+        kept.continues.checkpoint = None;
+        let view = world.port().describe("me", &lamplighter::market::Region::new("local")).await.unwrap().remove(0);
+        world.port().terminate(&view.machine()).await.unwrap();
+        world.cloud.fail_starts(&[CloudFault::Down]);
+        let (next, _) = go_on(&world, &kept).await;
+        let second = world.controller().drive(next.job()).await.unwrap();
+        assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Failed, vec![EndedBecause::LaunchFailed]));
+        assert_eq!(second.reason, "the kept machine is terminated");
+        adds_up(&world, &[&first, &second]);
+    });
+}
+
+#[test]
+fn a_wish_to_stop_before_the_start_leaves_the_machine_as_it_is() {
+    simulate(async |clock| {
+        let (world, first) = stopped(clock, STOPS).await;
+        let (next, _) = go_on(&world, &kept(&world).await).await;
+        next.add_request(Wish::Stop, "somebody", first.ended).await.unwrap();
+        let second = world.controller().drive(next.job()).await.unwrap();
+        assert_eq!(second.outcome, JobOutcome::Stopped);
+        assert_eq!(world.cloud.states()[0].1, InstanceState::Stopped);
+        adds_up(&world, &[&first, &second]);
+    });
+}
+
+#[test]
+fn what_is_kept_is_seen() {
+    simulate(async |clock| {
+        let (world, first) = stopped(clock.clone(), STOPS).await;
+        let kept = kept(&world).await;
+        assert_eq!(kept.continues.machine.as_ref().map(|machine| &machine.instance), first.attempts[0].instance.as_ref());
+        assert_eq!(kept.continues.checkpoint.as_ref().map(|from| &from.job), Some(world.job()));
+        assert_eq!(kept.continues.machine.unwrap().offer.market, Market::Spot, "of the plan");
+        // A machine that is gone leaves the checkpoint.
+        let (world, _) = stopped(clock, Life::Ends { secs: 5, code: 3 }).await;
+        let gone = self::kept(&world).await;
+        assert_eq!((gone.continues.machine, gone.continues.checkpoint), (None, None));
+    });
+}
