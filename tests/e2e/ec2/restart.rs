@@ -10,7 +10,10 @@ use crate::jobs::assert_code;
 #[test]
 fn a_kept_machine_is_started_again_and_goes_on_from_its_checkpoint() {
     let Some(desk) = Ec2::start().map(Desk::new) else { return };
-    desk.bench.write("job.toml", &format!("{}[on]\nfailure = 'stop'\n", JOB.replace("market = 'spot'", "market = 'on-demand'")));
+    desk.bench.write(
+        "job.toml",
+        &format!("env = {{ SAVE_EVERY = '5' }}\n{}[on]\nfailure = 'stop'\n", JOB.replace("market = 'spot'", "market = 'on-demand'")),
+    );
     let begins = |id: &str| std::fs::read_to_string(desk.ec2.file(id, "root/begins")).unwrap_or_default();
     let old = desk.submit();
     let first = desk.launched(&[]);
