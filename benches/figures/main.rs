@@ -12,11 +12,16 @@
 mod ending;
 #[path = "../../tests/fake_nvml/support.rs"]
 mod fake_nvml;
+mod fleet;
+#[path = "../../tests/support/fleet.rs"]
+#[expect(dead_code, reason = "the tests use the rest")]
+mod fleet_world;
 mod listing;
 mod logs;
 mod machine;
 mod place;
 mod rest;
+mod upload;
 
 use std::path::PathBuf;
 
@@ -28,6 +33,8 @@ figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]
   daemon    `lamp daemon` at rest over 1000 finished jobs
   listing   `lamp status` over 1000 finished jobs, `lamp --help`
   logs      the way of the output from the workload to the disk
+  fleet     one daemon over up to 10,000 machines: calls, processor time, memory
+  upload    2 GB to a bucket beside s5cmd and `aws s3 sync`: --server PATH (s3s-fs) --s5cmd PATH --aws PATH
 ";
 
 /// What was asked for.
@@ -36,23 +43,41 @@ pub struct Asked {
     pub lamp: PathBuf,
     pub runs: Option<usize>,
     pub secs: Option<u64>,
+    pub server: PathBuf,
+    pub s5cmd: PathBuf,
+    pub aws: PathBuf,
 }
 
 fn main() {
     let mut words = std::env::args().skip(1);
     let Some(part) = words.next() else { return print!("{HELP}") };
-    if part == "flood" {
-        return logs::flood(&words.collect::<Vec<_>>());
+    // What this program starts of itself.
+    match part.as_str() {
+        "flood" => return logs::flood(&words.collect::<Vec<_>>()),
+        "fleet-one" => return fleet::one(&words.collect::<Vec<_>>()),
+        "upload-one" => return upload::one(&words.collect::<Vec<_>>()),
+        _ => {}
     }
     let beside = std::env::current_exe().expect("we know our own path");
     let profile = beside.parent().and_then(|examples| examples.parent()).expect("it lies in target/PROFILE/examples").to_owned();
-    let mut asked = Asked { agent: profile.join("lamp-agent"), lamp: profile.join("lamp"), runs: None, secs: None };
+    let mut asked = Asked {
+        agent: profile.join("lamp-agent"),
+        lamp: profile.join("lamp"),
+        runs: None,
+        secs: None,
+        server: "s3s-fs".into(),
+        s5cmd: "s5cmd".into(),
+        aws: "aws".into(),
+    };
     while let Some(word) = words.next() {
         let value = words.next().unwrap_or_default();
         match word.as_str() {
             "--agent" => asked.agent = std::path::absolute(value).expect("a path"),
             "--lamp" => asked.lamp = std::path::absolute(value).expect("a path"),
             "--runs" => asked.runs = value.parse().ok(),
+            "--server" => asked.server = value.into(),
+            "--s5cmd" => asked.s5cmd = value.into(),
+            "--aws" => asked.aws = value.into(),
             "--secs" => asked.secs = value.parse().ok(),
             _ => return print!("{HELP}"),
         }
@@ -64,6 +89,8 @@ fn main() {
         "daemon" => rest::daemon(&asked),
         "listing" => listing::measure(&asked),
         "logs" => logs::measure(&asked),
+        "fleet" => fleet::measure(),
+        "upload" => upload::measure(&asked),
         _ => print!("{HELP}"),
     }
     machine::say_load("after");

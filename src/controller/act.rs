@@ -64,6 +64,8 @@ pub struct Planned {
 pub enum Done {
     /// Something changed: look again at once.
     Changed,
+    /// A record was written, and nothing at the cloud has changed: what it said holds.
+    Recorded,
     /// Nothing more to do until the next tick.
     Waiting,
     /// The receipt is written.
@@ -124,6 +126,7 @@ impl Controller {
                 let created = dir.create_settled(settled).await?;
                 info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");
                 self.release(memory, settled).await;
+                return Ok(Done::Recorded);
             }
             Act::WriteReceipt(receipt) => {
                 let created = dir.create_receipt(receipt).await?;

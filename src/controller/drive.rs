@@ -266,6 +266,7 @@ impl Controller {
                     return Ok(Ticked::Elsewhere(why));
                 }
                 Ok(Some(Step::Changed)) => answers = self.describe(memory.places()).await,
+                Ok(Some(Step::Recorded)) => {}
                 Ok(None) => return Err(DriveError::NoJob { job: job.clone() }),
                 Err(ActError::Record(JobDirError::Record(cause @ RecordError::Newer { .. }))) => {
                     return Err(DriveError::Newer { job: job.clone(), cause });
@@ -316,7 +317,8 @@ impl Controller {
                 Done::Changed => step = Step::Changed,
                 Done::Waiting => {}
                 // The record that counts is the one that is there, whoever wrote it.
-                Done::Final => step = Step::Changed,
+                Done::Recorded | Done::Final if !matches!(step, Step::Changed) => step = Step::Recorded,
+                Done::Recorded | Done::Final => {}
             }
         }
         Ok(Some(step))
@@ -326,6 +328,8 @@ impl Controller {
 enum Step {
     Alone,
     Changed,
+    /// Changed, in the records alone.
+    Recorded,
     Waiting,
     /// Waiting, for another controller.
     Elsewhere(String),

@@ -15,7 +15,8 @@ use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
 #[derive(Clone, Debug, Default)]
 pub struct JobMemory {
     pub spec: Option<ResolvedSpec>,
-    pub attempts: BTreeMap<AttemptNo, AttemptMemory>,
+    /// Boxed: a map makes room for eleven, and nearly every job has one.
+    pub attempts: BTreeMap<AttemptNo, Box<AttemptMemory>>,
     pub requests: BTreeMap<u32, Request>,
     /// Why it is left to another controller.
     pub elsewhere: Option<String>,

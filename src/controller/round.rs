@@ -42,7 +42,7 @@ const FIRST_LOOKS_IN_FLIGHT: usize = 16;
 /// What a daemon remembers of its job root.
 #[derive(Default)]
 pub(super) struct Root {
-    memories: BTreeMap<JobId, JobMemory>,
+    memories: BTreeMap<JobId, Box<JobMemory>>,
     /// So that a thousand finished jobs cost nothing, and whether there is a receipt: else it is not ours to drive.
     finished: BTreeMap<JobId, bool>,
     /// Jobs that only the names told of.
@@ -89,7 +89,7 @@ impl Controller {
             return Ok(left);
         }
         let unasked = if by_news { root.unasked(&open, &news) } else { BTreeSet::new() };
-        let places = root.memories.values().flat_map(JobMemory::places).collect();
+        let places = root.memories.values().flat_map(|memory| memory.places()).collect();
         let answers = self.describe(places).await;
         for job in open {
             // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
