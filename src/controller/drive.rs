@@ -16,6 +16,7 @@ use super::observe::{Observed, observe};
 use super::round::{Left, Root};
 use super::schedule::ScheduleMemory;
 use super::ship::Shipper;
+use super::sweeping::SweepMemory;
 use crate::job::{JobId, Receipt};
 use crate::jobdir::{JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
@@ -175,18 +176,19 @@ impl Controller {
         }
     }
 
-    /// Drives every job of the job root; returns only when `jobs` is not empty and all of them are done. Schedules
-    /// are run only by who drives all.
+    /// Drives every job of the job root; returns only when `jobs` is not empty and all of them are done. Schedules are run,
+    /// and machines that no job needs are swept, only by who drives all.
     ///
     /// `alive` is called for each job in turn and once a tick, also in an outage, with the number of jobs under way.
     pub async fn drive_all(&self, jobs: &[JobId], mut alive: impl FnMut(usize)) {
         let mut root = Root::default();
         let (mut failures, mut under_way) = (0, 0);
-        let mut schedules = ScheduleMemory::default();
+        let (mut schedules, mut sweeps) = (ScheduleMemory::default(), SweepMemory::default());
         let (busy, rest) = if self.is_home() { (TICK_BUSY_HOME, TICK_REST_HOME) } else { (TICK_REST, TICK_REST) };
         loop {
             if jobs.is_empty() {
                 self.run_schedules(&mut schedules).await;
+                self.sweep_when_due(&mut sweeps, &root).await;
             }
             let pause = match self.round(jobs, &mut root, &mut || alive(under_way)).await {
                 Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => return self.finish_telling().await,

@@ -4,6 +4,7 @@
 //!   submit ──> spec.json                                   the job exists
 //!   drive  ──> observe (records, the cloud's answer) ──> policy::reconcile ──> act ──> again, until the receipt
 //!   drive_all ─ the same for every job of the root, and what is scheduled becomes a job         the daemon
+//!   sweep  ──> machines that no job needs, every five minutes and for `lamp sweep`
 //!   round     ─ of ten thousand jobs, those in which something is new are read, the others rest
 //!   bootstrap ─ what a new machine runs first: the dead-man's switch, then the agent
 //! ```
@@ -28,6 +29,7 @@ mod schedule;
 pub mod ship;
 mod submit;
 mod sweep;
+mod sweeping;
 
 pub use act::{ActError, Planned};
 pub use bootstrap::{Bootstrap, BootstrapError};

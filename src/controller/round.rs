@@ -20,6 +20,7 @@ use super::answers::Answers;
 use super::drive::{Controller, DriveError, Ticked};
 use super::memory::JobMemory;
 use super::observe::recall;
+use crate::instance::InstanceView;
 use crate::job::JobId;
 use crate::jobdir::{self, JobDir, JobNews};
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
@@ -62,6 +63,13 @@ pub(super) struct Left {
 }
 
 impl Root {
+    /// Whether a machine is that of an attempt under way which is driven here, and so is judged at every tick.
+    pub fn drives(&self, view: &InstanceView) -> bool {
+        let attempt = self.memories.get(&view.tags.job).and_then(|memory| memory.attempts.get(&view.tags.attempt));
+        let under_way = attempt.filter(|attempt| attempt.settled.is_none()).and_then(|attempt| attempt.plan.as_ref());
+        under_way.is_some_and(|plan| view.client_token.as_ref() == Some(&plan.client_token))
+    }
+
     /// Those that rest and are read all the same in this tick.
     fn unasked(&mut self, open: &BTreeSet<JobId>, news: &BTreeMap<JobId, JobNews>) -> BTreeSet<JobId> {
         let rests = |job: &&JobId| self.memories.get(*job).is_some_and(|memory| memory.read_at_news == Some(version(news, job)));

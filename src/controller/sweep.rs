@@ -47,7 +47,7 @@ pub struct Found {
 pub const SECOND_LOOK: Duration = Duration::from_secs(60);
 
 /// Records of machines that are read at once.
-const READS_IN_FLIGHT: usize = 16;
+pub(super) const READS_IN_FLIGHT: usize = 16;
 
 impl Controller {
     /// Every place where a machine of ours may be: all regions of every cloud that can be asked.
@@ -155,7 +155,7 @@ impl Controller {
         (machines, unknown)
     }
 
-    async fn judge(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
+    pub(super) async fn judge(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
         let (records, heartbeat) = tokio::join!(self.records(&view), self.heartbeat(&view));
         let verdict = orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
         Judged { view, verdict }
@@ -181,7 +181,7 @@ impl Controller {
     }
 
     /// The time by the clock that dates heartbeats, whatever the workstation's own clock says.
-    async fn store_now(&self) -> Option<Timestamp> {
+    pub(super) async fn store_now(&self) -> Option<Timestamp> {
         self.store.put(layout::CLOCK, Bytes::new()).await.ok()?;
         Some(self.store.head(layout::CLOCK).await.ok()??.modified)
     }

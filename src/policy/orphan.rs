@@ -1,8 +1,9 @@
 //! Is this machine of ours an orphan: a machine without a living job?
 //!
-//! One decision for `lamp sweep`, the daemon and the sweeper in the cloud. All times are by the store's own clock, or by the
-//! cloud's: a workstation whose clock is a day off must end nothing. What cannot be read is unknown, and only the hard cap,
-//! which stands in the machine's own tags, counts against the unknown. What must never live here: a call.
+//! One decision for `lamp sweep` (by hand, or by the user's timer lamp-sweep) and for the daemon, which sweeps every five
+//! minutes; a sweeper in the cloud, for which `lamp iam sweeper` prints the permissions, is not part of this version. All
+//! times are by the store's own clock, or by the cloud's: a workstation whose clock is a day off must end nothing. What cannot
+//! be read is unknown, and only the hard cap, which stands in the machine's own tags, counts against the unknown. What must never live here: a call.
 
 use std::time::Duration;
 
@@ -56,9 +57,14 @@ pub enum OrphanVerdict {
     },
 }
 
-/// The daemon's and the cloud's sweeper come every five minutes; between the cap and their visit the agent and the deadline
-/// unit have their chance to end the machine in order.
+/// A sweep comes every five minutes; between the cap and its visit the agent and the deadline unit have their chance to end
+/// the machine in order.
 const CAP_SLACK: Duration = Duration::from_secs(120);
+
+/// Whether a machine lives on past its hard cap, and those who were to end it in order have had their chance.
+pub fn is_past_cap(view: &InstanceView, now: Timestamp) -> bool {
+    view.tags.kill_at.is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
+}
 
 /// The verdict on one machine.
 pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
@@ -71,9 +77,7 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
         return OrphanVerdict::Keep { why: format!("it is {}", view.state) };
     }
     let Some(now) = facts.now else { return keep("the job root does not say what time it is") };
-    if let Some(kill_at) = tags.kill_at
-        && now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX)
-    {
+    if let Some(kill_at) = tags.kill_at.filter(|_| is_past_cap(view, now)) {
         return OrphanVerdict::Orphan { why: format!("its hard cap was {kill_at}") };
     }
     match &facts.records {

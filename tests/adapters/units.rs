@@ -53,6 +53,19 @@ fn systemd_understands_the_daemon_of_a_user() {
 }
 
 #[test]
+fn systemd_understands_the_sweep_of_a_user_without_a_daemon() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = fs::read_to_string(unit("lamp-sweep.service")).expect("a unit");
+    assert!(text.contains("ExecStart=%h/.cargo/bin/lamp sweep\n"), "it ends machines: no --dry-run");
+    fs::write(folder.path().join("lamp-sweep.service"), text.replace("%h/.cargo/bin/lamp", env!("CARGO_BIN_EXE_lamp"))).expect("written");
+    let timer = folder.path().join("lamp-sweep.timer");
+    fs::copy(unit("lamp-sweep.timer"), &timer).expect("copied");
+    let Some(output) = systemd_analyze(&["verify", "--user", "--man=no", timer.to_str().expect("a plain path")]) else { return };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !said.contains("lamp-sweep"), "{said}");
+}
+
+#[test]
 fn the_agent_is_shut_in() {
     let agent = unit("lamp-agent.service");
     let Some(output) = systemd_analyze(&["security", "--no-pager", "--offline=true", "--threshold=25", agent.to_str().expect("a plain path")]) else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
-use lamplighter::job::{AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Reason};
+use lamplighter::job::{AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Reason};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Market, Region, Span, Usd, UsdPerHour};
 use lamplighter::ports::Clock;
@@ -38,7 +38,7 @@ pub(super) struct State {
 pub struct FakeCloud {
     pub(super) clock: Arc<VirtualClock>,
     dir: JobDir,
-    lives: Vec<Life>,
+    lives: Mutex<Vec<Life>>,
     /// Of a machine that is started again.
     pub second_life: Mutex<Life>,
     /// `market::Cloud` of its offers: decides how long a missing machine may still be there.
@@ -51,7 +51,7 @@ impl FakeCloud {
         Arc::new(FakeCloud {
             clock,
             dir,
-            lives: lives.to_vec(),
+            lives: Mutex::new(lives.to_vec()),
             second_life: Mutex::new(Life::Ends { secs: 2, code: 0 }),
             kind: Mutex::new(market::Cloud::Local),
             state: Arc::default(),
@@ -107,6 +107,20 @@ impl FakeCloud {
         state.machines.push(Machine { view: view("i-foreign", tags, "foreign", self.clock.now()), price: UsdPerHour::ZERO, before: Usd::ZERO });
     }
 
+    /// What becomes of machines from now on.
+    pub fn live_on(&self, life: Life) {
+        *self.lives.lock().unwrap() = vec![life];
+    }
+
+    /// A machine of ours for the first attempt of this job, which nobody waits for any more.
+    pub fn add_late(&self, job: &JobId) -> String {
+        let mut tags = tags_of(&self.dir);
+        (tags.owner, tags.job) = ("me".into(), job.clone());
+        let machine = Machine { view: view("i-late", tags, "late", self.clock.now()), price: UsdPerHour::ZERO, before: Usd::ZERO };
+        self.state.lock().unwrap().machines.push(machine);
+        "i-late".into()
+    }
+
     /// The cloud's own ledger.
     pub fn bill(&self) -> Usd {
         let state = self.state.lock().unwrap();
@@ -134,7 +148,10 @@ impl FakeCloud {
         let id = format!("i-{}", state.machines.len() + 1);
         state.machines.push(Machine { view: view(&id, tags, &plan.client_token, self.clock.now()), price: plan.offer.price, before: Usd::ZERO });
         let number = plan.attempt.number() as usize - 1;
-        let life = self.lives[number.min(self.lives.len() - 1)];
+        let life = {
+            let lives = self.lives.lock().unwrap();
+            lives[number.min(lives.len() - 1)]
+        };
         let (cloud, plan, instance) = (Arc::clone(self), plan.clone(), id.clone());
         tokio::spawn(async move { cloud.live(&plan, &instance, life).await });
         id

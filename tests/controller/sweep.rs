@@ -1,16 +1,18 @@
 //! Sweeping with the shipped controller: what is ended, what is left alone, and that it is looked at twice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::controller::{Found, Judged};
+use lamplighter::controller::{Found, Judged, submit};
 use lamplighter::job::{AttemptNo, EndedBecause};
+use lamplighter::jobdir::JobDir;
 use lamplighter::policy::orphan::OrphanVerdict;
-use lamplighter::ports::Clock;
+use lamplighter::ports::{Clock, Store};
 
-use super::World;
 use super::cloud::Life;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
+use super::{World, spec};
 
 fn orphans(found: &Found) -> Vec<&Judged> {
     found.machines.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect()
@@ -83,4 +85,58 @@ fn what_a_sweep_ends_is_lost_and_not_stopped_by_the_user() {
         let second = world.dir.plan(AttemptNo::new(2)).await.unwrap().unwrap();
         assert_eq!(second.reasons[0], "the sweep of test ended the machine: no word of its agent for 16 min after its launch");
     });
+}
+
+/// With no hand of anybody: the job has ended, and a launch that came through after all runs.
+#[test]
+fn a_daemon_sweeps_by_itself_after_two_looks_and_leaves_alone_what_it_drives() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.drive().await;
+        let late = world.cloud.add_late(world.job());
+        let other = second(&world).await;
+        let daemon = world.controller();
+        let driven = async {
+            tokio::select! {
+                () = daemon.drive_all(&[], |_| {}) => {}
+                () = clock.sleep(Duration::from_secs(8 * 60)) => {}
+            }
+        };
+        let looked = async {
+            clock.sleep(Duration::from_secs(110)).await;
+            assert!(world.cloud.running().contains(&late), "only one look was taken: {:?}", world.cloud.running());
+            clock.sleep(Duration::from_secs(60)).await;
+            let running = world.cloud.running();
+            assert!(!running.contains(&late) && running.len() == 1, "the other job's machine runs on: {running:?}");
+            running
+        };
+        let ((), running) = tokio::join!(driven, looked);
+        assert_eq!((world.cloud.running(), other.receipt().await.unwrap()), (running, None));
+        assert_eq!(world.cloud.complaints(), Vec::<String>::new());
+    });
+}
+
+/// Whoever drives named jobs only does nothing to others.
+#[test]
+fn a_drive_of_named_jobs_sweeps_nothing() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.drive().await;
+        let late = world.cloud.add_late(world.job());
+        let other = second(&world).await;
+        let (driver, named) = (world.controller(), [other.job().clone()]);
+        tokio::select! {
+            () = driver.drive_all(&named, |_| {}) => {}
+            () = clock.sleep(Duration::from_secs(8 * 60)) => {}
+        }
+        assert!(world.cloud.running().contains(&late));
+    });
+}
+
+/// A job beside the first, which runs for an hour.
+async fn second(world: &World) -> JobDir {
+    let mut spec = spec(world.clock.now());
+    spec.job = "later-222222".parse().unwrap();
+    world.cloud.live_on(Life::Endless);
+    submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap()
 }

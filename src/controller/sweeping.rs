@@ -1,0 +1,148 @@
+//! The daemon's own sweep: every five minutes it looks for machines of ours that no job needs, and a minute later it ends
+//! those that still are.
+//!
+//! ```text
+//!   describe every region ──> not driven by this daemon, or past its hard cap ──> policy::orphan ──> suspects
+//!                                                        a minute later: all of it once more ──> terminate
+//! ```
+//! A machine whose attempt this daemon drives is judged there at every tick, so that a sweep reads nothing of it: what it
+//! costs grows with regions and pages, not with jobs. What must never live here: an opinion about what an orphan is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::stream::{self, StreamExt};
+use tracing::{debug, info, warn};
+
+use super::answers::Place;
+use super::drive::Controller;
+use super::round::Root;
+use super::sweep::{Judged, READS_IN_FLIGHT, SECOND_LOOK};
+use crate::instance::InstanceView;
+use crate::market::Cloud;
+use crate::policy::orphan::{self, OrphanVerdict};
+use crate::ports::{CloudError, chain};
+
+/// Between two sweeps (FAULTS §1: S). The bound on what an orphan costs counts with it; more often is a call for each region
+/// that finds nothing.
+const EACH: Duration = Duration::from_secs(5 * 60);
+
+/// After the daemon's start: by then its first ticks have read whose machine is whose.
+const FIRST: Duration = Duration::from_secs(60);
+
+/// A look that takes longer is given up until the next one: the jobs have their ticks meanwhile, and the watchdog its word.
+/// Every region answers in a second.
+const LOOK_MAX: Duration = Duration::from_secs(45);
+
+/// A cloud that knows us not is asked again only then: on most workstations without an account it never will.
+const DENIED_PAUSE: Duration = Duration::from_secs(15 * 60);
+
+/// What a daemon remembers of its sweeps.
+#[derive(Default)]
+pub(super) struct SweepMemory {
+    due: Option<Duration>,
+    /// Orphans at the first look, and when the second is due.
+    suspects: Vec<Judged>,
+    second_look: Option<Duration>,
+    /// Until when a cloud is not asked.
+    denied: BTreeMap<Cloud, Duration>,
+    /// What was said of places that did not answer: once for each sentence.
+    said: BTreeMap<String, String>,
+}
+
+impl Controller {
+    /// Sweeps, when it is time to.
+    pub(super) async fn sweep_when_due(&self, memory: &mut SweepMemory, root: &Root) {
+        let now = self.clock.mono();
+        if memory.second_look.is_some_and(|at| now >= at) {
+            memory.second_look = None;
+            let suspects = std::mem::take(&mut memory.suspects);
+            stream::iter(&suspects).for_each_concurrent(READS_IN_FLIGHT, |suspect| self.end_suspect(suspect)).await;
+        }
+        if now < *memory.due.get_or_insert(now + FIRST) {
+            return;
+        }
+        memory.due = Some(now + EACH);
+        let Some(suspects) = self.bounded(self.suspects(memory, root)).await else {
+            return warn!("looking for machines that no job needs took more than {} s; again in 5 min", LOOK_MAX.as_secs());
+        };
+        if !suspects.is_empty() {
+            memory.second_look = Some(self.clock.mono() + SECOND_LOOK);
+        }
+        for suspect in &suspects {
+            warn!(machine = %suspect.view.machine(), job = %suspect.view.tags.job, verdict = ?suspect.verdict, "seems to be needed by no job; looking again in a minute");
+        }
+        memory.suspects = suspects;
+    }
+
+    async fn end_suspect(&self, suspect: &Judged) {
+        let machine = suspect.view.machine();
+        match self.bounded(self.end_orphan(suspect)).await {
+            Some(Ok(Some(_))) => {}
+            Some(Ok(None)) => info!(%machine, "left alone: it is no orphan any more"),
+            Some(Err(error)) => warn!(%machine, "may still run and bill; the next sweep tries again: {}", chain(&error)),
+            None => warn!(%machine, "may still run and bill; nobody answered, and the next sweep tries again"),
+        }
+    }
+
+    async fn bounded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.clock.sleep(LOOK_MAX) => None,
+        }
+    }
+
+    /// Machines that bill and that, by one look, no job needs.
+    async fn suspects(&self, memory: &mut SweepMemory, root: &Root) -> Vec<Judged> {
+        let places = self.places_to_sweep(memory).await;
+        let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+        let asked = asked.map(|(region, port)| async move { (region, port.describe(&self.owner, region).await) });
+        let mut views: Vec<InstanceView> = Vec::new();
+        for (region, described) in join_all(asked).await {
+            match described {
+                Ok(described) => views.extend(described.into_iter().filter(|view| view.state.bills() && view.tags.owner == self.owner)),
+                Err(error) => say_once(memory, region.as_str(), &error),
+            }
+        }
+        if views.is_empty() {
+            return Vec::new();
+        }
+        let now = self.store_now().await;
+        views.retain(|view| !root.drives(view) || now.is_some_and(|now| orphan::is_past_cap(view, now)));
+        let judged: Vec<Judged> = stream::iter(views).map(|view| self.judge(view, now)).buffered(READS_IN_FLIGHT).collect().await;
+        judged.into_iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect()
+    }
+
+    async fn places_to_sweep(&self, memory: &mut SweepMemory) -> BTreeSet<Place> {
+        let now = self.clock.mono();
+        let due = self.clouds.iter().filter(|(which, _)| memory.denied.get(which).is_none_or(|until| now >= *until));
+        let asked = join_all(due.map(|(which, cloud)| async move { (*which, cloud.regions().await) })).await;
+        let mut places = BTreeSet::new();
+        for (which, regions) in asked {
+            match regions {
+                Ok(regions) => places.extend(regions.into_iter().map(|region| (which, region))),
+                Err(error) => {
+                    if matches!(error, CloudError::Denied { .. }) {
+                        memory.denied.insert(which, now + DENIED_PAUSE);
+                    }
+                    say_once(memory, which.word(), &error);
+                }
+            }
+        }
+        places
+    }
+}
+
+/// A workstation without an account is nobody's news; whoever has one learns from a job's own trouble.
+fn say_once(memory: &mut SweepMemory, place: &str, error: &CloudError) {
+    let text = chain(error);
+    if memory.said.insert(place.to_owned(), text.clone()).as_ref() == Some(&text) {
+        return;
+    }
+    match error {
+        CloudError::Denied { .. } => debug!("{place} is not swept: {text}"),
+        _ => warn!("{place} is not swept: {text}"),
+    }
+}
