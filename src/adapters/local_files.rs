@@ -96,6 +96,11 @@ impl Files for LocalFiles {
         found(removed).map(|_| ())
     }
 
+    async fn remove_aside(&self, path: &Path) -> io::Result<()> {
+        let path = path.to_owned();
+        tokio::task::spawn_blocking(move || LocalFiles.remove(&path)).await.map_err(io::Error::other)?
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         // Of their owner alone, whatever the umask: code, caches and what the job keeps lie below.
         fs::DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(path)
@@ -114,6 +119,11 @@ impl Files for LocalFiles {
 
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
         super::archive::unpack(archive, into, super::archive::ArchiveLimits::of(code)).map(|_| ()).map_err(io::Error::other)
+    }
+
+    async fn unpack_aside(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+        let (archive, into, code) = (archive.to_owned(), into.to_owned(), code.clone());
+        tokio::task::spawn_blocking(move || LocalFiles.unpack(&archive, &into, &code)).await.map_err(io::Error::other)?
     }
 }
 

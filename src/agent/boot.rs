@@ -80,6 +80,7 @@ pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbo
     // The service manager waits for no store: we are up, and alive for as long as we ask.
     ports.service.ready();
     tokio::select! {
+        biased;
         booted = take_up_or_put_out(ports, folders) => booted,
         never = keep_alive(&*ports.service, &*ports.clock) => match never {},
     }

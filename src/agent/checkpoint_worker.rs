@@ -77,6 +77,7 @@ impl Worker {
             let wait = if self.pending.is_some() { LOOK_HURRIED.max(self.look_after - LOOK) } else { self.look_after };
             let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
             tokio::select! {
+                biased;
                 () = clock.sleep(wait) => {}
                 () = self.shared.wake.notified() => {}
                 () = board.marked() => {}

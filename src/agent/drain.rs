@@ -100,6 +100,7 @@ impl Agent {
         let mut saving = Box::pin(checkpoints.save(ask, asked_by, within));
         let saved = loop {
             tokio::select! {
+                biased;
                 saved = &mut saving => break saved,
                 // It saved and ended: what its folder holds now is final, and the upload of the rest takes it up.
                 ended = workload.ended(), if self.ended.is_none() => {
@@ -305,6 +306,7 @@ impl Agent {
         let mut signals = self.world.signals.clone();
         signals.mark_unchanged();
         tokio::select! {
+            biased;
             done = self.world.power.off(how, why) => done,
             Ok(()) = signals.changed() => Ok(()),
             never = keep_alive(&*self.world.service, &*self.out.clock) => match never {},

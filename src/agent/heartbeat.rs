@@ -258,6 +258,7 @@ async fn due(inner: &Inner) -> (Status, u64) {
             continue;
         };
         tokio::select! {
+            biased;
             () = inner.wake.notified() => {}
             () = inner.outbox.clock.sleep(wait) => {}
         }

@@ -140,6 +140,7 @@ impl Inner {
                 return;
             }
             tokio::select! {
+                biased;
                 () = clock.sleep(left) => {}
                 () = self.wake.notified() => {}
             }

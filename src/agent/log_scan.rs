@@ -138,6 +138,7 @@ pub(super) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
         scan.timed = true;
         let clock = &scan.shared.outbox.clock;
         tokio::select! {
+            biased;
             () = clock.sleep(if behind { BEHIND } else { to_next(clock.mono(), LOOK) }) => {}
             () = scan.shared.wake_scan.notified() => {}
         }

@@ -145,6 +145,7 @@ impl Shipper {
 
     async fn wait(&self, time: Duration) {
         tokio::select! {
+            biased;
             () = self.shared.outbox.clock.sleep(time) => {}
             () = self.shared.wake_shipper.notified(), if time > FLOOD_APART => {}
         }

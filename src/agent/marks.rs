@@ -245,6 +245,7 @@ impl ProgressTail {
             lock(&tail_of_task).poll();
             loop {
                 tokio::select! {
+                    biased;
                     () = clock.sleep(POLL) => lock(&tail_of_task).poll(),
                     () = by_loop.notified() => {}
                 }

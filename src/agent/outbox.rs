@@ -156,6 +156,7 @@ impl Pace {
             return;
         }
         tokio::select! {
+            biased;
             () = clock.sleep(time) => {}
             () = self.kick.notified() => {}
         }
@@ -166,6 +167,7 @@ impl Pace {
         let doubled = WAIT_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
         let time = if self.hurried() { doubled.min(WAIT_MAX_HURRIED) } else { doubled.min(WAIT_MAX) };
         tokio::select! {
+            biased;
             () = clock.sleep(time) => {}
             () = self.kick.notified() => {}
         }

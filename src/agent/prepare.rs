@@ -181,6 +181,7 @@ impl Agent {
         if self.attempt.mode == Mode::Launched {
             let fetching = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone());
             let resumed = tokio::select! {
+                biased;
                 fetched = fetching => match fetched {
                     Ok(resumed) => resumed,
                     Err(error) => return Some(self.unprepared(chain(&error))),
@@ -254,8 +255,7 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
         tracing::info!("this disk was kept: its work goes on as it was left");
     } else {
         // An agent before this one may have died half-way: code is unpacked into an empty folder.
-        let (files, work) = (Arc::clone(&out.files), folders.work.clone());
-        aside(move || files.remove(&work)).await?;
+        out.files.remove_aside(&folders.work).await.map_err(PrepareError::Unpack)?;
     }
     for folder in [&folders.work, &folders.cache, &attempt.output_dir()] {
         out.files.create_folder(folder).map_err(PrepareError::Unpack)?;
@@ -266,8 +266,7 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
         if sha256 != code.sha256 {
             return Err(PrepareError::BadCode);
         }
-        let (files, from, to, code) = (Arc::clone(&out.files), archive.clone(), folders.work.clone(), code.clone());
-        aside(move || files.unpack(&from, &to, &code)).await?;
+        out.files.unpack_aside(&archive, &folders.work, code).await.map_err(PrepareError::Unpack)?;
         if let Err(error) = out.files.remove(&archive) {
             tracing::warn!("cannot remove the code archive: {error}");
         }
@@ -287,11 +286,6 @@ fn is_work_kept(out: &Outbox, attempt: &Attempt) -> bool {
     let Some(continues) = &attempt.resolved.continues else { return false };
     let noted = out.files.read(&kept_work(&out.state)).ok().flatten();
     noted.is_some_and(|job| job == continues.job.as_str().as_bytes())
-}
-
-/// Long work on the disk, beside the loop: the watchdog and the wishes do not wait for it.
-async fn aside(work: impl FnOnce() -> std::io::Result<()> + Send + 'static) -> Result<(), PrepareError> {
-    tokio::task::spawn_blocking(work).await.map_err(std::io::Error::other).and_then(|done| done).map_err(PrepareError::Unpack)
 }
 
 async fn download(out: &Outbox, key: &str, to: &std::path::Path) -> Result<String, PrepareError> {

@@ -75,6 +75,11 @@ pub trait Files: Send + Sync {
     /// Removes a file, or a folder with all that is in it.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
+    /// The same without anybody waiting for a large folder: an adapter whose disk takes its time uses a thread of its own.
+    async fn remove_aside(&self, path: &Path) -> io::Result<()> {
+        self.remove(path)
+    }
+
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// Moves a file over another one, creating the folders on the way; gives it these permission bits, if any.
@@ -82,4 +87,9 @@ pub trait Files: Send + Sync {
 
     /// Unpacks `code.tar.zst` into an empty folder; refuses whatever would leave it, and more than was packed.
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()>;
+
+    /// The same without anybody waiting for a large archive.
+    async fn unpack_aside(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+        self.unpack(archive, into, code)
+    }
 }
