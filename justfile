@@ -19,6 +19,10 @@ lint:
     cargo clippy --no-default-features --features agent -- -D warnings
     cargo test --test architecture
 
+# Plays so many seeds of the false world, six hours each: `just soak 1000`, `just soak --seed 7`. Prints machine-days and violations.
+soak *args:
+    cargo run --release --no-default-features --features lamp --example soak -- {{ args }}
+
 # Writes config/schema anew, from the types that read the files.
 schemas:
     cargo build --bin lamp

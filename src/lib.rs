@@ -38,3 +38,5 @@ pub mod cli;
 pub mod config;
 #[cfg(feature = "lamp")]
 pub mod controller;
+#[cfg(feature = "lamp")]
+pub mod sim;

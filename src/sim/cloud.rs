@@ -1,0 +1,200 @@
+//! The false EC2, as the controller calls it: lost replies, throttling, stale and failing Describe, refusals, tokens with
+//! EC2's rules. What becomes of the machines is in [`super::ec2`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::ec2::Launched;
+use super::weather::Trouble;
+use super::world::{Ask, Deed, World};
+use crate::instance::{InstanceView, MachineRef};
+use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Refusal, Shutdown, Spec};
+use crate::market::{self, Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
+use crate::ports::{Cloud, CloudError};
+
+pub const REGION: &str = "us-east-1";
+const ZONES: [(&str, Trouble); 2] = [("us-east-1a", Trouble::NoCapacityA), ("us-east-1b", Trouble::NoCapacityB)];
+
+/// What an hour costs: on demand, on the spot market, and beside the machine.
+const ON_DEMAND: &str = "1.006";
+const SPOT: &str = "0.402";
+const EXTRAS: &str = "0.0159";
+
+/// One party's line to EC2.
+pub struct Ec2Line {
+    pub world: Arc<World>,
+    pub who: String,
+    /// The trouble that cuts this line alone; `None`: it is inside the cloud.
+    pub cut_by: Option<Trouble>,
+}
+
+fn dollars(text: &str) -> UsdPerHour {
+    UsdPerHour::new(text.parse().expect("a price of ours"))
+}
+
+fn offer(zone: &str, market: Market) -> Offer {
+    Offer {
+        cloud: market::Cloud::Aws,
+        region: Region::new(REGION),
+        zone: Zone::new(zone),
+        instance_type: "g5.xlarge".into(),
+        gpus: 1,
+        gpu_model: Some("A10G".into()),
+        gpu_memory_mib: Some(24_576),
+        vcpus: 4,
+        arch: Arch::X86_64,
+        market,
+        price: dollars(if market == Market::Spot { SPOT } else { ON_DEMAND }),
+        extras: dollars(EXTRAS),
+        on_demand: Some(dollars(ON_DEMAND)),
+    }
+}
+
+fn ambiguous(act: &str, cause: &str) -> CloudError {
+    CloudError::Ambiguous { act: act.into(), cause: cause.to_owned().into() }
+}
+
+impl Ec2Line {
+    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost.
+    async fn meet(&self, act: &str) -> Result<bool, CloudError> {
+        let (dice, weather) = (&self.world.dice.cloud, &self.world.weather);
+        self.world.timeline.sleep(dice.between(Duration::from_millis(20), Duration::from_millis(300))).await;
+        if self.cut_by.is_some_and(|cut_by| weather.is(cut_by)) {
+            self.world.timeline.sleep(Duration::from_secs(dice.pick(&[1, 10, 60]))).await;
+            return Err(ambiguous(act, "no route"));
+        }
+        if weather.is(Trouble::Ec2Throttled) && dice.percent(70) {
+            return Err(CloudError::Throttled);
+        }
+        if !weather.is(Trouble::Ec2Lossy) {
+            return Ok(false);
+        }
+        match dice.roll(100) {
+            0..25 => Err(ambiguous(act, "500 internal error")),
+            25..55 => Ok(true),
+            _ => Ok(false),
+        }
+    }
+
+    fn reply<T>(lost: bool, act: &str, value: T) -> Result<T, CloudError> {
+        if lost { Err(ambiguous(act, "the reply was lost")) } else { Ok(value) }
+    }
+
+    fn refused(&self, plan: &Plan) -> Option<CloudError> {
+        let weather = &self.world.weather;
+        let zone = ZONES.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
+        let refusal = match zone {
+            Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,
+            _ if weather.is(Trouble::QuotaFull) => Refusal::Quota,
+            _ => return None,
+        };
+        Some(CloudError::NoCapacity { what: plan.offer.describe(), refusal })
+    }
+}
+
+#[async_trait]
+impl Cloud for Ec2Line {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        let lost = self.meet("list regions").await?;
+        Self::reply(lost, "list regions", vec![Region::new(REGION)])
+    }
+
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        let lost = self.meet("list offers").await?;
+        let markets: &[Market] = match machine.market {
+            MarketChoice::OnDemand => &[Market::OnDemand],
+            MarketChoice::Spot => &[Market::Spot],
+            MarketChoice::Auto => &[Market::Spot, Market::OnDemand],
+        };
+        let offers = ZONES.iter().flat_map(|(zone, _)| markets.iter().map(|market| offer(zone, *market))).collect();
+        Self::reply(lost, "list offers", Supply { offers, ..Supply::default() })
+    }
+
+    async fn prepare(&self, _: &Spec, _: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+        let lost = self.meet("find the image").await?;
+        let request = LaunchRequest {
+            image: "ami-0false".into(),
+            image_name: None,
+            root_device: "/dev/sda1".into(),
+            disk_gib: 100,
+            profile: None,
+            security_groups: Vec::new(),
+            subnet: None,
+            key_name: None,
+            shutdown: Shutdown::Terminate,
+            alarm: None,
+            user_data: String::new(),
+        };
+        Self::reply(lost, "find the image", Some(request))
+    }
+
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        let act = "launch a machine";
+        let lost = self.meet(act).await?;
+        // A token that is known is answered whatever the capacity is.
+        if !self.world.ec2.knows(&plan.client_token)
+            && let Some(refused) = self.refused(plan)
+        {
+            return Err(refused);
+        }
+        let launched = self.world.ec2.launch(&self.world, plan);
+        let (id, new) = match &launched {
+            Launched::New(id) => (id.as_str(), true),
+            Launched::Same(id) => (id.as_str(), false),
+            Launched::Mismatch => ("mismatch", false),
+            Launched::Spent => ("spent", false),
+        };
+        self.world.happened(&Deed::Launched { plan, id, new, by: &self.who });
+        match launched {
+            Launched::New(id) | Launched::Same(id) => Self::reply(lost, act, id),
+            Launched::Mismatch => Err(CloudError::Invalid { what: "the token was used with other parameters".into() }),
+            Launched::Spent => Err(CloudError::NoCapacity { what: "its machine has ended".into(), refusal: Refusal::Spent }),
+        }
+    }
+
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        let act = "describe the machines";
+        let lost = self.meet(act).await?;
+        if self.world.weather.is(Trouble::Ec2Down) {
+            return Err(ambiguous(act, "Unavailable: the zone does not answer"));
+        }
+        let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
+        let behind = if stale { self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25)) } else { Duration::ZERO };
+        let views = if region.as_str() == REGION { self.world.ec2.views(owner, behind) } else { Vec::new() };
+        self.world.happened(&Deed::Described { by: &self.who, views: if lost { &[] } else { &views } });
+        Self::reply(lost, act, views)
+    }
+
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        let act = "terminate the machine";
+        let lost = self.meet(act).await?;
+        self.world.happened(&Deed::Asked { ask: Ask::Terminate, id: &machine.id, by: &self.who });
+        self.world.ec2.terminate(&self.world, &machine.id, "Client.UserInitiatedShutdown: User initiated shutdown");
+        Self::reply(lost, act, ())
+    }
+
+    async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        let act = "stop the machine";
+        let lost = self.meet(act).await?;
+        self.world.happened(&Deed::Asked { ask: Ask::Stop, id: &machine.id, by: &self.who });
+        self.world.ec2.stop(&self.world, &machine.id, "Client.UserInitiatedShutdown: User initiated shutdown");
+        Self::reply(lost, act, ())
+    }
+
+    async fn interrupt(&self, _: &MachineRef, _: Span) -> Result<(), CloudError> {
+        Err(CloudError::Unsupported { cloud: "aws", act: "rehearse an interruption" })
+    }
+
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        let lost = self.meet("raise the hard cap").await?;
+        self.world.ec2.raise_kill_at(&machine.id, kill_at);
+        Self::reply(lost, "raise the hard cap", ())
+    }
+
+    async fn release(&self, _: &MachineRef) -> Result<(), CloudError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,268 @@
+//! The machines of the false EC2: their states as they really are, their tokens, and the ledger of what they cost.
+//!
+//! What the cloud bills here is the truth that receipts are compared with. What must never live here: a call that fails
+//! (that is [`super::cloud`]).
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::host::Host;
+use super::invariants::CANARY;
+use super::timeline::at;
+use super::weather::Trouble;
+use super::world::{Deed, World};
+use crate::instance::{InstanceState, InstanceView, Tags};
+use crate::job::Plan;
+use crate::market::{Market, Offer, Usd, elapsed};
+
+/// Terminated machines are shown for about an hour.
+const SHOWN_AFTER_END: Duration = Duration::from_secs(3600);
+
+/// How late a machine shows while that is the trouble. Less than the five minutes of the NotFound rule.
+const LATE_SHOW: Duration = Duration::from_secs(240);
+
+/// A machine that hangs in its end stays so long unless it is forced.
+const STUCK: Duration = Duration::from_secs(20 * 60);
+
+pub enum Launched {
+    New(String),
+    /// The token is known, with the same request.
+    Same(String),
+    /// The token is known, with another request.
+    Mismatch,
+    /// The token's machine has ended.
+    Spent,
+}
+
+/// One state and since when.
+#[derive(Clone)]
+struct Moment {
+    since: Duration,
+    state: InstanceState,
+    reason: Option<String>,
+}
+
+pub struct Machine {
+    pub id: String,
+    pub tags: BTreeMap<String, String>,
+    pub offer: Offer,
+    pub token: String,
+    request: Vec<u8>,
+    pub launched: Duration,
+    shown: Duration,
+    /// When billing ended.
+    pub ended: Option<Duration>,
+    history: Vec<Moment>,
+    pub stuck: bool,
+    /// EC2 itself took it back.
+    taken: bool,
+    pub host: Option<Arc<Host>>,
+}
+
+#[derive(Default)]
+pub struct Ec2(Mutex<Vec<Machine>>);
+
+impl Machine {
+    pub fn state(&self) -> InstanceState {
+        self.history.last().map_or(InstanceState::Pending, |moment| moment.state)
+    }
+
+    pub fn owner(&self) -> Option<&str> {
+        self.tags.get(crate::instance::OWNER_TAG).map(String::as_str)
+    }
+
+    fn view(&self, seen: Duration) -> Option<InstanceView> {
+        let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
+        let ended = self.ended.filter(|ended| *ended <= seen);
+        let gone = moment.state.is_terminated() && seen.saturating_sub(moment.since) > SHOWN_AFTER_END;
+        if seen < self.shown || gone {
+            return None;
+        }
+        Some(InstanceView {
+            id: self.id.clone(),
+            cloud: self.offer.cloud,
+            region: self.offer.region.clone(),
+            instance_type: self.offer.instance_type.clone(),
+            market: self.offer.market,
+            state: moment.state,
+            tags: Tags::from_map(&self.tags).ok()?,
+            client_token: Some(self.token.clone()),
+            launched: at(self.launched),
+            ended: ended.map(at),
+            state_reason: moment.reason.clone(),
+        })
+    }
+
+    /// What the cloud bills for it, by EC2's own rules.
+    pub fn cost(&self, now: Duration) -> Usd {
+        let ran = self.ended.unwrap_or(now).saturating_sub(self.launched);
+        // Whole milliseconds of whole timestamps, as the records of both sides have them.
+        let ran = elapsed(at(self.launched), at(self.launched + ran)).max(Duration::from_secs(60));
+        let free = self.taken && self.offer.market == Market::Spot && ran < Duration::from_secs(3600);
+        if free { self.offer.extras.cost_of(ran) } else { self.offer.hourly().cost_of(ran) }
+    }
+}
+
+impl Ec2 {
+    pub fn knows(&self, token: &str) -> bool {
+        self.lock().iter().any(|machine| machine.token == token)
+    }
+
+    pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> Launched {
+        let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid)).expect("a plan is a record");
+        let mut machines = self.lock();
+        if let Some(known) = machines.iter().find(|machine| machine.token == plan.client_token) {
+            return match () {
+                () if known.request != request => Launched::Mismatch,
+                () if known.state().is_terminated() => Launched::Spent,
+                () => Launched::Same(known.id.clone()),
+            };
+        }
+        let now = world.timeline.now();
+        let id = format!("i-{:04}", machines.len() + 1);
+        let late = world.weather.is(Trouble::LateShows);
+        let host = Host::new(world, &id, plan);
+        machines.push(Machine {
+            id: id.clone(),
+            tags: plan.tags.clone().into_iter().chain([("team".to_owned(), CANARY.to_owned())]).collect(),
+            offer: plan.offer.clone(),
+            token: plan.client_token.clone(),
+            request,
+            launched: now,
+            shown: now + if late { LATE_SHOW } else { world.dice.cloud.between(Duration::ZERO, Duration::from_secs(4)) },
+            ended: None,
+            history: vec![Moment { since: now, state: InstanceState::Pending, reason: None }],
+            stuck: false,
+            taken: false,
+            host: Some(Arc::clone(&host)),
+        });
+        drop(machines);
+        let (world, booting) = (Arc::clone(world), id.clone());
+        tokio::task::spawn_local(async move {
+            world.timeline.sleep(world.dice.cloud.between(Duration::from_secs(5), Duration::from_secs(40))).await;
+            if world.ec2.enter(&world, &booting, InstanceState::Running, None, &[InstanceState::Pending]) {
+                host.run().await;
+            }
+        });
+        Launched::New(id)
+    }
+
+    /// A machine of somebody else, running for ever.
+    pub fn add_foreign(&self, id: &str, tags: BTreeMap<String, String>, offer: Offer) {
+        let history = vec![Moment { since: Duration::ZERO, state: InstanceState::Running, reason: None }];
+        let (launched, shown, token) = (Duration::ZERO, Duration::ZERO, id.to_owned());
+        let foreign = Machine {
+            id: id.to_owned(),
+            tags,
+            offer,
+            token,
+            request: vec![],
+            launched,
+            shown,
+            ended: None,
+            history,
+            stuck: false,
+            taken: false,
+            host: None,
+        };
+        self.lock().push(foreign);
+    }
+
+    /// Moves a machine on, if it is in one of these states.
+    fn enter(&self, world: &Arc<World>, id: &str, state: InstanceState, reason: Option<&str>, from: &[InstanceState]) -> bool {
+        let now = world.timeline.now();
+        {
+            let mut machines = self.lock();
+            let Some(machine) = machines.iter_mut().find(|machine| machine.id == id && from.contains(&machine.state())) else { return false };
+            if !state.bills() && machine.ended.is_none() {
+                machine.ended = Some(now);
+                machine.taken = reason.is_some_and(|reason| reason.starts_with("Server.Spot"));
+            }
+            let reason = reason.map(str::to_owned).or_else(|| machine.history.last().and_then(|moment| moment.reason.clone()));
+            machine.history.push(Moment { since: now, state, reason });
+            if !state.bills()
+                && let Some(host) = &machine.host
+            {
+                host.kernel.kill();
+            }
+        }
+        world.happened(&Deed::State { id, state, reason: reason.unwrap_or_default() });
+        true
+    }
+
+    pub fn terminate(&self, world: &Arc<World>, id: &str, reason: &str) {
+        use InstanceState::{Pending, Running, ShuttingDown, Stopped, Stopping, Terminated};
+        if self.enter(world, id, ShuttingDown, Some(reason), &[Pending, Running, Stopping, Stopped]) {
+            self.finish(world, id, ShuttingDown, Terminated);
+        } else if self.with(id, |machine| machine.stuck && machine.state() == ShuttingDown) == Some(true) {
+            // Asked again, and forced.
+            self.enter(world, id, Terminated, None, &[ShuttingDown]);
+        }
+    }
+
+    pub fn stop(&self, world: &Arc<World>, id: &str, reason: &str) {
+        use InstanceState::{Running, Stopped, Stopping};
+        if self.enter(world, id, Stopping, Some(reason), &[Running]) {
+            self.finish(world, id, Stopping, Stopped);
+        }
+    }
+
+    /// The end of an end, some time later.
+    fn finish(&self, world: &Arc<World>, id: &str, from: InstanceState, to: InstanceState) {
+        let stuck = world.weather.is(Trouble::StuckEnds);
+        self.with_mut(id, |machine| machine.stuck = stuck);
+        let time = if stuck { STUCK } else { world.dice.cloud.between(Duration::from_secs(8), Duration::from_secs(70)) };
+        let (world, id) = (Arc::clone(world), id.to_owned());
+        tokio::task::spawn_local(async move {
+            world.timeline.sleep(time).await;
+            world.ec2.enter(&world, &id, to, None, &[from]);
+        });
+    }
+
+    pub fn raise_kill_at(&self, id: &str, kill_at: Timestamp) {
+        self.with_mut(id, |machine| {
+            machine.tags.insert("lamplighter:kill-at".into(), kill_at.to_string());
+        });
+    }
+
+    /// What Describe by this owner's tag says of the world as it was `behind` ago.
+    pub fn views(&self, owner: &str, behind: Duration) -> Vec<InstanceView> {
+        let machines = self.lock();
+        let Some(now) = machines.iter().find_map(|machine| machine.host.as_ref()).map(|host| host.world.timeline.now()) else { return Vec::new() };
+        let ours = machines.iter().filter(|machine| machine.owner() == Some(owner));
+        ours.filter_map(|machine| machine.view(now.saturating_sub(behind))).collect()
+    }
+
+    pub fn with<T>(&self, id: &str, read: impl FnOnce(&Machine) -> T) -> Option<T> {
+        self.lock().iter().find(|machine| machine.id == id).map(read)
+    }
+
+    fn with_mut(&self, id: &str, change: impl FnOnce(&mut Machine)) {
+        if let Some(machine) = self.lock().iter_mut().find(|machine| machine.id == id) {
+            change(machine);
+        }
+    }
+
+    /// All machines, for whoever judges.
+    pub fn look<T>(&self, read: impl FnOnce(&[Machine]) -> T) -> T {
+        read(&self.lock())
+    }
+
+    /// The machine of an owner that computes now.
+    pub fn running(&self, owner: &str) -> Option<Arc<Host>> {
+        let machines = self.lock();
+        let mut ours = machines.iter().rev().filter(|machine| machine.owner() == Some(owner) && machine.state() == InstanceState::Running);
+        ours.find_map(|machine| machine.host.clone())
+    }
+
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Machine>> {
+        self.0.lock().expect("nobody panics while holding the machines: they are only read and moved on")
+    }
+}

@@ -1,0 +1,220 @@
+//! What befalls a world: faults by seed, each at its moment; and the end of all faults.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::dice::Dice;
+use super::host::{Host, WATCHDOG};
+use super::parties::Party;
+use super::weather::Trouble;
+use super::world::{OWNER, World};
+use crate::instance::{Notice, NoticeKind};
+use crate::job::Wish;
+use crate::jobdir::JobDir;
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fate {
+    Weather(Trouble, Duration),
+    /// EC2 takes the machine back: the notice it gives, and whether it then does.
+    Reclaim {
+        notice: Option<Duration>,
+        takes: bool,
+    },
+    Rebalance,
+    AgentCrash,
+    CrashLoop(u32),
+    /// SIGSTOP; the watchdog of its unit ends it after half a minute, unless it goes on before.
+    AgentHang(Duration),
+    Reboot,
+    KernelHang,
+    BoxClock(i64),
+    LaptopSleep(Duration),
+    ControllerKill,
+    SecondController,
+    LaptopClock(i64),
+    Stop,
+    Cancel,
+    SaveNow,
+    ConsoleTerminate,
+    ConsoleStop,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Due {
+    pub at: Duration,
+    pub fate: Fate,
+}
+
+const WEATHERS: [Trouble; 17] = [
+    Trouble::StoreDown,
+    Trouble::StoreLossy,
+    Trouble::StoreLossy,
+    Trouble::StoreStale,
+    Trouble::LaptopOffline,
+    Trouble::MachineOffline,
+    Trouble::Ec2Down,
+    Trouble::Ec2Throttled,
+    Trouble::Ec2Lossy,
+    Trouble::Ec2Lossy,
+    Trouble::Ec2Stale,
+    Trouble::NoCapacityA,
+    Trouble::NoCapacityB,
+    Trouble::StuckEnds,
+    Trouble::LateShows,
+    Trouble::NvmlLost,
+    Trouble::MetadataDown,
+];
+
+/// The faults of one seed, in order of their times.
+pub fn of(dice: &Dice, until: Duration) -> Vec<Due> {
+    let mut due: Vec<Due> = (0..3 + dice.roll(12)).map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice) }).collect();
+    // The launch and what surrounds it deserve a storm of their own.
+    if dice.percent(50) {
+        let trouble = dice.pick(&[Trouble::Ec2Lossy, Trouble::LateShows, Trouble::Ec2Stale, Trouble::StoreLossy, Trouble::StoreStale]);
+        due.push(Due { at: Duration::ZERO, fate: Fate::Weather(trouble, Duration::from_secs(600)) });
+    }
+    due.sort_by_key(|due| due.at);
+    due
+}
+
+fn one(dice: &Dice) -> Fate {
+    let secs = Duration::from_secs;
+    let sign = if dice.percent(50) { 1 } else { -1 };
+    match dice.roll(100) {
+        0..36 => Fate::Weather(dice.pick(&WEATHERS), dice.between(secs(20), secs(2700))),
+        36..40 => Fate::Weather(Trouble::DiskFull, dice.between(secs(30), secs(900))),
+        40..54 => {
+            Fate::Reclaim { notice: dice.pick(&[None, Some(secs(120)), Some(secs(120)), Some(secs(30)), Some(secs(300))]), takes: dice.percent(80) }
+        }
+        54..56 => Fate::Rebalance,
+        56..62 => Fate::AgentCrash,
+        62..65 => Fate::CrashLoop(3 + dice.roll(6) as u32),
+        65..69 => Fate::AgentHang(dice.between(secs(5), secs(120))),
+        69..73 => Fate::Reboot,
+        73..76 => Fate::KernelHang,
+        76..79 => Fate::BoxClock(sign * 3_600_000),
+        79..86 => Fate::LaptopSleep(dice.pick(&[secs(60), secs(3600), secs(3 * 3600), secs(24 * 3600)])),
+        86..91 => Fate::ControllerKill,
+        91..93 => Fate::SecondController,
+        93..94 => Fate::LaptopClock(sign * 86_400_000),
+        94..95 => Fate::Stop,
+        95..96 => Fate::Cancel,
+        96..97 => Fate::SaveNow,
+        97..98 => Fate::ConsoleTerminate,
+        98..99 => Fate::ConsoleStop,
+        _ => Fate::Weather(Trouble::QuotaFull, dice.between(secs(60), secs(1200))),
+    }
+}
+
+/// Lets them befall the world, one after the other.
+pub async fn befall(world: Arc<World>, laptop: Arc<Party>, due: Vec<Due>) {
+    for Due { at, fate } in due {
+        world.timeline.sleep(at.saturating_sub(world.timeline.now())).await;
+        world.told(format_args!("FATE {fate:?}"));
+        let (world, laptop) = (Arc::clone(&world), Arc::clone(&laptop));
+        tokio::task::spawn_local(async move { strike(&world, &laptop, fate).await });
+    }
+}
+
+async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
+    let host = world.ec2.running(OWNER);
+    match fate {
+        Fate::Weather(trouble, lasts) => weather(world, host, trouble, lasts).await,
+        Fate::LaptopSleep(time) => {
+            laptop.sleep(true);
+            world.timeline.sleep(time).await;
+            laptop.sleep(false);
+        }
+        Fate::ControllerKill => laptop.kill_controller(),
+        Fate::SecondController => drop(tokio::task::spawn_local(Party::new(world, "second").drive())),
+        Fate::LaptopClock(off) => laptop.wall_off.store(off, Ordering::Relaxed),
+        Fate::Stop => wish(world, laptop, Wish::Stop).await,
+        Fate::Cancel => wish(world, laptop, Wish::Cancel).await,
+        Fate::SaveNow => wish(world, laptop, Wish::Checkpoint).await,
+        _ => {
+            if let Some(host) = host {
+                on_machine(world, &host, fate).await;
+            }
+        }
+    }
+}
+
+async fn weather(world: &Arc<World>, host: Option<Arc<Host>>, trouble: Trouble, lasts: Duration) {
+    world.weather.begin(trouble, lasts);
+    if let (Trouble::DiskFull, Some(host)) = (trouble, host) {
+        host.disk.fill(true);
+        world.timeline.sleep(lasts).await;
+        host.disk.fill(false);
+    }
+}
+
+/// Asks as `lamp stop` does, until the job directory has it; the times are by the asking workstation's clock.
+async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
+    let line = super::store::Line { world: Arc::clone(world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None };
+    let dir = JobDir::new(Arc::new(line), world.job().clone());
+    let off = jiff::SignedDuration::from_millis(laptop.wall_off.load(Ordering::Relaxed));
+    while dir.add_request(wish, "somebody", world.timeline.wall() + off).await.is_err() {
+        world.timeline.sleep(Duration::from_secs(5)).await;
+    }
+}
+
+async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
+    let agent = host.state().agent.clone();
+    match fate {
+        Fate::Reclaim { notice, takes } => reclaim(world, host, notice, takes).await,
+        Fate::Rebalance => {
+            let notice = Notice { kind: NoticeKind::Rebalance, at: world.timeline.wall(), detail: "rebalance".into() };
+            host.state().notices.push(notice);
+        }
+        Fate::AgentCrash => agent.iter().for_each(|agent| agent.kill()),
+        Fate::CrashLoop(times) => {
+            host.state().crash_loop = times;
+            agent.iter().for_each(|agent| agent.kill());
+        }
+        Fate::AgentHang(time) => {
+            let Some(agent) = agent else { return };
+            agent.freeze(true);
+            world.timeline.sleep(time.min(WATCHDOG)).await;
+            if time > WATCHDOG { agent.kill() } else { agent.freeze(false) }
+        }
+        Fate::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
+        Fate::KernelHang => host.kernel.freeze(true),
+        Fate::BoxClock(off) => host.wall_off.store(off, Ordering::Relaxed),
+        Fate::ConsoleTerminate => world.ec2.terminate(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown"),
+        Fate::ConsoleStop if host.plan.offer.market == crate::market::Market::OnDemand => {
+            world.ec2.stop(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown");
+        }
+        _ => {}
+    }
+}
+
+async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option<Duration>, takes: bool) {
+    if host.plan.offer.market != crate::market::Market::Spot {
+        return;
+    }
+    if let Some(ahead) = notice {
+        let at = world.timeline.wall() + ahead;
+        host.state().notices.push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+        world.timeline.sleep(ahead).await;
+    }
+    if takes {
+        // It may be late by some seconds.
+        world.timeline.sleep(world.dice.faults.between(Duration::ZERO, Duration::from_secs(40))).await;
+        world.ec2.terminate(world, &host.id, "Server.SpotInstanceTermination: no Spot capacity");
+    }
+}
+
+/// The end of all faults: what can be well is well. A kernel that hangs hangs on.
+pub fn make_well(world: &Arc<World>, laptop: &Arc<Party>) {
+    world.told(format_args!("ALL FAULTS ARE OVER"));
+    world.weather.clear();
+    laptop.sleep(false);
+    laptop.wall_off.store(0, Ordering::Relaxed);
+    if let Some(host) = world.ec2.running(OWNER) {
+        host.disk.fill(false);
+        host.wall_off.store(0, Ordering::Relaxed);
+        host.state().crash_loop = 0;
+    }
+}

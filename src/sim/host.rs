@@ -1,0 +1,283 @@
+//! A machine from its boot to its last second: a kernel, the shipped agent under a service manager, the deadline unit,
+//! a disk, and whatever the agent starts.
+//!
+//! What must never live here: what the agent decides. It is the shipped one.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+
+use super::disk::Disk;
+use super::process::Process;
+use super::senses::Senses;
+use super::store::Line;
+use super::through::{SensesThrough, Through};
+use super::timeline::Timeline;
+use super::weather::Trouble;
+use super::workload::Start;
+use super::world::World;
+use crate::agent::boot::{BootPorts, boot};
+use crate::agent::{Agent, Folders, World as AgentWorld};
+use crate::instance::Notice;
+use crate::job::Plan;
+use crate::ports::{Clock, Files, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Service, Stacks, Store, Workloads};
+
+/// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
+const DEADLINE: &str = "/etc/lamplighter/deadline";
+/// What user data arms it with.
+const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
+/// How often the unit looks.
+const DEADMAN_EVERY: Duration = Duration::from_secs(60);
+/// `RestartSec` of the agent's unit.
+const RESTART: Duration = Duration::from_secs(2);
+/// `WatchdogSec` of the agent's unit.
+pub const WATCHDOG: Duration = Duration::from_secs(30);
+/// Where systemd/lamp-boot.service counts boots that led to no lease, and how many are one too many.
+const BOOTS: &str = "/var/lib/lamplighter/agent/boots";
+const BOOTS_MAX: u32 = 3;
+
+pub struct Host {
+    pub world: Arc<World>,
+    pub id: String,
+    pub plan: Plan,
+    pub kernel: Arc<Process>,
+    pub disk: Arc<Disk>,
+    /// How far the machine's wall clock is off, milliseconds.
+    pub wall_off: AtomicI64,
+    pub boots: AtomicU32,
+    pub state: Mutex<State>,
+    booted: Timestamp,
+}
+
+#[derive(Default)]
+pub struct State {
+    pub agent: Option<Arc<Process>>,
+    pub starts: Vec<Arc<Start>>,
+    pub notices: Vec<Notice>,
+    /// So many agents crash soon after they come up.
+    pub crash_loop: u32,
+    /// A crash after the n-th call of the first agent: for the exhaustive test.
+    pub reboot: Option<Arc<Process>>,
+}
+
+impl Host {
+    pub fn new(world: &Arc<World>, id: &str, plan: &Plan) -> Arc<Self> {
+        Arc::new(Host {
+            world: Arc::clone(world),
+            id: id.to_owned(),
+            plan: plan.clone(),
+            kernel: Process::new(None),
+            disk: Disk::new(Arc::clone(&world.timeline)),
+            wall_off: AtomicI64::new(0),
+            boots: AtomicU32::new(0),
+            state: Mutex::default(),
+            booted: world.timeline.wall(),
+        })
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it: it is only read and set")
+    }
+
+    /// From power-on to the end of the kernel.
+    pub async fn run(self: Arc<Self>) {
+        let ttl = (self.booted + BOOT_TTL).as_second();
+        let _ = self.disk.write(Path::new(DEADLINE), format!("{ttl}\n").as_bytes());
+        tokio::select! {
+            biased;
+            () = self.kernel.died() => {}
+            () = self.deadman() => {}
+            () = self.boots() => {}
+        }
+    }
+
+    /// The deadline unit: knows nothing of the agent.
+    async fn deadman(&self) {
+        loop {
+            self.world.timeline.sleep(DEADMAN_EVERY).await;
+            self.kernel.running().await;
+            let Ok(Some(bytes)) = self.disk.read(Path::new(DEADLINE)) else { continue };
+            let deadline: Option<i64> = String::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok());
+            if deadline.is_some_and(|deadline| self.wall().as_second() >= deadline) {
+                self.world.told(format_args!("{}: the deadline has passed, the unit powers off", self.id));
+                self.world.timeline.sleep(Duration::from_secs(5)).await;
+                self.go_dark();
+            }
+        }
+    }
+
+    /// One boot after the other; a reboot ends everything but the disk.
+    async fn boots(self: &Arc<Self>) {
+        loop {
+            let boot = Process::new(Some(Arc::clone(&self.kernel)));
+            self.state().reboot = Some(Arc::clone(&boot));
+            self.boots.fetch_add(1, Ordering::Relaxed);
+            if self.count_boot() {
+                self.go_dark();
+            }
+            tokio::select! {
+                biased;
+                () = boot.died() => {}
+                () = self.supervise(&boot) => {}
+            }
+            self.world.told(format_args!("{}: reboots", self.id));
+            for start in &self.state().starts {
+                start.vanish();
+            }
+            self.world.timeline.sleep(Duration::from_secs(45)).await;
+            self.kernel.running().await;
+        }
+    }
+
+    /// As systemd/lamp-boot.service does.
+    fn count_boot(&self) -> bool {
+        let path = Path::new(BOOTS);
+        let count = self.disk.read(path).ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse::<u32>().ok()).unwrap_or(0) + 1;
+        let _ = self.disk.write(path, format!("{count}\n").as_bytes());
+        count >= BOOTS_MAX
+    }
+
+    /// `Restart=always`.
+    async fn supervise(self: &Arc<Self>, boot: &Arc<Process>) {
+        loop {
+            let dies = self.world.next_death("agent").or_else(|| {
+                let mut state = self.state();
+                state.crash_loop = state.crash_loop.checked_sub(1)?;
+                Some((self.world.dice.faults.roll(60) + 1, true))
+            });
+            let agent = Process::mortal(Some(Arc::clone(boot)), dies);
+            self.state().agent = Some(Arc::clone(&agent));
+            let counted = Counted { world: &self.world, kind: "agent", process: &agent };
+            tokio::select! {
+                biased;
+                () = agent.died() => self.world.told(format_args!("{}: the agent died", self.id)),
+                () = self.agent(&agent) => {}
+            }
+            drop(counted);
+            agent.kill();
+            self.world.timeline.sleep(RESTART).await;
+            boot.running().await;
+        }
+    }
+
+    /// One life of the shipped agent.
+    async fn agent(self: &Arc<Self>, process: &Arc<Process>) {
+        let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(process, Arc::new(HostClock(Arc::clone(self))));
+        let files: Arc<dyn Files> = Through::<dyn Files>::new(process, Arc::clone(&self.disk) as Arc<dyn Files>);
+        let line = Line { world: Arc::clone(&self.world), who: self.id.clone(), cut_by: Trouble::MachineOffline, disk: Some(Arc::clone(&self.disk)) };
+        let store: Arc<dyn Store> = Through::<dyn Store>::new(process, Arc::new(line));
+        let this = || Arc::new(Ports(Arc::clone(self)));
+        let metadata: Arc<dyn Metadata> = Through::<dyn Metadata>::new(process, this());
+        let power: Arc<dyn Power> = Through::<dyn Power>::new(process, this());
+        let workloads: Arc<dyn Workloads> = Through::<dyn Workloads>::new(process, this());
+        let ports = BootPorts { clock, files, store, metadata, power, service: this(), nonce: format!("nonce of {}", self.id) };
+        let folders = Folders { work: "/lamp/work".into(), state: "/var/lib/lamplighter/agent".into(), cache: "/var/cache/lamplighter".into() };
+        let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
+        let world = AgentWorld {
+            sensors: Box::new(SensesThrough(Arc::clone(process), Box::new(Senses::new(Arc::clone(self))))),
+            workloads,
+            metadata: Some(ports.metadata),
+            power: ports.power,
+            insist: true,
+            own_network: Arc::default(),
+            deadline_file: Some(PathBuf::from(DEADLINE)),
+            meter: None,
+            service: ports.service,
+            stacks: this(),
+            signals: tokio::sync::watch::channel(0).1,
+        };
+        Agent::new(attempt, world, outbox, memory).run().await;
+    }
+
+    /// The machine's own idea of the time of day.
+    pub fn wall(&self) -> Timestamp {
+        self.world.timeline.wall() + SignedDuration::from_millis(self.wall_off.load(Ordering::Relaxed))
+    }
+
+    /// What a power-off on the box does: the launch said `terminate`.
+    fn go_dark(&self) {
+        self.world.ec2.terminate(&self.world, &self.id, "Client.InstanceInitiatedShutdown: Instance initiated shutdown");
+    }
+}
+
+/// Counts the calls of a life at its end, whatever ends it.
+pub struct Counted<'a> {
+    pub world: &'a World,
+    pub kind: &'static str,
+    pub process: &'a Process,
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.world.count_calls(self.kind, self.process.calls());
+    }
+}
+
+struct HostClock(Arc<Host>);
+
+#[async_trait]
+impl Clock for HostClock {
+    fn now(&self) -> Timestamp {
+        self.0.wall()
+    }
+    fn mono(&self) -> Duration {
+        self.0.world.timeline.now()
+    }
+    async fn sleep(&self, time: Duration) {
+        Timeline::sleep(&self.0.world.timeline, time).await;
+    }
+}
+
+/// The machine's own ports.
+pub struct Ports(pub Arc<Host>);
+
+#[async_trait]
+impl Metadata for Ports {
+    async fn identity(&self) -> Result<Identity, MetadataError> {
+        self.answers("tags/instance/").await?;
+        let tags = self.0.world.ec2.with(&self.0.id, |machine| machine.tags.clone()).unwrap_or_default();
+        Ok(Identity { instance: self.0.id.clone(), tags, launched: self.0.booted })
+    }
+    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        self.answers("spot/instance-action").await?;
+        Ok(self.0.state().notices.clone())
+    }
+}
+
+impl Ports {
+    async fn answers(&self, what: &str) -> Result<(), MetadataError> {
+        if self.0.world.weather.is(Trouble::MetadataDown) {
+            self.0.world.timeline.sleep(Duration::from_millis(500)).await;
+            return Err(MetadataError::Unavailable { what: what.into(), cause: "401 unauthorized".into() });
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Power for Ports {
+    async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
+        self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
+        self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
+        self.0.go_dark();
+        std::future::pending().await
+    }
+}
+
+#[async_trait]
+impl Stacks for Ports {
+    async fn dump(&self, _: &Scope, _: usize) -> String {
+        "all of them wait".into()
+    }
+}
+
+impl Service for Ports {
+    fn ready(&self) {}
+    fn alive(&self) {}
+    fn status(&self, _: &str) {}
+    fn stopping(&self) {}
+}

@@ -1,0 +1,374 @@
+//! The laws of the world (FAULTS section 7), each a function with its number, held against every deed.
+//!
+//! The judge sees the truth: what the cloud bills, what the workload really did. Laws 17 and 18 compare whole lives, and
+//! are held by tests/sim: a death at every call changes nothing, and a world whose faults are over converges.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::ec2::Machine;
+use super::timeline::at;
+use super::weather::Trouble;
+use super::workload::Truth;
+use super::world::{Ask, Deed, OWNER, World};
+use crate::instance::{InstanceState, Status, Tags};
+use crate::job::{EndedBecause, Manifest, Outcome, Plan, Request, ResolvedSpec, Settled, Wish};
+use crate::market::{Market, Usd};
+
+/// Lease, sweep and two minutes: nothing of ours bills longer than this without use.
+pub const BOUND_MINUTES: u32 = 37;
+
+/// The sweep and two minutes.
+const CAP_MINUTES: u32 = 7;
+
+/// A word that somebody else's tag on our machine holds, and that must never reach a record.
+pub const CANARY: &str = "canary-7f3a-never-in-a-record";
+
+/// From a wish in the job directory to the last plan that may not know of it: a listing may be half a minute stale, and a
+/// tick is under way.
+const WISH_SEEN: Duration = Duration::from_secs(120);
+
+/// Machines that a job may have in one hour: three young deaths open the breaker, and interruptions are not its doing.
+const LAUNCHES_MAX: usize = 12;
+
+type Law = fn(&Judge, &World, &Deed<'_>) -> Result<(), String>;
+
+pub const LAWS: &[(u8, Law)] = &[
+    (1, one_machine_a_job),
+    (2, tagged_from_the_first_moment),
+    (3, dark_within_the_bound),
+    (4, dark_soon_after_the_cap),
+    (5, only_what_is_ours_is_touched),
+    (6, useful_work_is_never_stopped),
+    (7, unknown_is_never_idle),
+    (8, settled_means_seen_to_be_gone),
+    (9, the_next_attempt_waits_for_the_end_of_the_last),
+    (10, a_token_is_one_request),
+    (11, committed_steps_stay),
+    (12, saved_or_said),
+    (13, a_spot_machine_is_never_stopped),
+    (14, a_wish_to_end_is_never_lost),
+    (15, launches_and_money_have_a_bound),
+    (16, an_old_message_never_replaces_a_newer),
+    (19, every_end_has_its_reason),
+    (20, no_secret_in_a_record),
+];
+
+/// What the laws need to remember.
+#[derive(Default)]
+pub struct Judge {
+    budget: Option<Usd>,
+    /// By attempt: when its last heartbeat was written, its number, the one before.
+    beats: BTreeMap<u32, (Duration, u64, u64)>,
+    /// What each party was last shown.
+    shown: BTreeMap<String, Vec<(String, String)>>,
+    requests: BTreeMap<String, Vec<u8>>,
+    /// Minutes without use that a healthy sweeper has let pass, and minutes beyond the cap.
+    unused: BTreeMap<String, u32>,
+    beyond: BTreeMap<String, u32>,
+    wish: Option<Duration>,
+    launched: Vec<Duration>,
+    committed: Option<u64>,
+    outcomes: BTreeMap<u32, Duration>,
+    blind_at: Option<Duration>,
+}
+
+impl Judge {
+    pub fn new(spec: &ResolvedSpec) -> Self {
+        Judge { budget: spec.spec.limits.budget, ..Judge::default() }
+    }
+
+    /// Before the laws are asked.
+    pub fn take_note(&mut self, world: &World, deed: &Deed<'_>) {
+        let now = world.timeline.now();
+        if world.weather.is(Trouble::NvmlLost) {
+            self.blind_at = Some(now);
+        }
+        match deed {
+            Deed::Described { by, views } => {
+                let shown = views.iter().map(|view| (view.id.clone(), view.tags.owner.clone())).collect();
+                self.shown.insert((*by).to_owned(), shown);
+            }
+            Deed::Launched { new: true, .. } => self.launched.push(now),
+            Deed::Wrote { key, body, .. } if key.ends_with("/status.json") => {
+                if let (Some(attempt), Ok(status)) = (attempt_of(key), serde_json::from_slice::<Status>(body)) {
+                    let before = self.beats.get(&attempt).map_or(0, |(_, sequence, _)| *sequence);
+                    self.beats.insert(attempt, (now, status.sequence, before));
+                }
+            }
+            Deed::Wrote { key, new: true, .. } if key.ends_with("/outcome.json") => {
+                self.outcomes.extend(attempt_of(key).map(|attempt| (attempt, now)));
+            }
+            Deed::Wrote { key, body, .. } if key.contains("/requests/") => {
+                let wish = serde_json::from_slice::<Request>(body).map(|request| request.wish);
+                if matches!(wish, Ok(Wish::Stop | Wish::Cancel)) {
+                    self.wish.get_or_insert(now);
+                }
+            }
+            Deed::Minute => self.count_minutes(world, now),
+            _ => {}
+        }
+    }
+
+    /// After the laws were asked: what is true from the next deed on.
+    pub fn forget(&mut self, _world: &World, deed: &Deed<'_>) {
+        match deed {
+            Deed::Launched { plan, .. } => {
+                self.requests.entry(plan.client_token.clone()).or_insert_with(|| request(plan));
+            }
+            Deed::Wrote { key, body, new: true, .. } if key.ends_with("/manifest.json") => {
+                let step = serde_json::from_slice::<Manifest>(body).ok().and_then(|manifest| manifest.step);
+                self.committed = self.committed.max(step.map(|step| step as u64));
+            }
+            _ => {}
+        }
+    }
+
+    fn count_minutes(&mut self, world: &World, now: Duration) {
+        let healthy = world.swept && !SWEEPERS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble));
+        let ours = |machine: &&Machine| machine.owner() == Some(OWNER) && machine.state().bills();
+        let running: Vec<(String, u32, Option<Timestamp>, Duration)> = world.ec2.look(|machines| {
+            let facts = |machine: &Machine| {
+                let tags = Tags::from_map(&machine.tags).ok()?;
+                Some((machine.id.clone(), tags.attempt.number(), tags.kill_at, machine.launched))
+            };
+            machines.iter().filter(ours).filter_map(facts).collect()
+        });
+        for (id, attempt, kill_at, launched) in running {
+            let heard = self.beats.get(&attempt).map_or(launched, |(heard, ..)| *heard);
+            let over = self.outcomes.get(&attempt).is_some();
+            let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
+            let unused = self.unused.entry(id.clone()).or_default();
+            *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
+            let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
+            *self.beyond.entry(id).or_default() += u32::from(beyond && healthy);
+        }
+    }
+
+    fn host_truth(world: &World, id: &str) -> Option<(bool, Option<Truth>)> {
+        let host = world.ec2.with(id, |machine| machine.host.clone())??;
+        let state = host.state();
+        let agent = state.agent.as_ref().is_some_and(|agent| agent.is_running());
+        let working = state.starts.last().filter(|start| !start.is_over()).map(|start| start.truth());
+        Some((agent, working))
+    }
+}
+
+/// What keeps a sweeper in the cloud from its work.
+const SWEEPERS_TROUBLES: [Trouble; 5] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
+
+/// The number in `jobs/<job>/attempts/<n>/...`.
+fn attempt_of(key: &str) -> Option<u32> {
+    key.split_once("/attempts/")?.1.split('/').next()?.parse().ok()
+}
+
+fn request(plan: &Plan) -> Vec<u8> {
+    serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, plan.bid)).expect("a plan is a record")
+}
+
+fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    if !matches!(deed, Deed::Launched { .. } | Deed::State { .. }) {
+        return Ok(());
+    }
+    let live = |machine: &&Machine| machine.owner() == Some(OWNER) && !matches!(machine.state(), InstanceState::Terminated | InstanceState::Stopped);
+    let ids: Vec<String> = world.ec2.look(|machines| machines.iter().filter(live).map(|machine| machine.id.clone()).collect());
+    if ids.len() > 1 { Err(format!("the job has {} at once", ids.join(" and "))) } else { Ok(()) }
+}
+
+fn tagged_from_the_first_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Launched { id, new: true, .. } = deed else { return Ok(()) };
+    let tags = world.ec2.with(id, |machine| machine.tags.clone()).unwrap_or_default();
+    match Tags::from_map(&tags) {
+        Ok(tags) if tags.owner == OWNER && tags.kill_at.is_some() => Ok(()),
+        Ok(_) => Err(format!("{id} has no owner of ours, or no hard cap, in its tags")),
+        Err(error) => Err(format!("{id}: {error}")),
+    }
+}
+
+fn dark_within_the_bound(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Minute = deed else { return Ok(()) };
+    let longest = judge.unused.iter().find(|(_, minutes)| **minutes > BOUND_MINUTES + 1);
+    longest.map_or(Ok(()), |(id, _)| Err(format!("{id} bills without use for more than {BOUND_MINUTES} minutes")))
+}
+
+fn dark_soon_after_the_cap(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Minute = deed else { return Ok(()) };
+    let longest = judge.beyond.iter().find(|(_, minutes)| **minutes > CAP_MINUTES + 1);
+    longest.map_or(Ok(()), |(id, _)| Err(format!("{id} lives more than {CAP_MINUTES} minutes beyond its hard cap")))
+}
+
+fn only_what_is_ours_is_touched(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Asked { ask, id, by } = deed else { return Ok(()) };
+    if world.ec2.with(id, |machine| machine.owner() == Some(OWNER)) != Some(true) {
+        return Err(format!("{by} asked {ask:?} of {id}, which is not ours"));
+    }
+    let read = judge.shown.get(*by).is_some_and(|shown| shown.iter().any(|(there, owner)| there == id && owner == OWNER));
+    if read { Ok(()) } else { Err(format!("{by} asked {ask:?} of {id} without having read its owner")) }
+}
+
+fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let now = world.timeline.now();
+    match deed {
+        Deed::Asked { ask: Ask::Terminate, id, by } => {
+            let Some((true, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
+            let (attempt, kill_at) = match world.ec2.with(id, |machine| Tags::from_map(&machine.tags)) {
+                Some(Ok(tags)) => (tags.attempt.number(), tags.kill_at),
+                _ => return Ok(()),
+            };
+            let heard = judge.beats.get(&attempt).map(|(heard, ..)| *heard);
+            let held = heard.is_some_and(|heard| now.saturating_sub(heard) < Duration::from_secs(29 * 60));
+            let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
+            let may = judge.wish.is_some() || judge.outcomes.contains_key(&attempt) || kill_at.is_some_and(|cap| cap <= at(now));
+            if held && moves && !may { Err(format!("{by} ended {id}, whose work was at step {} and went on", truth.step)) } else { Ok(()) }
+        }
+        Deed::Wrote { key, body, new: true, .. } if key.ends_with("/outcome.json") => {
+            let Ok(outcome) = serde_json::from_slice::<Outcome>(body) else { return Ok(()) };
+            let Some(truth) = last_truth(world, &outcome.instance) else { return Ok(()) };
+            let stood = now.saturating_sub(truth.moved);
+            match outcome.because {
+                EndedBecause::Stalled if stood < Duration::from_secs(20 * 60) => Err(format!("stalled, {} s after a step", stood.as_secs())),
+                EndedBecause::Idle if truth.quiet_since.is_none() => Err("idle, and the workload worked".into()),
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn last_truth(world: &World, id: &str) -> Option<Truth> {
+    let host = world.ec2.with(id, |machine| machine.host.clone())??;
+    let state = host.state();
+    state.starts.iter().rev().find(|start| !start.is_setup()).map(|start| start.truth())
+}
+
+fn unknown_is_never_idle(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, body, new: true, .. } = deed else { return Ok(()) };
+    let idle = || serde_json::from_slice::<Outcome>(body).is_ok_and(|outcome| outcome.because == EndedBecause::Idle);
+    let blind = judge.blind_at.map(|blind| world.timeline.now().saturating_sub(blind));
+    match blind {
+        Some(ago) if key.ends_with("/outcome.json") && ago < Duration::from_secs(300) && idle() => {
+            Err(format!("idle, {} s after the GPUs could not be seen", ago.as_secs()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn settled_means_seen_to_be_gone(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
+    let Some(folder) = key.strip_suffix("settled.json") else { return Ok(()) };
+    let plan = world.objects.body(&format!("{folder}plan.json")).and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
+    let Some(plan) = plan else { return Err(format!("{key} without a plan")) };
+    let state = world.ec2.look(|machines| machines.iter().find(|machine| machine.token == plan.client_token).map(Machine::state));
+    match state {
+        None | Some(InstanceState::Terminated | InstanceState::Stopped) => Ok(()),
+        Some(state) => Err(format!("attempt {} is settled, and its machine is {state}", plan.attempt)),
+    }
+}
+
+fn the_next_attempt_waits_for_the_end_of_the_last(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
+    let Some(attempt) = key.strip_suffix("/plan.json").and_then(|_| attempt_of(key)).filter(|attempt| *attempt > 1) else { return Ok(()) };
+    let before = format!("jobs/{}/attempts/{:04}/settled.json", world.job(), attempt - 1);
+    if world.objects.body(&before).is_some() { Ok(()) } else { Err(format!("attempt {attempt} is planned before the last is settled")) }
+}
+
+fn a_token_is_one_request(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Launched { plan, .. } = deed else { return Ok(()) };
+    match judge.requests.get(&plan.client_token) {
+        Some(before) if *before != request(plan) => Err(format!("attempt {} was asked for twice, differently", plan.attempt)),
+        _ => Ok(()),
+    }
+}
+
+fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    match deed {
+        Deed::Started { step, start, .. } if !start.is_setup() => match judge.committed {
+            Some(committed) if *step < committed => Err(format!("{} begins at step {step}, and {committed} was kept", start.launch.name)),
+            _ => Ok(()),
+        },
+        Deed::Wrote { key, body, new: true, .. } if key.ends_with("/manifest.json") => {
+            let Ok(manifest) = serde_json::from_slice::<Manifest>(body) else { return Err(format!("{key} is no manifest")) };
+            let there = |key: &String| world.objects.body(&format!("jobs/{}/{key}", world.job())).is_some();
+            match manifest.files.iter().find(|file| !there(&file.key)) {
+                Some(file) => Err(format!("{key} names {}, which is not there", file.key)),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn saved_or_said(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, body, new: true, .. } = deed else { return Ok(()) };
+    if !key.ends_with("/outcome.json") || world.spec.spec.checkpoint.is_none() {
+        return Ok(());
+    }
+    let Ok(outcome) = serde_json::from_slice::<Outcome>(body) else { return Err(format!("{key} is no outcome")) };
+    let saved = last_truth(world, &outcome.instance).and_then(|truth| truth.saved);
+    match saved {
+        Some((step, _))
+            if judge.committed.is_none_or(|kept| kept < step) && outcome.losses.is_empty() && outcome.because != EndedBecause::UserCancelled =>
+        {
+            Err(format!("step {step} was saved on the disk, {:?} is kept, and no loss is told", judge.committed))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn a_spot_machine_is_never_stopped(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Asked { ask: Ask::Stop, id, .. } = deed else { return Ok(()) };
+    if world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot) { Err(format!("{id} is a spot machine")) } else { Ok(()) }
+}
+
+fn a_wish_to_end_is_never_lost(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
+    let late = judge.wish.is_some_and(|wish| world.timeline.now().saturating_sub(wish) > WISH_SEEN);
+    if late && key.ends_with("/plan.json") { Err(format!("{key} was made after the job was asked to end")) } else { Ok(()) }
+}
+
+fn launches_and_money_have_a_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let now = world.timeline.now();
+    match deed {
+        Deed::Launched { new: true, .. } => {
+            let lately = judge.launched.iter().filter(|at| now.saturating_sub(**at) < Duration::from_secs(3600)).count();
+            if lately > LAUNCHES_MAX { Err(format!("{lately} machines within an hour")) } else { Ok(()) }
+        }
+        Deed::Minute if world.swept => {
+            let Some(budget) = judge.budget else { return Ok(()) };
+            let (spent, slack) = world.ec2.look(|machines| {
+                let ours: Vec<&Machine> = machines.iter().filter(|machine| machine.owner() == Some(OWNER)).collect();
+                let slack = ours.first().map(|machine| machine.offer.hourly().cost_of(Duration::from_secs(u64::from(BOUND_MINUTES) * 60)));
+                (ours.iter().map(|machine| machine.cost(now)).sum::<Usd>(), slack.unwrap_or_default())
+            });
+            if spent > budget + slack { Err(format!("{spent} are spent, of a budget of {budget}")) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}
+
+fn an_old_message_never_replaces_a_newer(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, .. } = deed else { return Ok(()) };
+    let Some(attempt) = key.strip_suffix("/status.json").and_then(|_| attempt_of(key)) else { return Ok(()) };
+    match judge.beats.get(&attempt) {
+        Some((_, sequence, before)) if sequence < before => Err(format!("heartbeat {sequence} of attempt {attempt} came after {before}")),
+        _ => Ok(()),
+    }
+}
+
+fn every_end_has_its_reason(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, body, new: true, .. } = deed else { return Ok(()) };
+    if !key.ends_with("/settled.json") {
+        return Ok(());
+    }
+    let Ok(settled) = serde_json::from_slice::<Settled>(body) else { return Err(format!("{key} is no settled record")) };
+    let reasons = settled.outcome.as_ref().is_some_and(|outcome| !outcome.reasons.is_empty());
+    if reasons || settled.cloud_reason.is_some() { Ok(()) } else { Err(format!("{key} ends for no reason")) }
+}
+
+fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Wrote { key, body, .. } = deed else { return Ok(()) };
+    let found = body.windows(CANARY.len()).any(|window| window == CANARY.as_bytes());
+    if found { Err(format!("{key} holds what must never be in a record")) } else { Ok(()) }
+}

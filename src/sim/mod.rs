@@ -1,0 +1,35 @@
+//! The false world: the shipped controller and the shipped agent over false ports, in virtual time. One seed, one world.
+//!
+//! ```text
+//!   play: seed ──> dice ──> job, habit, faults
+//!           │
+//!   parties: laptop, second laptop, sweeper ── controller ──┐                  ┌── agent ── host: kernel, disk, workload
+//!                                                       store, cloud     store, metadata, power
+//!                                                           └──────── world ────────┘
+//!                                              every deed: trace (SHA-256) and invariants
+//! ```
+//! What the false EC2 bills is the truth. Everything here runs on one thread, and nothing here asks a real clock or rolls
+//! real dice: the same seed gives the same trace, byte for byte. What must never live here: a decision of the product.
+
+mod cloud;
+mod dice;
+mod disk;
+mod ec2;
+mod fates;
+mod host;
+mod invariants;
+mod parties;
+mod play;
+mod process;
+mod senses;
+mod store;
+mod through;
+mod timeline;
+mod trace;
+mod weather;
+mod workload;
+mod world;
+
+pub use play::{Play, Played, play};
+pub use timeline::{Timeline, in_virtual_time};
+pub use world::{Death, Violation};

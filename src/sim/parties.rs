@@ -1,0 +1,124 @@
+//! Those who drive the job: the laptop, another laptop, and the sweeper in the cloud. Each runs the shipped controller.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+
+use super::cloud::Ec2Line;
+use super::host::Counted;
+use super::process::Process;
+use super::store::Line;
+use super::through::Through;
+use super::weather::Trouble;
+use super::world::{OWNER, World};
+use crate::controller::{Controller, SECOND_LOOK};
+use crate::market::{self, Zone};
+use crate::policy::orphan::OrphanVerdict;
+use crate::ports::{Clock, Cloud, Store};
+
+/// How often the sweeper comes (DESIGN, switch E).
+const SWEEP_EVERY: Duration = Duration::from_secs(300);
+
+/// A workstation: its controller, its clock, its lid.
+pub struct Party {
+    pub world: Arc<World>,
+    pub who: String,
+    /// How far its wall clock is off, milliseconds.
+    pub wall_off: AtomicI64,
+    process: Mutex<Option<Arc<Process>>>,
+    asleep: Mutex<bool>,
+}
+
+impl Party {
+    pub fn new(world: &Arc<World>, who: &str) -> Arc<Self> {
+        let (process, asleep) = (Mutex::default(), Mutex::default());
+        Arc::new(Party { world: Arc::clone(world), who: who.to_owned(), wall_off: AtomicI64::new(0), process, asleep })
+    }
+
+    /// Drives all jobs, through every death of the controller, until `over` says that there is nothing more to do.
+    pub async fn drive(self: Arc<Self>) {
+        loop {
+            let process = Process::mortal(None, self.world.next_death("controller"));
+            process.freeze(*self.asleep.lock().expect("only set"));
+            *self.process.lock().expect("only set") = Some(Arc::clone(&process));
+            let controller = controller(&process, &self.world, &self.who, Trouble::LaptopOffline, Some(&self));
+            let counted = Counted { world: &self.world, kind: "controller", process: &process };
+            tokio::select! {
+                biased;
+                () = process.died() => self.world.told(format_args!("{}: the controller died", self.who)),
+                () = controller.drive_all(&[], |_| ()) => {}
+            }
+            drop((counted, controller));
+            self.world.timeline.sleep(Duration::from_secs(5)).await;
+        }
+    }
+
+    pub fn kill_controller(&self) {
+        if let Some(process) = self.process.lock().expect("only set").as_ref() {
+            process.kill();
+        }
+    }
+
+    /// Closes or opens the lid.
+    pub fn sleep(&self, asleep: bool) {
+        *self.asleep.lock().expect("only set") = asleep;
+        if let Some(process) = self.process.lock().expect("only set").as_ref() {
+            process.freeze(asleep);
+        }
+    }
+}
+
+/// The shipped controller over one party's lines. `None`: its clock is the world's.
+fn controller(process: &Arc<Process>, world: &Arc<World>, who: &str, cut_by: Trouble, party: Option<&Arc<Party>>) -> Controller {
+    let line = Line { world: Arc::clone(world), who: who.to_owned(), cut_by, disk: None };
+    let store: Arc<dyn Store> = Through::<dyn Store>::new(process, Arc::new(line));
+    let ec2 = Ec2Line { world: Arc::clone(world), who: who.to_owned(), cut_by: party.map(|_| cut_by) };
+    let cloud: Arc<dyn Cloud> = Through::<dyn Cloud>::new(process, Arc::new(ec2));
+    let clock = PartyClock { world: Arc::clone(world), party: party.cloned() };
+    let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(process, Arc::new(clock));
+    Controller::new(store, [(market::Cloud::Aws, cloud)].into(), clock, OWNER.into(), who.to_owned(), Zone::new(format!("ws-{who}")))
+}
+
+/// Comes every five minutes, looks twice, ends what is an orphan both times.
+pub async fn sweep(world: Arc<World>) {
+    loop {
+        world.timeline.sleep(SWEEP_EVERY).await;
+        let process = Process::new(None);
+        // Inside the cloud there is no laptop's line to cut.
+        let controller = controller(&process, &world, "sweeper", Trouble::StoreDown, None);
+        let (places, _) = controller.everywhere().await;
+        let found = controller.look_for_orphans(&places).await;
+        let orphans: Vec<_> = found.machines.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect();
+        if orphans.is_empty() {
+            continue;
+        }
+        world.timeline.sleep(SECOND_LOOK).await;
+        for orphan in orphans {
+            // What fails is tried again at the next visit.
+            let ended = controller.end_orphan(orphan).await;
+            world.told(format_args!("sweeper: {} {:?} ended: {}", orphan.view.id, orphan.verdict, matches!(ended, Ok(Some(_)))));
+        }
+    }
+}
+
+struct PartyClock {
+    world: Arc<World>,
+    party: Option<Arc<Party>>,
+}
+
+#[async_trait]
+impl Clock for PartyClock {
+    fn now(&self) -> Timestamp {
+        let off = self.party.as_ref().map_or(0, |party| party.wall_off.load(Ordering::Relaxed));
+        self.world.timeline.wall() + SignedDuration::from_millis(off)
+    }
+    fn mono(&self) -> Duration {
+        self.world.timeline.now()
+    }
+    async fn sleep(&self, time: Duration) {
+        self.world.timeline.sleep(time).await;
+    }
+}

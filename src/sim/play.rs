@@ -1,0 +1,275 @@
+//! Plays one world from its seed: the job is submitted, six hours of faults, then all is well and it must come to its end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::cloud::REGION;
+use super::dice::Dice;
+use super::fates;
+use super::parties::{Party, sweep};
+use super::store::Line;
+use super::timeline::{Timeline, at, in_virtual_time};
+use super::weather::Trouble;
+use super::workload::{End, Habit};
+use super::world::{Death, Deed, OWNER, Violation, World};
+use crate::controller::submit;
+use crate::job::{Receipt, ResolvedSpec, Wish};
+use crate::jobdir::JobDir;
+use crate::market::{Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
+use crate::ports::Store;
+
+/// How a world is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Play {
+    pub seed: u64,
+    /// How long faults befall it.
+    pub hours: u64,
+    /// Without any: the story as it should be.
+    pub calm: bool,
+    /// Who dies at which call.
+    pub death: Option<Death>,
+    /// Every line of the trace is kept.
+    pub told: bool,
+    /// The plain job of the exhaustive tests: some minutes, one interruption, a resume.
+    pub short: bool,
+    /// One job for all the hours, to see what it costs to play.
+    pub long: bool,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub struct Played {
+    pub seed: u64,
+    pub sha256: String,
+    pub deeds: u64,
+    pub violations: Vec<Violation>,
+    pub receipt: Option<Receipt>,
+    /// What machines of ours were powered for, together.
+    pub machine_time: Duration,
+    /// The lines that people want to see.
+    pub story: Vec<String>,
+    /// Whether the death that was asked for came.
+    pub died: bool,
+}
+
+/// After the faults: what may still run out (a lease, a breaker, a stall) before the last of the work is done.
+const CONVERGES_WITHIN: Duration = Duration::from_secs(2 * 3600);
+
+/// After a wish to end, with all well: a machine that hangs waits for its lease, nothing else waits.
+const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
+
+impl Play {
+    pub fn seed(seed: u64) -> Self {
+        Play { seed, hours: 6, calm: false, death: None, told: false, short: false, long: false }
+    }
+}
+
+/// Plays it.
+pub fn play(play: Play) -> Played {
+    in_virtual_time(|timeline| live(play, timeline))
+}
+
+async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
+    let dice = Dice::new(play.seed);
+    let habit = match () {
+        () if play.short => SHORT,
+        () if play.long => Habit { steps: play.hours * 60, step: Duration::from_secs(60), ..SHORT },
+        () => habit(&dice.fork("habit")),
+    };
+    let spec = spec(&dice.fork("spec"), habit, (play.short, play.long), timeline.wall());
+    let swept = !play.short && dice.fork("swept").percent(80);
+    let world = World::new(timeline, &dice, spec, habit, swept, play.death);
+    if play.told {
+        world.trace().keep_all();
+    }
+    world.told(format_args!("seed {}: {habit:?}, swept: {swept}", play.seed));
+    strangers(&world);
+    let store: Arc<dyn Store> = Arc::new(Line { world: Arc::clone(&world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None });
+    let dir = submit(&store, &world.spec, None).await.expect("the weather is calm at the start");
+    let laptop = Party::new(&world, "laptop");
+    let mut tasks = vec![tokio::task::spawn_local(Arc::clone(&laptop).drive()), tokio::task::spawn_local(minutes(Arc::clone(&world)))];
+    if swept {
+        tasks.push(tokio::task::spawn_local(sweep(Arc::clone(&world))));
+    }
+    let faults = Duration::from_secs(play.hours * 3600);
+    let work = world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
+    // Most of them while there is work.
+    let busy = faults.min(work + work / 2 + Duration::from_secs(900));
+    let due = match (play.calm, play.short) {
+        (true, _) => Vec::new(),
+        (false, true) => short_fates(),
+        (false, false) => fates::of(&dice.fork("fates"), busy),
+    };
+    tasks.push(tokio::task::spawn_local(fates::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
+    let receipt = to_the_end(&world, &dir, &laptop, &play, faults).await;
+    let played = judge(&world, &play, receipt);
+    tasks.into_iter().for_each(|task| task.abort());
+    tokio::task::yield_now().await;
+    world.dismantle();
+    played
+}
+
+/// Until there is a receipt; then a quarter of an hour more, in which nothing may happen.
+async fn to_the_end(world: &Arc<World>, dir: &JobDir, laptop: &Arc<Party>, play: &Play, faults: Duration) -> Option<Receipt> {
+    let receipt_key = crate::jobdir::layout::receipt(world.job());
+    let step = Duration::from_secs(20);
+    let rest = Duration::from_secs(if play.short { 120 } else { 900 });
+    let mut well_at = None;
+    let mut limit = faults + CONVERGES_WITHIN + world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
+    while world.objects.body(&receipt_key).is_none() && world.timeline.now() < limit {
+        world.timeline.sleep(step).await;
+        if well_at.is_none() && world.timeline.now() >= faults && !play.short {
+            fates::make_well(world, laptop);
+            well_at = Some(world.timeline.now());
+            if play.seed % 2 == 1 {
+                let _ = dir.add_request(Wish::Stop, "somebody", world.timeline.wall()).await;
+                limit = world.timeline.now() + ENDS_WITHIN;
+            }
+        }
+    }
+    if well_at.is_none() {
+        fates::make_well(world, laptop);
+    }
+    world.timeline.sleep(rest).await;
+    serde_json::from_slice(&world.objects.body(&receipt_key)?).ok()
+}
+
+/// The laws of the end.
+fn judge(world: &Arc<World>, play: &Play, receipt: Option<Receipt>) -> Played {
+    let now = world.timeline.now();
+    match &receipt {
+        None => world.violated(18, "the faults are over, and the job has no end".into()),
+        Some(receipt) => compare_with_ledger(world, receipt),
+    }
+    let (bills, strangers, machine_time) = world.ec2.look(|machines| {
+        let ours = || machines.iter().filter(|machine| machine.owner() == Some(OWNER));
+        let bills: Vec<String> = ours().filter(|machine| machine.state().bills()).map(|machine| machine.id.clone()).collect();
+        let strangers = machines.iter().filter(|machine| machine.owner() != Some(OWNER) && !machine.state().bills()).count();
+        let time = ours().map(|machine| machine.ended.unwrap_or(now).saturating_sub(machine.launched)).sum();
+        (bills, strangers, time)
+    });
+    if !bills.is_empty() {
+        world.violated(18, format!("the faults are over, and {} bills", bills.join(", ")));
+    }
+    if strangers > 0 {
+        world.violated(5, format!("{strangers} machines of others were ended"));
+    }
+    let trace = world.trace();
+    Played {
+        seed: play.seed,
+        sha256: trace.sha256(),
+        deeds: trace.count(),
+        violations: world.violations(),
+        receipt,
+        machine_time,
+        story: trace.lines().map(str::to_owned).collect(),
+        died: world.has_died(),
+    }
+}
+
+/// A receipt says what the cloud's own ledger says, to the micro-dollar, wherever the machine was seen to end.
+fn compare_with_ledger(world: &Arc<World>, receipt: &Receipt) {
+    for attempt in &receipt.attempts {
+        let Some(id) = &attempt.instance else { continue };
+        let Some((cost, ended)) = world.ec2.with(id, |machine| (machine.cost(world.timeline.now()), machine.ended)) else {
+            world.violated(19, format!("the receipt names {id}, which never was"));
+            continue;
+        };
+        let seen = attempt.ended == ended.map(at);
+        // A laptop that slept for longer than the cloud shows an ended machine has only the last heartbeat to go by.
+        let bound = Usd::from_micros(if seen { 0 } else { 1_000_000 });
+        let difference = if attempt.usd > cost { attempt.usd - cost } else { cost - attempt.usd };
+        if difference > bound {
+            world.violated(15, format!("the receipt says {} for {id}, and the cloud bills {cost}", attempt.usd));
+        }
+    }
+    let launched: Vec<String> =
+        world.ec2.look(|machines| machines.iter().filter(|machine| machine.owner() == Some(OWNER)).map(|machine| machine.id.clone()).collect());
+    for id in launched {
+        if !receipt.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&id)) {
+            world.violated(15, format!("{id} was paid for, and is in no receipt"));
+        }
+    }
+}
+
+async fn minutes(world: Arc<World>) {
+    loop {
+        world.timeline.sleep(Duration::from_secs(60)).await;
+        world.happened(&Deed::Minute);
+    }
+}
+
+/// Machines of others: one of another owner with our job's tags, one without an owner, one whose tags look like ours.
+fn strangers(world: &Arc<World>) {
+    let offer = Offer {
+        cloud: crate::market::Cloud::Aws,
+        region: Region::new(REGION),
+        zone: Zone::new("us-east-1a"),
+        instance_type: "g5.xlarge".into(),
+        gpus: 1,
+        gpu_model: None,
+        gpu_memory_mib: None,
+        vcpus: 4,
+        arch: Arch::X86_64,
+        market: Market::OnDemand,
+        price: UsdPerHour::ZERO,
+        extras: UsdPerHour::ZERO,
+        on_demand: None,
+    };
+    let tag = |key: &str, value: &str| (format!("lamplighter:{key}"), value.to_owned());
+    let job = [tag("job", world.job().as_str()), tag("attempt", "0001"), tag("lease-s", "1800")];
+    let of = |owner: Option<&str>| -> BTreeMap<String, String> { job.iter().cloned().chain(owner.map(|owner| tag("owner", owner))).collect() };
+    world.ec2.add_foreign("i-other", of(Some("somebody else")), offer.clone());
+    world.ec2.add_foreign("i-nobody", of(None), offer.clone());
+    world.ec2.add_foreign("i-alike", of(Some("Me")), offer);
+}
+
+const SHORT: Habit =
+    Habit { steps: 14, step: Duration::from_secs(5), save_every: 4, end: End::Succeeds, saves_when_asked: true, ignores_term: false };
+
+/// The machine is taken in the middle of the work, with the usual notice.
+fn short_fates() -> Vec<fates::Due> {
+    vec![fates::Due { at: Duration::from_secs(60), fate: fates::Fate::Reclaim { notice: Some(Duration::from_secs(30)), takes: true } }]
+}
+
+fn habit(dice: &Dice) -> Habit {
+    let step = dice.pick(&[10, 20, 30, 60]);
+    let minutes = dice.pick(&[4, 30, 60, 120, 240, 330]);
+    let end = match dice.roll(20) {
+        0 => End::Fails(3),
+        1 | 2 => End::FailsOnce(1),
+        3 | 4 => End::HangsOnce,
+        5 => End::Hangs,
+        6 => End::Idles,
+        _ => End::Succeeds,
+    };
+    Habit {
+        steps: (minutes * 60 / step).max(4),
+        step: Duration::from_secs(step),
+        save_every: dice.pick(&[3, 10, 40]),
+        end,
+        saves_when_asked: dice.percent(70),
+        ignores_term: dice.percent(10),
+    }
+}
+
+/// The user's words.
+fn spec(dice: &Dice, habit: Habit, (short, long): (bool, bool), now: jiff::Timestamp) -> ResolvedSpec {
+    let spot = short || (!long && dice.percent(65));
+    let signal = habit.saves_when_asked.then_some("SIGUSR1");
+    let budget = dice.percent(20).then_some("4.00");
+    serde_json::from_value(json!({
+        "format": 1, "job": "digits-222222", "created": now, "written_by": "test", "code": null, "origins": {},
+        "spec": {
+            "name": "digits", "command": {"shell": "train"},
+            "machine": {"cloud": "aws", "market": if spot { "spot" } else { "on-demand" }},
+            "limits": {"max_runtime": if long { "100h" } else { "7h" }, "budget": budget.filter(|_| !long)},
+            "checkpoint": {"path": "ckpt", "interval": if short { "10s" } else { "2m" }, "signal": signal, "grace": "1m"},
+            "retries": {"max": if dice.percent(50) { 1 } else { 0 }, "exit_codes": [], "delay": "10s"},
+        },
+    }))
+    .expect("words that the format knows")
+}

@@ -1,0 +1,165 @@
+//! Something that runs and can be frozen or killed between any two of its calls: a kernel, an agent, a controller.
+//!
+//! Its ports go through it ([`super::through`]): while it is frozen no call returns, once it is dead none ever does, and
+//! nothing that it would still have done has an effect.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Poll, Waker};
+
+pub struct Process {
+    /// What it runs on: it freezes and dies with that.
+    on: Option<Arc<Process>>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    frozen: bool,
+    dead: bool,
+    calls: u64,
+    /// It dies at this call, and whether that call still has its effect.
+    dies: Option<(u64, bool)>,
+    waiting: Vec<Waker>,
+}
+
+/// What becomes of a call.
+enum Fate {
+    Done,
+    /// The process dies instead.
+    Never,
+    /// It is done, and nobody lives to hear of it.
+    Unheard,
+}
+
+impl Process {
+    pub fn new(on: Option<Arc<Process>>) -> Arc<Self> {
+        Arc::new(Process { on, state: Mutex::default() })
+    }
+
+    /// One that dies at its n-th call, before or after the effect.
+    pub fn mortal(on: Option<Arc<Process>>, dies: Option<(u64, bool)>) -> Arc<Self> {
+        Arc::new(Process { on, state: Mutex::new(State { dies, ..State::default() }) })
+    }
+
+    pub fn freeze(&self, frozen: bool) {
+        let woken = {
+            let mut state = self.state();
+            state.frozen = frozen;
+            if frozen { Vec::new() } else { std::mem::take(&mut state.waiting) }
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    pub fn kill(&self) {
+        let woken = {
+            let mut state = self.state();
+            state.dead = true;
+            std::mem::take(&mut state.waiting)
+        };
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.state().dead || self.on.as_ref().is_some_and(|on| on.is_dead())
+    }
+
+    pub fn is_running(&self) -> bool {
+        let here = {
+            let state = self.state();
+            !state.dead && !state.frozen
+        };
+        here && self.on.as_ref().is_none_or(|on| on.is_running())
+    }
+
+    pub fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// Resolves while it can go on; never again once it is dead.
+    pub async fn running(&self) {
+        std::future::poll_fn(|context| if self.waits(context.waker(), false) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    /// Resolves when it is dead.
+    pub async fn died(&self) {
+        std::future::poll_fn(|context| if self.waits(context.waker(), true) { Poll::Pending } else { Poll::Ready(()) }).await;
+    }
+
+    fn waits(&self, waker: &Waker, for_death: bool) -> bool {
+        let own = {
+            let mut state = self.state();
+            let waits = if for_death { !state.dead } else { state.dead || state.frozen };
+            if waits && !state.waiting.iter().any(|other| other.will_wake(waker)) {
+                state.waiting.push(waker.clone());
+            }
+            waits
+        };
+        match &self.on {
+            // The death of either is the death of both; to go on takes both.
+            Some(on) if for_death => own && on.waits(waker, true),
+            Some(on) => own || on.waits(waker, false),
+            None => own,
+        }
+    }
+
+    /// A call of a port.
+    pub async fn call<T>(&self, work: impl Future<Output = T>) -> T {
+        self.running().await;
+        match self.fate() {
+            Fate::Done => {
+                let done = work.await;
+                self.running().await;
+                done
+            }
+            Fate::Never => self.end().await,
+            Fate::Unheard => {
+                work.await;
+                self.end().await
+            }
+        }
+    }
+
+    /// The same for a call that does not wait; the answer that a dead process gets is of no consequence.
+    pub fn act<T>(&self, work: impl FnOnce() -> T, nothing: impl FnOnce() -> T) -> T {
+        if self.is_dead() {
+            return nothing();
+        }
+        match self.fate() {
+            Fate::Done => work(),
+            Fate::Never => {
+                self.kill();
+                nothing()
+            }
+            Fate::Unheard => {
+                let done = work();
+                self.kill();
+                done
+            }
+        }
+    }
+
+    async fn end<T>(&self) -> T {
+        self.kill();
+        std::future::pending().await
+    }
+
+    fn fate(&self) -> Fate {
+        let mut state = self.state();
+        state.calls += 1;
+        match state.dies {
+            Some((call, after)) if state.calls == call => {
+                if after {
+                    Fate::Unheard
+                } else {
+                    Fate::Never
+                }
+            }
+            _ => Fate::Done,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it: it is only counted and set")
+    }
+}

@@ -1,0 +1,71 @@
+//! What the agent can feel of its machine: a GPU that works when the workload does, and a driver that can be lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use super::host::Host;
+use super::weather::Trouble;
+use crate::instance::{GpuSample, IoCounters, Marks, Reading, Sample};
+use crate::ports::{Scope, SensorFeed};
+
+/// Keeps the counters.
+pub struct Senses {
+    host: Arc<Host>,
+    cpu: Duration,
+    at: Duration,
+}
+
+impl Senses {
+    pub fn new(host: Arc<Host>) -> Self {
+        Senses { cpu: Duration::ZERO, at: host.world.timeline.now(), host }
+    }
+}
+
+#[async_trait]
+impl SensorFeed for Senses {
+    async fn sample(&mut self, _: &Scope) -> Option<Sample> {
+        let host = &self.host;
+        let mono = host.world.timeline.now();
+        let works = host.state().starts.last().is_some_and(|start| start.is_busy());
+        if works {
+            self.cpu += mono.saturating_sub(self.at);
+        }
+        self.at = mono;
+        let lost = host.world.weather.is(Trouble::NvmlLost);
+        let gpu = GpuSample {
+            index: 0,
+            uuid: "GPU-0".into(),
+            name: "A10G".into(),
+            util_percent: Reading::Known(if works { 93.0 } else { 0.0 }),
+            memory_util_percent: Reading::Known(if works { 40.0 } else { 0.0 }),
+            memory_used_mib: Reading::Known(9_000),
+            memory_total_mib: Reading::Known(23_028),
+            power_watts: Reading::Known(if works { 240.0 } else { 60.0 }),
+            temperature_celsius: Reading::Known(60.0),
+            used_by_workload: Reading::Known(true),
+            used_by_others: Reading::Known(false),
+            ecc_uncorrected: Reading::Known(0),
+            xids: Vec::new(),
+            lost: None,
+        };
+        Some(Sample {
+            at: host.wall(),
+            mono,
+            gpus: if lost { Reading::unknown("NVML: driver/library version mismatch") } else { Reading::Known(vec![gpu]) },
+            cuda: Reading::Absent,
+            tree_cpu: Reading::Known(self.cpu),
+            machine_cpu: Reading::Known(self.cpu),
+            cores: 4,
+            tree_memory_bytes: Reading::Known(1 << 30),
+            machine_memory_bytes: Reading::Known((1 << 30, 1 << 34)),
+            tree_disk: Reading::Known(IoCounters::default()),
+            network: Reading::Absent,
+            disk_free_bytes: Reading::Known(1 << 40),
+            tree_processes: Reading::Known(3),
+            typing: Reading::Absent,
+            marks: Marks::default(),
+        })
+    }
+}

@@ -1,0 +1,183 @@
+//! The false object store: down, slow, losing replies after the effect, listing late; and each party has its own line to it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+
+use super::disk::Disk;
+use super::weather::Trouble;
+use super::world::{Deed, World};
+use crate::ports::{Created, Files, ObjectMeta, Store, StoreError};
+
+/// How long a new object may be missing in a listing while listings are stale.
+const LISTED_AFTER: Duration = Duration::from_secs(30);
+
+#[derive(Default)]
+pub struct Objects(Mutex<BTreeMap<String, Object>>);
+
+struct Object {
+    body: Bytes,
+    modified: Timestamp,
+    born: Duration,
+}
+
+impl Objects {
+    pub fn body(&self, key: &str) -> Option<Bytes> {
+        self.lock().get(key).map(|object| object.body.clone())
+    }
+
+    pub fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Object>> {
+        self.0.lock().expect("nobody panics while holding the objects: they are only moved")
+    }
+}
+
+/// One party's line to the store.
+pub struct Line {
+    pub world: Arc<World>,
+    pub who: String,
+    /// The trouble that cuts this line alone.
+    pub cut_by: Trouble,
+    /// Where this party's files are.
+    pub disk: Option<Arc<Disk>>,
+}
+
+impl Line {
+    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost.
+    async fn meet(&self, act: &'static str, key: &str) -> Result<bool, StoreError> {
+        let (dice, weather) = (&self.world.dice.store, &self.world.weather);
+        self.world.timeline.sleep(dice.between(Duration::from_millis(5), Duration::from_millis(60))).await;
+        let lost = |cause: &str| StoreError::Unavailable { act, key: key.to_owned(), cause: cause.to_owned().into() };
+        if weather.is(self.cut_by) || weather.is(Trouble::StoreDown) {
+            self.world.timeline.sleep(Duration::from_secs(dice.pick(&[0, 1, 5, 40]))).await;
+            return Err(lost("the line is down"));
+        }
+        if !weather.is(Trouble::StoreLossy) {
+            return Ok(false);
+        }
+        match dice.roll(100) {
+            0..25 => Err(lost("503 slow down")),
+            25..50 => Ok(true),
+            50..55 => {
+                self.world.timeline.sleep(Duration::from_secs(90)).await;
+                Err(lost("timed out"))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn reply<T>(&self, lost: bool, act: &'static str, key: &str, value: T) -> Result<T, StoreError> {
+        let cause = || "the reply was lost".into();
+        if lost { Err(StoreError::Unavailable { act, key: key.into(), cause: cause() }) } else { Ok(value) }
+    }
+
+    fn write(&self, key: &str, body: Bytes) {
+        let object = Object { body: body.clone(), modified: self.world.timeline.wall(), born: self.world.timeline.now() };
+        let new = self.world.objects.lock().insert(key.to_owned(), object).is_none();
+        self.world.happened(&Deed::Wrote { key, body: &body, by: &self.who, new });
+    }
+
+    fn shown(&self, object: &Object) -> bool {
+        !self.world.weather.is(Trouble::StoreStale) || self.world.timeline.now().saturating_sub(object.born) > LISTED_AFTER
+    }
+}
+
+#[async_trait]
+impl Store for Line {
+    fn url(&self) -> String {
+        "s3://false/root".into()
+    }
+
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        let lost = self.meet("read", key).await?;
+        self.reply(lost, "read", key, self.world.objects.body(key))
+    }
+
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        let lost = self.meet("look at", key).await?;
+        let meta = |object: &Object| ObjectMeta { key: key.into(), bytes: object.body.len() as u64, modified: object.modified };
+        let found = self.world.objects.lock().get(key).map(meta);
+        self.reply(lost, "look at", key, found)
+    }
+
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        let lost = self.meet("write", key).await?;
+        self.write(key, body);
+        self.reply(lost, "write", key, ())
+    }
+
+    async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
+        let lost = self.meet("create", key).await?;
+        let there = self.world.objects.lock().contains_key(key);
+        if !there {
+            self.write(key, body);
+        }
+        self.reply(lost, "create", key, if there { Created::Exists } else { Created::New })
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        let lost = self.meet("list", prefix).await?;
+        let meta = |(key, object): (&String, &Object)| ObjectMeta { key: key.clone(), bytes: object.body.len() as u64, modified: object.modified };
+        let found: Vec<ObjectMeta> = {
+            let objects = self.world.objects.lock();
+            let under = objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+            under.filter(|(_, object)| self.shown(object)).map(meta).collect()
+        };
+        self.reply(lost, "list", prefix, found)
+    }
+
+    async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let lost = self.meet("list", prefix).await?;
+        let mut names: Vec<String> = {
+            let objects = self.world.objects.lock();
+            let under = objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+            let shown = under.filter(|(_, object)| self.shown(object));
+            shown.filter_map(|(key, _)| Some(key.strip_prefix(prefix)?.split('/').next()?.to_owned())).collect()
+        };
+        names.dedup();
+        self.reply(lost, "list", prefix, names)
+    }
+
+    async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        let lost = self.meet("upload", key).await?;
+        let unavailable = |cause: &str| StoreError::Unavailable { act: "upload", key: key.into(), cause: cause.to_owned().into() };
+        let disk = self.disk.as_ref().ok_or_else(|| unavailable("this party has no disk"))?;
+        let body = disk.read(path).ok().flatten().ok_or_else(|| unavailable("no such file"))?;
+        let told = (body.len() as u64, sha256(&body));
+        self.write(key, Bytes::from(body));
+        self.reply(lost, "upload", key, told)
+    }
+
+    async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
+        let lost = self.meet("download", key).await?;
+        let Some(body) = self.world.objects.body(key) else { return self.reply(lost, "download", key, None) };
+        let written = self.disk.as_ref().map(|disk| disk.write(path, &body));
+        if !matches!(written, Some(Ok(()))) {
+            return Err(StoreError::Unavailable { act: "download", key: key.into(), cause: "the disk does not take it".into() });
+        }
+        self.reply(lost, "download", key, Some((body.len() as u64, sha256(&body))))
+    }
+
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        let lost = self.meet("delete", key).await?;
+        self.world.objects.lock().remove(key);
+        self.reply(lost, "delete", key, ())
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,223 @@
+//! A process's ports: each call goes through the process, which may be frozen, or die at it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::process::Process;
+use crate::instance::{InstanceView, MachineRef, Notice, Sample};
+use crate::job::{CodeArchive, LaunchRequest, MachineSpec, Plan, Spec};
+use crate::market::{Offer, Region, Span, Supply};
+use crate::ports::{
+    Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Metadata, MetadataError, ObjectMeta, Power, PowerError, PowerOff,
+    Scope, SensorFeed, Signal, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
+};
+
+/// A port as one process has it.
+pub struct Through<T: ?Sized> {
+    pub process: Arc<Process>,
+    pub inner: Arc<T>,
+}
+
+impl<T: ?Sized> Through<T> {
+    pub fn new(process: &Arc<Process>, inner: Arc<T>) -> Arc<Self> {
+        Arc::new(Through { process: Arc::clone(process), inner })
+    }
+
+    fn write(&self, work: impl FnOnce(&T) -> io::Result<()>) -> io::Result<()> {
+        self.process.act(|| work(&self.inner), || Err(io::Error::other("dead")))
+    }
+}
+
+#[async_trait]
+impl Clock for Through<dyn Clock> {
+    fn now(&self) -> Timestamp {
+        self.inner.now()
+    }
+    fn mono(&self) -> Duration {
+        self.inner.mono()
+    }
+    async fn sleep(&self, time: Duration) {
+        self.inner.sleep(time).await;
+        self.process.running().await;
+    }
+}
+
+#[async_trait]
+impl Store for Through<dyn Store> {
+    fn url(&self) -> String {
+        self.inner.url()
+    }
+    async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        self.process.call(self.inner.get(key)).await
+    }
+    async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        self.process.call(self.inner.put(key, body)).await
+    }
+    async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
+        self.process.call(self.inner.create(key, body)).await
+    }
+    async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.process.call(self.inner.head(key)).await
+    }
+    async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.process.call(self.inner.list(prefix)).await
+    }
+    async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.process.call(self.inner.children(prefix)).await
+    }
+    async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
+        self.process.call(self.inner.put_file(key, path)).await
+    }
+    async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
+        self.process.call(self.inner.get_file(key, path)).await
+    }
+    async fn delete(&self, key: &str) -> Result<(), StoreError> {
+        self.process.call(self.inner.delete(key)).await
+    }
+}
+
+#[async_trait]
+impl Cloud for Through<dyn Cloud> {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        self.process.call(self.inner.regions()).await
+    }
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        self.process.call(self.inner.supply(machine)).await
+    }
+    async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+        self.process.call(self.inner.prepare(spec, offer)).await
+    }
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        self.process.call(self.inner.launch(plan)).await
+    }
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        self.process.call(self.inner.describe(owner, region)).await
+    }
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.process.call(self.inner.terminate(machine)).await
+    }
+    async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.process.call(self.inner.stop(machine)).await
+    }
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
+        self.process.call(self.inner.interrupt(machine, notice)).await
+    }
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        self.process.call(self.inner.raise_kill_at(machine, kill_at)).await
+    }
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.process.call(self.inner.release(machine)).await
+    }
+}
+
+/// Reading changes nothing, so a death while reading is the death at the change before.
+#[async_trait]
+impl Files for Through<dyn Files> {
+    fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+        self.inner.read(path)
+    }
+    fn read_from(&self, path: &Path, offset: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
+        self.inner.read_from(path, offset, bytes_max)
+    }
+    fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.write(|files| files.append(path, bytes))
+    }
+    fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.write(|files| files.replace(path, bytes))
+    }
+    fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>> {
+        self.inner.stamp(path)
+    }
+    fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>> {
+        self.inner.list(folder)
+    }
+    fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        self.inner.walk(folder, files_max)
+    }
+    async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        self.inner.walk_aside(folder, files_max).await
+    }
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.write(|files| files.remove(path))
+    }
+    fn create_folder(&self, path: &Path) -> io::Result<()> {
+        self.write(|files| files.create_folder(path))
+    }
+    fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()> {
+        self.write(|files| files.place(from, to, mode))
+    }
+    fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+        self.write(|files| files.unpack(archive, into, code))
+    }
+}
+
+#[async_trait]
+impl Workloads for Through<dyn Workloads> {
+    async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
+        let started = self.process.call(self.inner.start(launch)).await?;
+        Ok(Box::new(Through::<dyn Workload> { process: Arc::clone(&self.process), inner: started.into() }))
+    }
+    async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+        let found = self.process.call(self.inner.attach(dir)).await?;
+        let through = |found: Box<dyn Workload>| -> Box<dyn Workload> {
+            Box::new(Through::<dyn Workload> { process: Arc::clone(&self.process), inner: found.into() })
+        };
+        Ok(found.map(through))
+    }
+}
+
+#[async_trait]
+impl Workload for Through<dyn Workload> {
+    fn scope(&self) -> Scope {
+        self.inner.scope()
+    }
+    async fn ended(&self) -> Ended {
+        let ended = self.inner.ended().await;
+        self.process.call(async { ended }).await
+    }
+    fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
+        self.process.act(|| self.inner.signal(signal), || Ok(()))
+    }
+    fn ask(&self, signal: Signal) -> Result<u32, WorkloadError> {
+        self.process.act(|| self.inner.ask(signal), || Ok(1))
+    }
+    async fn kill_tree(&self) -> Result<(), WorkloadError> {
+        self.process.call(self.inner.kill_tree()).await
+    }
+    fn printed(&self) -> (u64, u64) {
+        self.inner.printed()
+    }
+}
+
+#[async_trait]
+impl Metadata for Through<dyn Metadata> {
+    async fn identity(&self) -> Result<Identity, MetadataError> {
+        self.process.call(self.inner.identity()).await
+    }
+    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        self.process.call(self.inner.notices()).await
+    }
+}
+
+#[async_trait]
+impl Power for Through<dyn Power> {
+    async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
+        self.process.call(self.inner.off(how, why)).await
+    }
+}
+
+/// Senses are one agent's own.
+pub struct SensesThrough(pub Arc<Process>, pub Box<dyn SensorFeed>);
+
+#[async_trait]
+impl SensorFeed for SensesThrough {
+    async fn sample(&mut self, scope: &Scope) -> Option<Sample> {
+        self.0.call(self.1.sample(scope)).await
+    }
+}

@@ -1,0 +1,174 @@
+//! Virtual time: when nobody can go on, the clock jumps to the next sleeper. Six hours take a second.
+//!
+//! One thread, one queue. The runtime says when it is about to park; everybody who could go on has done so by then, and
+//! time moves. What must never live here: a real clock, or a thread.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::task::LocalSet;
+
+/// The world's own time; the clocks of its machines are readings of it.
+#[derive(Default)]
+pub struct Timeline {
+    state: Mutex<State>,
+    /// The main task can go on: time must not move before it has.
+    awake: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    now: Duration,
+    next: u64,
+    sleepers: BTreeMap<(Duration, u64), Waker>,
+}
+
+/// The moment at which every world begins: 2026-01-01.
+pub const EPOCH_SECS: i64 = 1_767_225_600;
+
+impl Timeline {
+    pub fn now(&self) -> Duration {
+        self.state().now
+    }
+
+    pub fn wall(&self) -> Timestamp {
+        at(self.now())
+    }
+
+    pub async fn sleep(&self, time: Duration) {
+        let key = {
+            let mut state = self.state();
+            state.next += 1;
+            (state.now.saturating_add(time), state.next)
+        };
+        Sleep { timeline: self, key }.await;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the time: it is only read and moved")
+    }
+
+    /// Nobody can go on.
+    fn jump(&self) {
+        if self.awake.load(Ordering::Relaxed) {
+            return;
+        }
+        let due: Vec<Waker> = {
+            let mut state = self.state();
+            let Some((&(deadline, _), _)) = state.sleepers.first_key_value() else {
+                drop(state);
+                panic!("the world waits for something that never happens");
+            };
+            state.now = state.now.max(deadline);
+            let now = state.now;
+            let later = state.sleepers.split_off(&(now, u64::MAX));
+            std::mem::replace(&mut state.sleepers, later).into_values().collect()
+        };
+        due.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// A moment of the world as a time of day.
+pub fn at(moment: Duration) -> Timestamp {
+    Timestamp::from_second(EPOCH_SECS).expect("2026 is a time") + moment
+}
+
+struct Sleep<'a> {
+    timeline: &'a Timeline,
+    key: (Duration, u64),
+}
+
+impl Future for Sleep<'_> {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.timeline.state();
+        if state.now >= self.key.0 {
+            return Poll::Ready(());
+        }
+        state.sleepers.insert(self.key, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep<'_> {
+    fn drop(&mut self) {
+        self.timeline.state().sleepers.remove(&self.key);
+    }
+}
+
+/// Notes that the main task was woken.
+struct MainWaker {
+    timeline: Arc<Timeline>,
+    inner: Waker,
+}
+
+impl Wake for MainWaker {
+    fn wake(self: Arc<Self>) {
+        self.timeline.awake.store(true, Ordering::Relaxed);
+        self.inner.wake_by_ref();
+    }
+}
+
+/// Lives a world to the end of `work`, in virtual time on this thread.
+pub fn in_virtual_time<F: Future>(work: impl FnOnce(Arc<Timeline>) -> F) -> F::Output {
+    let timeline = Arc::new(Timeline::default());
+    let parked = Arc::clone(&timeline);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .on_thread_park(move || parked.jump())
+        .build()
+        .expect("a runtime without drivers needs nothing of the system");
+    let local = LocalSet::new();
+    let work = work(Arc::clone(&timeline));
+    runtime.block_on(async {
+        let mut whole = Box::pin(local.run_until(work));
+        std::future::poll_fn(|context| {
+            timeline.awake.store(false, Ordering::Relaxed);
+            let waker = Waker::from(Arc::new(MainWaker { timeline: Arc::clone(&timeline), inner: context.waker().clone() }));
+            whole.as_mut().poll(&mut Context::from_waker(&waker))
+        })
+        .await
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_sleep_wake_in_order_and_no_time_passes_for_those_who_work() {
+        let order = in_virtual_time(async |timeline: Arc<Timeline>| {
+            let order = Arc::new(Mutex::new(Vec::new()));
+            let tasks: Vec<_> = [30, 10, 20]
+                .into_iter()
+                .map(|secs| {
+                    let (timeline, order) = (Arc::clone(&timeline), Arc::clone(&order));
+                    tokio::task::spawn_local(async move {
+                        timeline.sleep(Duration::from_secs(secs)).await;
+                        for _ in 0..5 {
+                            tokio::task::yield_now().await;
+                        }
+                        order.lock().unwrap().push((secs, timeline.now().as_secs()));
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+            Arc::into_inner(order).unwrap().into_inner().unwrap()
+        });
+        assert_eq!(order, [(10, 10), (20, 20), (30, 30)]);
+    }
+
+    #[test]
+    #[should_panic(expected = "never happens")]
+    fn a_world_that_waits_for_nothing_says_so() {
+        in_virtual_time(async |_| std::future::pending::<()>().await);
+    }
+}

@@ -1,0 +1,64 @@
+//! What happened, in order: a line for everything that touched the world, and the SHA-256 of all of them.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+/// Lines that are kept for people; all of them are in the sum.
+const LINES_KEPT: usize = 400;
+
+pub struct Trace {
+    sum: Sha256,
+    line: String,
+    lines: VecDeque<String>,
+    kept_max: usize,
+    count: u64,
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Trace { sum: Sha256::new(), line: String::new(), lines: VecDeque::new(), kept_max: LINES_KEPT, count: 0 }
+    }
+}
+
+impl Trace {
+    /// Keeps every line.
+    pub fn keep_all(&mut self) {
+        self.kept_max = usize::MAX;
+    }
+
+    /// `told`: worth a look by people too.
+    pub fn add(&mut self, now: Duration, told: bool, what: fmt::Arguments<'_>) {
+        self.line.clear();
+        let secs = now.as_secs();
+        let _ = write!(self.line, "{}:{:02}:{:02}.{:03} {what}", secs / 3600, secs / 60 % 60, secs % 60, now.subsec_millis());
+        self.sum.update(self.line.as_bytes());
+        self.sum.update(b"\n");
+        self.count += 1;
+        if told {
+            if self.lines.len() == self.kept_max {
+                self.lines.pop_front();
+            }
+            self.lines.push_back(self.line.clone());
+        }
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn lines(&self) -> impl Iterator<Item = &str> {
+        self.lines.iter().map(String::as_str)
+    }
+
+    /// Lower-case hex.
+    pub fn sha256(&self) -> String {
+        self.sum.clone().finalize().iter().fold(String::new(), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+    }
+}

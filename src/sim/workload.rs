@@ -1,0 +1,282 @@
+//! The false training: steps, a line of log and of progress each, checkpoints that are renamed into place, and the ways in
+//! which it goes wrong. It outlives its agents, and no reboot.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::{Notify, watch};
+
+use super::host::{Host, Ports};
+use super::process::Process;
+use super::world::Deed;
+use crate::job::ExitStatus;
+use crate::ports::{Ended, Files, Launch, Scope, Signal, Workload, WorkloadError, Workloads};
+
+/// How a workload behaves; every start of it alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Habit {
+    pub steps: u64,
+    pub step: Duration,
+    pub save_every: u64,
+    /// What it comes to at its last step, or at this step.
+    pub end: End,
+    /// It knows SIGUSR1.
+    pub saves_when_asked: bool,
+    pub ignores_term: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Succeeds,
+    /// With this code, at half of its way, at its first start only.
+    FailsOnce(i32),
+    Fails(i32),
+    /// A collective that never returns, at half of its way: the GPU is busy, nothing moves. At its first start only.
+    HangsOnce,
+    Hangs,
+    /// It waits for something at half of its way, and does nothing.
+    Idles,
+}
+
+/// One start.
+pub struct Start {
+    pub launch: Launch,
+    ended: watch::Sender<Option<Ended>>,
+    told: Notify,
+    asked: Notify,
+    printed: AtomicU64,
+    busy: AtomicBool,
+    /// A reboot has taken it: nobody will ever find it.
+    gone: AtomicBool,
+    life: Arc<Process>,
+    truth: Mutex<Truth>,
+}
+
+/// What it really did.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Truth {
+    pub step: u64,
+    /// When its last step was done; when it began, before the first.
+    pub moved: Duration,
+    /// The newest step that is whole on the disk, and since when.
+    pub saved: Option<(u64, Duration)>,
+    /// Since when it does nothing.
+    pub quiet_since: Option<Duration>,
+}
+
+impl Start {
+    pub fn is_over(&self) -> bool {
+        self.gone.load(Ordering::Relaxed) || self.ended.borrow().is_some()
+    }
+
+    pub fn is_busy(&self) -> bool {
+        !self.is_over() && self.busy.load(Ordering::Relaxed)
+    }
+
+    pub fn truth(&self) -> Truth {
+        *self.truth.lock().expect("nobody panics while holding it: it is only copied")
+    }
+
+    pub fn is_setup(&self) -> bool {
+        self.launch.argv.iter().any(|argument| argument == "-ec")
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Truth)) {
+        change(&mut self.truth.lock().expect("nobody panics while holding it: it is only set"));
+    }
+
+    pub fn vanish(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+        self.life.kill();
+    }
+
+    fn end(&self, code: i32) {
+        let exit = ExitStatus { code: Some(code), ..ExitStatus::default() };
+        self.busy.store(false, Ordering::Relaxed);
+        self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0 }).is_none());
+        self.life.kill();
+    }
+
+    async fn live(&self, host: &Host, habit: Habit, first: bool) {
+        let model = self.folder().join("model");
+        let resumed = host.disk.read(&model).ok().flatten().and_then(|body| step_of(&body)).unwrap_or(0);
+        self.change(|truth| (truth.step, truth.moved) = (resumed, host.world.timeline.now()));
+        host.world.happened(&Deed::Started { host, start: self, step: resumed });
+        let half = habit.steps / 2;
+        for step in resumed + 1..=habit.steps {
+            if step > half {
+                match habit.end {
+                    End::FailsOnce(code) if first => return self.end(code),
+                    End::Fails(code) => return self.end(code),
+                    End::Idles => {
+                        self.busy.store(false, Ordering::Relaxed);
+                        self.change(|truth| truth.quiet_since = Some(host.world.timeline.now()));
+                        return self.wait_for_term(habit).await;
+                    }
+                    End::Hangs => return self.wait_for_term(habit).await,
+                    End::HangsOnce if first => return self.wait_for_term(habit).await,
+                    _ => {}
+                }
+            }
+            if !self.step(host, habit, step).await {
+                return self.end(143);
+            }
+            self.print(host, &format!("step {step}"));
+            self.progress(host, &format!("{{\"step\": {step}, \"total\": {}}}", habit.steps));
+            self.change(|truth| (truth.step, truth.moved) = (step, host.world.timeline.now()));
+            if step % habit.save_every == 0 || step == habit.steps {
+                self.save(host, step).await;
+            }
+        }
+        self.end(0);
+    }
+
+    /// False: it was told to end, and obeys.
+    async fn step(&self, host: &Host, habit: Habit, step: u64) -> bool {
+        let until = host.world.timeline.now() + habit.step;
+        loop {
+            tokio::select! {
+                biased;
+                () = self.told.notified() => if !habit.ignores_term { return false },
+                () = self.asked.notified() => self.save(host, step - 1).await,
+                () = host.world.timeline.sleep(until.saturating_sub(host.world.timeline.now())) => break,
+            }
+        }
+        self.life.running().await;
+        true
+    }
+
+    async fn wait_for_term(&self, habit: Habit) {
+        loop {
+            self.told.notified().await;
+            if !habit.ignores_term {
+                return self.end(143);
+            }
+        }
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.launch.env.get("LAMP_CHECKPOINT_DIR").map(PathBuf::from).unwrap_or_else(|| "/lamp/work/ckpt".into())
+    }
+
+    /// Written beside, renamed when it is whole; a disk without room keeps the old one.
+    async fn save(&self, host: &Host, step: u64) {
+        let (part, model) = (self.folder().join("model.tmp"), self.folder().join("model"));
+        if host.disk.write(&part, b"half").is_err() {
+            return;
+        }
+        host.world.timeline.sleep(Duration::from_secs(2)).await;
+        self.life.running().await;
+        if host.disk.write(&part, format!("step {step}").as_bytes()).is_err() {
+            return;
+        }
+        host.disk.rename(&part, &model);
+        self.change(|truth| truth.saved = Some((step, host.world.timeline.now())));
+        self.progress(host, &format!("{{\"step\": {step}, \"checkpoint\": \"step-{step}\"}}"));
+    }
+
+    fn print(&self, host: &Host, line: &str) {
+        let _ = host.disk.append(&self.launch.dir.join("log/00000001.log"), format!("{line}\n").as_bytes());
+        self.printed.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
+    }
+
+    fn progress(&self, host: &Host, line: &str) {
+        if let Some(path) = self.launch.env.get("LAMP_PROGRESS") {
+            let _ = host.disk.append(Path::new(path), format!("{line}\n").as_bytes());
+        }
+    }
+}
+
+/// What a checkpoint of ours holds.
+pub fn step_of(body: &[u8]) -> Option<u64> {
+    std::str::from_utf8(body).ok()?.strip_prefix("step ")?.parse().ok()
+}
+
+#[async_trait]
+impl Workloads for Ports {
+    async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
+        let host = &self.0;
+        let on = host.state().reboot.clone();
+        let (ended, _) = watch::channel(None);
+        let start = Arc::new(Start {
+            launch: launch.clone(),
+            ended,
+            told: Notify::new(),
+            asked: Notify::new(),
+            printed: AtomicU64::new(0),
+            busy: AtomicBool::new(true),
+            gone: AtomicBool::new(false),
+            life: Process::new(on),
+            truth: Mutex::default(),
+        });
+        let first = {
+            let mut state = host.state();
+            let running = state.starts.iter().any(|other| !other.is_over());
+            let first = !state.starts.iter().any(|other| !other.is_setup());
+            state.starts.push(Arc::clone(&start));
+            drop(state);
+            if running {
+                host.world.violated(1, format!("{} was started beside another on {}", launch.name, host.id));
+            }
+            first && host.plan.attempt.number() == 1
+        };
+        let (living, host) = (Arc::clone(&start), Arc::clone(host));
+        tokio::task::spawn_local(async move {
+            let habit = host.world.habit;
+            tokio::select! {
+                biased;
+                () = living.life.died() => {}
+                () = living.live(&host, habit, first) => {}
+            }
+        });
+        Ok(Box::new(Handle(start)))
+    }
+
+    async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+        let state = self.0.state();
+        let found = state.starts.iter().find(|start| start.launch.dir == dir && !start.gone.load(Ordering::Relaxed));
+        Ok(found.map(|start| Box::new(Handle(Arc::clone(start))) as Box<dyn Workload>))
+    }
+}
+
+struct Handle(Arc<Start>);
+
+#[async_trait]
+impl Workload for Handle {
+    fn scope(&self) -> Scope {
+        Scope::default()
+    }
+    async fn ended(&self) -> Ended {
+        let mut ended = self.0.ended.subscribe();
+        let found = ended.wait_for(Option::is_some).await.map(|found| *found);
+        match found {
+            Ok(ended) => ended.unwrap_or_default(),
+            Err(_) => std::future::pending().await,
+        }
+    }
+    fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
+        match signal {
+            Signal::Term => self.0.told.notify_one(),
+            Signal::Kill => self.0.end(137),
+            _ => {}
+        }
+        Ok(())
+    }
+    fn ask(&self, _: Signal) -> Result<u32, WorkloadError> {
+        if self.0.is_over() {
+            return Ok(0);
+        }
+        self.0.asked.notify_one();
+        Ok(1)
+    }
+    async fn kill_tree(&self) -> Result<(), WorkloadError> {
+        self.0.end(137);
+        Ok(())
+    }
+    fn printed(&self) -> (u64, u64) {
+        (self.0.printed.load(Ordering::Relaxed), 0)
+    }
+}

@@ -1,0 +1,221 @@
+//! One world: its time, its weather, its cloud and its store, and the judge who looks at every deed.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use bytes::Bytes;
+
+use super::dice::Dice;
+use super::ec2::Ec2;
+use super::host::Host;
+use super::invariants::{Judge, LAWS};
+use super::store::Objects;
+use super::timeline::Timeline;
+use super::trace::Trace;
+use super::weather::Weather;
+use super::workload::{Habit, Start};
+use crate::instance::{InstanceState, InstanceView};
+use crate::job::{JobId, Plan, ResolvedSpec};
+
+/// Whose machines are ours.
+pub const OWNER: &str = "me";
+
+/// Violations that are told; more of them say nothing new.
+const VIOLATIONS_MAX: usize = 10;
+
+/// What somebody did to the world. Every one is traced and judged.
+pub enum Deed<'a> {
+    Launched {
+        plan: &'a Plan,
+        id: &'a str,
+        new: bool,
+        by: &'a str,
+    },
+    Described {
+        by: &'a str,
+        views: &'a [InstanceView],
+    },
+    Asked {
+        ask: Ask,
+        id: &'a str,
+        by: &'a str,
+    },
+    State {
+        id: &'a str,
+        state: InstanceState,
+        reason: &'a str,
+    },
+    Wrote {
+        key: &'a str,
+        body: &'a Bytes,
+        by: &'a str,
+        new: bool,
+    },
+    Started {
+        host: &'a Host,
+        start: &'a Start,
+        step: u64,
+    },
+    /// A minute has passed.
+    Minute,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    Terminate,
+    Stop,
+}
+
+/// A law was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Of the list in `invariants`.
+    pub law: u8,
+    pub at_secs: u64,
+    pub what: String,
+}
+
+/// Chance, by concern.
+pub struct DiceBox {
+    pub store: Dice,
+    pub cloud: Dice,
+    pub faults: Dice,
+}
+
+#[derive(Default)]
+struct Deaths {
+    wanted: Option<Death>,
+    /// Of all lives of that kind that are over.
+    calls: u64,
+}
+
+pub struct World {
+    pub timeline: Arc<Timeline>,
+    pub weather: Weather,
+    pub dice: DiceBox,
+    pub objects: Objects,
+    pub ec2: Ec2,
+    pub spec: ResolvedSpec,
+    pub habit: Habit,
+    /// Whether a sweeper of ours runs in the cloud (switch E).
+    pub swept: bool,
+    trace: Mutex<Trace>,
+    judge: Mutex<Judge>,
+    violations: Mutex<Vec<Violation>>,
+    deaths: Mutex<Deaths>,
+}
+
+/// Whose n-th call is their last, and whether it still has its effect.
+pub type Death = (&'static str, u64, bool);
+
+impl World {
+    pub fn new(timeline: Arc<Timeline>, dice: &Dice, spec: ResolvedSpec, habit: Habit, swept: bool, death: Option<Death>) -> Arc<Self> {
+        Arc::new(World {
+            weather: Weather::new(Arc::clone(&timeline)),
+            dice: DiceBox { store: dice.fork("store"), cloud: dice.fork("cloud"), faults: dice.fork("faults") },
+            objects: Objects::default(),
+            ec2: Ec2::default(),
+            judge: Mutex::new(Judge::new(&spec)),
+            spec,
+            habit,
+            swept,
+            trace: Mutex::default(),
+            violations: Mutex::default(),
+            deaths: Mutex::new(Deaths { wanted: death, calls: 0 }),
+            timeline,
+        })
+    }
+
+    pub fn job(&self) -> &JobId {
+        &self.spec.job
+    }
+
+    /// A line of the trace that people want to see.
+    pub fn told(&self, what: fmt::Arguments<'_>) {
+        self.trace().add(self.timeline.now(), true, what);
+    }
+
+    /// Traces a deed and holds every law against it.
+    pub fn happened(&self, deed: &Deed<'_>) {
+        self.write_down(deed);
+        let mut judge = self.judge.lock().expect("nobody panics while judging");
+        judge.take_note(self, deed);
+        for (number, law) in LAWS {
+            if let Err(what) = law(&judge, self, deed) {
+                self.violated(*number, what);
+            }
+        }
+        judge.forget(self, deed);
+    }
+
+    fn write_down(&self, deed: &Deed<'_>) {
+        let now = self.timeline.now();
+        let mut trace = self.trace();
+        match deed {
+            Deed::Launched { plan, id, new, by } => {
+                trace.add(now, true, format_args!("{by} launches attempt {}: {id}{}", plan.attempt, if *new { "" } else { ", known" }));
+            }
+            Deed::Described { by, views } => trace.add(now, false, format_args!("{by} describes: {}", views.len())),
+            Deed::Asked { ask, id, by } => trace.add(now, true, format_args!("{by} asks: {ask:?} {id}")),
+            Deed::State { id, state, reason } => trace.add(now, true, format_args!("{id} is {state} {reason}")),
+            Deed::Wrote { key, body, by, new } => {
+                let told = *new && key.ends_with(".json") && !key.contains("/samples/");
+                trace.add(now, told, format_args!("{by} writes {key} {} {:016x}", body.len(), fnv(body)));
+            }
+            Deed::Started { host, start, step } => trace.add(now, true, format_args!("{} starts {} at step {step}", host.id, start.launch.name)),
+            Deed::Minute => {}
+        }
+    }
+
+    pub fn violated(&self, law: u8, what: String) {
+        let mut violations = self.violations.lock().expect("nobody panics while adding one");
+        if violations.len() < VIOLATIONS_MAX && !violations.iter().any(|before| before.law == law && before.what == what) {
+            self.told(format_args!("LAW {law} IS BROKEN: {what}"));
+            violations.push(Violation { law, at_secs: self.timeline.now().as_secs(), what });
+        }
+    }
+
+    pub fn violations(&self) -> Vec<Violation> {
+        self.violations.lock().expect("nobody panics while adding one").clone()
+    }
+
+    pub fn trace(&self) -> MutexGuard<'_, Trace> {
+        self.trace.lock().expect("nobody panics while adding a line")
+    }
+
+    /// When the next process of this kind is to die. Calls are counted over all lives of the kind.
+    pub fn next_death(&self, kind: &'static str) -> Option<(u64, bool)> {
+        let deaths = self.deaths();
+        let (_, call, after) = deaths.wanted.filter(|(whose, ..)| *whose == kind)?;
+        (call > deaths.calls).then(|| (call - deaths.calls, after))
+    }
+
+    /// How many calls a life of this kind had.
+    pub fn count_calls(&self, kind: &'static str, calls: u64) {
+        let mut deaths = self.deaths();
+        if deaths.wanted.is_some_and(|(whose, ..)| whose == kind) {
+            deaths.calls += calls;
+        }
+    }
+
+    /// Whether the death that was asked for came.
+    pub fn has_died(&self) -> bool {
+        let deaths = self.deaths();
+        deaths.wanted.is_some_and(|(_, call, _)| deaths.calls >= call)
+    }
+
+    fn deaths(&self) -> MutexGuard<'_, Deaths> {
+        self.deaths.lock().expect("nobody panics while holding it: it only counts")
+    }
+
+    /// Everything that holds on to the world lets go.
+    pub fn dismantle(&self) {
+        self.ec2.clear();
+        self.objects.clear();
+    }
+}
+
+/// FNV-1a: enough to see that two bodies differ.
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}

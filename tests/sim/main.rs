@@ -1,0 +1,97 @@
+//! The false world: the shipped controller and agent, played by seed (src/sim). `just soak` plays as many as one likes.
+
+use std::cell::RefCell;
+
+use lamplighter::job::{EndedBecause, JobOutcome};
+use lamplighter::sim::{Play, Played, play};
+
+/// Seeds that every run of the tests plays.
+const SEEDS: u64 = 24;
+
+/// In a whole short job each of its calls is a moment to die; so many of them are passed over, so that the tests take a
+/// minute. `just soak --deaths` dies at all of them.
+const STRIDE: u64 = 23;
+
+thread_local! {
+    static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A panic in a task of the world ends that task only, and the world would go on: it is remembered, and fails the test.
+fn remember_panics() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            PANICS.with_borrow_mut(|panics| panics.push(panic.to_string()));
+            before(panic);
+        }));
+    });
+    PANICS.take();
+}
+
+fn played(how: Play) -> Played {
+    remember_panics();
+    let played = play(how);
+    let panics = PANICS.take();
+    assert!(panics.is_empty(), "{how:?}: {panics:?}");
+    played
+}
+
+/// What a failing seed leaves on the screen.
+fn told(played: &Played) -> String {
+    let law = |violation: &lamplighter::sim::Violation| format!("  law {} at {} s: {}", violation.law, violation.at_secs, violation.what);
+    let laws: Vec<String> = played.violations.iter().map(law).collect();
+    format!("seed {}:\n{}\nits story: just soak --seed {}", played.seed, laws.join("\n"), played.seed)
+}
+
+#[test]
+fn no_seed_breaks_a_law() {
+    let broken: Vec<String> =
+        (0..SEEDS).map(|seed| played(Play::seed(seed))).filter(|played| !played.violations.is_empty()).map(|played| told(&played)).collect();
+    assert!(broken.is_empty(), "{}", broken.join("\n\n"));
+}
+
+#[test]
+fn the_same_seed_is_the_same_world() {
+    for seed in [3, 4] {
+        let sums: Vec<(String, u64)> = (0..2).map(|_| played(Play::seed(seed))).map(|played| (played.sha256, played.deeds)).collect();
+        assert_eq!(sums[0], sums[1], "seed {seed}");
+    }
+    assert_ne!(played(Play::seed(3)).sha256, played(Play::seed(4)).sha256);
+}
+
+/// What must not depend on deaths.
+fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>) {
+    let receipt = played.receipt.as_ref();
+    let ends = receipt.map(|receipt| receipt.attempts.iter().map(|attempt| attempt.ended_because).collect()).unwrap_or_default();
+    let step = receipt.and_then(|receipt| receipt.last_checkpoint.as_ref()).and_then(|checkpoint| checkpoint.step);
+    (receipt.map(|receipt| receipt.outcome), ends, step)
+}
+
+fn die_everywhere(kind: &'static str) -> u64 {
+    let short = Play { short: true, ..Play::seed(0) };
+    let undisturbed = story(&played(short));
+    assert_eq!(undisturbed, (Some(JobOutcome::Succeeded), vec![EndedBecause::Interrupted, EndedBecause::Succeeded], Some(14.0)));
+    let mut deaths = 0;
+    for call in (1..).step_by(STRIDE as usize) {
+        let after = call / STRIDE % 2 == 1;
+        let lived = played(Play { death: Some((kind, call, after)), ..short });
+        if !lived.died {
+            return deaths;
+        }
+        deaths += 1;
+        assert!(lived.violations.is_empty(), "{kind} died at call {call}, after its effect: {after}: {}", told(&lived));
+        assert_eq!(story(&lived), undisturbed, "{kind} died at call {call}, after its effect: {after}");
+    }
+    deaths
+}
+
+#[test]
+fn the_death_of_a_controller_at_any_call_changes_nothing() {
+    assert!(die_everywhere("controller") > 5);
+}
+
+#[test]
+fn the_death_of_an_agent_at_any_call_changes_nothing() {
+    assert!(die_everywhere("agent") > 5);
+}
