@@ -13,6 +13,8 @@
 //!                      wire                    the only place that picks adapters for ports
 //!                        ^
 //!            config    cli    bin              the face
+//!
+//!   sim: controller and agent over false ports, in virtual time
 //! ```
 //!
 //! One job's journey: `config` reads the job file and `job::check` finds what is wrong with it; `controller` records a

@@ -260,7 +260,7 @@ fn habit(dice: &Dice) -> Habit {
 fn spec(dice: &Dice, habit: Habit, (short, long): (bool, bool), now: jiff::Timestamp) -> ResolvedSpec {
     let spot = short || (!long && dice.percent(65));
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
-    let budget = dice.percent(20).then_some("4.00");
+    let budget = dice.percent(20).then_some(4.0);
     serde_json::from_value(json!({
         "format": 1, "job": "digits-222222", "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {

@@ -6,7 +6,7 @@ use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Play, Played, play};
 
 /// Seeds that every run of the tests plays.
-const SEEDS: u64 = 24;
+const SEEDS: u64 = 16;
 
 /// In a whole short job each of its calls is a moment to die; so many of them are passed over, so that the tests take a
 /// minute. `just soak --deaths` dies at all of them.
