@@ -68,6 +68,10 @@ impl Store for CountedStore {
         self.store.children(prefix).await
     }
 
+    async fn children_after(&self, prefix: &str, after: &str) -> Result<Vec<String>, StoreError> {
+        self.store.children_after(prefix, after).await
+    }
+
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         let sent = self.store.put_file(key, path).await?;
         self.add(sent.0);

@@ -1,6 +1,6 @@
 //! GPU machines of the account that nobody of ours launched: the forgotten ones, and those of a stolen key.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
@@ -8,14 +8,16 @@ use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
 use super::cloudwatch_query::{ask, elements, texts};
+use super::ec2_cache::Ec2Cache;
 use super::ec2_errors::meaning;
+use super::ec2_price_list;
 use super::system_clock::SystemClock;
 use crate::instance::{ForeignMachine, OWNER_TAG};
-use crate::market::{Market, Region};
+use crate::market::{Catalog, Market, Region, UsdPerHour};
 use crate::ports::{Clock, CloudError};
 
 /// The families with an accelerator, as their names begin (G, P, Trainium, Inferentia, DL and VT).
-const FAMILIES: [&str; 7] = ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*"];
+const FAMILIES: [&str; 10] = ["g*", "p2*", "p3*", "p4*", "p5*", "p6*", "trn*", "inf*", "dl*", "vt*"];
 
 /// What is looked back on: a day has the night in it.
 const LOOK_BACK: Duration = Duration::from_secs(24 * 3600);
@@ -30,8 +32,9 @@ pub async fn foreign(session: &AwsSession, _owner: &str, region: &Region) -> Res
         let instances = page.reservations().iter().flat_map(|reservation| reservation.instances());
         machines.extend(instances.filter(|instance| !is_ours(instance)).filter_map(|instance| machine(region, instance)));
     }
-    let cpu = cpu_of(session, region, &machines).await;
+    let (cpu, prices) = tokio::join!(cpu_of(session, region, &machines), prices(session, region, &machines));
     for machine in &mut machines {
+        machine.usd_per_hour = prices.get(&machine.instance_type).copied().or(machine.usd_per_hour);
         machine.cpu_percent = cpu.get(&machine.id).copied();
     }
     Ok(machines)
@@ -51,18 +54,31 @@ fn is_ours(instance: &Instance) -> bool {
 fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
     let name = instance.tags().iter().find(|tag| tag.key() == Some("Name")).and_then(|tag| tag.value());
     let launched = instance.launch_time().and_then(|time| Timestamp::new(time.secs(), 0).ok())?;
+    let kind = instance.instance_type()?.as_str().to_owned();
     let spot = instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot);
     Some(ForeignMachine {
         region: region.clone(),
         id: instance.instance_id()?.to_owned(),
         name: name.map(str::to_owned),
-        instance_type: instance.instance_type()?.as_str().to_owned(),
         market: if spot { Market::Spot } else { Market::OnDemand },
         launched,
-        usd_per_hour: None,
+        // The catalogue's, where the price list does not answer.
+        usd_per_hour: Catalog::shipped().on_demand(&kind, region),
+        instance_type: kind,
         cpu_percent: None,
         gpu_percent: None,
     })
+}
+
+/// The on-demand prices by type; of a region without such machines nothing is asked.
+async fn prices(session: &AwsSession, region: &Region, machines: &[ForeignMachine]) -> BTreeMap<String, UsdPerHour> {
+    let kinds: BTreeSet<&str> = machines.iter().map(|machine| machine.instance_type.as_str()).collect();
+    if kinds.is_empty() {
+        return BTreeMap::new();
+    }
+    let kinds: Vec<String> = kinds.into_iter().map(str::to_owned).collect();
+    let cache = Ec2Cache::of(session, region).await;
+    ec2_price_list::on_demand(session, &cache, region, &kinds).await.by_type
 }
 
 /// What one call of GetMetricData takes.

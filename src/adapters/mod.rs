@@ -45,7 +45,7 @@ pub mod driver_process;
 #[cfg(feature = "aws")]
 mod ec2_cache;
 #[cfg(feature = "aws")]
-mod ec2_describe;
+pub mod ec2_describe;
 #[cfg(feature = "aws")]
 mod ec2_end;
 #[cfg(feature = "aws")]

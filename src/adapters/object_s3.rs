@@ -201,6 +201,21 @@ impl Store for S3Store {
         Ok(names)
     }
 
+    async fn children_after(&self, prefix: &str, after: &str) -> Result<Vec<String>, StoreError> {
+        if after.is_empty() {
+            return self.children(prefix).await;
+        }
+        let read = async {
+            let (folder, offset) = (self.key(prefix)?, self.key(&format!("{prefix}{after}"))?);
+            self.s3.list_with_offset(Some(&folder), &offset).try_collect::<Vec<_>>().await
+        };
+        let found = read.await.map_err(|error| failed("list", prefix, error))?;
+        let own = found.iter().filter_map(|meta| self.own(&meta.location));
+        let mut names: Vec<String> = own.filter_map(|key| Some(key.strip_prefix(prefix)?.to_owned())).filter(|name| !name.contains('/')).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         self.upload(key, path).await.map_err(|error| failed("upload", key, error))
     }

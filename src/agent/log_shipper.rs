@@ -23,8 +23,11 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// with its folder: at one a second that was a third of all that the agent costs beside a workload that prints a line a
 /// second.
 const PIECE_APART: Duration = Duration::from_millis(1900);
-/// The same where nobody follows the log, and in a store where each write is paid for: at one a second the log would cost
-/// more than all other records.
+/// The same in a store where each write is paid for: at one a second the log would cost more than all other records. With the
+/// ticks that wake us it is a piece every four seconds at most; longer, and with the look of `lamp logs -f` a line is well
+/// over five seconds old.
+const PIECE_APART_PAID: Duration = Duration::from_millis(2400);
+/// The same where nobody follows the log.
 const PIECE_APART_KEPT: Duration = Duration::from_millis(4900);
 
 /// Between two full pieces, which bounds the processor that a flood costs to 32 MB/s.
@@ -107,7 +110,11 @@ impl State {
 impl Shipper {
     pub(super) fn new(shared: Arc<Shared>, state: State, settings: &LogSettings) -> Self {
         let paid = shared.outbox.dir.store().url().starts_with("s3:");
-        let apart = if paid || settings.pace == LogPace::Kept { PIECE_APART_KEPT } else { PIECE_APART };
+        let apart = match (settings.pace == LogPace::Kept, paid) {
+            (true, _) => PIECE_APART_KEPT,
+            (false, true) => PIECE_APART_PAID,
+            (false, false) => PIECE_APART,
+        };
         Shipper { shared, state, bytes_max: settings.bytes_max, apart, state_bytes: None, shipped_at: None, rests_at: None }
     }
 

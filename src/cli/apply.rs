@@ -9,7 +9,6 @@
 //! never live here: what follows from a changed file (`policy::apply`).
 
 use std::collections::BTreeSet;
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::json;
 
 use super::apply_do::{self, Scheduled};
+use super::confirm;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, render_table, run};
@@ -240,14 +240,7 @@ fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fau
         return Ok(());
     }
     let what = format!("this stops {} and ends {}", counted(jobs as u64, "job"), counted(schedules as u64, "schedule"));
-    let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed").hint("`--yes` says so beforehand");
-    if !std::io::stdin().is_terminal() || context.is_machine_output() {
-        return Err(refused(format!("{what}, and nobody was there to ask")));
-    }
-    context.printer.note(format!("{what}; go on? [y/N]"));
-    let mut answer = String::new();
-    let _ = std::io::stdin().read_line(&mut answer);
-    if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused("not confirmed".into())) }
+    confirm::confirm(context, &what, args.yes, "nothing was changed")
 }
 
 fn tell(context: &Context, set: &str, planned: &[Change], made: &[apply_do::Made], dry_run: bool) {

@@ -13,8 +13,12 @@ use crate::controller::{Controller, JobMemory};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
 
-/// Between two looks. Shorter reads the same more often; longer is felt as a lag of the log.
-pub const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// Between two looks at a folder. Shorter reads the same more often; longer is felt as a lag of the log.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// The same where each look is paid for. Longer, and a line of a machine that ships every few seconds is well over
+/// five seconds late; shorter, and to look costs more than all that the machine itself asks for.
+const LOOK_EVERY_AWAY: Duration = Duration::from_millis(1500);
 
 /// Without a terminal, a line about a job in which nothing changes comes this often.
 const WORD_EVERY: Duration = Duration::from_secs(60);
@@ -25,6 +29,11 @@ const TROUBLE_EVERY: Duration = Duration::from_secs(30);
 /// How long the command that tells somebody may hold us up at the end. It is given 30 s itself; less would cut it off, and
 /// more than a little above only waits for a job root that does not answer.
 pub const TELLING_MAX: Duration = Duration::from_secs(32);
+
+/// Between two looks at this job root.
+pub fn look_every(root: &str) -> Duration {
+    if root.starts_with("file:") { LOOK_EVERY } else { LOOK_EVERY_AWAY }
+}
 
 pub struct Attached<'a> {
     context: &'a Context,
@@ -127,7 +136,8 @@ impl<'a> Attached<'a> {
     ///
     /// # Errors
     /// A record that this version does not understand.
-    async fn follow(&mut self) -> Result<Receipt, Fault> {
+    pub async fn follow(&mut self) -> Result<Receipt, Fault> {
+        let every = look_every(&self.dir.store().url());
         loop {
             match self.look().await {
                 Ok(Some(receipt)) => return Ok(receipt),
@@ -135,15 +145,22 @@ impl<'a> Attached<'a> {
                 Err(error @ JobDirError::Store(_)) => self.trouble(&error),
                 Err(error) => return Err(job_root::record_fault(&error)),
             }
-            self.context.clock.sleep(LOOK_EVERY).await;
+            self.context.clock.sleep(every).await;
         }
     }
 
     async fn look(&mut self) -> Result<Option<Receipt>, JobDirError> {
         // Read before the log: what was written before the receipt is then not missed.
         let receipt = self.dir.receipt().await?;
-        let summary = if receipt.is_none() { Summary::read(self.dir, self.context.clock.now()).await? } else { None };
-        self.print_log().await?;
+        let summary = if receipt.is_none() { Summary::under_way(self.dir, self.context.clock.now()).await? } else { None };
+        if self.log {
+            // Attempts are numbered from one: the last one names them all.
+            let attempts = match &summary {
+                Some(summary) => (1..=summary.attempt.unwrap_or(0)).map(AttemptNo::new).collect(),
+                None => self.dir.attempts().await?,
+            };
+            self.print_log(&attempts).await?;
+        }
         if let Some(receipt) = receipt {
             self.clear();
             return Ok(Some(receipt));
@@ -155,11 +172,7 @@ impl<'a> Attached<'a> {
     }
 
     /// Prints what has come of the log, through all attempts in turn.
-    async fn print_log(&mut self) -> Result<(), JobDirError> {
-        if !self.log {
-            return Ok(());
-        }
-        let attempts = self.dir.attempts().await?;
+    async fn print_log(&mut self, attempts: &[AttemptNo]) -> Result<(), JobDirError> {
         loop {
             let Some(tail) = &mut self.tail else {
                 let Some(first) = attempts.first() else { return Ok(()) };

@@ -3,7 +3,7 @@
 use clap::Args as ClapArgs;
 
 use super::alone::AloneRun;
-use super::attach::{Attached, LOOK_EVERY};
+use super::attach::{Attached, look_every};
 use super::log_tail::LogTail;
 use super::{Context, ExitCode, Fault, job_root, run};
 use crate::job::AttemptNo;
@@ -72,7 +72,7 @@ async fn follow_alone(context: &Context, dir: &JobDir) -> Result<ExitCode, JobDi
         if over {
             return Ok(ExitCode::SUCCESS);
         }
-        context.clock.sleep(LOOK_EVERY).await;
+        context.clock.sleep(look_every(&dir.store().url())).await;
     }
 }
 

@@ -61,6 +61,14 @@ impl Summary {
         if let Some(receipt) = dir.receipt().await? {
             return Ok(Some(Summary::of_receipt(receipt)));
         }
+        Summary::under_way(dir, now).await
+    }
+
+    /// Reads a job that has no receipt, as the caller has just seen; `None`: it has no spec.
+    ///
+    /// # Errors
+    /// As [`Summary::read`].
+    pub async fn under_way(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
         let Some(spec) = dir.spec().await? else { return Ok(None) };
         if spec.is_alone() {
             return Ok(Some(AloneRun::of(dir, spec).await?.summary(now)));

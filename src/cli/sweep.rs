@@ -3,11 +3,12 @@
 use clap::Args as ClapArgs;
 use serde_json::{Value, json};
 
+use super::confirm::confirm;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, render_table, run};
 use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
 use crate::instance::ForeignMachine;
-use crate::market::Usd;
+use crate::market::{Market, Usd};
 use crate::policy::orphan::OrphanVerdict;
 
 /// End machines of ours without a living job, in all regions
@@ -21,13 +22,17 @@ pub struct Args {
     #[arg(long)]
     pub foreign: bool,
 
+    /// Do not ask before machines are ended, or what is left over is removed; where nobody can be asked, it must be said
+    #[arg(short, long)]
+    pub yes: bool,
+
     /// Remove disks, addresses and alarms of ours that no machine needs, too
     #[arg(long, conflicts_with = "foreign")]
     pub residue: bool,
 }
 
 /// # Errors
-/// The job root cannot be used.
+/// The job root cannot be used, or something would be ended or removed and nobody said yes.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let store = job_root::open(context).await?;
@@ -42,14 +47,22 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     found.unknown.extend(unknown);
     show(context, &found);
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
-    if args.dry_run || (orphans.is_empty() && !(args.residue && found.residue.iter().any(|left| left.ours))) {
+    let removed = if args.residue { found.residue.iter().filter(|left| left.ours).count() } else { 0 };
+    if args.dry_run || orphans.len() + removed == 0 {
         if args.dry_run {
             context.printer.note("nothing was done");
         }
         return Ok(code(&found));
     }
+    confirm(context, &will_do(orphans.len(), removed), args.yes, "nothing was ended, and nothing removed: what is listed bills on")?;
     let trouble = end(context, &controller, &orphans).await + if args.residue { clear(context, &controller, &found).await } else { 0 };
     Ok(if trouble > 0 { ExitCode::UNREACHABLE } else { code(&found) })
+}
+
+fn will_do(orphans: usize, removed: usize) -> String {
+    let ends = (orphans > 0).then(|| format!("ends {}", counted(orphans as u64, "machine")));
+    let removes = (removed > 0).then(|| format!("removes {} that no machine needs", counted(removed as u64, "thing")));
+    format!("this {}", ends.into_iter().chain(removes).collect::<Vec<_>>().join(" and "))
 }
 
 fn is_orphan(judged: &Judged) -> bool {
@@ -186,7 +199,7 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
                     machine.instance_type.clone(),
                     machine.region.to_string(),
                     format!("{:.1}d", hours(machine) / 24.0),
-                    cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("${usd:.2}")),
+                    cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("{}${usd:.2}", if machine.market == Market::Spot { "<" } else { "" })),
                     known(machine.cpu_percent, "%"),
                     known(machine.gpu_percent, "%"),
                 ]

@@ -30,7 +30,7 @@ pub struct ForeignMachine {
     pub instance_type: String,
     pub market: Market,
     pub launched: Timestamp,
-    /// The on-demand price; `None`: unknown.
+    /// The on-demand price, which is the most that a spot machine costs; `None`: unknown.
     pub usd_per_hour: Option<UsdPerHour>,
     /// The mean of the last day, as the cloud measured it; `None`: nobody measured.
     pub cpu_percent: Option<f64>,

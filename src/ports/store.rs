@@ -85,6 +85,13 @@ pub trait Store: Send + Sync {
     /// The names directly under a prefix (ending in `/`): folders without their `/`, and objects.
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
 
+    /// Of the names directly under a prefix, those that come after this one; no folders. For what only grows: it costs what is
+    /// new, where the store can begin in the middle.
+    async fn children_after(&self, prefix: &str, after: &str) -> Result<Vec<String>, StoreError> {
+        let names = self.children(prefix).await?;
+        Ok(names.into_iter().filter(|name| name.as_str() > after).collect())
+    }
+
     /// Uploads a file in bounded memory; gives its size and the SHA-256 of exactly the bytes that were sent.
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError>;
 

@@ -16,6 +16,8 @@ use crate::adapters::aws_objects;
 use crate::adapters::aws_session::AwsSession;
 use crate::adapters::driver_process;
 #[cfg(feature = "aws")]
+use crate::adapters::ec2_describe;
+#[cfg(feature = "aws")]
 use crate::adapters::ec2_supply;
 use crate::adapters::here;
 use crate::adapters::local_cloud::LocalCloud;
@@ -25,7 +27,7 @@ use crate::adapters::notify_command::NotifyCommand;
 use crate::adapters::objects::{self, OpenError};
 use crate::controller::{Controller, Shipper};
 use crate::job::MachineSpec;
-use crate::market::{self, Span, Supply, Zone};
+use crate::market::{self, Region, Span, Supply, Zone};
 use crate::policy::cap::Caps;
 use crate::ports;
 
@@ -137,6 +139,23 @@ impl Workstation {
     /// Always: this program was built without AWS.
     #[cfg(not(feature = "aws"))]
     pub async fn ec2_supply(&self, _machine: &MachineSpec, _back: Span) -> Result<Supply, Box<dyn Error>> {
+        Err("this `lamp` was built without cloud `aws`".into())
+    }
+
+    /// The public address of a machine; `None`: it has none.
+    ///
+    /// # Errors
+    /// When EC2 does not answer, or this program was built without AWS.
+    #[cfg(feature = "aws")]
+    pub async fn ec2_address(&self, region: &Region, instance: &str) -> Result<Option<String>, Box<dyn Error>> {
+        let found = ec2_describe::one(&self.aws_session(), region, instance).await?;
+        Ok(found.and_then(|machine| machine.public_ip_address().map(str::to_owned)))
+    }
+
+    /// # Errors
+    /// Always: this program was built without AWS.
+    #[cfg(not(feature = "aws"))]
+    pub async fn ec2_address(&self, _region: &Region, _instance: &str) -> Result<Option<String>, Box<dyn Error>> {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 

@@ -56,7 +56,7 @@ fn systemd_understands_the_daemon_of_a_user() {
 fn systemd_understands_the_sweep_of_a_user_without_a_daemon() {
     let folder = tempfile::tempdir().expect("a folder");
     let text = fs::read_to_string(unit("lamp-sweep.service")).expect("a unit");
-    assert!(text.contains("ExecStart=%h/.cargo/bin/lamp sweep\n"), "it ends machines: no --dry-run");
+    assert!(text.contains("ExecStart=%h/.cargo/bin/lamp sweep --yes\n"), "it ends machines, and nobody is there to ask");
     fs::write(folder.path().join("lamp-sweep.service"), text.replace("%h/.cargo/bin/lamp", env!("CARGO_BIN_EXE_lamp"))).expect("written");
     let timer = folder.path().join("lamp-sweep.timer");
     fs::copy(unit("lamp-sweep.timer"), &timer).expect("copied");

@@ -51,6 +51,6 @@ fn an_hour_of_an_agent_costs_a_cent_in_requests() {
         let (writes, lists, reads) = (sum(&calls, "put"), sum(&calls, "list"), sum(&calls, "get"));
         println!("{writes} writes, {lists} listings, {reads} reads: ${:.4}", f64::from(writes + lists) * 5e-6 + f64::from(reads) * 4e-7);
         assert!(writes > 200, "it works: {writes}");
-        assert!(writes + lists <= 2000 && reads <= 100, "{calls:?}");
+        assert!(writes + lists <= 2300 && reads <= 100, "{calls:?}");
     });
 }

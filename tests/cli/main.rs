@@ -3,6 +3,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
 mod apply;
+#[cfg(feature = "aws")]
+#[path = "../support/aws.rs"]
+mod aws;
 mod check;
 mod doctor;
 mod documents;
@@ -11,6 +14,7 @@ mod documents;
 mod ec2;
 mod init;
 mod jobs;
+mod logs;
 #[cfg(feature = "aws")]
 #[path = "../support/moto.rs"]
 mod moto;
@@ -22,9 +26,17 @@ mod place;
 mod plan_aws;
 mod prices;
 mod refused;
+mod replay;
 mod sandbox;
 mod secrets;
 mod setup;
 mod shell;
+#[cfg(feature = "aws")]
+mod ssh;
 mod start;
+#[path = "../support/mod.rs"]
+#[expect(dead_code, reason = "other test binaries use the rest")]
+mod support;
+#[cfg(feature = "aws")]
+mod sweep;
 mod wishes;

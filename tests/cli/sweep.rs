@@ -1,0 +1,141 @@
+//! `lamp sweep` as a program, over all regions: what it finds, shows, ends and leaves alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lamplighter::instance::Tags;
+use lamplighter::job::{AttemptNo, BOOT};
+use lamplighter::market::Span;
+use serde_json::Value;
+
+use super::aws::{IMAGE, OWNER};
+use super::ec2::{FalseEc2, Options, State};
+use super::sandbox::{Ended, Sandbox};
+
+const REGIONS: [&str; 2] = ["us-east-1", "us-east-2"];
+
+fn cloud() -> Option<FalseEc2> {
+    FalseEc2::start(Options { pending: Duration::ZERO, stopping: Duration::ZERO, ..Options::default() })
+}
+
+fn launch(ec2: &FalseEc2, region: &str, tags: &BTreeMap<String, String>) -> String {
+    let params = [("ImageId", IMAGE), ("InstanceType", "g5.xlarge"), ("MinCount", "1"), ("MaxCount", "1")];
+    let id = ec2.ask_in(region, "RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    ec2.tag(&id, tags);
+    id
+}
+
+/// One of ours that should have ended an hour ago, or in an hour.
+fn ours(ec2: &FalseEc2, region: &str, hours: i64) -> String {
+    let kill_at = Some(Timestamp::now() + SignedDuration::from_hours(hours));
+    let job = "digits-222222".parse().expect("an id");
+    let tags = Tags { owner: OWNER.into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: BOOT, kill_at };
+    launch(ec2, region, &tags.to_map())
+}
+
+fn volume(ec2: &FalseEc2, region: &str) -> String {
+    let zone = format!("{region}a");
+    let tag = [("TagSpecification.1.ResourceType", "volume"), ("TagSpecification.1.Tag.1.Key", "lamplighter:owner")];
+    let params = [&[("Size", "100"), ("AvailabilityZone", zone.as_str()), ("TagSpecification.1.Tag.1.Value", OWNER)][..], &tag].concat();
+    ec2.ask_in(region, "CreateVolume", &params).expect("made").all("volumeId")[0].text.clone()
+}
+
+fn sweep(ec2: &FalseEc2, args: &[&str]) -> Ended {
+    let sandbox = Sandbox::new();
+    let words = [&["sweep"], args].concat();
+    sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_OWNER", OWNER))
+}
+
+fn document(ended: &Ended) -> Value {
+    serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+fn of<'a>(list: &'a Value, id: &str) -> &'a Value {
+    list.as_array().expect("a list").iter().find(|one| one["instance"] == id || one["id"] == id).unwrap_or_else(|| panic!("{id} in {list}"))
+}
+
+fn lives(ec2: &FalseEc2, id: &str) -> bool {
+    ec2.instance(id).state == State::Running
+}
+
+#[test]
+fn orphans_of_every_region_are_shown_and_without_a_yes_nothing_is_ended() {
+    let Some(ec2) = cloud() else { return };
+    let orphans = REGIONS.map(|region| ours(&ec2, region, -1));
+    let healthy = ours(&ec2, REGIONS[1], 1);
+    let shown = sweep(&ec2, &["--dry-run", "-o", "json"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    let machines = document(&shown)["machines"].clone();
+    for (id, region) in orphans.iter().zip(REGIONS) {
+        let machine = of(&machines, id);
+        assert_eq!((&machine["region"], &machine["verdict"]), (&region.into(), &"orphan".into()));
+        assert!(machine["why"].as_str().is_some_and(|why| why.starts_with("its hard cap was ")), "{machine}");
+    }
+    assert_eq!(of(&machines, &healthy)["verdict"], "keep");
+    let text = sweep(&ec2, &["--dry-run"]);
+    assert!(text.code == 0 && orphans.iter().all(|id| text.out.contains(id.as_str())) && text.err.contains("nothing was done"), "{text:?}");
+
+    // Nobody can be asked here.
+    for args in [&[][..], &["-o", "json"]] {
+        let refused = sweep(&ec2, args);
+        assert_eq!(refused.code, 102, "{refused:?}");
+        assert!(refused.err.contains("this ends 2 machines, and nobody was there to ask"), "{}", refused.err);
+        assert!(refused.err.contains("--yes"), "{}", refused.err);
+    }
+    assert!(orphans.iter().chain([&healthy]).all(|id| lives(&ec2, id)), "and nothing was");
+}
+
+#[test]
+fn with_a_yes_what_is_still_an_orphan_a_minute_later_ends_in_every_region() {
+    let Some(ec2) = cloud() else { return };
+    let orphans = REGIONS.map(|region| ours(&ec2, region, -1));
+    let healthy = ours(&ec2, REGIONS[0], 1);
+    let swept = sweep(&ec2, &["--yes"]);
+    assert_eq!(swept.code, 0, "{swept:?}");
+    assert!(orphans.iter().all(|id| swept.err.contains(&format!("asked the cloud to end {id}"))), "{}", swept.err);
+    assert!(orphans.iter().all(|id| ec2.instance(id).state == State::Terminated));
+    assert!(lives(&ec2, &healthy));
+}
+
+#[test]
+fn what_is_left_over_is_priced_and_removed_only_with_a_yes() {
+    let Some(ec2) = cloud() else { return };
+    let disks = REGIONS.map(|region| volume(&ec2, region));
+    let there = |id: &str, region: &str| ec2.ask_in(region, "DescribeVolumes", &[]).expect("told").all("volumeId").iter().any(|one| one.text == id);
+    let shown = sweep(&ec2, &["--dry-run", "--residue", "-o", "json"]);
+    let left = of(&document(&shown)["residue"], &disks[0]).clone();
+    assert_eq!((&left["kind"], &left["ours"], &left["usd_per_month"]), (&"volume".into(), &true.into(), &8.0.into()));
+    let refused = sweep(&ec2, &["--residue"]);
+    assert_eq!(refused.code, 102, "{refused:?}");
+    assert!(refused.err.contains("this removes 2 things that no machine needs, and nobody was there to ask"), "{}", refused.err);
+    assert!(disks.iter().zip(REGIONS).all(|(id, region)| there(id, region)));
+    let kept = sweep(&ec2, &["--yes"]);
+    assert!(kept.code == 0 && disks.iter().zip(REGIONS).all(|(id, region)| there(id, region)), "only where it was asked for: {kept:?}");
+    let removed = sweep(&ec2, &["--residue", "--yes"]);
+    assert_eq!(removed.code, 0, "{removed:?}");
+    assert!(!disks.iter().zip(REGIONS).any(|(id, region)| there(id, region)), "{removed:?}");
+}
+
+#[test]
+fn foreign_machines_of_every_region_have_an_age_and_a_cost_and_are_left_alone() {
+    let Some(ec2) = cloud() else { return };
+    let name = |name: &str| BTreeMap::from([("Name".to_owned(), name.to_owned())]);
+    let foreign = REGIONS.map(|region| launch(&ec2, region, &name("notebook")));
+    let mine = ours(&ec2, REGIONS[0], 1);
+    let shown = sweep(&ec2, &["--foreign", "-o", "json"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    let list = document(&shown)["foreign"].clone();
+    for (id, region) in foreign.iter().zip(REGIONS) {
+        let machine = of(&list, id);
+        assert_eq!((&machine["region"], &machine["name"]), (&region.into(), &"notebook".into()));
+        let number = |field: &str| machine[field].as_f64().unwrap_or_else(|| panic!("{field} of {machine}"));
+        assert!((0.0..1.0).contains(&number("age_hours")), "{machine}");
+        assert!(number("usd_per_hour") > 0.9, "{machine}");
+        assert!((number("usd_so_far") - number("age_hours") * number("usd_per_hour")).abs() < 1e-6, "{machine}");
+    }
+    assert!(!list.to_string().contains(&mine));
+    let text = sweep(&ec2, &["--foreign"]);
+    assert!(text.code == 0 && foreign.iter().all(|id| text.out.contains(id.as_str())) && text.out.contains("$0."), "{text:?}");
+    assert!(foreign.iter().all(|id| lives(&ec2, id)));
+}
