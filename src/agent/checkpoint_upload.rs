@@ -1,10 +1,10 @@
 //! One try to upload a picture of the checkpoint folder: files first, manifest last.
 //!
-//! A file counts only if it looks the same before and after it was read; the folder only if it looks the same before and
-//! after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
+//! A file counts only if it looks the same before and after it was read; what belongs together only if it looks the same
+//! before and after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
 //! is remembered so that the next try need not send it again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
+use super::checkpoint_sets::stands;
 use super::checkpoint_watch::{Picture, picture};
 use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
@@ -103,6 +104,8 @@ pub(super) struct Try {
     pub outbox: Outbox,
     pub folder: Folder,
     pub picture: Picture,
+    /// Names that are no series, for the last look.
+    pub mixed: BTreeSet<String>,
     pub contents: Arc<Contents>,
     pub pace: Arc<Pace>,
     /// Everything of the manifest but its files.
@@ -121,7 +124,7 @@ impl Try {
     pub(super) async fn run(mut self) -> Result<Manifest, Torn> {
         let begun = self.outbox.clock.mono();
         self.send_new().await?;
-        if !self.folder.look().await.is_ok_and(|look| look.picture == self.picture) {
+        if !self.folder.look().await.is_ok_and(|look| stands(&self.picture, &look.picture, &self.mixed)) {
             return Err(Torn::Folder);
         }
         self.manifest.files = self.files()?;

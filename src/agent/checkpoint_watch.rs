@@ -4,22 +4,23 @@
 //!   same as kept ──change──> being written ──quiet 2 s, or a mark, or the process exited──> complete ──manifest──> kept
 //! ```
 //! A workload that marks its checkpoints (`{"checkpoint": ...}` in the progress file) is believed, and silence then says
-//! nothing. Without marks, two quiet seconds count. In a folder that never rests, an only file that is replaced
-//! as a whole (renamed into place) counts after a while. A process that was killed by a signal may have died while writing: what
-//! changed last is then not trusted.
+//! nothing. Without marks, two quiet seconds count. A folder that never rests is judged set by set (`checkpoint_sets`). A
+//! process that was killed by a signal may have died while writing: what changed last is then not trusted.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::checkpoint_sets::{Sets, one_replaced, remaining, same_but_logs, stands, top, without_logs};
 use crate::job::ExitStatus;
-use crate::ports::{Tree, TreeFile};
+use crate::ports::{FileStamp, Tree, TreeFile};
 
 /// How long the folder must be unchanged. Writers that pause longer between two files of one checkpoint should mark it;
 /// shorter would cut those in half that flush slowly, longer eats the time of an interruption notice.
 pub(super) const QUIET: Duration = Duration::from_secs(2);
 
-/// After so long without two quiet seconds, an only file that was renamed into place counts: a script that saves every second
-/// would else never have a checkpoint. Sooner gains nothing: the others are kept after two seconds.
+/// After so long without two quiet seconds, the folder is judged set by set: a script that writes every second would else
+/// never have a checkpoint. Sooner gains nothing: the others are kept after two seconds, whole.
 const RESTLESS: Duration = Duration::from_secs(30);
 
 /// The files of the folder at one moment.
@@ -36,21 +37,87 @@ pub(super) struct Signs {
     pub ended: Option<(ExitStatus, Duration)>,
 }
 
+/// How something changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Motion {
+    /// The last change, and the first since it rested.
+    pub changed: Duration,
+    pub begun: Duration,
+    /// Until when it was last at rest.
+    rested: Duration,
+    /// The step at the last change.
+    pub step: Option<f64>,
+    /// Whether it ever changed.
+    ever: bool,
+}
+
+impl Motion {
+    pub(super) fn new(now: Duration) -> Self {
+        Motion { changed: now, begun: now, rested: now, step: None, ever: true }
+    }
+
+    /// `looked`: the look before this one, up to which a rest is known. `whole`: a renaming, which takes no time.
+    pub(super) fn moved(&mut self, now: Duration, looked: Duration, step: Option<f64>, whole: bool) {
+        if self.rests(looked) {
+            (self.begun, self.rested) = (now, now);
+        }
+        if whole {
+            self.begun = now;
+        }
+        (self.changed, self.step, self.ever) = (now, step, true);
+    }
+
+    pub(super) fn rests(&self, at: Duration) -> bool {
+        !self.ever || at.saturating_sub(self.changed) >= QUIET
+    }
+
+    pub(super) fn restless(&self, at: Duration, time: Duration) -> bool {
+        !self.rests(at) && at.saturating_sub(self.rested) >= time
+    }
+}
+
+/// A complete checkpoint that is not yet kept.
+#[derive(Debug)]
+pub(super) struct Ripe {
+    pub picture: Picture,
+    /// The step that it is thought to hold.
+    pub step: Option<f64>,
+    begun: Duration,
+    changed: Duration,
+    /// What is always being written and is therefore missing.
+    pub left_out: Option<String>,
+}
+
+impl Ripe {
+    fn new(picture: Picture, motion: Motion) -> Self {
+        Ripe { picture, step: motion.step, begun: motion.begun, changed: motion.changed, left_out: None }
+    }
+
+    /// From the asking, or the first change, to the last change.
+    pub(super) fn save_time(&self, asked: Option<Duration>) -> Duration {
+        self.changed.saturating_sub(asked.unwrap_or(self.begun))
+    }
+
+    /// Whether it holds something that an earlier picture did not.
+    pub(super) fn newer_than(&self, before: &Picture) -> bool {
+        let before: HashMap<&str, FileStamp> = before.iter().map(|file| (file.path.as_str(), file.stamp)).collect();
+        without_logs(&self.picture).any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct FolderWatch {
     /// What the newest manifest holds.
     kept: Picture,
     seen: Option<Picture>,
-    /// When a difference was last seen, and the step at that moment.
-    changed: Duration,
-    step: Option<f64>,
-    /// When the folder first differed from what is kept.
-    dirty_since: Option<Duration>,
-    /// The last change: the only file was replaced by another as a whole.
-    replaced: bool,
+    /// When it was last looked at.
+    looked: Option<Duration>,
+    /// The folder as a whole, and set by set.
+    motion: Motion,
+    sets: Sets,
     marks: u64,
-    /// The picture that the workload declared complete.
-    declared: Option<Picture>,
+    /// The picture that the workload declared complete, and how it was written.
+    declared: Option<(Picture, Motion)>,
     ended: Option<(ExitStatus, Duration)>,
 }
 
@@ -62,50 +129,86 @@ impl FolderWatch {
 
     /// Takes in what the folder looks like now; says whether it changed since the last look.
     pub(super) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
-        let changed = self.seen.as_ref() != Some(&picture);
+        let before = self.seen.take().unwrap_or_default();
+        let changed = before != picture;
         if changed {
-            self.changed = now;
-            self.step = signs.step;
-            self.replaced = self.seen.as_ref().is_some_and(|before| one_was_replaced(before, &picture));
+            let whole = one_replaced(&before, &picture);
+            self.motion.moved(now, self.looked.unwrap_or(now), signs.step, whole);
+            self.sets.observe(&before, &picture, (self.looked.unwrap_or(now), now), signs.step);
         }
-        self.dirty_since = if picture == self.kept { None } else { self.dirty_since.or(Some(now)) };
         if signs.marks > self.marks {
             self.marks = signs.marks;
-            self.declared = Some(Arc::clone(&picture));
-            self.step = signs.marked_step.or(self.step);
+            self.motion.step = signs.marked_step.or(self.motion.step);
+            self.declared = Some((Arc::clone(&picture), self.motion));
         }
         self.ended = signs.ended;
         self.seen = Some(picture);
+        self.looked = Some(now);
         changed
     }
 
     /// The manifest of this picture is written.
-    pub(super) fn keep(&mut self, picture: Picture, now: Duration) {
-        self.dirty_since = if self.seen.as_ref() == Some(&picture) { None } else { Some(now) };
+    pub(super) fn keep(&mut self, picture: Picture) {
         self.kept = picture;
     }
 
-    /// What is complete and not yet kept.
-    pub(super) fn complete(&self, now: Duration) -> Option<&Picture> {
-        let picture = self.seen.as_ref().filter(|picture| !picture.is_empty() && **picture != self.kept)?;
-        let declared = self.declared.as_ref() == Some(picture);
-        let quiet_until = self.ended.map_or(now, |(_, ended)| ended);
-        let quiet = self.marks == 0 && quiet_until.saturating_sub(self.changed) >= QUIET;
-        let restless = self.dirty_since.is_some_and(|since| now.saturating_sub(since) >= RESTLESS);
-        // What was renamed into place is whole, also when its writer was killed a moment later.
-        let whole = self.marks == 0 && self.replaced && (restless || self.ended.is_some());
+    /// What is complete and not yet kept. `with_logs`: also logs that rest; a try that they tore is repeated without.
+    pub(super) fn complete(&self, now: Duration, with_logs: bool) -> Option<Ripe> {
+        let seen = self.seen.as_ref().filter(|picture| !picture.is_empty())?;
         let exited = self.ended.is_some_and(|(exit, _)| exit.code.is_some() && !exit.oom);
-        (declared || quiet || whole || exited).then_some(picture)
+        let until = self.ended.map_or(now, |(_, ended)| ended);
+        let quiet = self.marks == 0 && self.motion.rests(until);
+        let declared = self.declared.as_ref().is_some_and(|(declared, _)| declared == seen);
+        if declared || quiet || exited {
+            let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
+            let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
+            return (!same && !picture.is_empty()).then(|| Ripe::new(picture, self.motion));
+        }
+        let (files, motion, left_out) = if self.marks > 0 { self.still_declared(seen)? } else { self.by_sets(seen, until, with_logs)? };
+        let picture = Arc::new(files);
+        (!same_but_logs(&picture, &self.kept)).then(|| Ripe { left_out, ..Ripe::new(picture, motion) })
+    }
+
+    /// What was marked and has not been touched since.
+    fn still_declared(&self, seen: &Picture) -> Option<(Vec<TreeFile>, Motion, Option<String>)> {
+        let (declared, motion) = self.declared.as_ref()?;
+        // An older one may have been cleared away; of the one that was marked, nothing may be missing.
+        let files = remaining(declared, seen, &self.sets.mixed)?;
+        let mut gone = without_logs(declared).filter(|file| !files.contains(file));
+        let cleared = gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
+        (cleared && !files.is_empty()).then_some((files, *motion, None))
+    }
+
+    fn by_sets(&self, seen: &Picture, until: Duration, with_logs: bool) -> Option<(Vec<TreeFile>, Motion, Option<String>)> {
+        if self.ended.is_none() && !self.motion.restless(until, RESTLESS) {
+            return None;
+        }
+        self.sets.snapshot(seen, until, with_logs).map(|snapshot| (snapshot.files, snapshot.motion, snapshot.left_out))
+    }
+
+    /// Whether a picture that is being uploaded is still what the folder holds.
+    pub(super) fn stands(&self, picture: &Picture) -> bool {
+        self.seen.as_ref().is_some_and(|seen| stands(picture, seen, &self.sets.mixed))
+    }
+
+    /// For the last look of a try, which has no watch.
+    pub(super) fn mixed(&self) -> BTreeSet<String> {
+        self.sets.mixed.clone()
     }
 
     pub(super) fn dirty(&self) -> bool {
-        self.dirty_since.is_some() && self.seen.as_ref().is_some_and(|picture| !picture.is_empty())
+        self.seen.as_ref().is_some_and(|picture| !picture.is_empty() && !same_but_logs(picture, &self.kept))
     }
 
-    /// Since when something waits to be complete in a folder that never rests and is not written in whole files.
+    /// Whether the folder never rests and nothing in it can be told to be complete, now or later.
     pub(super) fn never_rests(&self, now: Duration) -> bool {
-        let long = self.dirty_since.is_some_and(|since| now.saturating_sub(since) >= RESTLESS * 2);
-        long && self.marks == 0 && self.ended.is_none() && !self.replaced && self.complete(now).is_none()
+        let Some(seen) = self.seen.as_ref() else { return false };
+        self.marks == 0
+            && self.ended.is_none()
+            && self.motion.restless(now, RESTLESS * 2)
+            && without_logs(seen).next().is_some()
+            && self.sets.snapshot(seen, now, false).is_none()
+            && !self.sets.has_series(seen)
     }
 
     pub(super) fn seen(&self) -> Option<&Picture> {
@@ -115,31 +218,11 @@ impl FolderWatch {
     pub(super) fn ended(&self) -> bool {
         self.ended.is_some()
     }
-
-    /// From the asking, or the first change, to the last change.
-    pub(super) fn save_time(&self, asked: Option<Duration>) -> Duration {
-        let begun = asked.or(self.dirty_since).unwrap_or(self.changed);
-        let time = self.changed.saturating_sub(begun);
-        // A renaming takes no time; the rest is how long we waited for a pause.
-        if asked.is_none() && self.replaced && time >= RESTLESS { Duration::ZERO } else { time }
-    }
-
-    /// The step that the folder is thought to hold.
-    pub(super) fn step(&self) -> Option<f64> {
-        self.step
-    }
 }
 
 /// The files that belong to a checkpoint: not those that their names call unfinished.
 pub(super) fn picture(tree: Tree) -> Picture {
     Arc::new(tree.files.into_iter().filter(|file| !file.path.split('/').any(unfinished)).collect())
-}
-
-/// The folder holds one file, and it is another file under the same name: it was whole when it got it. Of several, one may be
-/// of the new checkpoint and one of the old.
-fn one_was_replaced(before: &Picture, after: &Picture) -> bool {
-    let ([one], [other]) = (before.as_slice(), after.as_slice()) else { return false };
-    one.path == other.path && one.stamp.inode != other.stamp.inode
 }
 
 fn unfinished(name: &str) -> bool {
@@ -159,6 +242,10 @@ mod tests {
         picture(Tree { files: files.iter().map(file).collect(), ..Tree::default() })
     }
 
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+        watch.complete(at(secs), true).map(|ripe| ripe.picture)
+    }
+
     fn at(secs: u64) -> Duration {
         Duration::from_secs(secs)
     }
@@ -172,25 +259,25 @@ mod tests {
         let mut watch = FolderWatch::new(tree(&[]));
         watch.observe(tree(&[]), at(0), Signs::default());
         assert!(watch.observe(tree(&[("a", 1)]), at(10), Signs { step: Some(4.0), ..Signs::default() }));
-        assert_eq!(watch.complete(at(11)), None);
+        assert_eq!(complete(&watch, 11), None);
         assert!(watch.observe(tree(&[("a", 2)]), at(11), Signs { step: Some(5.0), ..Signs::default() }));
-        assert_eq!(watch.complete(at(12)), None);
+        assert_eq!(complete(&watch, 12), None);
         assert!(!watch.observe(tree(&[("a", 2)]), at(13), Signs { step: Some(9.0), ..Signs::default() }));
-        assert_eq!(watch.complete(at(13)), Some(&tree(&[("a", 2)])));
-        assert_eq!((watch.save_time(None), watch.step()), (at(1), Some(5.0)));
-        watch.keep(tree(&[("a", 2)]), at(14));
-        assert_eq!((watch.complete(at(99)), watch.dirty()), (None, false));
+        let ripe = watch.complete(at(13), true).unwrap();
+        assert_eq!((&ripe.picture, ripe.save_time(None), ripe.step), (&tree(&[("a", 2)]), at(1), Some(5.0)));
+        watch.keep(tree(&[("a", 2)]));
+        assert_eq!((complete(&watch, 99), watch.dirty()), (None, false));
     }
 
     #[test]
     fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
         let mut watch = FolderWatch::new(tree(&[]));
         watch.observe(tree(&[("a", 1)]), at(1), Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() });
-        assert_eq!(watch.complete(at(1)), Some(&tree(&[("a", 1)])));
-        assert_eq!(watch.step(), Some(3.0));
+        let ripe = watch.complete(at(1), true).unwrap();
+        assert_eq!((ripe.picture, ripe.step), (tree(&[("a", 1)]), Some(3.0)));
         watch.observe(tree(&[("a", 1), ("b", 2)]), at(2), Signs { marks: 1, ..Signs::default() });
         watch.observe(tree(&[("a", 1), ("b", 2)]), at(60), Signs { marks: 1, ..Signs::default() });
-        assert_eq!(watch.complete(at(60)), None, "half of the next checkpoint, however long it takes");
+        assert_eq!(complete(&watch, 60), None, "half of the next checkpoint, however long it takes");
     }
 
     #[test]
@@ -200,12 +287,12 @@ mod tests {
         for (end, trusted) in [(exit, true), (killed, false), (ExitStatus { oom: true, ..exit }, false)] {
             let mut watch = FolderWatch::new(tree(&[]));
             watch.observe(tree(&[("a", 1)]), at(10), ended(end, 11));
-            assert_eq!(watch.complete(at(60)).is_some(), trusted, "{end}");
+            assert_eq!(complete(&watch, 60).is_some(), trusted, "{end}");
         }
         let mut settled = FolderWatch::new(tree(&[]));
         settled.observe(tree(&[("a", 1)]), at(10), Signs::default());
         settled.observe(tree(&[("a", 1)]), at(20), ended(killed, 19));
-        assert!(settled.complete(at(20)).is_some(), "it was quiet before it was killed");
+        assert!(complete(&settled, 20).is_some(), "it was quiet before it was killed");
     }
 
     #[test]
@@ -220,7 +307,7 @@ mod tests {
             for second in 1..=61 {
                 watch.observe(picture(second), at(second), Signs::default());
             }
-            (watch.complete(at(61)).cloned(), watch.never_rests(at(61)))
+            (complete(&watch, 61), watch.never_rests(at(61)))
         };
         let renamed = |second: u64| Arc::new(vec![file(second, second as i64)]);
         assert_eq!(play(&renamed), (Some(renamed(61)), false));
@@ -229,14 +316,14 @@ mod tests {
         assert_eq!(play(&overwritten), (None, true));
         let mut killed = FolderWatch::new(renamed(1));
         killed.observe(renamed(2), at(2), ended(ExitStatus { signal: Some(9), ..ExitStatus::default() }, 3));
-        assert_eq!(killed.complete(at(4)), Some(&renamed(2)), "it was whole before its writer died");
+        assert_eq!(complete(&killed, 4), Some(renamed(2)), "it was whole before its writer died");
         let two = |second: u64| Arc::new(vec![TreeFile { path: "a".into(), ..file(1000 + second, second as i64) }, file(second, second as i64)]);
         assert_eq!(play(&two), (None, true), "of two, one may be the new and one the old");
         let mut young = FolderWatch::new(tree(&[]));
         for second in 1..=20 {
             young.observe(renamed(second), at(second), Signs::default());
         }
-        assert_eq!((young.complete(at(20)), young.never_rests(at(20))), (None, false));
+        assert_eq!((complete(&young, 20), young.never_rests(at(20))), (None, false));
     }
 
     #[test]

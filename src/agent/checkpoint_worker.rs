@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::checkpoint_sets::same_but_logs;
 use super::checkpoint_upload::{Torn, Try, next_number};
-use super::checkpoint_watch::{FolderWatch, Picture, QUIET, Signs};
+use super::checkpoint_watch::{FolderWatch, Picture, QUIET, Ripe, Signs};
 use super::checkpoints::{Ask, KEPT, Save, Saved, Shared};
 use super::journal::Journal;
-use crate::job::{CheckpointNo, CheckpointSummary, Manifest, RECORD_FORMAT};
+use crate::job::{CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT};
 use crate::jobdir::What;
 use crate::market::Span;
 
@@ -28,9 +29,6 @@ const TORN_MAX: u32 = 3;
 
 /// Costs that are remembered for the percentile.
 const COSTS_MAX: usize = 100;
-
-const NEVER_RESTS: &str = "the checkpoint folder has not rested for two seconds in a minute, so nothing of it is kept and an \
-    interruption would lose the work: save less often, or mark each checkpoint in the progress file";
 
 /// Sentences that a person is told in one attempt.
 const SAID_MAX: usize = 20;
@@ -69,8 +67,8 @@ impl Worker {
         loop {
             self.look().await;
             let now = self.now();
-            if let Some(picture) = self.due(now) {
-                self.upload(picture).await;
+            if let Some(ripe) = self.due(now) {
+                self.upload(ripe).await;
                 continue;
             }
             self.answer(now);
@@ -91,13 +89,13 @@ impl Worker {
     }
 
     /// Complete, not kept, and wanted now.
-    fn due(&self, now: Duration) -> Option<Picture> {
+    fn due(&self, now: Duration) -> Option<Ripe> {
         if self.pending.as_ref().is_some_and(|save| now >= save.deadline) {
             return None;
         }
-        let picture = self.watch.complete(now)?;
+        let ripe = self.watch.complete(now, self.torn == 0)?;
         let interval = self.uploaded.is_none_or(|at| now.saturating_sub(at) >= self.interval.duration());
-        (self.pending.is_some() || interval).then(|| Arc::clone(picture))
+        (self.pending.is_some() || interval).then_some(ripe)
     }
 
     fn accept(&mut self, save: Save) {
@@ -150,7 +148,7 @@ impl Worker {
     /// Whether something was written after the asking.
     fn changed_since(&self, ask: &Ask) -> bool {
         let marked = self.shared.board.saved().0 > ask.marks;
-        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| seen != before))
+        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| self.watch.seen().is_some_and(|seen| !same_but_logs(seen, before)))
     }
 
     /// Answers a save that has nothing to upload now, if there is nothing left to wait for.
@@ -170,12 +168,24 @@ impl Worker {
         self.reply(saved);
     }
 
-    async fn upload(&mut self, picture: Picture) {
+    /// Whether what is complete was written after the asking.
+    fn answers(&self, ask: &Ask, ripe: &Ripe) -> bool {
+        let marked = self.shared.board.saved().0 > ask.marks;
+        ask.as_is || marked || ask.picture.as_ref().is_some_and(|before| ripe.newer_than(before))
+    }
+
+    async fn upload(&mut self, ripe: Ripe) {
         let complete_at = self.now();
         self.uploaded = Some(complete_at);
-        let asked =
-            self.pending.as_ref().filter(|save| self.changed_since(&save.ask)).map(|save| (save.ask.at, save.asked_by.clone(), save.ask.as_is));
-        let save_time = self.watch.save_time(asked.as_ref().filter(|(_, _, as_is)| !as_is).map(|(at, _, _)| *at));
+        if let Some(entry) = &ripe.left_out {
+            self.say(format!(
+                "`{entry}` in the checkpoint folder is always being written, so it is left out of the checkpoints; what is kept is the \
+                 numbered ones beside it"
+            ));
+        }
+        let answers = self.pending.as_ref().filter(|save| self.answers(&save.ask, &ripe));
+        let asked = answers.map(|save| (save.ask.at, save.asked_by.clone(), save.ask.as_is));
+        let save_time = ripe.save_time(asked.as_ref().filter(|(_, _, as_is)| !as_is).map(|(at, _, _)| *at));
         let number = match self.next {
             Some(number) => number,
             None => {
@@ -194,7 +204,8 @@ impl Worker {
         let attempt = Try {
             outbox: self.shared.outbox.clone(),
             folder: self.shared.folder.clone(),
-            picture: Arc::clone(&picture),
+            picture: Arc::clone(&ripe.picture),
+            mixed: self.watch.mixed(),
             contents: Arc::clone(&self.shared.kept().contents),
             pace: Arc::clone(&self.shared.pace),
             manifest: Manifest {
@@ -202,7 +213,7 @@ impl Worker {
                 number,
                 attempt: self.shared.outbox.attempt,
                 created: self.shared.outbox.clock.now(),
-                step: self.watch.step(),
+                step: ripe.step,
                 files: Vec::new(),
                 save_secs: save_time.as_secs_f64(),
                 upload_secs: 0.0,
@@ -211,9 +222,9 @@ impl Worker {
             sent: Arc::clone(&sent),
             trouble: Arc::clone(&trouble),
         };
-        let ended = self.drive(attempt, &picture, &sent, &trouble).await;
+        let ended = self.drive(attempt, &ripe.picture, &sent, &trouble).await;
         let cost = save_time + self.now().saturating_sub(complete_at) + QUIET;
-        self.ended(ended, picture, asked.is_some(), cost.as_secs_f64());
+        self.ended(ended, ripe.picture, asked.is_some(), cost.as_secs_f64());
     }
 
     /// Runs a try, and ends it when the folder changes or the time of a save is up.
@@ -232,7 +243,7 @@ impl Worker {
             if let Some(text) = trouble {
                 self.say(text);
             }
-            if self.watch.seen() != Some(picture) {
+            if !self.watch.stands(picture) {
                 return Ended::Torn(Torn::Folder);
             }
             if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {
@@ -290,7 +301,7 @@ impl Worker {
     /// The manifest is written.
     fn keep(&mut self, manifest: Manifest, picture: Picture, cost: f64) -> CheckpointSummary {
         let summary = manifest.summary();
-        self.watch.keep(Arc::clone(&picture), self.now());
+        self.watch.keep(Arc::clone(&picture));
         {
             let mut kept = self.shared.kept();
             kept.contents.retain(&picture);

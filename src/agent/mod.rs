@@ -14,7 +14,10 @@ mod act;
 pub mod alone;
 mod attempt;
 pub mod boot;
+#[cfg(test)]
+mod checkpoint_laws;
 mod checkpoint_restore;
+mod checkpoint_sets;
 mod checkpoint_upload;
 mod checkpoint_watch;
 mod checkpoint_worker;

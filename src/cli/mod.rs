@@ -47,6 +47,7 @@ mod purchase;
 mod receipt;
 mod rehearsal;
 mod rehearsal_cadence;
+mod rehearsal_missing;
 mod rehearse;
 mod replay;
 mod run;

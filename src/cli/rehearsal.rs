@@ -7,11 +7,12 @@
 //! running anything.
 
 use super::rehearsal_cadence::cadence;
+use super::rehearsal_missing::why_not_saved;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::instance::{Notice, NoticeKind};
-use crate::job::{CheckpointSpec, CheckpointSummary, EndedBecause, ExitStatus, Settled};
+use crate::job::{CheckpointSpec, CheckpointSummary, EndedBecause, Settled};
 use crate::jobdir::{Event, What};
 use crate::market::Span;
 
@@ -103,7 +104,7 @@ pub fn notice(events: &[Event]) -> Option<(Timestamp, Notice)> {
     })
 }
 
-fn secs(from: Timestamp, to: Timestamp) -> f64 {
+pub(super) fn secs(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64()
 }
 
@@ -178,53 +179,6 @@ fn was_saved(evidence: &Evidence, (seen, notice): &(Timestamp, Notice), saved: O
     bad("saved", format!("no complete checkpoint was written between the notice and its time: {what}"), hint)
 }
 
-fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notice) -> (String, String) {
-    let spec = evidence.checkpoint.clone().unwrap_or(CheckpointSpec { path: String::new(), interval: Span::ZERO, signal: None, grace: Span::ZERO });
-    let Some(signal) = spec.signal else {
-        return (
-            "the job has no checkpoint.signal, and none of the script's own saves fell into the notice".into(),
-            "set checkpoint.signal = \"SIGUSR1\" and save when it comes, or save more often than the notice is long".into(),
-        );
-    };
-    let late = evidence.first.iter().find(|event| matches!(event.what, What::Checkpoint { .. }) && event.at > notice.at);
-    if let Some(late) = late {
-        let text = format!("the save took longer than the notice; it was complete {:.0} s too late", secs(notice.at, late.at));
-        return (text, "save less, save faster, or save more often so that less is left to do".into());
-    }
-    let ended = evidence.first.iter().find_map(|event| match &event.what {
-        What::WorkloadEnded { exit, .. } if event.at >= seen => Some(*exit),
-        _ => None,
-    });
-    let handle = format!(
-        "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles in checkpoint.signal"
-    );
-    // Its own number: SIGTERM comes from the agent when the time is up, and is nobody's fault.
-    if let Some(ExitStatus { code: None, signal: Some(number), .. }) = ended
-        && signal_number(&signal) == Some(number)
-    {
-        return (format!("{signal} ended the script (signal {number}): it has no handler for it"), handle);
-    }
-    let save =
-        format!("the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})", spec.path, spec.grace);
-    let said = evidence.first.iter().find_map(|event| match &event.what {
-        What::Attention { text } | What::Loss { text } if event.at >= seen => Some(text.clone()),
-        _ => None,
-    });
-    match (said, ended) {
-        (Some(said), _) if said.contains("has a handler") => (said, handle),
-        (Some(said), _) => (said, save),
-        (None, Some(exit)) => (format!("the script ended instead of saving: {exit}"), save),
-        (None, None) => (format!("nothing in `{}` changed after {signal}", spec.path), save),
-    }
-}
-
-/// The number by which a process that a signal ended reports it.
-fn signal_number(name: &str) -> Option<i32> {
-    use rustix::process::Signal;
-    let known = [("SIGUSR1", Signal::USR1), ("SIGUSR2", Signal::USR2), ("SIGTERM", Signal::TERM), ("SIGINT", Signal::INT), ("SIGHUP", Signal::HUP)];
-    known.iter().find(|(known, _)| *known == name).map(|(_, signal)| signal.as_raw())
-}
-
 fn resumed(evidence: &Evidence, saved: Option<&CheckpointSummary>) -> Check {
     let began = evidence.second.iter().find_map(|event| match &event.what {
         What::Resumed { checkpoint } => Some(checkpoint),
@@ -279,7 +233,8 @@ fn went_on(evidence: &Evidence) -> Option<Check> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{AttemptNo, CheckpointNo};
+    use crate::cli::rehearsal_missing::never_rests;
+    use crate::job::{AttemptNo, CheckpointNo, ExitStatus, NEVER_RESTS};
 
     fn at(secs: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + secs).unwrap()
@@ -388,6 +343,11 @@ mod tests {
         let mut silent = ignored;
         silent.checkpoint.as_mut().unwrap().signal = None;
         assert!(failed(&silent)[0].1.contains("no checkpoint.signal"));
+
+        let mut restless = silent.clone();
+        restless.first.push(event(3, What::Attention { text: NEVER_RESTS.into() }));
+        assert!(failed(&restless)[0].1.contains("`ckpt` is always being written"), "{:?}", failed(&restless));
+        assert!(!never_rests(&[restless.first.clone(), vec![checkpoint(9, 3, 1.0)]].concat()), "it has come to rest since");
 
         let from_zero = Evidence { first_step_again: Some(1.0), ..whole() };
         assert!(failed(&from_zero)[0].1.contains("LAMP_RESUME"));

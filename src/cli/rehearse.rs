@@ -4,12 +4,14 @@
 //!   run ── after --interrupt-after ── notice ── a complete checkpoint? then the power goes at once ── attempt 2 ── checklist
 //! ```
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use serde::Serialize;
 
 use super::rehearsal::{Check, Evidence, checks, notice, proved, saved};
+use super::rehearsal_missing::never_rests;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
 use crate::job::{AttemptNo, AttemptPhase, MarketChoice, Receipt, Wish};
@@ -54,6 +56,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// A second attempt that has not said its step after this long after its start will not say it. Long enough for a slow
 /// import; with steps of minutes, set it against --to-end.
 const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// Where nothing was saved, the second attempt proves nothing more: only whether there was an older checkpoint.
+const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(60);
 
 /// After the last event of the notice, the machine is gone within seconds.
 const CUT_MARGIN: Duration = Duration::from_secs(60);
@@ -135,7 +140,7 @@ impl<'a> Stage<'a> {
     async fn fate(&self, evidence: &mut Evidence) -> Result<(), JobDirError> {
         let (first, second) = (AttemptNo::FIRST, AttemptNo::FIRST.next());
         let say = |text: String| self.context.printer.note(text);
-        if !self.runs(first).await? {
+        if !self.runs(first, Duration::MAX).await? {
             evidence.first = self.dir.events(first).await?;
             evidence.ended_early = Some(self.why_ended().await?);
             return Ok(());
@@ -149,25 +154,31 @@ impl<'a> Stage<'a> {
         self.wish(Wish::Interrupt { notice: self.args.notice }).await?;
         say(format!("a notice of {} is served; waiting for a complete checkpoint", self.args.notice));
         let saved = self.saved(first, evidence).await?;
-        if saved {
-            say("the checkpoint is complete; the power is cut".into());
+        let hopeless = !saved && never_rests(&evidence.first) && self.dir.settled(first).await?.is_none();
+        match (saved, hopeless) {
+            (true, _) => say("the checkpoint is complete; the power is cut".into()),
+            (false, true) => say("no checkpoint will be complete; the power is cut".into()),
+            (false, false) => say("no checkpoint was complete in time".into()),
+        }
+        if saved || hopeless {
             self.wish(Wish::Interrupt { notice: Span::ZERO }).await?;
         }
         self.settled(first, evidence).await?;
         say("the machine is gone; waiting for the second attempt".into());
-        self.first_step_again(second, evidence).await?;
+        self.first_step_again(second, evidence, if saved { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await?;
         Ok(())
     }
 
-    /// Waits until the workload of an attempt runs; false when the job ended before.
-    async fn runs(&self, attempt: AttemptNo) -> Result<bool, JobDirError> {
+    /// Waits until the workload of an attempt runs; false when the job ended before, or the time is up.
+    async fn runs(&self, attempt: AttemptNo, within: Duration) -> Result<bool, JobDirError> {
+        let until = self.context.clock.mono().saturating_add(within);
         loop {
             let started = self.dir.events(attempt).await?.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. }));
             let phase = self.dir.status(attempt).await?.map(|status| status.phase);
             if started && phase == Some(AttemptPhase::Running) {
                 return Ok(true);
             }
-            if self.over(attempt).await? {
+            if self.over(attempt).await? || self.context.clock.mono() >= until {
                 return Ok(started && phase == Some(AttemptPhase::Running));
             }
             self.pause().await;
@@ -186,8 +197,9 @@ impl<'a> Stage<'a> {
         self.over(AttemptNo::FIRST).await
     }
 
-    /// Waits for a complete checkpoint after the notice, or for the notice's time.
+    /// Waits for a complete checkpoint after the notice, or for the notice's time; what the agent has to say of it is passed on.
     async fn saved(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<bool, JobDirError> {
+        let mut said = HashSet::new();
         let until = self.context.clock.mono() + self.args.notice.duration() + CUT_MARGIN;
         while self.context.clock.mono() < until {
             evidence.first = self.dir.events(attempt).await?;
@@ -195,7 +207,14 @@ impl<'a> Stage<'a> {
             if notice(&evidence.first).is_some_and(|notice| saved(&evidence.first, &notice).is_some()) {
                 return Ok(true);
             }
-            if self.dir.settled(attempt).await?.is_some() {
+            for event in &evidence.first {
+                if let What::Attention { text } = &event.what
+                    && said.insert(text.clone())
+                {
+                    self.context.printer.note(text);
+                }
+            }
+            if self.dir.settled(attempt).await?.is_some() || never_rests(&evidence.first) {
                 return Ok(false);
             }
             self.pause().await;
@@ -220,9 +239,9 @@ impl<'a> Stage<'a> {
     }
 
     /// Waits until the second attempt has said its first step, has ended, or has run long without a word.
-    async fn first_step_again(&self, attempt: AttemptNo, evidence: &mut Evidence) -> Result<(), JobDirError> {
-        let running = self.runs(attempt).await?;
-        let until = self.context.clock.mono() + FIRST_STEP_WITHIN;
+    async fn first_step_again(&self, attempt: AttemptNo, evidence: &mut Evidence, within: Duration) -> Result<(), JobDirError> {
+        let running = self.runs(attempt, FIRST_STEP_WITHIN).await?;
+        let until = self.context.clock.mono() + within;
         loop {
             evidence.second = self.dir.events(attempt).await?;
             evidence.first_step_again = self.steps(attempt).await?.map(|(first, _)| first);

@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::{Context, ExitCode, Fault, job_root, receipt, run};
-use crate::job::{Spec, Wish};
-use crate::jobdir::JobDir;
+use crate::job::{CheckpointSpec, CheckpointSummary, NEVER_RESTS, Wish};
+use crate::jobdir::{Event, JobDir, JobDirError, What};
 
 /// End a job: save a checkpoint, keep the outputs, put the machine out
 #[derive(Clone, Debug, ClapArgs)]
@@ -28,7 +28,13 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let fault = |error| job_root::record_fault(&error);
     let spec = job_root::must_be_under_way(&dir).await?;
     let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
-    let (verb, saved) = (if wish == Wish::Stop { "stop" } else { "cancel" }, what_is_kept(wish, &spec));
+    let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    let saved = match (wish, &spec.checkpoint) {
+        (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &newest_events(&dir).await.map_err(fault)?),
+        (Wish::Stop, None) => "it has no [checkpoint], so only its outputs are kept".to_owned(),
+        (_, Some(_)) => "it does not save a checkpoint; the earlier ones are kept".to_owned(),
+        (_, None) => "it does not save a checkpoint".to_owned(),
+    };
     if !args.wait {
         // Whoever began the job may be gone; the receipt must be written all the same.
         if !workstation.daemon_runs()
@@ -59,17 +65,66 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a person finds afterwards, in a sentence.
-fn what_is_kept(wish: Wish, spec: &Spec) -> &'static str {
-    match (wish, &spec.checkpoint) {
-        (Wish::Stop, Some(checkpoint)) if checkpoint.signal.is_some() => "it saves a checkpoint first, and its checkpoints and outputs are kept",
-        (Wish::Stop, Some(_)) => "what its script has saved is kept, and its outputs",
-        (Wish::Stop, None) => "it has no [checkpoint], so only its outputs are kept",
-        (_, Some(_)) => "it does not save a checkpoint; the earlier ones are kept",
-        (_, None) => "it does not save a checkpoint",
+fn how_to_go_on(dir: &JobDir) -> String {
+    format!("`lamp start {}` goes on from its last checkpoint", dir.job())
+}
+
+async fn newest_events(dir: &JobDir) -> Result<Vec<Event>, JobDirError> {
+    match dir.attempts().await?.last() {
+        Some(attempt) => dir.events(*attempt).await,
+        None => Ok(Vec::new()),
     }
 }
 
-fn how_to_go_on(dir: &JobDir) -> String {
-    format!("`lamp start {}` goes on from its last checkpoint", dir.job())
+/// What becomes of the work, no more than is known of it.
+fn what_is_kept(spec: &CheckpointSpec, events: &[Event]) -> String {
+    let mut last: Option<&CheckpointSummary> = None;
+    let mut restless = false;
+    for event in events {
+        match &event.what {
+            What::Checkpoint { checkpoint, .. } | What::Resumed { checkpoint } => (last, restless) = (Some(checkpoint), false),
+            What::Attention { text } if text == NEVER_RESTS => restless = true,
+            _ => {}
+        }
+    }
+    if restless {
+        let stands = match last {
+            Some(checkpoint) => format!("checkpoint {} is the newest that is complete", checkpoint.number.number()),
+            None => "no checkpoint is complete".to_owned(),
+        };
+        return format!("{stands}, and what its script has saved since is lost unless its folder comes to rest (`{}` never did)", spec.path);
+    }
+    match &spec.signal {
+        Some(signal) => format!("it is asked for a checkpoint first, by {signal}, and its checkpoints and outputs are kept"),
+        None => format!("what is complete in `{}` is kept, and its outputs", spec.path),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::{AttemptNo, CheckpointNo};
+    use crate::market::Span;
+
+    #[test]
+    fn nobody_is_promised_what_cannot_be_kept() {
+        let spec = |signal: Option<&str>| CheckpointSpec {
+            path: "ckpt".into(),
+            interval: Span::from_secs(600),
+            signal: signal.map(str::to_owned),
+            grace: Span::from_secs(30),
+        };
+        let event = |what| Event { seq: 1, at: jiff::Timestamp::UNIX_EPOCH, what };
+        let never = event(What::Attention { text: NEVER_RESTS.into() });
+        let checkpoint =
+            CheckpointSummary { number: CheckpointNo::new(4), attempt: AttemptNo::FIRST, created: jiff::Timestamp::UNIX_EPOCH, step: None, bytes: 1 };
+        let kept = event(What::Checkpoint { checkpoint, save_secs: 1.0, upload_secs: 1.0, asked_by: None });
+        assert_eq!(what_is_kept(&spec(None), &[]), "what is complete in `ckpt` is kept, and its outputs");
+        assert_eq!(what_is_kept(&spec(Some("SIGUSR1")), &[]), "it is asked for a checkpoint first, by SIGUSR1, and its checkpoints and outputs are kept");
+        let lost = what_is_kept(&spec(None), std::slice::from_ref(&never));
+        assert!(lost.starts_with("no checkpoint is complete, and what its script has saved since is lost"), "{lost}");
+        let older = what_is_kept(&spec(Some("SIGUSR1")), &[kept.clone(), never.clone()]);
+        assert!(older.starts_with("checkpoint 4 is the newest that is complete"), "{older}");
+        assert_eq!(what_is_kept(&spec(None), &[never, kept]), "what is complete in `ckpt` is kept, and its outputs");
+    }
 }

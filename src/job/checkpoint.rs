@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{AttemptNo, CheckpointNo};
 
+/// What the agent writes in its journal when a checkpoint folder never rests and nothing in it can be told to be complete. Others
+/// look for it, so that nobody is promised a checkpoint that will not come.
+pub const NEVER_RESTS: &str = "the checkpoint folder has not rested for two seconds in a minute, so nothing of it is kept and an \
+    interruption would lose the work: save less often, save under a new number each time, or mark each checkpoint in the progress file";
+
 /// `checkpoints/<n>/manifest.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {

@@ -22,12 +22,13 @@ mod reason;
 mod receipt;
 mod request;
 mod schedule;
+mod signal;
 mod spec;
 
 pub use alarm::{AlarmError, AlarmRule};
 pub use attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use check::{COMMAND_PLACEHOLDER, Finding, Severity, check};
-pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest};
+pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest, NEVER_RESTS};
 pub use continuation::{Continues, Inherited, KeptMachine, Starts};
 pub use format::RECORD_FORMAT;
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
@@ -40,6 +41,7 @@ pub use reason::Reason;
 pub use receipt::{AttemptRecord, Receipt, ReceiptAttempt};
 pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
+pub use signal::signal_name;
 pub use spec::{
     ALONE_WRITER, BOOT, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec,
     MarketChoice, NotifySpec, OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,

@@ -113,7 +113,7 @@ impl fmt::Display for ExitStatus {
         match (self.code, self.signal, self.oom) {
             (_, _, true) => f.write_str("killed by the kernel for want of memory"),
             (Some(code), _, _) => write!(f, "exit code {code}"),
-            (None, Some(signal), _) => write!(f, "killed by signal {signal}"),
+            (None, Some(signal), _) => write!(f, "killed by {}", super::signal::signal_text(signal)),
             (None, None, _) => f.write_str("ended in an unknown way"),
         }
     }

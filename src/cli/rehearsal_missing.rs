@@ -1,0 +1,67 @@
+//! Why a rehearsal brought no complete checkpoint, and how to mend it.
+
+use jiff::Timestamp;
+
+use super::rehearsal::{Evidence, secs};
+use crate::instance::Notice;
+use crate::job::{CheckpointSpec, ExitStatus, NEVER_RESTS, signal_name};
+use crate::jobdir::{Event, What};
+use crate::market::Span;
+
+/// Whether the agent has found that nothing in the folder can be told to be complete.
+pub fn never_rests(events: &[Event]) -> bool {
+    let of_the_folder = events.iter().rev().find_map(|event| match &event.what {
+        What::Checkpoint { .. } => Some(false),
+        What::Attention { text } if text == NEVER_RESTS => Some(true),
+        _ => None,
+    });
+    of_the_folder.unwrap_or(false)
+}
+
+pub(super) fn why_not_saved(evidence: &Evidence, seen: Timestamp, notice: &Notice) -> (String, String) {
+    let spec = evidence.checkpoint.clone().unwrap_or(CheckpointSpec { path: String::new(), interval: Span::ZERO, signal: None, grace: Span::ZERO });
+    if never_rests(&evidence.first) {
+        return (
+            format!("`{}` is always being written, and nothing in it can be told to be complete", spec.path),
+            "save less often or under a new number each time, or append {\"checkpoint\": \"step-N\"} to the file named by LAMP_PROGRESS \
+             whenever one is complete"
+                .into(),
+        );
+    }
+    let Some(signal) = spec.signal else {
+        return (
+            "the job has no checkpoint.signal, and none of the script's own saves fell into the notice".into(),
+            "set checkpoint.signal = \"SIGUSR1\" and save when it comes, or save more often than the notice is long".into(),
+        );
+    };
+    let late = evidence.first.iter().find(|event| matches!(event.what, What::Checkpoint { .. }) && event.at > notice.at);
+    if let Some(late) = late {
+        let text = format!("the save took longer than the notice; it was complete {:.0} s too late", secs(notice.at, late.at));
+        return (text, "save less, save faster, or save more often so that less is left to do".into());
+    }
+    let ended = evidence.first.iter().find_map(|event| match &event.what {
+        What::WorkloadEnded { exit, .. } if event.at >= seen => Some(*exit),
+        _ => None,
+    });
+    let handle = format!(
+        "install a handler for {signal} that saves, before the slow imports; or name the signal that the script handles in checkpoint.signal"
+    );
+    // Its own number: SIGTERM comes from the agent when the time is up, and is nobody's fault.
+    if let Some(ExitStatus { code: None, signal: Some(number), .. }) = ended
+        && signal_name(number) == Some(signal.as_str())
+    {
+        return (format!("{signal} ended the script: it has no handler for it"), handle);
+    }
+    let save =
+        format!("the script must save into LAMP_CHECKPOINT_DIR (`{}`) when {signal} comes, within checkpoint.grace ({})", spec.path, spec.grace);
+    let said = evidence.first.iter().find_map(|event| match &event.what {
+        What::Attention { text } | What::Loss { text } if event.at >= seen => Some(text.clone()),
+        _ => None,
+    });
+    match (said, ended) {
+        (Some(said), _) if said.contains("has a handler") => (said, handle),
+        (Some(said), _) => (said, save),
+        (None, Some(exit)) => (format!("the script ended instead of saving: {exit}"), save),
+        (None, None) => (format!("nothing in `{}` changed after {signal}", spec.path), save),
+    }
+}
