@@ -74,6 +74,12 @@ pub fn lock(file: &Path) -> io::Result<Option<std::fs::File>> {
     }
 }
 
+/// Says in a file that is locked who holds it, for whoever finds it locked.
+pub fn sign(mut held: &std::fs::File, what: &str) -> io::Result<()> {
+    held.set_len(0)?;
+    write!(held, "{} {what}", std::process::id())
+}
+
 /// The folders directly below one, newest name last; none when it is not there.
 pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =

@@ -127,6 +127,7 @@ pub mod series;
 mod series_csv;
 pub mod signals;
 pub mod system_clock;
+pub mod then_command;
 mod typing;
 pub mod unit_workload;
 #[cfg(feature = "lamp")]

@@ -1,4 +1,4 @@
-//! The switch of a real machine, and its harmless stand-ins for an agent that runs alone.
+//! The switch of a real machine.
 //!
 //! ```text
 //!   guard unit (survives the agent's own stop) ── repeats the forced steps on its own timer
@@ -54,6 +54,16 @@ impl SystemPower {
     #[expect(clippy::new_without_default, reason = "a machine is never powered off by default")]
     pub fn new() -> Self {
         SystemPower { steps: real_steps(), syscall: true }
+    }
+
+    /// The real ladder with the programs of one folder instead of this machine's, and without the system call: for tests.
+    pub fn with_programs_of(folder: &std::path::Path, faster: u32) -> Self {
+        let own = |step: Step| Step {
+            argv: std::iter::once(folder.join(&step.argv[0]).display().to_string()).chain(step.argv[1..].iter().cloned()).collect(),
+            wait: step.wait / faster,
+            ..step
+        };
+        SystemPower::with_steps(real_steps().into_iter().map(own).collect())
     }
 
     /// A ladder of other commands, without the system call: for `--dry-run` and for tests.
@@ -122,43 +132,6 @@ impl Power for SystemPower {
     }
 }
 
-/// `--then CMD`: a command of the user's, by the shell, with the reason in `LAMP_REASON`.
-#[derive(Clone, Debug)]
-pub struct ThenCommand(pub String);
-
-impl ThenCommand {
-    fn failed(&self, how: String) -> PowerError {
-        PowerError::Then { command: self.0.clone(), how }
-    }
-}
-
-#[async_trait]
-impl Power for ThenCommand {
-    async fn off(&self, _how: PowerOff, why: &str) -> Result<(), PowerError> {
-        let status = Command::new("/bin/sh").args(["-c", &self.0]).env("LAMP_REASON", why).stdin(Stdio::null()).status().await;
-        match status {
-            Ok(status) if status.success() => Ok(()),
-            Ok(status) => Err(self.failed(match status.code() {
-                Some(code) => format!("ended with exit code {code}"),
-                None => format!("was ended by a signal ({status})"),
-            })),
-            Err(error) => Err(self.failed(format!("did not start: {error}"))),
-        }
-    }
-}
-
-/// `--then exit`: the machine stays as it is.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ThenExit;
-
-#[async_trait]
-impl Power for ThenExit {
-    async fn off(&self, _how: PowerOff, why: &str) -> Result<(), PowerError> {
-        tracing::info!(why, "done; the machine stays on");
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "a test reads what the commands wrote")]
 mod tests {
@@ -192,22 +165,44 @@ mod tests {
         );
     }
 
+    /// `systemctl` and `systemd-run` of a folder, which write down how they were called, and then do something.
+    async fn climbed(systemd_run: &str, systemctl: &str) -> (String, String) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, rest) in [("systemd-run", systemd_run), ("systemctl", systemctl)] {
+            let script = format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{rest}\n", folder.path().join("calls").display());
+            std::fs::write(folder.path().join(name), script).expect("a program");
+            std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).expect("it may run");
+        }
+        // Two hundred times as fast: the waits are 300, 150 and 50 ms, and 25 ms for the guard.
+        let power = SystemPower::with_programs_of(folder.path(), 200);
+        let said = power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on").to_string();
+        (std::fs::read_to_string(folder.path().join("calls")).unwrap_or_default(), said)
+    }
+
+    #[tokio::test]
+    async fn each_rung_of_the_real_ladder_is_harder_and_none_is_left_out_when_one_fails_or_hangs() {
+        let rungs = [
+            "systemctl --ignore-inhibitors poweroff",
+            "systemctl --ignore-inhibitors poweroff --force",
+            "systemctl --ignore-inhibitors poweroff --force --force",
+        ];
+        for (systemd_run, systemctl) in [("exit 0", "exit 0"), ("exit 1", "exit 1"), ("exit 0", "exec sleep 600"), ("exit 1", "kill -TERM $$")] {
+            let (calls, said) = climbed(systemd_run, systemctl).await;
+            let called: Vec<&str> = calls.lines().filter(|line| line.starts_with("systemctl")).collect();
+            assert_eq!(called, rungs, "{systemd_run}, {systemctl}");
+            assert!(calls.starts_with("systemd-run --quiet --collect --unit=lamp-poweroff"), "the guard first: {calls}");
+            assert_eq!(said, "cannot power off: still on after 4 steps");
+        }
+        // A guard that hangs holds nothing up.
+        let (calls, _) = climbed("exec sleep 600", "exit 0").await;
+        assert_eq!(calls.lines().filter(|line| line.starts_with("systemctl")).collect::<Vec<_>>(), rungs);
+    }
+
     #[test]
     fn the_real_ladder_fits_into_120_seconds() {
         let total: Duration = real_steps().iter().map(|step| step.wait).sum();
         assert!(total <= Duration::from_secs(120), "{total:?}");
         assert!(real_steps()[0].preparation && real_steps().iter().skip(1).all(|step| !step.preparation));
-    }
-
-    #[tokio::test]
-    async fn a_command_of_the_users_learns_the_reason() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let file = folder.path().join("why");
-        let then = ThenCommand(format!("printf %s \"$LAMP_REASON\" > '{}'", file.display()));
-        then.off(PowerOff::Stop, "idle for 15m").await.expect("it works");
-        assert_eq!(std::fs::read_to_string(&file).expect("written"), "idle for 15m");
-        let failed = ThenCommand("exit 3".into()).off(PowerOff::Stop, "x").await.expect_err("it fails");
-        assert_eq!(failed.to_string(), "the command of `--then` failed: `exit 3` ended with exit code 3");
-        ThenExit.off(PowerOff::Terminate, "x").await.expect("nothing to fail");
     }
 }

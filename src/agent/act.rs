@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::attempt::{Ending, Mode};
 use super::checkpoints::Saved;
-use super::environment::{Place, environment};
+use super::environment::{Place, environment, hostfile};
 use super::stacks;
 use super::tick::Agent;
 use crate::job::{AttemptPhase, EndedBecause, Reason};
@@ -208,6 +208,11 @@ impl Agent {
         self.ended = None;
         self.board.restarted(self.out.clock.now());
         self.keep();
+        if let Some(gpus) = self.watching.gpu_count()
+            && let Err(error) = self.out.files.replace(&self.attempt.host_file(), hostfile(gpus).as_bytes())
+        {
+            tracing::warn!("the list of machines for MPI is not written: {error}");
+        }
         let launch = self.launch(argv);
         let command = launch.argv.join(" ");
         match self.world.workloads.start(&launch).await {
@@ -263,6 +268,7 @@ impl Agent {
             progress: &attempt.progress_file(),
             done: &attempt.done_file(),
             notice: &attempt.notice_file(),
+            hostfile: &attempt.host_file(),
             resumed: resume.is_some(),
             resume_step: resume.and_then(|summary| summary.step),
             gpus: self.watching.gpu_count(),

@@ -143,10 +143,29 @@ pub fn exit_code(finish: &Finish) -> i32 {
 }
 
 pub fn last_words(finish: &Finish, root: &Path, job: &JobId) -> String {
+    let still_on = finish.still_on.as_ref().map_or(String::new(), |why| {
+        format!("lamp-agent: {why}\nlamp-agent: the machine is still on, and a rented one still bills: `sudo poweroff` puts it out\n")
+    });
     format!(
-        "lamp-agent: {} ({})\nlamp-agent: why, with numbers: `lamp --job-root {} explain {job}`\n",
+        "lamp-agent: {} ({})\nlamp-agent: why, with numbers: `lamp --job-root {} explain {job}`\n{still_on}",
         finish.because,
         finish.reason.text,
         root.display()
     )
+}
+
+/// A second run under a name that is alive.
+pub fn taken(name: &str, held_by: &str, root: &Path) -> String {
+    // What the first one wrote into its lock: its process and its run.
+    let mut words = held_by.split_whitespace();
+    let (process, job) = (words.next(), words.next());
+    let who = match (process, job) {
+        (Some(process), Some(job)) => format!("process {process} watches it as `{job}`"),
+        _ => "another `lamp-agent` has just begun it".to_owned(),
+    };
+    let root = root.display();
+    let watch = job.map_or(format!("`lamp --job-root {root} status` shows it"), |job| {
+        format!("`lamp --job-root {root} logs -f {job}` shows its output and `lamp --job-root {root} status {job}` how it is")
+    });
+    format!("a run named `{name}` is alive: {who}, and nothing was started\nhint: {watch}; another --name starts a second one")
 }

@@ -139,6 +139,10 @@ impl Attempt {
         self.folders.state.join("notice.json")
     }
 
+    pub fn host_file(&self) -> PathBuf {
+        self.folders.state.join("hostfile")
+    }
+
     pub fn output_dir(&self) -> PathBuf {
         match self.mode {
             Mode::Launched => self.folders.work.join("lamp-output"),

@@ -249,6 +249,40 @@ fn then(text: String) -> Then {
     }
 }
 
+/// Which word was probably meant by a `--then` that is no command.
+pub fn then_meant(text: &str) -> Option<&'static str> {
+    let word: String = text.trim().to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect();
+    let known = [
+        ("poweroff", "poweroff"),
+        ("shutdown", "poweroff"),
+        ("terminate", "poweroff"),
+        ("halt", "poweroff"),
+        ("stop", "poweroff"),
+        ("off", "poweroff"),
+        ("exit", "exit"),
+        ("quit", "exit"),
+        ("nothing", "exit"),
+    ];
+    // Two slips in a long word, one in a short one: with more, any command would be taken for a word of ours.
+    let near = |like: &str| slips(&word, like) <= like.len() / 4;
+    known.into_iter().find(|(like, _)| near(like)).map(|(_, meant)| meant)
+}
+
+/// How many letters must be put in, taken out or changed to make one word of the other (Levenshtein).
+fn slips(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut before = std::mem::replace(&mut row[0], index + 1);
+        for (column, known) in other.iter().enumerate() {
+            let changed = before + usize::from(letter != *known);
+            before = row[column + 1];
+            row[column + 1] = changed.min(before + 1).min(row[column] + 1);
+        }
+    }
+    row[other.len()]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +312,18 @@ mod tests {
         assert_eq!(parsed("boot"), Ok(Call::Boot(BootSource::Machine(Then::Poweroff))));
         assert_eq!(parsed("boot --then exit"), Ok(Call::Boot(BootSource::Machine(Then::Exit))));
         assert_eq!(parsed("boot --local /m"), Ok(Call::Boot(BootSource::Local("/m".into()))));
+    }
+
+    #[test]
+    fn a_typing_error_of_a_word_of_ours_is_told_from_a_command() {
+        for near in ["powerof", "power-off", "Poweroff", "poweroof", "shutdow", "hlat", "stopp"] {
+            assert!(matches!(then_meant(near), Some("poweroff") | None) && (near == "hlat" || then_meant(near).is_some()), "{near}");
+        }
+        assert_eq!((then_meant("exitt"), then_meant("quit")), (Some("exit"), Some("exit")));
+        for far in ["./upload.sh", "rsync -a out host:", "true", "echo done"] {
+            assert_eq!(then_meant(far), None, "{far}");
+        }
+        assert_eq!((slips("kitten", "sitting"), slips("", "off"), slips("off", "off")), (3, 3, 0));
     }
 
     #[test]

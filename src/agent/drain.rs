@@ -284,20 +284,22 @@ impl Agent {
         self.heartbeat.flush(FLUSH_MIN).await;
         if self.alone() && *self.news.signals.borrow() > 0 {
             // Who stops the agent by hand has taken the machine into their own hands.
-            return Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason });
+            return Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason, still_on: None });
         }
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
         let why = reason.text.clone();
+        let mut still_on = None;
         while let Err(error) = self.put_out(how, &why).await {
-            tracing::error!("{error}");
             if !self.world.insist {
+                still_on = Some(error.to_string());
                 break;
             }
+            tracing::error!("{error}; the machine is still on, and it is tried again");
             self.out.clock.sleep(Duration::from_secs(5)).await;
         }
         // Not earlier: from this word on systemd waits for us instead of asking us to end, and with us waits the power-off.
         self.world.service.stopping();
-        Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason })
+        Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason, still_on })
     }
 
     /// The ladder, with a word to the watchdog every second: an agent that is killed on it begins at its foot again. A

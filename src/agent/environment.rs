@@ -23,6 +23,8 @@ pub struct Place<'a> {
     pub progress: &'a Path,
     pub done: &'a Path,
     pub notice: &'a Path,
+    /// The list of machines for MPI.
+    pub hostfile: &'a Path,
     /// Whether a checkpoint was restored, and its step.
     pub resumed: bool,
     pub resume_step: Option<f64>,
@@ -80,6 +82,10 @@ fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
         ("DSTACK_NODES_NUM", one),
         ("DSTACK_MASTER_NODE_IP", host.clone()),
         ("DSTACK_NODES_IPS", host),
+        ("TF_CONFIG", r#"{"cluster":{"chief":["127.0.0.1:2222"]},"task":{"type":"chief","index":0}}"#.to_owned()),
+        ("CLUSTER_SPEC", r#"{"cluster":{"workerpool0":["127.0.0.1:2222"]},"task":{"type":"workerpool0","index":0}}"#.to_owned()),
+        ("SM_CHANNELS", "[]".to_owned()),
+        ("SM_HPS", "{}".to_owned()),
         ("SM_MODEL_DIR", text(place.output_dir)),
         ("SM_OUTPUT_DATA_DIR", text(place.output_dir)),
         ("SM_HOSTS", r#"["algo-1"]"#.to_owned()),
@@ -93,8 +99,14 @@ fn aliases(place: &Place<'_>) -> BTreeMap<String, String> {
         for name in ["SKYPILOT_NUM_GPUS_PER_NODE", "DSTACK_GPUS_NUM", "DSTACK_GPUS_PER_NODE", "SM_NUM_GPUS"] {
             env.insert(name.to_owned(), gpus.to_string());
         }
+        env.insert("DSTACK_MPI_HOSTFILE".to_owned(), text(place.hostfile));
     }
     env
+}
+
+/// What the hostfile says: this machine, and a slot for each GPU where there are some.
+pub fn hostfile(gpus: u32) -> String {
+    if gpus == 0 { "127.0.0.1\n".to_owned() } else { format!("127.0.0.1 slots={gpus}\n") }
 }
 
 fn map<const N: usize>(pairs: [(&str, String); N]) -> BTreeMap<String, String> {
@@ -125,6 +137,7 @@ mod tests {
             progress: path,
             done: path,
             notice: path,
+            hostfile: path,
             resumed: true,
             resume_step: Some(12.0),
             gpus: None,
@@ -134,6 +147,14 @@ mod tests {
         assert_eq!(env["RANK"], "3");
         assert_eq!(env["LAMP_JOB"], "digits-222222");
         assert_eq!(env["LAMP_RESUME_STEP"], "12");
-        assert!(!env.contains_key("LAMP_NUM_GPUS"), "an unknown number of GPUs is not claimed");
+        for unknown in ["LAMP_NUM_GPUS", "DSTACK_MPI_HOSTFILE"] {
+            assert!(!env.contains_key(unknown), "an unknown number of GPUs is not claimed");
+        }
+        for name in ["TF_CONFIG", "CLUSTER_SPEC", "SM_HPS", "SM_CHANNELS", "SM_HOSTS"] {
+            assert!(serde_json::from_str::<serde_json::Value>(&env[name]).is_ok(), "{name} is JSON");
+        }
+        let task: serde_json::Value = serde_json::from_str(&env["TF_CONFIG"]).unwrap();
+        assert_eq!(task["cluster"]["chief"][0], "127.0.0.1:2222", "the machine of its task is in its cluster");
+        assert_eq!((hostfile(0).as_str(), hostfile(2).as_str()), ("127.0.0.1\n", "127.0.0.1 slots=2\n"));
     }
 }

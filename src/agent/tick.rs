@@ -59,6 +59,8 @@ pub struct Finish {
     pub because: EndedBecause,
     pub exit: Option<ExitStatus>,
     pub reason: Reason,
+    /// Why what was to come afterwards did not: the machine is as it was.
+    pub still_on: Option<String>,
 }
 
 /// Between two samples. NVML keeps some seconds of utilisation samples, so nothing is lost in between; faster costs the

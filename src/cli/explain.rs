@@ -8,7 +8,8 @@ use super::status::local_time;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled};
 use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
-use crate::market::Span;
+use crate::market::{Cloud, Span};
+use crate::policy::cloud_words;
 
 /// Show every verdict on a job with the numbers behind it, and why it ended
 #[derive(Clone, Debug, ClapArgs)]
@@ -153,7 +154,7 @@ fn told(attempt: &ExplainedAttempt, requests: &[&Request], setup: Option<&str>, 
             attempt.events.iter().filter_map(|event| if let What::Verdict { reason } = &event.what { Some(reason) } else { None }).collect();
         let unsaid = attempt.reasons.iter().filter(|reason| !verdicts.contains(reason));
         lines.extend(unsaid.map(|reason| Told { at: reason.at, word: "because", text: reason_text(reason) }));
-        let cloud = settled.cloud_reason.as_ref().map(|reason| format!("; the cloud says: {reason}")).unwrap_or_default();
+        let cloud = settled.cloud_reason.as_ref().map(|reason| cloud_text(attempt.plan.as_ref(), reason)).unwrap_or_default();
         let text = format!("{}, billed {}, {}{cloud}", settled.because.word().replace('_', " "), settled.billed, settled.usd);
         let last = lines.iter().map(|line| line.at).max();
         lines.extend(settled.billed_to.or(last).map(|at| Told { at, word: "settled", text }));
@@ -161,6 +162,12 @@ fn told(attempt: &ExplainedAttempt, requests: &[&Request], setup: Option<&str>, 
     // Stable: what has one time stays in the order in which it was written.
     lines.sort_by_key(|line| line.at);
     lines
+}
+
+fn cloud_text(plan: Option<&Plan>, reason: &str) -> String {
+    let cloud = plan.map_or(Cloud::Local, |plan| plan.offer.cloud);
+    let who = if cloud == Cloud::Local { "the machine" } else { "the cloud" };
+    format!("; {who} says: {}", cloud_words(cloud, reason))
 }
 
 /// Tells `setup` from the starts of the command.
@@ -230,7 +237,10 @@ fn step_text(step: Option<f64>) -> String {
 fn reason_text(reason: &Reason) -> String {
     let numbers: Vec<String> = reason.numbers.iter().map(|(name, number)| format!("{name} {}", round(*number))).collect();
     let numbers = if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
-    format!("{}/{}: {}{numbers}", reason.policy, reason.verdict, reason.text)
+    // `idle/busy`, and not `idle/idle: idle:`.
+    let kind = if reason.policy == reason.verdict { reason.verdict.clone() } else { format!("{}/{}", reason.policy, reason.verdict) };
+    let text = reason.text.strip_prefix(&format!("{}: ", reason.verdict)).unwrap_or(&reason.text);
+    format!("{kind}: {text}{numbers}")
 }
 
 fn round(number: f64) -> f64 {
@@ -293,5 +303,16 @@ mod tests {
         assert_eq!(words, expected);
         let starts: Vec<&str> = story.iter().filter(|line| line.word == "started").map(|line| line.text.as_str()).collect();
         assert_eq!(starts, ["setup: echo one; echo two", "start 1: python train.py", "start 2: python train.py"]);
+    }
+
+    #[test]
+    fn nothing_is_said_twice_and_nobodys_codes_are_shown_here() {
+        let idle = Reason::new(at(1), "idle", "idle", "idle: nothing for 15m").with("quiet_secs", 900.0);
+        assert_eq!(reason_text(&idle), "idle: nothing for 15m (quiet_secs 900)");
+        assert_eq!(reason_text(&Reason::new(at(1), "idle", "busy", "the GPU works")), "idle/busy: the GPU works");
+        assert_eq!(cloud_text(None, "Client.InstanceInitiatedShutdown: the workload ended"), "; the machine says: the workload ended");
+        assert_eq!(cloud_words(Cloud::Local, "Server.HostLost"), "it gave no reason");
+        assert_eq!(cloud_words(Cloud::Aws, "Client.VolumeLimitExceeded: x"), "Client.VolumeLimitExceeded: x");
+        assert_eq!(cloud_words(Cloud::Local, "exit code: 3"), "exit code: 3");
     }
 }

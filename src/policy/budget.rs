@@ -115,8 +115,12 @@ pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
     let left = next.drain_at.duration_since(now).as_secs_f64();
     let spent = account.spent_before + account.price.cost_of(Duration::from_secs_f64(used));
     let text = match level {
-        LimitLevel::Reached => format!("{} is reached at {}: saving and ending now", next.kind.words(), next.at),
-        _ => format!("{} falls at {}, saving begins in {}", next.kind.words(), next.at, Span::from_secs(left.max(0.0) as u64)),
+        // Read in the receipt too, when all of it is over.
+        LimitLevel::Reached => match Span::from_secs(next.at.duration_since(next.drain_at).as_secs().unsigned_abs()) {
+            Span::ZERO => format!("{} was reached at {:.0}", next.kind.words(), next.at),
+            drain => format!("{} is at {:.0}; saving and ending began {drain} before", next.kind.words(), next.at),
+        },
+        _ => format!("{} falls at {:.0}, saving begins in {}", next.kind.words(), next.at, Span::from_secs(left.max(0.0) as u64)),
     };
     let verdict = if level == LimitLevel::Reached { next.kind.ended_because().word() } else { "go_on" };
     let reason = Reason::new(now, "budget", verdict, text)

@@ -133,10 +133,10 @@ impl NoticeStep {
             NoticeKind::Maintenance => "maintenance event",
         };
         let (word, text) = match self {
-            NoticeStep::Wait { until } => ("wait", format!("{kind} at {}: training goes on until {until}", facts.notice.at)),
+            NoticeStep::Wait { until } => ("wait", format!("{kind} at {:.0}: training goes on until {until:.0}", facts.notice.at)),
             NoticeStep::SaveNow => ("save", format!("{kind}: saving a checkpoint now, training goes on")),
-            NoticeStep::Final { by, at } => ("interrupted", format!("{kind} at {at}: final save now, complete by {by}")),
-            NoticeStep::Void => ("void", format!("{kind} of {}: nothing to do, training goes on", facts.notice.at)),
+            NoticeStep::Final { by, at } => ("interrupted", format!("{kind} at {at:.0}: final save, to be complete by {by:.0}")),
+            NoticeStep::Void => ("void", format!("{kind} of {:.0}: nothing to do, training goes on", facts.notice.at)),
         };
         Reason::new(facts.now, "interruption", word, text)
             .with("left_secs", facts.notice.at.duration_since(facts.now).as_secs_f64())

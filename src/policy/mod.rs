@@ -48,7 +48,7 @@ pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, 
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
-pub use settlement::is_by_a_user;
+pub use settlement::{cloud_words, is_by_a_user};
 pub use stall::{StallRhythm, StallWatch};
 pub use stopped::keeps_disk;
 pub use supervise::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};

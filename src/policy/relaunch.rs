@@ -12,6 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::hard_end::Terms;
+use super::settlement::cloud_words;
 use super::wishes::{EndWish, Wishes};
 use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Spec};
 use crate::market::{Cloud, Usd};
@@ -99,7 +100,7 @@ fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Ti
     if let Some(deadline) = spec.limits.deadline
         && deadline.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX) <= now
     {
-        return Some(end(now, EndedBecause::Deadline, format!("the deadline {deadline} has passed")));
+        return Some(end(now, EndedBecause::Deadline, format!("the deadline {deadline:.0} has passed")));
     }
     let left = budget_left(spec, history, wishes)?;
     let worth_a_start = history.iter().map(|record| {
@@ -165,5 +166,7 @@ fn own_words(record: &AttemptRecord) -> String {
     let settled = &record.settled;
     let said = settled.outcome.as_ref().and_then(|outcome| outcome.reasons.last()).map(|reason| reason.text.clone());
     let exit = settled.outcome.as_ref().and_then(|outcome| outcome.exit).map(|exit| format!("the workload ended: {exit}"));
-    said.or(exit).or_else(|| settled.cloud_reason.clone()).unwrap_or_else(|| settled.because.word().replace('_', " "))
+    said.or(exit)
+        .or_else(|| Some(cloud_words(record.plan.offer.cloud, settled.cloud_reason.as_ref()?).to_owned()))
+        .unwrap_or_else(|| settled.because.word().replace('_', " "))
 }

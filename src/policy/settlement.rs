@@ -13,7 +13,7 @@ use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Settled};
-use crate::market::{Span, Usd, elapsed};
+use crate::market::{Cloud, Span, Usd, elapsed};
 
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
@@ -213,8 +213,19 @@ fn last_words(
     })
 }
 
+/// A cloud's reason for people. This workstation gives its reasons in EC2's codes, so that one rule reads both; a person who asked
+/// no cloud for anything gets the sentence alone.
+pub fn cloud_words(cloud: Cloud, reason: &str) -> &str {
+    let code = |text: &str| text.starts_with("Client.") || text.starts_with("Server.");
+    match reason.split_once(": ").filter(|(first, _)| cloud == Cloud::Local && code(first)) {
+        Some((_, sentence)) => sentence,
+        None if cloud == Cloud::Local && code(reason) => "it gave no reason",
+        None => reason,
+    }
+}
+
 fn why(attempt: &AttemptFacts, because: EndedBecause, cloud_reason: Option<&str>) -> String {
-    let cloud = |otherwise| cloud_reason.unwrap_or(otherwise);
+    let cloud = |otherwise| cloud_reason.map_or(otherwise, |reason| cloud_words(attempt.plan.offer.cloud, reason));
     match because {
         _ if attempt.watched.damaged.outcome => match told_at_the_end(attempt) {
             Some((_, text)) => format!("{text} (by the last heartbeat: the outcome could not be read)"),

@@ -18,11 +18,12 @@ use crate::adapters::local_folder::LocalFolder;
 use crate::adapters::local_metadata::LocalMetadata;
 use crate::adapters::local_power::LocalPower;
 use crate::adapters::notify::Notify;
-use crate::adapters::poweroff::{SystemPower, ThenCommand, ThenExit};
+use crate::adapters::poweroff::SystemPower;
 use crate::adapters::proc_stacks::ProcStacks;
 use crate::adapters::sensor_thread::{self, SensorThread};
 use crate::adapters::sensors::{GpuProblem, SensorOptions, system_sensors};
 use crate::adapters::system_clock::SystemClock;
+use crate::adapters::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::whole_machine::WholeMachine;
 use crate::adapters::{here, holder, local_machine, objects, signals};
 use crate::agent::alone;
@@ -56,10 +57,25 @@ pub fn main(args: Vec<OsString>, leading: &[&str]) -> ExitCode {
         Ok(Call::Machine { dir }) => local_machine::main(&dir),
         Ok(Call::Boot(BootSource::Local(dir))) => in_runtime("info", boot_local(dir, leading)),
         Ok(Call::Boot(BootSource::Machine(then))) => in_runtime("info", boot_machine(then, leading)),
-        Ok(Call::Run(call)) => in_runtime("warn", run_alone(call, leading)),
-        Ok(Call::Watch(call)) => in_runtime("info", watch_alone(call)),
+        Ok(Call::Run(call)) => checked(call, |call| in_runtime("warn", run_alone(call, leading))),
+        Ok(Call::Watch(call)) => checked(call, |call| in_runtime("info", watch_alone(call))),
         Err(error) => {
             complain(&format!("error: {error}\nhint: `lamp-agent --help` shows the words\n"));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// What is to come afterwards is looked at before anything begins: hours later nobody is there to mend a typing error.
+fn checked(call: Alone, go: impl FnOnce(Alone) -> ExitCode) -> ExitCode {
+    let Then::Command(command) = &call.then else { return go(call) };
+    match then_command::check(command) {
+        Ok(()) => go(call),
+        Err(problem) => {
+            let meant = cli::then_meant(command).map(|word| format!("did you mean `--then {word}`? ")).unwrap_or_default();
+            complain(&format!(
+                "error: --then: {problem}; nothing was started\nhint: {meant}It takes `exit`, `poweroff`, or a command for the shell\n"
+            ));
             ExitCode::from(2)
         }
     }
@@ -226,6 +242,17 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let power = power(call.then.clone());
     let root = call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"));
     let mut resolved = alone::resolved(&call, clock.now(), here::random());
+    let named = call.name.as_ref().map(|name| (name, root.join("names").join(JobId::from_name(name, [0; 6]).as_str())));
+    let named = named.map(|(name, file)| match here::lock(&file) {
+        Ok(Some(held)) => Ok(held),
+        Ok(None) => Err(alone::taken(
+            name,
+            &LocalFiles.read(&file).ok().flatten().map_or(String::new(), |said| String::from_utf8_lossy(&said).into_owned()),
+            &root,
+        )),
+        Err(error) => Err(format!("cannot write {}: {error}", file.display())),
+    });
+    let named = named.transpose()?;
     let abandoned = abandoned(&root, &call.argv, &work, &*workloads).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
     // Held until this process ends: it tells the next one that this run is being watched.
@@ -235,6 +262,11 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         resolved.job = job;
     } else {
         alone::record(&outbox, &resolved).await.map_err(|error| format!("cannot write the run's records below {}: {error}", root.display()))?;
+    }
+    if let Some(named) = &named
+        && let Err(error) = here::sign(named, resolved.job.as_str())
+    {
+        tracing::warn!("the name of this run is not written down: {error}");
     }
     let memory = boot::remember(&outbox);
     let attempt = alone::attempt(&resolved, memory.started, &work, &outbox.state, &here::cache_folder());

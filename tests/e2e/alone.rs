@@ -78,6 +78,96 @@ fn a_command_for_the_end_that_fails_is_called_so() {
     assert_eq!(out.status.code(), Some(0), "the exit code is the workload's own");
     let err = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(err.contains("the command of `--then` failed: `exit 4` ended with exit code 4") && !err.contains("power off"), "{err}");
+    assert!(err.contains("the machine is still on, and a rented one still bills: `sudo poweroff` puts it out"), "{err}");
+}
+
+#[test]
+fn a_typing_error_in_what_comes_afterwards_is_found_before_anything_begins() {
+    let bench = Bench::new();
+    for (verb, then, said) in [
+        ("run", "powerof", "did you mean `--then poweroff`?"),
+        ("watch", "power-off", "did you mean `--then poweroff`?"),
+        ("run", "./upload.sh --all", "there is no program `./upload.sh`"),
+        ("run", "echo 'x", "the shell does not understand"),
+    ] {
+        let command: &[&str] = if verb == "run" { &["--", "sh", "-c", "touch ran"] } else { &[] };
+        let out = bench.agent().args([verb, "--then", then]).args(command).finish();
+        let err = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(2), "{err}");
+        assert!(err.contains(said) && err.contains("nothing was started"), "{err}");
+    }
+    assert!(!bench.file("ran").exists() && bench.find("state", "spec.json").is_empty(), "not even a record");
+}
+
+#[test]
+fn a_name_that_is_alive_is_not_started_a_second_time() {
+    let bench = Bench::new();
+    let script = "echo $$ >> pids; while [ ! -e go ]; do sleep 0.05; done; exit 5";
+    let command = ["run", "--name", "night", "--", "sh", "-c", script];
+    let mut first = Running::start(bench.agent().args(command).stdout(Stdio::null()).stderr(Stdio::null()));
+    pid_of(&bench, "pids");
+    for more in [&command[..], &["run", "--name", "night", "--", "touch", "ran"]] {
+        let out = bench.agent().args(more).finish();
+        let err = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert_eq!(out.status.code(), Some(1), "{err}");
+        assert!(err.contains(&format!("a run named `night` is alive: process {} watches it as `night-", first.pid())), "{err}");
+        assert!(err.contains("logs -f night-") && err.contains("another --name"), "{err}");
+    }
+    assert!(!bench.file("ran").exists());
+    let other = bench.agent().args(["run", "--name", "day", "--", "true"]).finish();
+    assert_eq!(other.status.code(), Some(0), "another name is another run");
+
+    // The agent's death frees the name, and the same words watch the same run again.
+    kill(first.pid(), "KILL");
+    first.wait();
+    let mut second = Running::start(bench.agent().args(command).stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_until("the second agent has taken it up", || {
+        let events = bench.find("state", "events.jsonl").into_iter().find(|path| path.to_string_lossy().contains("night-"))?;
+        std::fs::read_to_string(events).ok()?.contains("\"reattached\":true").then_some(())
+    });
+    bench.write("go", "");
+    assert_eq!(second.wait().code(), Some(5));
+    assert_eq!(std::fs::read_to_string(bench.file("pids")).unwrap().lines().count(), 1, "started once");
+    let again = bench.agent().args(["run", "--name", "night", "--", "true"]).finish();
+    assert_eq!(again.status.code(), Some(0), "after the end the name is free");
+}
+
+#[test]
+fn a_watched_machine_that_idles_has_its_command_run_once_with_the_reason() {
+    let bench = Bench::new();
+    // Nothing of this machine may count as work: its quiet is what the thresholds say, and others use it too.
+    let args = ["watch", "--idle", "2s", "--idle-grace", "0s", "--max-runtime", "20s", "--then", "echo \"$LAMP_REASON\" >> after"];
+    let out = bench.agent().args(args).finish();
+    assert_eq!(out.status.code(), Some(124), "{}", String::from_utf8_lossy(&out.stderr));
+    let after = std::fs::read_to_string(bench.file("after")).expect("the command of --then ran");
+    assert_eq!(after.lines().count(), 1, "{after}");
+    let outcome = bench.json("state", "outcome.json");
+    let because = outcome["because"].as_str().expect("a word");
+    // A machine that others load is not idle; then the longest run ends it. In both cases the reason is the outcome's own.
+    assert!(["idle", "max_runtime"].contains(&because), "{outcome}");
+    let reasons = outcome["reasons"].as_array().expect("a chain");
+    assert_eq!(Some(after.trim()), reasons.last().and_then(|reason| reason["text"].as_str()), "{outcome}");
+    assert!(!after.contains('.') || because == "idle", "no fractions of a second: {after}");
+}
+
+#[test]
+fn a_command_for_the_end_of_a_watch_that_fails_is_called_so() {
+    let bench = Bench::new();
+    let out = bench.agent().args(["watch", "--idle", "off", "--max-runtime", "2s", "--then", "exit 4"]).finish();
+    assert_eq!(out.status.code(), Some(124));
+    let err = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(err.contains("`exit 4` ended with exit code 4") && err.contains("the machine is still on"), "{err}");
+}
+
+#[test]
+fn a_command_that_a_signal_ended_is_told_by_its_name() {
+    let bench = Bench::new();
+    let out = bench.agent().args(["run", "--", "sh", "-c", "kill -SEGV $$"]).finish();
+    assert_eq!(out.status.code(), Some(128 + 11), "{}", String::from_utf8_lossy(&out.stderr));
+    let (code, text, _) = asked(&bench, &["receipt"]);
+    assert!(code == 0 && text.contains("the workload was killed by SIGSEGV (a crash in native code)"), "{text}");
+    let (_, text, _) = asked(&bench, &["explain"]);
+    assert!(text.contains("SIGSEGV") && !text.contains("Client.") && !text.contains("failed/failed"), "{text}");
 }
 
 #[test]
