@@ -12,6 +12,9 @@ use crate::ports::{Power, PowerError, PowerOff};
 /// Programs whose first word says nothing: what they run counts too.
 const RUNNERS: [&str; 5] = ["sudo", "doas", "exec", "nohup", "command"];
 
+/// Whether a program is there. With a path, some shells are content with any file.
+const FIND: &str = r#"case "$1" in */*) test -x "$1" && ! test -d "$1" ;; *) command -v -- "$1" ;; esac"#;
+
 /// Why a command cannot work, as far as can be told without running it.
 #[derive(Debug, thiserror::Error)]
 pub enum CannotWork {
@@ -40,7 +43,7 @@ pub fn check(command: &str) -> Result<(), CannotWork> {
         return Err(CannotWork::Syntax { command: command.to_owned(), said });
     }
     for program in programs(command) {
-        if shell(&["-c", "command -v -- \"$1\"", "sh", program]).is_ok_and(|found| !found.status.success()) {
+        if shell(&["-c", FIND, "sh", program]).is_ok_and(|found| !found.status.success()) {
             return Err(CannotWork::NoProgram(program.to_owned()));
         }
     }

@@ -101,6 +101,18 @@ fn a_rehearsal_says_exactly_what_is_missing() {
             let failed = not_proved("STEPS = 3", SAVES, &["--notice", "6s"]);
             assert_said(&failed, "interrupted", &["ended before", "--interrupt-after"]);
         });
+        scope.spawn(|| {
+            // A pair that is rewritten in place all the time: the agent has said so before the notice is over, and nobody waits on.
+            let bench = Bench::new();
+            let script = "while :; do for file in model.pt optimizer.pt; do echo x > $LAMP_CHECKPOINT_DIR/$file; sleep 0.4; done; done";
+            bench.write("job.toml", &format!("name = \"pair\"\ncommand = '{script}'\n[checkpoint]\npath = \"ckpt\"\n"));
+            let out = bench.lamp(&["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "10m", "-o", "json"]).finish();
+            assert_code(&out, 109);
+            let report = String::from_utf8_lossy(&out.stdout).into_owned();
+            assert!(report.contains("`ckpt` is always being written") && report.contains("LAMP_PROGRESS"), "{report}");
+            let said = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(said.contains("no checkpoint will be complete; the power is cut"), "{said}");
+        });
     });
 }
 
