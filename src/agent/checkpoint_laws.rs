@@ -102,7 +102,8 @@ impl Folder {
             at = at.saturating_sub(*takes);
         }
         if self.finished.len() > habits.keep {
-            let (oldest, files) = self.finished.iter().next().map(|(number, (files, _))| (*number, files.clone())).unwrap();
+            let first = self.finished.iter().next().map(|(number, (files, _))| (*number, files.clone()));
+            let (oldest, files) = first.expect("there are more than some");
             let one = files.keys().find(|name| self.files.contains_key(*name)).cloned();
             if let Some(one) = one {
                 self.files.remove(&one);
@@ -124,9 +125,10 @@ fn whole(kept: &Picture, folder: &Folder, habits: &Habits) -> Result<(), TestCas
     let held: BTreeMap<&str, i64> = kept.iter().map(|file| (file.path.as_str(), file.stamp.modified_nanos)).collect();
     for path in held.keys() {
         let Some(number) = number(path) else { continue };
-        let finished = folder.finished.get(&number);
-        prop_assert!(finished.is_some(), "{path} is of a checkpoint that is not finished or being cleared away: {habits:?}");
-        for (name, stamp) in &finished.unwrap().0 {
+        let Some((finished, _)) = folder.finished.get(&number) else {
+            return Err(TestCaseError::fail(format!("{path} is of a checkpoint that is not finished: {habits:?}")));
+        };
+        for (name, stamp) in finished {
             prop_assert_eq!(held.get(name.as_str()), Some(stamp), "{} of {} in {:?}: {:?}", name, number, held, habits);
         }
     }

@@ -58,7 +58,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 const FIRST_STEP_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 /// Where nothing was saved, the second attempt proves nothing more: only whether there was an older checkpoint.
-const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(60);
+const NOTHING_TO_PROVE_WITHIN: Duration = Duration::from_secs(20);
 
 /// After the last event of the notice, the machine is gone within seconds.
 const CUT_MARGIN: Duration = Duration::from_secs(60);

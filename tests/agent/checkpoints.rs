@@ -17,15 +17,15 @@ use super::{Rig, secs};
 const EXIT: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
 const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };
 
-struct Watched {
-    rig: Rig,
-    journal: Journal,
+pub struct Watched {
+    pub rig: Rig,
+    pub journal: Journal,
     board: Board,
-    checkpoints: Checkpoints,
+    pub checkpoints: Checkpoints,
 }
 
 impl Watched {
-    fn new(rig: Rig) -> Self {
+    pub fn new(rig: Rig) -> Self {
         Watched::of(rig, AttemptNo::FIRST)
     }
 
@@ -36,19 +36,19 @@ impl Watched {
         Watched { rig, journal, board, checkpoints }
     }
 
-    fn write(&self, name: &str, content: &str) {
+    pub fn write(&self, name: &str, content: &str) {
         write(&self.rig, "ckpt", name, content);
     }
 
     /// Waits until a checkpoint with this number is complete.
-    async fn complete(&self, number: u32) -> Manifest {
+    pub async fn complete(&self, number: u32) -> Manifest {
         let number = CheckpointNo::new(number);
         until(&self.rig.clock, &format!("checkpoint {number}"), secs(1300), || self.checkpoints.last().is_some_and(|last| last.number == number))
             .await;
         self.rig.dir().manifest(number).await.unwrap().expect("the manifest of a complete checkpoint")
     }
 
-    fn read(&self, manifest: &Manifest, path: &str) -> String {
+    pub fn read(&self, manifest: &Manifest, path: &str) -> String {
         let file = manifest.files.iter().find(|file| file.path == path).expect("a file of the checkpoint");
         let body = self.rig.store.object(&format!("jobs/digits-222222/{}", file.key)).expect("its object");
         String::from_utf8(body.to_vec()).unwrap()
@@ -212,52 +212,6 @@ fn a_folder_that_changes_during_the_upload_is_torn_and_its_number_is_never_used_
         let manifest = watched.complete(2).await;
         assert_eq!(watched.read(&manifest, "big.pt"), "changed");
         assert!(watched.rig.store.keys("checkpoints/0001/manifest").is_empty());
-    });
-}
-
-/// What today's trainers leave: numbered folders next to each other, a log beside them, and never a quiet moment.
-#[test]
-fn a_folder_that_never_rests_keeps_its_rested_checkpoints_and_a_log_tears_nothing() {
-    simulate(async |clock| {
-        let watched = Watched::new(Rig::new(clock.clone()));
-        watched.rig.store.fault("/files/", Fault::Slow(secs(5)), None);
-        let train = async {
-            for second in 0..100u64 {
-                watched.write("train.log", &format!("line {second}"));
-                let (folder, file) = (format!("checkpoint-{}", (second / 10 + 1) * 100), if second % 10 < 5 { "model.bin" } else { "optimizer.bin" });
-                // Two seconds of rest would be a moment for the folder as it is.
-                watched.write(&format!("{folder}/{file}"), &format!("{second}"));
-                clock.sleep(secs(1)).await;
-            }
-        };
-        train.await;
-        let manifest = watched.complete(1).await;
-        let mut names: Vec<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
-        names.sort_unstable();
-        assert_eq!(
-            names,
-            ["checkpoint-100/model.bin", "checkpoint-100/optimizer.bin", "checkpoint-200/model.bin", "checkpoint-200/optimizer.bin"],
-            "the third was being written after half a minute, and so was the log"
-        );
-        assert_eq!(watched.read(&manifest, "checkpoint-200/optimizer.bin"), "19");
-        watched.journal.flush(secs(5)).await;
-        assert_eq!(watched.rig.attention().await, Vec::<String>::new());
-    });
-}
-
-#[test]
-fn a_pair_that_is_written_all_the_time_is_not_kept_and_a_person_is_told() {
-    simulate(async |clock| {
-        let watched = Watched::new(Rig::new(clock.clone()));
-        for second in 0..90 {
-            watched.write(if second % 6 < 3 { "model.pt" } else { "optimizer.pt" }, &format!("{second}"));
-            clock.sleep(secs(1)).await;
-        }
-        assert_eq!(watched.checkpoints.last(), None);
-        watched.journal.flush(secs(5)).await;
-        assert_eq!(watched.rig.attention().await, [lamplighter::job::NEVER_RESTS]);
-        let saved = watched.checkpoints.save(watched.checkpoints.ask().await, "notice", secs(10)).await;
-        assert!(!matches!(saved, Saved::Complete(_)), "{saved:?}");
     });
 }
 

@@ -19,6 +19,7 @@ mod mortal;
 mod notices;
 mod outputs;
 mod restarts;
+mod restless;
 mod samples;
 mod stacks;
 #[path = "../support/mod.rs"]

@@ -1,0 +1,55 @@
+//! Checkpoint folders that are always being written: what has rested is kept, and where nothing can be, a person is told.
+
+use lamplighter::agent::checkpoints::Saved;
+use lamplighter::ports::Clock;
+
+use super::checkpoints::Watched;
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+use super::{Rig, secs};
+
+/// What today's trainers leave: numbered folders next to each other, a log beside them, and never a quiet moment.
+#[test]
+fn a_folder_that_never_rests_keeps_its_rested_checkpoints_and_a_log_tears_nothing() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("/files/", Fault::Slow(secs(5)), None);
+        let train = async {
+            for second in 0..100u64 {
+                watched.write("train.log", &format!("line {second}"));
+                let (folder, file) = (format!("checkpoint-{}", (second / 10 + 1) * 100), if second % 10 < 5 { "model.bin" } else { "optimizer.bin" });
+                // Two seconds of rest would be a moment for the folder as it is.
+                watched.write(&format!("{folder}/{file}"), &format!("{second}"));
+                clock.sleep(secs(1)).await;
+            }
+        };
+        train.await;
+        let manifest = watched.complete(1).await;
+        let mut names: Vec<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            ["checkpoint-100/model.bin", "checkpoint-100/optimizer.bin", "checkpoint-200/model.bin", "checkpoint-200/optimizer.bin"],
+            "the third was being written after half a minute, and so was the log"
+        );
+        assert_eq!(watched.read(&manifest, "checkpoint-200/optimizer.bin"), "19");
+        watched.journal.flush(secs(5)).await;
+        assert_eq!(watched.rig.attention().await, Vec::<String>::new());
+    });
+}
+
+#[test]
+fn a_pair_that_is_written_all_the_time_is_not_kept_and_a_person_is_told() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        for second in 0..90 {
+            watched.write(if second % 6 < 3 { "model.pt" } else { "optimizer.pt" }, &format!("{second}"));
+            clock.sleep(secs(1)).await;
+        }
+        assert_eq!(watched.checkpoints.last(), None);
+        watched.journal.flush(secs(5)).await;
+        assert_eq!(watched.rig.attention().await, [lamplighter::job::NEVER_RESTS]);
+        let saved = watched.checkpoints.save(watched.checkpoints.ask().await, "notice", secs(10)).await;
+        assert!(!matches!(saved, Saved::Complete(_)), "{saved:?}");
+    });
+}
