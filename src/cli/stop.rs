@@ -66,7 +66,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
 }
 
 fn how_to_go_on(dir: &JobDir) -> String {
-    format!("`lamp start {}` goes on from its last checkpoint", dir.job())
+    format!("`lamp start {}` goes on from its last complete checkpoint", dir.job())
 }
 
 async fn newest_events(dir: &JobDir) -> Result<Vec<Event>, JobDirError> {
@@ -120,7 +120,10 @@ mod tests {
             CheckpointSummary { number: CheckpointNo::new(4), attempt: AttemptNo::FIRST, created: jiff::Timestamp::UNIX_EPOCH, step: None, bytes: 1 };
         let kept = event(What::Checkpoint { checkpoint, save_secs: 1.0, upload_secs: 1.0, asked_by: None });
         assert_eq!(what_is_kept(&spec(None), &[]), "what is complete in `ckpt` is kept, and its outputs");
-        assert_eq!(what_is_kept(&spec(Some("SIGUSR1")), &[]), "it is asked for a checkpoint first, by SIGUSR1, and its checkpoints and outputs are kept");
+        assert_eq!(
+            what_is_kept(&spec(Some("SIGUSR1")), &[]),
+            "it is asked for a checkpoint first, by SIGUSR1, and its checkpoints and outputs are kept"
+        );
         let lost = what_is_kept(&spec(None), std::slice::from_ref(&never));
         assert!(lost.starts_with("no checkpoint is complete, and what its script has saved since is lost"), "{lost}");
         let older = what_is_kept(&spec(Some("SIGUSR1")), &[kept.clone(), never.clone()]);

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, Finish as _, wait_until};
+use super::bench::{Bench, Finish as _, Running, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code, text};
 
 /// The places of these events among all of an attempt, in this order.
@@ -101,19 +101,29 @@ fn a_rehearsal_says_exactly_what_is_missing() {
             let failed = not_proved("STEPS = 3", SAVES, &["--notice", "6s"]);
             assert_said(&failed, "interrupted", &["ended before", "--interrupt-after"]);
         });
-        scope.spawn(|| {
-            // A pair that is rewritten in place all the time: the agent has said so before the notice is over, and nobody waits on.
-            let bench = Bench::new();
-            let script = "while :; do for file in model.pt optimizer.pt; do echo x > $LAMP_CHECKPOINT_DIR/$file; sleep 0.4; done; done";
-            bench.write("job.toml", &format!("name = \"pair\"\ncommand = '{script}'\n[checkpoint]\npath = \"ckpt\"\n"));
-            let out = bench.lamp(&["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "10m", "-o", "json"]).finish();
-            assert_code(&out, 109);
-            let report = String::from_utf8_lossy(&out.stdout).into_owned();
-            assert!(report.contains("`ckpt` is always being written") && report.contains("LAMP_PROGRESS"), "{report}");
-            let said = String::from_utf8_lossy(&out.stderr).into_owned();
-            assert!(said.contains("no checkpoint will be complete; the power is cut"), "{said}");
-        });
     });
+}
+
+#[test]
+fn a_rehearsal_of_a_pair_that_never_rests_says_so_and_does_not_wait_for_the_notice() {
+    let bench = Bench::new();
+    let counted = bench.file("counted");
+    bench.write(
+        "train.sh",
+        "i=0; while :; do i=$((i+1)); echo $i > \"$1\"; for file in model.pt optimizer.pt; do echo x > $LAMP_CHECKPOINT_DIR/$file; sleep 0.4; done; done\n",
+    );
+    let job = format!("name = \"pair\"\ncommand = [\"sh\", \"train.sh\", \"{}\"]\n[checkpoint]\npath = \"ckpt\"\n", counted.display());
+    bench.write("job.toml", &job);
+    let to = |name: &str| std::fs::File::create(bench.file(name)).expect("a file");
+    let words = ["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "10m", "-o", "json"];
+    let mut rehearsal = Running::start(bench.lamp(&words).stdout(to("report.json")).stderr(to("said")));
+    // A minute of the script first, by its own count: the agent needs as long to be sure.
+    wait_until("it saves", || std::fs::read_to_string(&counted).ok()?.trim().parse::<u32>().ok().filter(|count| *count > 50));
+    assert_eq!(rehearsal.wait().code(), Some(109));
+    let text = |name: &str| std::fs::read_to_string(bench.file(name)).expect("written");
+    let (report, said) = (text("report.json"), text("said"));
+    assert!(report.contains("`ckpt` is always being written") && report.contains("LAMP_PROGRESS"), "{report}");
+    assert!(said.contains("the checkpoint folder has not rested") && said.contains("no checkpoint will be complete; the power is cut"), "{said}");
 }
 
 /// What a person, or another tool, leaves in the job directory.
