@@ -115,13 +115,13 @@ fn a_rehearsal_of_a_pair_that_never_rests_says_so_and_does_not_wait_for_the_noti
     let job = format!("name = \"pair\"\ncommand = [\"sh\", \"train.sh\", \"{}\"]\n[checkpoint]\npath = \"ckpt\"\n", counted.display());
     bench.write("job.toml", &job);
     let to = |name: &str| std::fs::File::create(bench.file(name)).expect("a file");
-    let words = ["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "10m", "-o", "json"];
-    let mut rehearsal = Running::start(bench.lamp(&words).stdout(to("report.json")).stderr(to("said")));
+    let words = ["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "10m"];
+    let mut rehearsal = Running::start(bench.lamp(&words).stdout(to("report")).stderr(to("said")));
     // A minute of the script first, by its own count: the agent needs as long to be sure.
     wait_until("it saves", || std::fs::read_to_string(&counted).ok()?.trim().parse::<u32>().ok().filter(|count| *count > 50));
     assert_eq!(rehearsal.wait().code(), Some(109));
     let text = |name: &str| std::fs::read_to_string(bench.file(name)).expect("written");
-    let (report, said) = (text("report.json"), text("said"));
+    let (report, said) = (text("report"), text("said"));
     assert!(report.contains("`ckpt` is always being written") && report.contains("LAMP_PROGRESS"), "{report}");
     assert!(said.contains("the checkpoint folder has not rested") && said.contains("no checkpoint will be complete; the power is cut"), "{said}");
 }
