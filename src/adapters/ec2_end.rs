@@ -11,12 +11,15 @@
 
 use std::time::Duration;
 
+use aws_sdk_ec2::Client;
+use aws_sdk_ec2::operation::terminate_instances::builders::TerminateInstancesFluentBuilder;
 use aws_sdk_ec2::types::{AttributeBooleanValue, Instance, InstanceLifecycleType, SpotInstanceState, SpotInstanceType, Tag};
 use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
 use super::ec2_describe::{self, filter, state, tag_map, transition};
 use super::ec2_errors::{Class, Trouble, meaning};
+use super::ec2_memory::Ec2Memory;
 use super::system_clock::SystemClock;
 use crate::instance::{InstanceState, MachineRef, TAG_PREFIX, Tags};
 use crate::job::Plan;
@@ -54,7 +57,7 @@ pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(),
             unprotect(session, machine, Protection::Termination).await?;
             end(session, machine, &act, force).await.map_err(CloudError::from)
         }
-        Err(trouble) if trouble.is(Class::NotFound) => not_found(session, machine, trouble, seen.is_some()),
+        Err(trouble) if trouble.is(Class::NotFound) => not_found(&session.memory, machine, trouble, seen.is_some()),
         Err(trouble) => Err(trouble.into()),
         Ok(()) => {
             session.memory.missing.forget(machine);
@@ -159,12 +162,14 @@ fn is_stuck(instance: &Instance) -> bool {
 }
 
 async fn end(session: &AwsSession, machine: &MachineRef, act: &str, force: bool) -> Result<(), Trouble> {
-    let client = session.ec2(&machine.region).await;
-    let mut request = client.terminate_instances().instance_ids(&machine.id);
-    if force {
-        request = request.force(true).skip_os_shutdown(true);
-    }
+    let request = termination(&session.ec2(&machine.region).await, machine, force);
     request.send().await.map(drop).map_err(|error| Trouble::of(act, error))
+}
+
+/// The call, and what it does to a shutdown that hangs.
+fn termination(client: &Client, machine: &MachineRef, force: bool) -> TerminateInstancesFluentBuilder {
+    let request = client.terminate_instances().instance_ids(&machine.id);
+    if force { request.force(true).skip_os_shutdown(true) } else { request }
 }
 
 async fn halt(session: &AwsSession, machine: &MachineRef, act: &str, force: bool) -> Result<(), Trouble> {
@@ -213,12 +218,12 @@ async fn cancel(session: &AwsSession, machine: &MachineRef, requests: Vec<String
 }
 
 /// Not found is not gone: only who asks again and again, for long enough, may say so.
-fn not_found(session: &AwsSession, machine: &MachineRef, trouble: Trouble, shown: bool) -> Result<(), CloudError> {
+fn not_found(memory: &Ec2Memory, machine: &MachineRef, trouble: Trouble, shown: bool) -> Result<(), CloudError> {
     if shown {
-        session.memory.missing.forget(machine);
+        memory.missing.forget(machine);
         return Err(trouble.into());
     }
-    if session.memory.missing.since(machine, ()) >= GONE_AFTER { Ok(()) } else { Err(trouble.into()) }
+    if memory.missing.since(machine, ()) >= GONE_AFTER { Ok(()) } else { Err(trouble.into()) }
 }
 
 #[cfg(test)]
@@ -226,6 +231,7 @@ mod tests {
     use aws_sdk_ec2::types::{InstanceState as Sdk, InstanceStateName};
 
     use super::*;
+    use crate::market::{Cloud, Region};
 
     #[test]
     fn only_what_goes_down_for_too_long_is_forced() {
@@ -239,5 +245,38 @@ mod tests {
             assert!(!is_stuck(&instance(name.clone(), ago(since))), "{name:?} since {since} min");
         }
         assert!(!is_stuck(&Instance::builder().build()), "nobody says since when");
+    }
+
+    fn machine() -> MachineRef {
+        MachineRef { cloud: Cloud::Aws, region: Region::new("us-east-1"), id: "i-1".into() }
+    }
+
+    #[test]
+    fn a_shutdown_that_hangs_is_forced_and_an_ordinary_end_is_not() {
+        let settings = aws_sdk_ec2::Config::builder().behavior_version(aws_sdk_ec2::config::BehaviorVersion::latest()).build();
+        let client = Client::from_conf(settings);
+        let asked = |force: bool| {
+            let request = termination(&client, &machine(), force);
+            let input = request.as_input();
+            (input.get_instance_ids().clone(), *input.get_force(), *input.get_skip_os_shutdown())
+        };
+        let ids = Some(vec!["i-1".to_owned()]);
+        assert_eq!(asked(true), (ids.clone(), Some(true), Some(true)));
+        assert_eq!(asked(false), (ids, None, None));
+    }
+
+    /// The rule's positive end: what was not found for five minutes, again and again, is gone.
+    #[test]
+    fn what_is_not_found_for_long_enough_is_gone() {
+        let memory = Ec2Memory::default();
+        let ask = |shown: bool| not_found(&memory, &machine(), Trouble::of_code("terminate i-1", "InvalidInstanceID.NotFound", "", 400, None), shown);
+        let since = |secs: u64| memory.missing.put_at(machine(), (), SystemClock.mono().saturating_sub(Duration::from_secs(secs)));
+        assert!(matches!(ask(false), Err(CloudError::Ambiguous { .. })), "once is nothing");
+        since(299);
+        assert!(ask(false).is_err());
+        since(301);
+        assert!(ask(false).is_ok());
+        assert!(ask(true).is_err(), "it is shown, so it is not gone, and the time begins anew");
+        assert!(ask(false).is_err());
     }
 }

@@ -46,6 +46,12 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
         map.insert(key, (SystemClock.mono(), value));
     }
 
+    /// As if it had been put at this moment of the steady clock.
+    #[cfg(test)]
+    pub fn put_at(&self, key: K, value: V, at: Duration) {
+        self.map().insert(key, (at, value));
+    }
+
     pub fn forget(&self, key: &K) {
         self.map().remove(key);
     }

@@ -78,6 +78,7 @@ impl Summary {
             attempts.extend(attempt(dir, number).await?);
         }
         let mut summary = Summary::of_records(&spec, &attempts, now);
+        summary.attention.extend(dir.attention().await?.and_then(|attention| attention.text));
         if matches!(summary.state, JobState::Submitted | JobState::Interrupted) {
             // What it waited for before its last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);

@@ -341,8 +341,3 @@ fn goes_on_from(continues: &Continues, kept: Option<&KeptMachine>) -> String {
     let from: Vec<String> = checkpoint.into_iter().chain(disk).collect();
     if from.is_empty() { format!("it goes on from {}", continues.job) } else { format!("it goes on {}", from.join(", ")) }
 }
-
-/// After a refused plan or a silent cloud: the wait grows from a second to a minute.
-pub(super) fn backoff(failures: u32) -> Duration {
-    Duration::from_secs(1 << failures.min(6)).min(Duration::from_secs(60))
-}

@@ -11,6 +11,7 @@ use crate::job::{JobId, Plan};
 use crate::market::{Cloud, Region};
 use crate::policy::continuation::is_kept_for;
 use crate::policy::reconcile::CloudAnswer;
+use crate::ports::{CloudError, chain};
 
 /// What one call can describe.
 pub type Place = (Cloud, Region);
@@ -24,26 +25,31 @@ pub struct Answers(Arc<BTreeMap<Place, Answer>>);
 enum Answer {
     Known(BTreeMap<JobId, Vec<InstanceView>>),
     Unknown(String),
+    /// Unknown too, until a person does something about it.
+    Denied(String),
 }
 
-impl FromIterator<(Place, CloudAnswer)> for Answers {
-    fn from_iter<I: IntoIterator<Item = (Place, CloudAnswer)>>(answers: I) -> Self {
+/// What a cloud said of a place.
+pub type Described = Result<Vec<InstanceView>, CloudError>;
+
+impl FromIterator<(Place, Described)> for Answers {
+    fn from_iter<I: IntoIterator<Item = (Place, Described)>>(answers: I) -> Self {
         Answers(Arc::new(answers.into_iter().map(|(place, answer)| (place, answer.into())).collect()))
     }
 }
 
-impl From<CloudAnswer> for Answer {
-    fn from(answer: CloudAnswer) -> Self {
+impl From<Described> for Answer {
+    fn from(answer: Described) -> Self {
         match answer {
-            CloudAnswer::Known(views) => {
+            Ok(views) => {
                 let mut jobs: BTreeMap<JobId, Vec<InstanceView>> = BTreeMap::new();
                 for view in views {
-                    // Nearly every job has one; a vector makes room for four.
-                    jobs.entry(view.tags.job.clone()).or_insert_with(|| Vec::with_capacity(1)).push(view);
+                    jobs.entry(view.tags.job.clone()).or_default().push(view);
                 }
                 Answer::Known(jobs)
             }
-            CloudAnswer::Unknown(why) => Answer::Unknown(why),
+            Err(error @ CloudError::Denied { .. }) => Answer::Denied(chain(&error)),
+            Err(error) => Answer::Unknown(chain(&error)),
         }
     }
 }
@@ -57,7 +63,15 @@ impl Answers {
     pub fn known<'a>(&'a self, plan: &'a Plan) -> Option<Vec<&'a InstanceView>> {
         match self.at(plan)? {
             Answer::Known(jobs) => Some(of_plan(jobs, plan).collect()),
-            Answer::Unknown(_) => None,
+            Answer::Unknown(_) | Answer::Denied(_) => None,
+        }
+    }
+
+    /// Why we may not look at the place of a plan.
+    pub fn denied(&self, plan: &Plan) -> Option<&str> {
+        match self.at(plan)? {
+            Answer::Denied(why) => Some(why),
+            Answer::Known(_) | Answer::Unknown(_) => None,
         }
     }
 
@@ -74,9 +88,9 @@ impl Answers {
                         }
                     }
                 }
-                Some(Answer::Unknown(why)) if !settled => return CloudAnswer::Unknown(why.clone()),
+                Some(Answer::Unknown(why) | Answer::Denied(why)) if !settled => return CloudAnswer::Unknown(why.clone()),
                 None if !settled => return CloudAnswer::Unknown(format!("{} was not asked yet", plan.offer.region)),
-                Some(Answer::Unknown(_)) | None => {}
+                Some(Answer::Unknown(_) | Answer::Denied(_)) | None => {}
             }
         }
         CloudAnswer::Known(views)

@@ -8,8 +8,9 @@ use futures::future::join_all;
 use tokio::task::JoinHandle;
 use tracing::warn;
 
-use super::act::{ActError, Done, backoff};
+use super::act::{ActError, Done};
 use super::answers::{Answers, Place};
+use super::backoff::backoff;
 use super::cap::Ledger;
 use super::memory::JobMemory;
 use super::observe::{Observed, observe};
@@ -168,8 +169,9 @@ impl Controller {
                     self.clock.sleep(TICK_REST).await;
                 }
                 Ticked::Unknown(error) => {
-                    warn!(%job, "trying again in {} s: {error}", backoff(failures).as_secs());
-                    self.clock.sleep(backoff(failures)).await;
+                    let pause = backoff(&format!("{} {job}", self.name), failures);
+                    warn!(%job, "trying again in {} s: {error}", pause.as_secs());
+                    self.clock.sleep(pause).await;
                     failures += 1;
                 }
             }
@@ -198,9 +200,10 @@ impl Controller {
                     if left.ours > 0 { busy } else { rest }
                 }
                 Err(error) => {
-                    warn!("cannot list the jobs, trying again in {} s: {error}", backoff(failures).as_secs());
+                    let pause = backoff(&self.name, failures);
+                    warn!("cannot list the jobs, trying again in {} s: {error}", pause.as_secs());
                     failures += 1;
-                    backoff(failures - 1)
+                    pause
                 }
             };
             // Also in an outage: the loop lives.
@@ -244,8 +247,7 @@ impl Controller {
                 Ok(port) => port.describe(&self.owner, &region).await,
                 Err(error) => Err(error),
             };
-            let answer = described.map_or_else(|error| CloudAnswer::Unknown(chain(&error)), CloudAnswer::Known);
-            ((cloud, region), answer)
+            ((cloud, region), described)
         });
         Answers::from_iter(join_all(asked).await)
     }
@@ -254,7 +256,16 @@ impl Controller {
     ///
     /// # Errors
     /// When there is no such job, or a newer version wrote it.
-    pub async fn tick(&self, job: &JobId, memory: &mut JobMemory, mut answers: Answers) -> Result<Ticked, DriveError> {
+    pub async fn tick(&self, job: &JobId, memory: &mut JobMemory, answers: Answers) -> Result<Ticked, DriveError> {
+        memory.trouble_met = None;
+        let ticked = self.steps(job, memory, answers).await;
+        if let Ok(ticked) = &ticked {
+            self.stand(&JobDir::new(Arc::clone(&self.store), job.clone()), memory, ticked).await;
+        }
+        ticked
+    }
+
+    async fn steps(&self, job: &JobId, memory: &mut JobMemory, mut answers: Answers) -> Result<Ticked, DriveError> {
         for _ in 0..ACTS_MAX {
             match self.step(job, memory, &answers).await {
                 Ok(Some(Step::Final(receipt))) => return Ok(Ticked::Final(receipt)),
@@ -298,6 +309,10 @@ impl Controller {
         let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);
         self.look_who_ended(&dir, &mut observed, &answer).await?;
         self.tell_attention(&dir, &spec, memory, &observed).await;
+        self.tell_refusal(&dir, &spec, memory, &observed).await;
+        if let Some(denied) = observed.attempts.iter().find(|open| open.settled.is_none()).and_then(|open| answers.denied(&open.plan)) {
+            memory.trouble_met = Some(denied.to_owned());
+        }
         let facts = Facts {
             spec: &spec,
             attempts: &observed.attempts,
@@ -315,7 +330,11 @@ impl Controller {
             if let Act::Wait { why, .. } = &act {
                 tracing::debug!(%job, "waiting: {why}");
             }
-            match self.act(&dir, &spec, memory, &observed, &act).await? {
+            let done = self.act(&dir, &spec, memory, &observed, &act).await;
+            if let Err(error) = &done {
+                memory.trouble_met = Self::trouble(&act, error);
+            }
+            match done? {
                 Done::Changed => step = Step::Changed,
                 Done::Waiting => {}
                 // The record that counts is the one that is there, whoever wrote it.

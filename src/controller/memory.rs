@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::alert::Alert;
 use super::answers::Place;
 use super::cap::HeldBack;
 use crate::instance::Status;
@@ -22,6 +23,11 @@ pub struct JobMemory {
     pub elsewhere: Option<String>,
     /// What went wrong in the last tick, in the daemon.
     pub trouble: Option<String>,
+    /// What stands in its way, as it was recorded last; and what this tick has met.
+    pub alert: Alert,
+    pub trouble_met: Option<String>,
+    /// Quotas that are used up.
+    pub quotas_told: BTreeSet<String>,
     /// The names of what somebody was told.
     pub told: BTreeSet<String>,
     /// The next launch, while a cap holds it back.

@@ -14,7 +14,9 @@
 //! never live here: an adapter, a decision.
 
 mod act;
+mod alert;
 mod answers;
+mod backoff;
 mod begin;
 pub mod bootstrap;
 mod cap;

@@ -31,8 +31,21 @@ impl Controller {
     }
 
     async fn tell(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, kind: &'static str, text: &str, receipt: Option<&Receipt>) {
+        self.tell_as(dir, spec, memory, (kind, text), text, receipt).await;
+    }
+
+    /// Tells it once for each `what`, which says what it is about.
+    pub(super) async fn tell_as(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        (kind, what): (&'static str, &str),
+        text: &str,
+        receipt: Option<&Receipt>,
+    ) {
         let Some(notifier) = self.notifier.clone() else { return };
-        let name = format!("{kind}-{}", Sha256::digest(text.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>());
+        let name = format!("{kind}-{}", Sha256::digest(what.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>());
         if !memory.told.insert(name.clone()) {
             return;
         }

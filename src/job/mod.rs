@@ -8,6 +8,7 @@
 
 mod alarm;
 mod attempt;
+mod attention;
 mod check;
 mod checkpoint;
 mod continuation;
@@ -27,6 +28,7 @@ mod spec;
 
 pub use alarm::{AlarmError, AlarmRule};
 pub use attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
+pub use attention::Attention;
 pub use check::{COMMAND_PLACEHOLDER, Finding, Severity, check};
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest, NEVER_RESTS};
 pub use continuation::{Continues, Inherited, KeptMachine, Starts};

@@ -14,7 +14,8 @@ use super::news::News;
 use super::record::{RecordError, decode, encode};
 use crate::instance::Status;
 use crate::job::{
-    AttemptNo, CheckpointNo, Ending, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled, Waiting, Wish,
+    AttemptNo, Attention, CheckpointNo, Ending, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled,
+    Waiting, Wish,
 };
 use crate::ports::{Created, Store, StoreError};
 
@@ -110,6 +111,14 @@ impl JobDir {
 
     pub async fn put_waiting(&self, waiting: &Waiting) -> Result<(), JobDirError> {
         Ok(self.store.put(&layout::waiting(&self.job), Bytes::from(encode(waiting))).await?)
+    }
+
+    pub async fn attention(&self) -> Result<Option<Attention>, JobDirError> {
+        unless_damaged(self.read(layout::attention(&self.job)).await)
+    }
+
+    pub async fn put_attention(&self, attention: &Attention) -> Result<(), JobDirError> {
+        Ok(self.store.put(&layout::attention(&self.job), Bytes::from(encode(attention))).await?)
     }
 
     /// The numbers of all attempts that were begun, in order.

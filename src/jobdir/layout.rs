@@ -172,6 +172,11 @@ pub fn told(id: &JobId, name: &str) -> String {
     format!("{}told/{name}.json", job(id))
 }
 
+/// What stands in the way of a job and a person must know.
+pub fn attention(id: &JobId) -> String {
+    format!("{}attention.json", job(id))
+}
+
 /// Why nothing is launched for a job just now.
 pub fn waiting(id: &JobId) -> String {
     format!("{}waiting.json", job(id))

@@ -76,6 +76,11 @@ async fn a_persistent_request_is_cancelled_before_its_machine_ends() {
     let made = ec2.ask("RunInstances", &params).unwrap();
     let id = made.all("instanceId")[0].text.clone();
     let aws = cloud(&ec2);
+    // Its state changes just now: nothing is ended before the request is surely cancelled.
+    ec2.fault(Fault::code("CancelSpotInstanceRequests", "IncorrectSpotRequestState"));
+    let error = aws.terminate(&machine(&id)).await.unwrap_err();
+    assert!(kind(&error) == "ambiguous" && chain(&error).contains("IncorrectSpotRequestState"), "{}", chain(&error));
+    assert!(ec2.calls_of("TerminateInstances").is_empty() && ec2.instance(&id).state == State::Running);
     ec2.take_calls();
     aws.terminate(&machine(&id)).await.unwrap();
     let calls: Vec<String> = ec2.calls().into_iter().map(|call| call.action).filter(|action| !action.starts_with("Describe")).collect();
@@ -123,6 +128,12 @@ async fn on_demand_stops_and_starts_and_spot_is_only_ended() {
     assert_eq!(ec2.instance(&id).state, State::Running);
     let view = &views(&aws).await[0];
     assert_eq!((view.tags.attempt.number(), view.tags.kill_at), (2, None));
+
+    // A type of machine that EC2 does not stop: it is said, and it is not ended in place of that.
+    ec2.fault(Fault::code("StopInstances", "UnsupportedOperation"));
+    let error = aws.stop(&machine(&id)).await.unwrap_err();
+    assert!(kind(&error) == "invalid" && error.to_string().contains("cannot be stopped, only terminated (UnsupportedOperation"), "{error}");
+    assert!(ec2.calls_of("TerminateInstances").is_empty() && ec2.instance(&id).state == State::Running);
 
     let spot = launched(&aws, "token-2", Market::Spot).await;
     ec2.take_calls();

@@ -26,8 +26,13 @@ pub(super) struct State {
     pub(super) machines: Vec<Machine>,
     pub(super) launch_faults: Vec<CloudFault>,
     pub(super) describe_faults: usize,
+    /// Ends of machines that are refused, and looks at them: how many.
+    pub(super) denied_ends: usize,
+    pub(super) denied_looks: usize,
     /// How long a new machine does not show up.
     pub(super) invisible: Duration,
+    /// How long an ended machine is still shown.
+    pub(super) forgets_after: Option<Duration>,
     /// Whether the records of our machines can be read just now.
     pub(super) unreadable: bool,
     pub(super) complaints: Vec<String>,
@@ -73,6 +78,21 @@ impl FakeCloud {
 
     pub fn fail_describes(&self, times: usize) {
         self.state.lock().unwrap().describe_faults = times;
+    }
+
+    /// As EC2 does, after about an hour.
+    pub fn forget_after(&self, time: Duration) {
+        self.state.lock().unwrap().forgets_after = Some(time);
+    }
+
+    /// The credentials have expired: so many ends of machines, and looks at them, are refused.
+    pub fn deny(&self, ends: usize, looks: usize) {
+        let mut state = self.state.lock().unwrap();
+        (state.denied_ends, state.denied_looks) = (ends, looks);
+    }
+
+    pub fn denied_ends(&self) -> usize {
+        self.state.lock().unwrap().denied_ends
     }
 
     pub fn invisible_for(&self, time: Duration) {

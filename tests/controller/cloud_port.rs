@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{MachineSpec, Plan, Refusal};
-use lamplighter::market::{Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::market::{self, Arch, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::cloud::{CloudFault, FakeCloud, Machine};
@@ -35,7 +35,16 @@ impl Cloud for FakeCloudPort {
             extras: UsdPerHour::ZERO,
             on_demand: Some(machine.usd_per_hour),
         };
-        Ok(Supply { offers: vec![offer], ..Supply::default() })
+        let quota = Quota {
+            name: "All T Spot Instance Requests".into(),
+            code: "L-T".into(),
+            region: Region::new("local"),
+            market: Market::Spot,
+            families: vec!["t".into()],
+            vcpus_max: 0,
+            vcpus_used: 0,
+        };
+        Ok(Supply { offers: vec![offer], quotas: if kind == market::Cloud::Aws { vec![quota] } else { vec![] }, ..Supply::default() })
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
@@ -52,6 +61,7 @@ impl Cloud for FakeCloudPort {
             }
             Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
+            Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
             Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
             None => Ok(self.0.buy(plan)),
         }
@@ -60,13 +70,21 @@ impl Cloud for FakeCloudPort {
     async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock().unwrap();
+        if state.denied_looks > 0 {
+            state.denied_looks -= 1;
+            return Err(CloudError::Denied { act: "look at the machines in local".into(), cause: "ExpiredToken".into() });
+        }
         if state.describe_faults > 0 {
             state.describe_faults -= 1;
             return Err(CloudError::Throttled);
         }
         let visible = |machine: &&Machine| !state.unreadable && now.duration_since(machine.view.launched) >= state.invisible.try_into().unwrap();
+        let kept = |machine: &&Machine| match (machine.view.ended, state.forgets_after) {
+            (Some(ended), Some(time)) => now.duration_since(ended) < time.try_into().unwrap(),
+            _ => true,
+        };
         // As nasty as can be: it also shows what is not ours.
-        Ok(state.machines.iter().filter(visible).map(|machine| machine.view.clone()).collect())
+        Ok(state.machines.iter().filter(visible).filter(kept).map(|machine| machine.view.clone()).collect())
     }
 
     async fn confirm_missing(&self, _plan: &Plan) -> Result<(), CloudError> {
@@ -76,6 +94,14 @@ impl Cloud for FakeCloudPort {
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         let instance = machine.id.as_str();
+        {
+            let mut state = self.0.state.lock().unwrap();
+            if state.denied_ends > 0 {
+                state.denied_ends -= 1;
+                let cause = format!("UnauthorizedOperation: encoded message: {:060}", state.denied_ends);
+                return Err(CloudError::Denied { act: format!("terminate {instance}"), cause: cause.into() });
+            }
+        }
         if instance == "i-foreign" {
             self.0.state.lock().unwrap().complaints.push("somebody else's machine was terminated".into());
         }
@@ -96,7 +122,7 @@ impl Cloud for FakeCloudPort {
                 Err(lost())
             }
             Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
-            Some(CloudFault::Invalid | CloudFault::Denied) => Err(CloudError::Invalid { what: "cannot be started".into() }),
+            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota) => Err(CloudError::Invalid { what: "cannot be started".into() }),
             None => {
                 self.0.start_again(&machine.id, plan);
                 Ok(())

@@ -33,4 +33,5 @@ pub enum CloudFault {
     NoCapacity,
     Invalid,
     Denied,
+    Quota,
 }

@@ -212,3 +212,34 @@ fn the_daemon_drives_every_job_and_forgets_the_finished() {
         assert!(world.store.calls() - before <= 1500 / 15 + 1500 / 60 + 1500 / 300 + 6, "{}", world.store.calls() - before);
     });
 }
+
+/// The laptop is closed after the launch, and the machine is taken away while nobody looks; in the morning a daemon starts. EC2
+/// may still show the machine, or not any more.
+#[test]
+fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
+    for (forgotten, because) in [(false, EndedBecause::Interrupted), (true, EndedBecause::Lost)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::new(clock.clone(), &[Life::Taken { secs: 600 }, Life::Ends { secs: 60, code: 0 }]).await;
+            if forgotten {
+                *world.cloud.kind.lock().unwrap() = lamplighter::market::Cloud::Aws;
+                world.cloud.forget_after(Duration::from_secs(3600));
+            }
+            world.controller().look(world.job()).await.unwrap();
+            assert_eq!(world.cloud.launches(), 1);
+            clock.sleep(Duration::from_secs(12 * 3600)).await;
+            let daemon = world.controller();
+            tokio::select! {
+                () = daemon.drive_all(&[], |_| {}) => panic!("a daemon does not end"),
+                () = clock.sleep(Duration::from_secs(600)) => {}
+            }
+            let receipt = world.dir.receipt().await.unwrap().expect("ten minutes after the daemon's start");
+            assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Succeeded, vec![because, EndedBecause::Succeeded]));
+            let second = world.dir.plan(lamplighter::job::AttemptNo::new(2)).await.unwrap().unwrap();
+            assert_eq!(second.resume_from, Some(lamplighter::job::CheckpointNo::FIRST));
+            if !forgotten {
+                world.check(&receipt).await;
+                assert_eq!(receipt.attempts[0].billed_seconds, 601.0, "not for the night");
+            }
+        });
+    }
+}

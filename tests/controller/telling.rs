@@ -1,12 +1,15 @@
 //! Somebody is told once, whoever drives.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use lamplighter::ports::{Notification, Notifier, NotifierError};
+use lamplighter::job::{EndedBecause, JobOutcome};
+use lamplighter::market;
+use lamplighter::ports::{Clock, Notification, Notifier, NotifierError};
 
 use super::World;
-use super::cloud::Life;
+use super::cloud::{CloudFault, Life};
 use super::support::virtual_clock::simulate;
 
 #[derive(Default)]
@@ -44,4 +47,96 @@ fn a_job_that_had_ended_before_is_no_news() {
         world.controller().notifying(ear.clone()).drive(world.dir.job()).await.unwrap();
         assert!(ear.0.lock().unwrap().is_empty());
     });
+}
+
+impl Ear {
+    fn attention(&self) -> Vec<String> {
+        self.0.lock().unwrap().iter().filter(|told| told.kind == "attention").map(|told| told.text.clone()).collect()
+    }
+}
+
+async fn stands(world: &World) -> Option<String> {
+    world.dir.attention().await.unwrap().and_then(|attention| attention.text)
+}
+
+#[test]
+fn a_machine_that_we_may_not_end_is_told_once_and_tried_until_it_ends() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::FallsSilent, Life::Ends { secs: 5, code: 0 }]).await;
+        let ear = Arc::new(Ear::default());
+        let controller = world.controller().notifying(ear.clone());
+        world.cloud.deny(20, 0);
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(1900)).await;
+            let text = stands(&world).await.expect("it stands in the job directory");
+            assert!(text.starts_with("i-1 in local may still run and bill: not allowed to terminate i-1: UnauthorizedOperation"), "{text}");
+            assert!(world.cloud.denied_ends() < 18, "it is tried again and again");
+        });
+        let receipt = receipt.unwrap();
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts[0].ended_because), (JobOutcome::Succeeded, EndedBecause::Lost));
+        let told = ear.attention();
+        assert!(told.len() == 1 && told[0].contains("may still run and bill"), "{told:?}");
+        assert_eq!(stands(&world).await, None, "it is over");
+    });
+}
+
+#[test]
+fn what_another_process_found_in_the_way_is_cleared_by_the_next() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::FallsSilent, Life::Endless]).await;
+        world.cloud.deny(10_000, 0);
+        let (first, second) = (world.controller(), world.controller());
+        tokio::select! {
+            receipt = first.drive(world.job()) => panic!("{receipt:?}"),
+            () = clock.sleep(Duration::from_secs(2000)) => {}
+        }
+        assert!(stands(&world).await.is_some(), "also without anybody to tell");
+        world.cloud.deny(0, 0);
+        tokio::select! {
+            receipt = second.drive(world.job()) => panic!("{receipt:?}"),
+            () = clock.sleep(Duration::from_secs(2400)) => {}
+        }
+        assert_eq!(stands(&world).await, None);
+    });
+}
+
+#[test]
+fn credentials_that_expire_are_told_once_and_harm_no_machine() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 1800, code: 0 }]).await;
+        let ear = Arc::new(Ear::default());
+        let controller = world.controller().notifying(ear.clone());
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(60)).await;
+            world.cloud.deny(0, 200);
+            clock.sleep(Duration::from_secs(90)).await;
+            let told = ear.attention();
+            assert_eq!(told, ["not allowed to look at the machines in local: ExpiredToken"], "within two minutes");
+            assert_eq!(stands(&world).await.as_ref(), told.first());
+        });
+        world.check(&receipt.unwrap()).await;
+        assert_eq!((ear.attention().len(), stands(&world).await), (1, None));
+    });
+}
+
+#[test]
+fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
+    for (fault, told) in [
+        (CloudFault::Denied, "attempt 1 cannot be launched: not allowed to launch a t in ws-test: ExpiredToken"),
+        (CloudFault::Invalid, "attempt 1 cannot be launched: no such image"),
+        (
+            CloudFault::Quota,
+            "the quota is used up for VcpuLimitExceeded; ask for more of `All T Spot Instance Requests` (L-T) in local, which is 0 vCPUs",
+        ),
+    ] {
+        simulate(async |clock| {
+            let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            world.cloud.fail_launches(&[fault, fault]);
+            let ear = Arc::new(Ear::default());
+            world.controller().notifying(ear.clone()).drive(world.job()).await.unwrap();
+            assert_eq!(ear.attention(), [told], "{fault:?}");
+        });
+    }
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use lamplighter::adapters::objects;
 use lamplighter::instance::{Rates, Status};
-use lamplighter::job::{Ending, Lease, Manifest, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish};
+use lamplighter::job::{
+    Attention, Ending, Lease, Manifest, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish,
+};
 use lamplighter::jobdir::{Event, JobDir, JobDirError, RecordError, What, decode, layout};
 use lamplighter::ports::Store;
 use serde::Serialize;
@@ -60,6 +62,7 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<Receipt>("receipt.json");
     reads::<Schedule>("schedule.json");
     reads::<ScheduleRun>("schedule-run.json");
+    reads::<Attention>("attention.json");
     reads::<Waiting>("waiting.json");
 }
 

@@ -175,6 +175,7 @@ fn why_it_ended_when_the_agent_could_not_say() {
         ("Client.UserInitiatedShutdown: x", &silent, EndedBecause::Lost),
         ("Client.InstanceInitiatedShutdown: x", &plain, EndedBecause::Lost),
         ("Client.InternalError: x", &plain, EndedBecause::LaunchFailed),
+        ("Client.VolumeLimitExceeded: x", &plain, EndedBecause::LaunchFailed),
     ];
     for (reason, status, expected) in cases {
         let attempt = AttemptFacts { status: Some(status.clone()), ..attempt(1, 600) };

@@ -1,0 +1,152 @@
+//! What a person must know of a job and its agent cannot say: that a machine cannot be ended, that the cloud knows us not, that
+//! a launch was refused for good.
+//!
+//! ```text
+//!   a tick ──> trouble, or none ── changed? ──> attention.json (`lamp status`), the log, told once a day
+//! ```
+//! The trouble stands until a tick goes well. An outage is no trouble: it ends by itself, and nobody can do anything about it.
+//! What must never live here: what is done about it.
+
+use tracing::{info, warn};
+
+use super::act::ActError;
+use super::drive::{Controller, Ticked};
+use super::memory::JobMemory;
+use super::observe::Observed;
+use crate::job::{Attention, Plan, RECORD_FORMAT, Refusal, ResolvedSpec};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::policy::reconcile::Act;
+use crate::ports::{CloudError, chain};
+
+/// What is known of the trouble that was recorded last.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Alert {
+    /// By another process, perhaps: the record was not read yet.
+    #[default]
+    Unread,
+    None,
+    Standing(String),
+}
+
+impl Controller {
+    /// The trouble that an act met; `None`: it passes by itself.
+    pub(super) fn trouble(act: &Act, error: &ActError) -> Option<String> {
+        let ActError::Cloud(cause) = error else { return None };
+        match (act, cause) {
+            (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
+            (Act::Terminate { machine, .. }, _) => Some(format!("{machine} in {} may still run and bill: {}", machine.region, chain(cause))),
+            (_, CloudError::Denied { .. }) => Some(chain(cause)),
+            _ => None,
+        }
+    }
+
+    /// What a tick has come to, for whoever looks at the job: its trouble stands, or it is over.
+    pub(super) async fn stand(&self, dir: &JobDir, memory: &mut JobMemory, ticked: &Ticked) {
+        let recorded = match (memory.trouble_met.take(), ticked) {
+            (Some(text), _) => self.raise(dir, memory, text).await,
+            (None, Ticked::Active) => self.lower(dir, memory).await,
+            (None, _) => Ok(()),
+        };
+        if let Err(error) = recorded {
+            warn!(job = %dir.job(), "cannot record what stands in its way: {}", chain(&error));
+        }
+    }
+
+    async fn raise(&self, dir: &JobDir, memory: &mut JobMemory, text: String) -> Result<(), JobDirError> {
+        if matches!(&memory.alert, Alert::Standing(known) if gist(known) == gist(&text)) {
+            return Ok(());
+        }
+        warn!(job = %dir.job(), "{text}");
+        memory.alert = Alert::Standing(text.clone());
+        if let Some(spec) = memory.spec.clone() {
+            self.alert(dir, &spec, memory, &gist(&text), &text).await;
+        }
+        let attention = Attention { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), text: Some(text) };
+        let written = dir.put_attention(&attention).await;
+        if written.is_err() {
+            // The next tick tries again; somebody was told already.
+            memory.alert = Alert::Unread;
+        }
+        written
+    }
+
+    async fn lower(&self, dir: &JobDir, memory: &mut JobMemory) -> Result<(), JobDirError> {
+        let standing = match &memory.alert {
+            Alert::None => false,
+            Alert::Standing(_) => true,
+            // A job that was never planned has met nothing.
+            Alert::Unread if memory.attempts.is_empty() => return Ok(()),
+            Alert::Unread => dir.attention().await?.is_some_and(|attention| attention.text.is_some()),
+        };
+        if standing {
+            info!(job = %dir.job(), "nothing stands in its way any more");
+            dir.put_attention(&Attention { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), text: None }).await?;
+        }
+        memory.alert = Alert::None;
+        Ok(())
+    }
+
+    /// Once a day for each trouble: one that comes back next week is news again.
+    async fn alert(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, trouble: &str, text: &str) {
+        let day = self.clock.now().strftime("%Y-%m-%d").to_string();
+        self.tell_as(dir, spec, memory, ("attention", &format!("{day} {trouble}")), text, None).await;
+    }
+
+    /// A launch that was refused for good, or for a quota: what a person can do something about.
+    pub(super) async fn tell_refusal(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, observed: &Observed) {
+        let Some(open) = observed.attempts.iter().find(|attempt| attempt.settled.is_none()) else { return };
+        let Some((refusal, why)) = &open.watched.refused else { return };
+        let number = open.plan.attempt.number();
+        match refusal {
+            None if open.watched.unclear => {
+                let text = format!("the launch of attempt {number} was refused, after one that may have come through: {why}");
+                memory.trouble_met = Some(text);
+            }
+            None => {
+                let text = format!("attempt {number} cannot be launched: {why}");
+                self.alert(dir, spec, memory, &gist(&text), &text).await;
+            }
+            Some(Refusal::Quota) => {
+                let offer = &open.plan.offer;
+                let family = offer.instance_type.split('.').next().unwrap_or_default();
+                let trouble = format!("quota {family} {} {}", offer.market, offer.region);
+                if !memory.quotas_told.insert(trouble.clone()) {
+                    return;
+                }
+                let text = match self.quota(spec, &open.plan).await {
+                    Some(quota) => format!("{why}; ask for more of {quota}"),
+                    None => why.clone(),
+                };
+                warn!(job = %dir.job(), "{text}");
+                self.alert(dir, spec, memory, &trouble, &text).await;
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The quota that a plan falls under, as the cloud names it.
+    async fn quota(&self, spec: &ResolvedSpec, plan: &Plan) -> Option<String> {
+        let supply = self.cloud(plan.offer.cloud).ok()?.supply(&spec.spec.machine).await.ok()?;
+        let quota = supply.quotas.into_iter().find(|quota| quota.covers(&plan.offer))?;
+        Some(format!("`{}` ({}) in {}, which is {} vCPUs", quota.name, quota.code, quota.region, quota.vcpus_max))
+    }
+}
+
+/// What stays the same of a sentence when the same happens again: AWS puts numbers, times and long codes into it that never
+/// come twice.
+fn gist(text: &str) -> String {
+    let changes = |word: &&str| word.len() > 40 || (word.chars().any(|letter| letter.is_ascii_digit()) && !word.starts_with("i-"));
+    text.split_whitespace().filter(|word| !changes(word)).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_trouble_is_known_by_what_does_not_change_in_it() {
+        let said = |minutes: &str, blob: &str| format!("i-1 may still run: the clock is {minutes} min ahead; failure message: {blob}");
+        assert_eq!(gist(&said("7", &"x".repeat(60))), gist(&said("8", &"y".repeat(70))));
+        assert_ne!(gist("i-1 may still run"), gist("i-2 may still run"));
+    }
+}
