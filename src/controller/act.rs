@@ -1,7 +1,5 @@
 //! Does what `policy::reconcile` says, one act at a time. Each act may be lost or repeated without harm.
 
-use std::time::Duration;
-
 use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
 
