@@ -8,11 +8,12 @@
 //! An alarm fires when its state changes, and only then. A machine whose heartbeats never arrive is not armed: it would be
 //! ended for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
 
+use aws_sdk_cloudwatch::primitives::DateTime;
+use aws_sdk_cloudwatch::types::{ComparisonOperator, Dimension, StateValue, Statistic, Tag};
 use jiff::{SignedDuration, Timestamp};
 
 use super::aws_session::AwsSession;
-use super::cloudwatch_query::{ask, texts};
-use super::ec2_errors::Trouble;
+use super::ec2_errors::{Trouble, meaning};
 use super::system_clock::SystemClock;
 use crate::instance::{MachineRef, OWNER_TAG};
 use crate::job::{AlarmRule, Plan, Shutdown};
@@ -32,6 +33,9 @@ const ARRIVED_WITHIN: SignedDuration = SignedDuration::from_mins(15);
 /// EC2 measures CPU once in so many seconds.
 const CPU_PERIOD_SECS: u32 = 300;
 
+/// The most that CloudWatch gives at once.
+const PAGE: i32 = 100;
+
 /// An alarm of ours.
 pub struct Alarm {
     pub name: String,
@@ -46,19 +50,16 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
     if matches!(rule, AlarmRule::Heartbeat { .. }) && !has_arrived(session, machine).await? {
         return Err(Trouble::ambiguous(&act, "none of its heartbeats has reached CloudWatch yet"));
     }
-    let mut params = with_rule(rule);
-    let mut put = |name: &str, value: &str| params.push((name.to_owned(), value.to_owned()));
-    put("AlarmName", &format!("{}{}-{}", of_machine(machine), plan.job, plan.attempt));
-    put("AlarmDescription", &format!("Lamplighter ends the machine of {} when: {rule}", plan.job));
-    put("Dimensions.member.1.Name", "InstanceId");
-    put("Dimensions.member.1.Value", &machine.id);
-    put("ActionsEnabled", "true");
-    put("AlarmActions.member.1", &action(plan, &machine.region));
-    for (n, (key, value)) in plan.tags.iter().enumerate() {
-        put(&format!("Tags.member.{}.Key", n + 1), key);
-        put(&format!("Tags.member.{}.Value", n + 1), value);
-    }
-    ask(session, &machine.region, &act, "PutMetricAlarm", &params).await.map(drop)
+    let Some(watched) = watched(rule) else { return Ok(()) };
+    let tags = plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
+    let client = session.cloudwatch(&machine.region).await;
+    let put = client.put_metric_alarm().alarm_name(format!("{}{}-{}", of_machine(machine), plan.job, plan.attempt));
+    let put = put.alarm_description(format!("Lamplighter ends the machine of {} when: {rule}", plan.job));
+    let put = put.namespace(watched.namespace).metric_name(watched.metric).dimensions(dimension(machine)).statistic(watched.statistic);
+    let put = put.comparison_operator(watched.comparison).threshold(watched.threshold).treat_missing_data(watched.missing);
+    let put = put.period(watched.period).evaluation_periods(watched.periods).datapoints_to_alarm(watched.periods);
+    let put = put.actions_enabled(true).alarm_actions(action(plan, &machine.region)).set_tags(Some(tags));
+    put.send().await.map(drop).map_err(|error| meaning(&act, error))
 }
 
 /// Since when an alarm of the machine rings. It also begins to when a machine that ended otherwise is silent for long enough.
@@ -66,10 +67,12 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
 /// # Errors
 /// When CloudWatch does not answer.
 pub async fn alarmed(session: &AwsSession, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
-    let params = [("AlarmNamePrefix", of_machine(machine)), ("StateValue", "ALARM".to_owned())].map(|(name, value)| (name.to_owned(), value));
-    let told = ask(session, &machine.region, &format!("look at the alarm of {machine}"), "DescribeAlarms", &params).await?;
-    let since = texts(&told, "StateUpdatedTimestamp").into_iter().zip(texts(&told, "StateValue"));
-    Ok(since.filter(|(_, state)| state == "ALARM").filter_map(|(since, _)| since.parse().ok()).min())
+    let client = session.cloudwatch(&machine.region).await;
+    let told = client.describe_alarms().alarm_name_prefix(of_machine(machine)).state_value(StateValue::Alarm).send().await;
+    let told = told.map_err(|error| meaning(&format!("look at the alarm of {machine}"), error))?;
+    let rings = told.metric_alarms().iter().filter(|alarm| alarm.state_value() == Some(&StateValue::Alarm));
+    let since = rings.filter_map(|alarm| Timestamp::new(alarm.state_updated_timestamp()?.secs(), 0).ok());
+    Ok(since.min())
 }
 
 /// # Errors
@@ -82,8 +85,8 @@ pub async fn release(session: &AwsSession, machine: &MachineRef) -> Result<(), C
 /// # Errors
 /// When CloudWatch does not answer.
 pub async fn delete(session: &AwsSession, region: &Region, names: &[String]) -> Result<(), CloudError> {
-    let params: Vec<_> = names.iter().enumerate().map(|(n, name)| (format!("AlarmNames.member.{}", n + 1), name.clone())).collect();
-    ask(session, region, "delete an alarm", "DeleteAlarms", &params).await.map(drop)
+    let delete = session.cloudwatch(region).await.delete_alarms().set_alarm_names(Some(names.to_vec()));
+    delete.send().await.map(drop).map_err(|error| meaning("delete an alarm", error))
 }
 
 /// All alarms whose names begin so, every page.
@@ -91,17 +94,14 @@ pub async fn delete(session: &AwsSession, region: &Region, names: &[String]) -> 
 /// # Errors
 /// When CloudWatch does not answer.
 pub async fn alarms(session: &AwsSession, region: &Region, prefix: &str) -> Result<Vec<Alarm>, CloudError> {
-    let mut params = vec![("AlarmNamePrefix".to_owned(), prefix.to_owned()), ("MaxRecords".to_owned(), "100".to_owned())];
+    let mut pages = session.cloudwatch(region).await.describe_alarms().alarm_name_prefix(prefix).max_records(PAGE).into_paginator().send();
     let mut alarms = Vec::new();
-    loop {
-        let page = ask(session, region, &format!("look at the alarms in {region}"), "DescribeAlarms", &params).await?;
-        let (names, arns) = (texts(&page, "AlarmName"), texts(&page, "AlarmArn"));
-        let ours = names.into_iter().zip(arns).filter(|(name, _)| name.starts_with(prefix));
-        alarms.extend(ours.map(|(name, arn)| Alarm { name, arn }));
-        let Some(next) = texts(&page, "NextToken").into_iter().next().filter(|token| !token.is_empty()) else { return Ok(alarms) };
-        params.retain(|(name, _)| name != "NextToken");
-        params.push(("NextToken".into(), next));
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| meaning(&format!("look at the alarms in {region}"), error))?;
+        let found = page.metric_alarms().iter().filter_map(|one| Some((one.alarm_name()?.to_owned(), one.alarm_arn()?.to_owned())));
+        alarms.extend(found.filter(|(name, _)| name.starts_with(prefix)).map(|(name, arn)| Alarm { name, arn }));
     }
+    Ok(alarms)
 }
 
 /// Whether an alarm carries this owner's tag.
@@ -109,9 +109,9 @@ pub async fn alarms(session: &AwsSession, region: &Region, prefix: &str) -> Resu
 /// # Errors
 /// When CloudWatch does not answer.
 pub async fn is_of(session: &AwsSession, region: &Region, alarm: &Alarm, owner: &str) -> Result<bool, CloudError> {
-    let params = [("ResourceARN".to_owned(), alarm.arn.clone())];
-    let told = ask(session, region, "read the tags of an alarm", "ListTagsForResource", &params).await?;
-    Ok(texts(&told, "Key").iter().zip(texts(&told, "Value")).any(|(key, value)| key == OWNER_TAG && value == owner))
+    let told = session.cloudwatch(region).await.list_tags_for_resource().resource_arn(&alarm.arn).send().await;
+    let told = told.map_err(|error| meaning("read the tags of an alarm", error))?;
+    Ok(told.tags().iter().any(|tag| tag.key() == Some(OWNER_TAG) && tag.value() == Some(owner)))
 }
 
 impl Alarm {
@@ -127,46 +127,64 @@ fn of_machine(machine: &MachineRef) -> String {
     format!("{PREFIX}{}-", machine.id)
 }
 
-async fn has_arrived(session: &AwsSession, machine: &MachineRef) -> Result<bool, CloudError> {
-    let now = SystemClock.now();
-    let at = |time: Timestamp| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-    let params = [
-        ("Namespace", NAMESPACE.to_owned()),
-        ("MetricName", HEARTBEAT.to_owned()),
-        ("Dimensions.member.1.Name", "InstanceId".to_owned()),
-        ("Dimensions.member.1.Value", machine.id.clone()),
-        ("StartTime", at(now - ARRIVED_WITHIN)),
-        // Its clock may be a little ahead of ours.
-        ("EndTime", at(now + SignedDuration::from_mins(1))),
-        ("Period", "60".to_owned()),
-        ("Statistics.member.1", "SampleCount".to_owned()),
-    ];
-    let params = params.map(|(name, value)| (name.to_owned(), value));
-    let told = ask(session, &machine.region, &format!("look for the heartbeat of {machine}"), "GetMetricStatistics", &params).await?;
-    Ok(!texts(&told, "Timestamp").is_empty())
+fn dimension(machine: &MachineRef) -> Dimension {
+    Dimension::builder().name("InstanceId").value(&machine.id).build()
 }
 
-fn with_rule(rule: AlarmRule) -> Vec<(String, String)> {
-    let (words, numbers) = match rule {
-        AlarmRule::Off => return Vec::new(),
-        AlarmRule::Heartbeat { minutes } => (
+async fn has_arrived(session: &AwsSession, machine: &MachineRef) -> Result<bool, CloudError> {
+    let now = SystemClock.now();
+    let at = |time: Timestamp| DateTime::from_secs(time.as_second());
+    let ask = session.cloudwatch(&machine.region).await.get_metric_statistics().namespace(NAMESPACE).metric_name(HEARTBEAT);
+    let ask = ask.dimensions(dimension(machine)).period(60).statistics(Statistic::SampleCount).start_time(at(now - ARRIVED_WITHIN));
+    // Its clock may be a little ahead of ours.
+    let told = ask.end_time(at(now + SignedDuration::from_mins(1))).send().await;
+    let told = told.map_err(|error| meaning(&format!("look for the heartbeat of {machine}"), error))?;
+    Ok(!told.datapoints().is_empty())
+}
+
+/// What an alarm looks at, and when it rings.
+struct Watched {
+    namespace: &'static str,
+    metric: &'static str,
+    statistic: Statistic,
+    comparison: ComparisonOperator,
+    threshold: f64,
+    /// What silence means.
+    missing: &'static str,
+    /// In seconds.
+    period: i32,
+    periods: i32,
+}
+
+/// `None`: nothing is to be watched.
+fn watched(rule: AlarmRule) -> Option<Watched> {
+    let count = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
+    Some(match rule {
+        AlarmRule::Off => return None,
+        AlarmRule::Heartbeat { minutes } => Watched {
+            namespace: NAMESPACE,
+            metric: HEARTBEAT,
+            statistic: Statistic::SampleCount,
+            comparison: ComparisonOperator::LessThanThreshold,
+            threshold: 1.0,
             // Silence is the alarm.
-            [NAMESPACE, HEARTBEAT, "SampleCount", "LessThanThreshold", "breaching"],
-            [60, minutes, minutes, 100],
-        ),
-        AlarmRule::Cpu { hundredths, minutes } => {
-            let periods = minutes * 60 / CPU_PERIOD_SECS;
+            missing: "breaching",
+            period: 60,
+            periods: count(minutes),
+        },
+        AlarmRule::Cpu { hundredths, minutes } => Watched {
+            namespace: "AWS/EC2",
+            metric: "CPUUtilization",
+            statistic: Statistic::Average,
+            comparison: ComparisonOperator::LessThanOrEqualToThreshold,
+            threshold: f64::from(hundredths) / 100.0,
             // EC2 measures late, and not at all at first: unknown is not idle. And an alarm that has ended its machine, of
             // which nothing is measured any more, goes on saying so until the attempt is settled.
-            (["AWS/EC2", "CPUUtilization", "Average", "LessThanOrEqualToThreshold", "ignore"], [CPU_PERIOD_SECS, periods, periods, hundredths])
-        }
-    };
-    let names = ["Namespace", "MetricName", "Statistic", "ComparisonOperator", "TreatMissingData"];
-    let [period, evaluated, alarming, hundredths] = numbers;
-    let counts = [("Period", period), ("EvaluationPeriods", evaluated), ("DatapointsToAlarm", alarming)];
-    let threshold = ("Threshold".to_owned(), (f64::from(hundredths) / 100.0).to_string());
-    let words = names.into_iter().zip(words).map(|(name, word)| (name.to_owned(), word.to_owned()));
-    words.chain(counts.map(|(name, count)| (name.to_owned(), count.to_string()))).chain([threshold]).collect()
+            missing: "ignore",
+            period: count(CPU_PERIOD_SECS),
+            periods: count(minutes * 60 / CPU_PERIOD_SECS),
+        },
+    })
 }
 
 /// EC2's own actions. Where the job may keep its disk, a stop: a machine that has stopped already would lose it.

@@ -150,11 +150,6 @@ impl Trouble {
         Trouble::new(act, code, error.message().unwrap_or_default(), status, date)
     }
 
-    /// Of an answer that was read without the SDK.
-    pub fn of_code(act: &str, code: &str, message: &str, status: u16, date_header: Option<&str>) -> Self {
-        Trouble::new(act, code, message, Some(status), date_header.and_then(date))
-    }
-
     fn new(act: &str, code: &str, message: &str, status: Option<u16>, date: Option<Timestamp>) -> Self {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         let class = class(code, message, status);

@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use aws_sdk_cloudwatch::primitives::DateTime;
+use aws_sdk_cloudwatch::types::{Dimension, Metric, MetricDataQuery, MetricStat};
 use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
 use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
-use super::cloudwatch_query::{ask, elements, texts};
 use super::ec2_cache::Ec2Cache;
 use super::ec2_errors::meaning;
 use super::ec2_price_list;
@@ -87,38 +88,30 @@ const QUERIES_MAX: usize = 500;
 /// The mean processor use of the last day. What CloudWatch does not say is unknown, and no reason to say nothing.
 async fn cpu_of(session: &AwsSession, region: &Region, machines: &[ForeignMachine]) -> BTreeMap<String, f64> {
     let now = SystemClock.now();
+    let at = |time: Timestamp| DateTime::from_secs(time.as_second());
     let from = now.saturating_sub(LOOK_BACK).unwrap_or(now);
-    let time = |name: &str, at: Timestamp| (name.to_owned(), at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     let mut means = BTreeMap::new();
     for batch in machines.chunks(QUERIES_MAX) {
-        let queries = batch.iter().enumerate().flat_map(|(at, machine)| query(at, &machine.id));
-        let params: Vec<(String, String)> = [time("StartTime", from), time("EndTime", now)].into_iter().chain(queries).collect();
-        match ask(session, region, "ask for the use of machines", "GetMetricData", &params).await {
+        let queries = batch.iter().enumerate().map(|(number, machine)| query(number, &machine.id)).collect();
+        let ask = session.cloudwatch(region).await.get_metric_data().set_metric_data_queries(Some(queries));
+        match ask.start_time(at(from)).end_time(at(now)).send().await {
             Ok(answer) => {
-                for result in elements(&answer, "MetricDataResults").into_iter().flat_map(|results| elements(results, "member")) {
-                    let id = texts(result, "Id").into_iter().next();
-                    let at = id.and_then(|id| id.strip_prefix('m')?.parse::<usize>().ok());
-                    let values = elements(result, "Values").into_iter().flat_map(|values| texts(values, "member"));
-                    let first = values.into_iter().next().and_then(|value| value.parse().ok());
-                    let Some((machine, first)) = at.and_then(|at| batch.get(at)).zip(first) else { continue };
-                    means.insert(machine.id.clone(), first);
+                for result in answer.metric_data_results() {
+                    let number = result.id().and_then(|id| id.strip_prefix('m')?.parse::<usize>().ok());
+                    let Some((machine, mean)) = number.and_then(|number| batch.get(number)).zip(result.values().first()) else { continue };
+                    means.insert(machine.id.clone(), *mean);
                 }
             }
-            Err(error) => tracing::warn!("no use of the machines in {region} is known: {error}"),
+            Err(error) => tracing::warn!("no use of the machines in {region} is known: {}", meaning("ask for the use of machines", error)),
         }
     }
     means
 }
 
-fn query(at: usize, instance: &str) -> Vec<(String, String)> {
-    let words = [
-        ("Id", format!("m{at}")),
-        ("MetricStat.Metric.Namespace", "AWS/EC2".to_owned()),
-        ("MetricStat.Metric.MetricName", "CPUUtilization".to_owned()),
-        ("MetricStat.Metric.Dimensions.member.1.Name", "InstanceId".to_owned()),
-        ("MetricStat.Metric.Dimensions.member.1.Value", instance.to_owned()),
-        ("MetricStat.Period", LOOK_BACK.as_secs().to_string()),
-        ("MetricStat.Stat", "Average".to_owned()),
-    ];
-    words.map(|(name, value)| (format!("MetricDataQueries.member.{}.{name}", at + 1), value)).to_vec()
+fn query(number: usize, instance: &str) -> MetricDataQuery {
+    let dimension = Dimension::builder().name("InstanceId").value(instance).build();
+    let metric = Metric::builder().namespace("AWS/EC2").metric_name("CPUUtilization").dimensions(dimension).build();
+    let period = i32::try_from(LOOK_BACK.as_secs()).expect("a day fits");
+    let mean = MetricStat::builder().metric(metric).period(period).stat("Average").build();
+    MetricDataQuery::builder().id(format!("m{number}")).metric_stat(mean).build()
 }

@@ -33,8 +33,6 @@ pub mod child_workload;
 #[cfg(feature = "aws")]
 mod cloudwatch_alarm;
 pub mod cloudwatch_metrics;
-#[cfg(feature = "aws")]
-mod cloudwatch_query;
 pub mod counted;
 mod counter;
 pub mod detach;

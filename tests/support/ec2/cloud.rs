@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::calls::Call;
 use super::catalogue::Catalogue;
+use super::cbor;
 use super::fault::{self, Fault, Meets};
 use super::http::{Answer, Request};
 use super::query::{self, Params};
@@ -122,6 +123,13 @@ impl Cloud {
 
     /// `None`: the caller never hears.
     fn call(&self, request: &Request) -> Option<Answer> {
+        match cbor::as_form(request) {
+            Some(form) => self.answered(&form).map(|answer| cbor::of_xml(&answer)),
+            None => self.answered(request),
+        }
+    }
+
+    fn answered(&self, request: &Request) -> Option<Answer> {
         let began = self.began.elapsed();
         let asked = Asked::new(request);
         let answer = self.through_faults(&asked);

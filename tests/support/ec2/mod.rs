@@ -17,6 +17,7 @@
 
 mod calls;
 mod catalogue;
+mod cbor;
 mod cloud;
 mod describe;
 mod fault;
