@@ -109,6 +109,9 @@ pub fn text(receipt: &Receipt) -> String {
         span(receipt.idle_seconds),
         receipt.checkpoints
     ));
+    if receipt.attempts.iter().any(|attempt| attempt.billed_estimated) {
+        lines.push("  <=: the cloud does not say to the second when its billing ended; this is when it was seen to have".into());
+    }
     lines.extend(receipt.losses.iter().map(|loss| format!("  lost: {loss}")));
     lines.join("\n")
 }
@@ -118,13 +121,14 @@ fn row(attempt: &ReceiptAttempt) -> Vec<String> {
         Some(step) => format!("checkpoint {} (step {step})", checkpoint.number.number()),
         None => format!("checkpoint {}", checkpoint.number.number()),
     });
+    let at_most = if attempt.billed_estimated { "<= " } else { "" };
     vec![
         attempt.attempt.number().to_string(),
         attempt.instance.clone().unwrap_or_else(|| "-".into()),
         attempt.instance_type.clone(),
         attempt.market.to_string(),
-        Span::from_secs(attempt.billed_seconds.round() as u64).to_string(),
-        attempt.usd.to_string(),
+        format!("{}{}", at_most, Span::from_secs(attempt.billed_seconds.round() as u64)),
+        format!("{}{}", at_most, attempt.usd),
         attempt.ended_because.word().replace('_', " "),
         from.unwrap_or_else(|| "the start".into()),
     ]

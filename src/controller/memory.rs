@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::alert::Alert;
 use super::answers::Place;
 use super::cap::HeldBack;
+use crate::instance::InstanceView;
 use crate::instance::Status;
 use crate::job::{AttemptNo, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
@@ -77,6 +78,8 @@ pub struct AttemptMemory {
     looked_at: Option<Duration>,
     outcome_since: Option<Duration>,
     missing_since: Option<Duration>,
+    /// The first answer in which the machine billed no more.
+    dark_since: Option<Duration>,
     guard_tries: u32,
     guard_again: Duration,
 }
@@ -149,7 +152,16 @@ impl AttemptMemory {
     }
 
     /// Takes note of an answer of the cloud.
-    pub fn shown(&mut self, there: bool, now: Duration) {
+    pub fn shown(&mut self, view: Option<&InstanceView>, now: Duration) {
+        let there = view.is_some();
+        if let Some(view) = view {
+            if view.state.bills() {
+                (self.watched.billed_after_beat, self.dark_since) = (self.watched.silent_for, None);
+            } else {
+                self.dark_since = self.dark_since.or(Some(now));
+            }
+        }
+        self.watched.dark_for = self.dark_since.map(|since| now.saturating_sub(since));
         self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
         self.watched.missing_for = self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     }
@@ -158,6 +170,8 @@ impl AttemptMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instance::{InstanceState, Tags};
+    use crate::market::{Cloud, Market, Region};
 
     #[test]
     fn a_night_asleep_is_not_a_night_of_silence() {
@@ -178,11 +192,42 @@ mod tests {
     #[test]
     fn missing_is_counted_from_the_first_answer_without_it() {
         let mut memory = AttemptMemory::default();
-        memory.shown(false, Duration::from_secs(10));
+        memory.shown(None, Duration::from_secs(10));
         assert_eq!(memory.watched.missing_for, Duration::ZERO);
-        memory.shown(false, Duration::from_secs(75));
+        memory.shown(None, Duration::from_secs(75));
         assert_eq!(memory.watched.missing_for, Duration::from_secs(65));
-        memory.shown(true, Duration::from_secs(80));
+        memory.shown(Some(&view(InstanceState::Running)), Duration::from_secs(80));
         assert_eq!(memory.watched.missing_for, Duration::ZERO);
+    }
+
+    fn view(state: InstanceState) -> InstanceView {
+        let tags = [("owner", "me"), ("job", "x-222222"), ("attempt", "0001"), ("lease-s", "1800")];
+        let tags = tags.map(|(key, value)| (format!("lamplighter:{key}"), value.to_owned())).into();
+        InstanceView {
+            id: "i".into(),
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            instance_type: "t".into(),
+            market: Market::Spot,
+            state,
+            tags: Tags::from_map(&tags).unwrap(),
+            client_token: None,
+            launched: Timestamp::UNIX_EPOCH,
+            ended: None,
+            state_reason: None,
+        }
+    }
+
+    #[test]
+    fn the_last_look_at_a_lit_machine_and_the_first_at_a_dark_one_are_kept() {
+        let mut memory = AttemptMemory::default();
+        let secs = Duration::from_secs;
+        for now in [100, 110, 120] {
+            memory.heard(Some(Timestamp::UNIX_EPOCH), secs(now));
+            memory.shown(Some(&view(if now < 120 { InstanceState::Running } else { InstanceState::ShuttingDown })), secs(now));
+        }
+        memory.heard(Some(Timestamp::UNIX_EPOCH), secs(135));
+        memory.shown(Some(&view(InstanceState::Terminated)), secs(135));
+        assert_eq!((memory.watched.billed_after_beat, memory.watched.dark_for), (secs(10), Some(secs(15))));
     }
 }

@@ -46,7 +46,7 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
         if memory.settled.is_none() {
             memory.heard_in_news(news.and_then(|news| news.beat(*number)), now);
             if let Some(views) = answers.known(&plan) {
-                memory.shown(views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token)), now);
+                memory.shown(views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token)), now);
             }
         }
         Some(memory.facts(plan, Journal::default()))
@@ -77,7 +77,7 @@ async fn observe_attempt(
         memory.heard(beat.map(|meta| meta.modified), now);
         if let Some(views) = answers.known(&plan) {
             let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
-            memory.shown(view.is_some(), now);
+            memory.shown(view, now);
             let begun = memory.lease.is_some() || memory.watched.damaged.lease;
             if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && begun {
                 journal = read_journal(dir, number).await?;

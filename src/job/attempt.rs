@@ -93,6 +93,9 @@ pub struct Settled {
     pub billed_from: Option<Timestamp>,
     pub billed_to: Option<Timestamp>,
     pub billed: Span,
+    /// The cloud does not say when billing ended: this is when it was seen to have, and may be some seconds too long.
+    #[serde(default)]
+    pub billed_estimated: bool,
     pub usd: Usd,
     /// Why no machine was to be had there, when the next placement may do better.
     #[serde(default)]

@@ -44,6 +44,10 @@ pub struct ReceiptAttempt {
     pub started: Option<Timestamp>,
     pub ended: Option<Timestamp>,
     pub billed_seconds: f64,
+    /// The cloud did not say when billing ended: this may be some seconds too long, and is not too short by more than what
+    /// nobody saw.
+    #[serde(default)]
+    pub billed_estimated: bool,
     pub usd: Usd,
     pub ended_because: EndedBecause,
     #[serde(default)]
@@ -100,6 +104,7 @@ impl From<&AttemptRecord> for ReceiptAttempt {
             started: settled.billed_from,
             ended: settled.billed_to,
             billed_seconds: settled.billed.secs_f64(),
+            billed_estimated: settled.billed_estimated,
             usd: settled.usd,
             ended_because: settled.because,
             exit: outcome.as_ref().and_then(|outcome| outcome.exit),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::hard_end::STOP_GRACE;
 use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
 use super::{billing, continuation};
@@ -17,7 +18,6 @@ use crate::market::{Cloud, Span, Usd, elapsed};
 
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
-    let last_seen = attempt.status.as_ref().map(|status| status.at);
     // What a kept machine did before is of the attempt that kept it.
     let never_started = continuation::had_no_machine(attempt, view);
     let shown = view;
@@ -27,7 +27,10 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let instance = view.map(|view| view.id.clone()).or(known).filter(|_| !never_started);
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
     let from = view.map(|view| view.launched).or_else(|| instance.is_some().then_some(attempt.plan.created));
-    let to = view.and_then(|view| view.ended).or(last_seen).or_else(|| view.map(|_| facts.now)).or(from);
+    let (to, billed_estimated) = match view.and_then(|view| view.ended) {
+        Some(ended) => (Some(ended), false),
+        None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
+    };
     let billed = match (from, to) {
         (Some(from), Some(to)) => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),
         _ => Duration::ZERO,
@@ -49,11 +52,31 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         billed_from: from,
         billed_to: to,
         billed,
+        billed_estimated,
         usd: if instance.is_some() { billing::cost(&attempt.plan.offer, billed.duration(), taken_by_cloud(view)) } else { Usd::ZERO },
         refusal: refused.and_then(|(refusal, _)| *refusal),
         cloud_reason,
         outcome,
     }
+}
+
+/// When billing ended, where the cloud does not say so; and whether that may be too late. Certain is the last heartbeat, and
+/// what was seen of the machine after it; it is dark by the first look at which it billed no more, and soon after the last sign
+/// of it: a machine that powers itself off, and one that the cloud takes with a notice, has two minutes. Both are measured from
+/// the machine's own heartbeat, so that the clock of this workstation cannot be wrong by more than that.
+fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Option<(Timestamp, bool)> {
+    let watched = &attempt.watched;
+    let seen_dark = facts.now.saturating_sub(watched.dark_for.unwrap_or_default()).unwrap_or(facts.now);
+    let Some(status) = &attempt.status else { return view.map(|_| (seen_dark, true)) };
+    let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
+    let notice = status.notice.as_ref().filter(|notice| notice.kind == NoticeKind::Interruption && taken_by_cloud(view)).map(|notice| notice.at);
+    let certain = later(status.at, watched.billed_after_beat);
+    let certain = notice.filter(|at| *at <= seen_dark).map_or(certain, |at| at.max(certain));
+    if view.is_none() {
+        return Some((certain, false));
+    }
+    let to = seen_dark.clamp(certain, later(certain, STOP_GRACE));
+    Some((to, to > certain))
 }
 
 /// Whether the cloud itself took a spot machine back; a notice alone does not say so.

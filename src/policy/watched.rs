@@ -30,6 +30,10 @@ pub struct Watched {
     pub missing_for: Duration,
     /// How long the heartbeat has not changed.
     pub silent_for: Duration,
+    /// The same, at the last answer of the cloud in which the machine billed.
+    pub billed_after_beat: Duration,
+    /// Since the first answer in which it did no more; `None`: there was none.
+    pub dark_for: Option<Duration>,
     /// How long the outcome has been there.
     pub outcome_for: Duration,
     /// The number of the last rehearsed interruption that was served.

@@ -176,6 +176,7 @@ pub fn settled(number: u32, because: EndedBecause) -> Settled {
         instance: Some("i".into()),
         because,
         billed_from: Some(ago(600)),
+        billed_estimated: false,
         billed_to: Some(ago(60)),
         billed: Span::from_secs(540),
         usd: Usd::from_micros(150_000),
