@@ -46,7 +46,7 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
         if memory.settled.is_none() {
             memory.heard_in_news(news.and_then(|news| news.beat(*number)), now);
             if let Some(views) = answers.known(&plan) {
-                memory.shown(views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token)), now);
+                memory.shown(views.iter().copied().find(|view| view.client_token.as_deref() == Some(&plan.client_token)), now);
             }
         }
         Some(memory.facts(plan, Journal::default()))
@@ -76,7 +76,7 @@ async fn observe_attempt(
         (memory.lease, memory.outcome, memory.status, beat) = tokio::try_join!(lease, outcome, dir.status(number), head)?;
         memory.heard(beat.map(|meta| meta.modified), now);
         if let Some(views) = answers.known(&plan) {
-            let view = views.iter().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
+            let view = views.iter().copied().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
             memory.shown(view, now);
             let begun = memory.lease.is_some() || memory.watched.damaged.lease;
             if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && begun {

@@ -17,6 +17,8 @@ pub struct Desk<C> {
     pub bench: Bench,
     pub ec2: C,
     bucket: String,
+    /// Of the job root in the bucket; ends with a slash, or is empty.
+    prefix: &'static str,
 }
 
 /// The trainer, saving every second, on the cheapest spot machine.
@@ -30,19 +32,32 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
         ec2.profile("lamplighter-box");
         let group = [("GroupName", "lamplighter"), ("GroupDescription", "no way in")];
         ec2.ask("CreateSecurityGroup", &group).expect("a group");
+        let bucket = ec2.bucket("jobs");
+        Self::with_root(ec2, bucket, "root/")
+    }
+
+    /// The same with an account in which there is nothing yet: `lamp init aws` is to make it ready.
+    pub fn in_a_new_account(ec2: C) -> Self {
+        let bucket = format!("lamplighter-{}-us-east-1", ec2.account());
+        Self::with_root(ec2, bucket, "")
+    }
+
+    fn with_root(ec2: C, bucket: String, prefix: &'static str) -> Self {
         let bench = Bench::new();
         bench.write("config.toml", &format!("[aws]\nbox_endpoint_url = '{API}'\n"));
         bench.write("w/job.sh", TRAINER);
         bench.write("job.toml", JOB);
         std::fs::write(bench.file("lamp-agent"), &agent().0).expect("writable");
-        let bucket = ec2.bucket("jobs");
         ec2.take_calls();
-        Desk { bench, ec2, bucket }
+        Desk { bench, ec2, bucket, prefix }
     }
 
     pub fn lamp(&self, words: &[&str]) -> Command {
         let mut command = self.bench.command(env!("CARGO_BIN_EXE_lamp"));
-        command.env("LAMP_JOB_ROOT", format!("s3://{}/root", self.bucket)).env("LAMP_CONFIG", self.bench.file("config.toml"));
+        command.env("LAMP_CONFIG", self.bench.file("config.toml"));
+        if !self.prefix.is_empty() {
+            command.env("LAMP_JOB_ROOT", format!("s3://{}/{}", self.bucket, self.prefix.trim_end_matches('/')));
+        }
         command.env("LAMP_AGENT_BINARY", self.bench.file("lamp-agent")).env("LAMP_OWNER", "me");
         command.envs(self.ec2.env()).args(words);
         command
@@ -77,7 +92,7 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
     }
 
     pub fn receipt(&self, job: &str) -> Value {
-        let (key, mut last) = (format!("/{}/root/jobs/{job}/receipt.json", self.bucket), String::new());
+        let (key, mut last) = (format!("/{}/{}jobs/{job}/receipt.json", self.bucket, self.prefix), String::new());
         patiently(&format!("the job has a receipt {last}"), || {
             let (status, body) = self.ec2.s3("GET", &key, b"");
             last = text(&body);
@@ -87,14 +102,15 @@ impl<C: Deref<Target = FalseEc2>> Desk<C> {
 
     /// Whether a checkpoint of the job is complete.
     pub fn has_checkpoint(&self, job: &str) -> bool {
-        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix=root/jobs/{job}/checkpoints/", self.bucket), b"");
+        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix={}jobs/{job}/checkpoints/", self.bucket, self.prefix), b"");
         Node::parse(&text(&body)).all("Key").into_iter().any(|key| key.text.ends_with("/manifest.json"))
     }
 
     pub fn jobs(&self) -> Vec<String> {
-        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix=root/jobs/", self.bucket), b"");
+        let (_, body) = self.ec2.s3("GET", &format!("/{}?list-type=2&prefix={}jobs/", self.bucket, self.prefix), b"");
         let listed = Node::parse(&text(&body));
-        let mut jobs: Vec<String> = listed.all("Key").into_iter().filter_map(|key| Some(key.text.split('/').nth(2)?.to_owned())).collect();
+        let mut jobs: Vec<String> =
+            listed.all("Key").into_iter().filter_map(|key| Some(key.text.strip_prefix(self.prefix)?.split('/').nth(1)?.to_owned())).collect();
         jobs.dedup();
         jobs
     }

@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::desk::Desk;
 use super::machines::{Ec2, patiently};
-use crate::bench::Running;
+use crate::bench::{Finish as _, Running};
 use crate::false_ec2::{Fault, Seen, State};
+use crate::jobs::text;
 
 type Journey = Desk<Ec2>;
 
@@ -120,4 +121,39 @@ fn stop_and_cancel_end_machines() {
     journey.ec2.until(&second.id, State::Terminated);
     journey.receipt(&cancelled);
     assert_eq!(journey.ec2.instances().len(), 2);
+}
+
+/// As docs/aws.md tells it: from an account with nothing in it to the first receipt, and back.
+#[test]
+fn from_a_new_account_to_a_receipt_and_back() {
+    let Some(journey) = Ec2::start().map(Desk::in_a_new_account) else { return };
+    let before = journey.lamp(&["plan", "job.toml"]).finish();
+    assert_eq!(before.status.code(), Some(104), "{}", text(&before.stderr));
+    assert!(text(&before.stderr).contains("lamp init aws"), "{}", text(&before.stderr));
+    journey.must(&["init", "aws", "--yes"]);
+    let config = std::fs::read_to_string(journey.bench.file("config.toml")).expect("there");
+    assert!(config.contains("job_root = \"s3://lamplighter-") && config.contains("box_endpoint_url"), "{config}");
+    let plan = text(&journey.must(&["plan", "job.toml"]).stdout);
+    assert!(plan.contains("m5.large"), "{plan}");
+
+    let mut run = Running::start(&mut journey.lamp(&["run", "job.toml"]));
+    let seen = journey.launched(&[]);
+    journey.begins(&seen.id);
+    journey.go(&seen.id);
+    assert!(run.wait().success());
+    let job = &journey.jobs()[0];
+    let receipt = journey.receipt(job);
+    assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    bill_agrees(&journey, &receipt, &[&seen]);
+    let shown = text(&journey.must(&["receipt", job]).stdout);
+    assert!(shown.contains("succeeded") && shown.contains("<= "), "{shown}");
+    journey.must(&["sweep"]);
+    assert_eq!(journey.ec2.instances().len(), 1);
+
+    journey.must(&["uninit", "aws", "--yes"]);
+    let role = journey.ec2.ask_query(("iam", "2010-05-08"), "us-east-1", "GetRole", &[("RoleName", "lamplighter-box")]);
+    assert_eq!(role.unwrap_err().1, "NoSuchEntity");
+    assert_eq!(journey.jobs().len(), 1, "a bucket with jobs stays");
+    let config = std::fs::read_to_string(journey.bench.file("config.toml")).expect("there");
+    assert!(!config.contains("job_root") && config.contains("box_endpoint_url"), "{config}");
 }
