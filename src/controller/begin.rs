@@ -13,7 +13,7 @@ use super::act::ActError;
 use super::drive::Controller;
 use super::memory::JobMemory;
 use super::submit::{SubmitError, create_spec};
-use crate::job::{AttemptNo, Plan, ResolvedSpec};
+use crate::job::{AttemptNo, JobId, Plan, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::elapsed;
 use crate::ports::Created;
@@ -75,6 +75,18 @@ impl Controller {
             Ok(Created::Exists) => Ok(()),
             Err(error) => Err(error.into()),
         };
+        if memory.attempts.values().any(|attempt| attempt.watched.refused.is_some()) {
+            self.next_after_refusal(&spec.job, &mut memory).await;
+        }
         Ok((memory, begun))
+    }
+
+    /// A refusal is settled by the one who made the plan: nobody else can know that nothing was launched by it before, and a
+    /// driver that comes after this process would wait five minutes to be sure. What goes wrong here a drive finds too.
+    async fn next_after_refusal(&self, job: &JobId, memory: &mut JobMemory) {
+        let answers = self.describe(memory.places()).await;
+        if let Err(error) = self.tick(job, memory, answers).await {
+            tracing::debug!(%job, "{error}");
+        }
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use lamplighter::job::{AttemptNo, JobOutcome};
+use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome};
 use lamplighter::jobdir::JobDir;
 use lamplighter::ports::{Cloud, Store};
 
 use super::World;
-use super::cloud::Life;
+use super::cloud::{CloudFault, Life};
 use super::mortal::{Mortal, Mortality};
 use super::support::virtual_clock::simulate;
 
@@ -25,6 +25,22 @@ fn a_new_job_is_launched_without_a_look() {
         let receipt = controller.drive_on(world.job(), memory).await.unwrap();
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1));
+    });
+}
+
+/// `lamp run --detach`: another process drives it, and cannot know that nothing was launched before the refusal.
+#[test]
+fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
+    simulate(async |clock| {
+        let world = World::unmade(clock, &[ENDS]).await;
+        world.cloud.fail_launches(&[CloudFault::NoCapacity]);
+        let controller = world.controller();
+        let plan = controller.first_plan(&world.spec).await.unwrap().plan;
+        let (_, begun) = controller.begin(&world.dir, &world.spec, plan).await.unwrap();
+        begun.unwrap();
+        let settled = world.dir.settled(AttemptNo::FIRST).await.unwrap().expect("settled");
+        assert_eq!((settled.because, settled.instance), (EndedBecause::LaunchFailed, None));
+        assert_eq!(world.drive().await.outcome, JobOutcome::Succeeded);
     });
 }
 

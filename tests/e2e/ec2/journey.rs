@@ -155,5 +155,5 @@ fn from_a_new_account_to_a_receipt_and_back() {
     assert_eq!(role.unwrap_err().1, "NoSuchEntity");
     assert_eq!(journey.jobs().len(), 1, "a bucket with jobs stays");
     let config = std::fs::read_to_string(journey.bench.file("config.toml")).expect("there");
-    assert!(!config.contains("job_root") && config.contains("box_endpoint_url"), "{config}");
+    assert!(!config.contains("security_group") && config.contains("box_endpoint_url"), "{config}");
 }
