@@ -269,7 +269,8 @@ mod tests {
     #[test]
     fn what_is_not_found_for_long_enough_is_gone() {
         let memory = Ec2Memory::default();
-        let ask = |shown: bool| not_found(&memory, &machine(), Trouble::of_code("terminate i-1", "InvalidInstanceID.NotFound", "", 400, None), shown);
+        let ask =
+            |shown: bool| not_found(&memory, &machine(), Trouble::new("terminate i-1", "InvalidInstanceID.NotFound", "", Some(400), None), shown);
         let since = |secs: u64| memory.missing.put_at(machine(), (), SystemClock.mono().saturating_sub(Duration::from_secs(secs)));
         assert!(matches!(ask(false), Err(CloudError::Ambiguous { .. })), "once is nothing");
         since(299);

@@ -150,7 +150,7 @@ impl Trouble {
         Trouble::new(act, code, error.message().unwrap_or_default(), status, date)
     }
 
-    fn new(act: &str, code: &str, message: &str, status: Option<u16>, date: Option<Timestamp>) -> Self {
+    pub(super) fn new(act: &str, code: &str, message: &str, status: Option<u16>, date: Option<Timestamp>) -> Self {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         let class = class(code, message, status);
         let ahead = date.filter(|_| class == Class::Unproven).map(|date| SystemClock.now().duration_since(date)).filter(|ahead| ahead.abs() > SKEW);
