@@ -19,6 +19,10 @@ pub struct Args {
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "lamp", &mut script);
-    context.printer.bytes(&script);
+    if context.is_machine_output() {
+        context.printer.json(&serde_json::json!({ "shell": args.shell.to_string(), "script": String::from_utf8_lossy(&script) }));
+    } else {
+        context.printer.bytes(&script);
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,12 +1,18 @@
 //! `lamp extend`: more time or more money for a job.
 
 use clap::Args as ClapArgs;
+use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::json;
 
+use super::status::local_time;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::Dollars;
-use crate::job::{Reaction, Spec, Wish};
+use crate::job::{Reaction, Request, Spec, Wish};
+use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Span, Usd};
+use crate::policy::Wishes;
+use crate::policy::hard_end::Terms;
 
 /// Give a job more time or money
 #[derive(Clone, Debug, ClapArgs)]
@@ -46,12 +52,75 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let wish = Wish::Extend { time: args.time, budget };
     let by = job_root::workstation(context)?.name;
     let request = dir.add_request(wish, &by, context.clock.now()).await.map_err(fault)?;
+    let requests = dir.requests().await.map_err(fault)?;
+    let all_before: Vec<Request> = requests.iter().filter(|other| other.number < request.number).cloned().collect();
+    let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));
+    let most = most_now(&dir, &spec, &requests).await.map_err(fault)?;
     if context.is_machine_output() {
-        context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish }));
+        let limits = json!({ "before": before, "after": after });
+        context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most }));
     }
     let more = [args.time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())];
     context.printer.note(format!("{} may have {} more", dir.job(), more.into_iter().flatten().collect::<Vec<_>>().join(" and ")));
+    let most = most.map(|most| format!("it costs at most {most} now"));
+    let told: Vec<String> = before.changes(&after).into_iter().chain(most).collect();
+    if !told.is_empty() {
+        context.printer.note(told.join("; "));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The limits of a job with all that was ever added.
+#[derive(Serialize)]
+struct Standing {
+    max_runtime: Option<Span>,
+    deadline: Option<Timestamp>,
+    budget: Option<Usd>,
+}
+
+impl Standing {
+    fn of(spec: &Spec, requests: &[Request]) -> Self {
+        let (limits, wishes) = (&spec.limits, Wishes::of(requests));
+        let more = wishes.more_time.duration();
+        Standing {
+            max_runtime: limits.max_runtime.map(|time| Span::from_duration(time.duration().saturating_add(more))),
+            deadline: limits.deadline.map(|deadline| deadline.saturating_add(more).unwrap_or(Timestamp::MAX)),
+            budget: limits.budget.map(|budget| budget + wishes.more_budget),
+        }
+    }
+
+    /// `its run time is 14h instead of 12h`
+    fn changes(&self, after: &Standing) -> Vec<String> {
+        let said = |what: &str, before: Option<String>, after: Option<String>| {
+            let (before, after) = (before?, after?);
+            (before != after).then(|| format!("{what} is {after} instead of {before}"))
+        };
+        let text = |span: &Option<Span>| span.map(|span| span.to_string());
+        let moment = |at: &Option<Timestamp>| at.map(local_time);
+        let money = |usd: &Option<Usd>| usd.map(|usd| usd.to_string());
+        let all = [
+            said("its run time", text(&self.max_runtime), text(&after.max_runtime)),
+            said("its deadline", moment(&self.deadline), moment(&after.deadline)),
+            said("its budget", money(&self.budget), money(&after.budget)),
+        ];
+        all.into_iter().flatten().collect()
+    }
+}
+
+/// The most that the job can cost as its attempts stand: what is settled, and the open one up to its new end.
+async fn most_now(dir: &JobDir, spec: &Spec, requests: &[Request]) -> Result<Option<Usd>, JobDirError> {
+    let wishes = Wishes::of(requests);
+    let (mut spent, mut open) = (Usd::ZERO, None);
+    for number in dir.attempts().await? {
+        match dir.settled(number).await? {
+            Some(settled) => spent += settled.usd,
+            None => open = dir.plan(number).await?,
+        }
+    }
+    let Some(plan) = open else { return Ok(None) };
+    let budget_left = spec.limits.budget.map(|budget| budget + wishes.more_budget - spent);
+    let terms = Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created };
+    Ok(terms.most(terms.hard_end()).map(|most| spent + most))
 }
 
 /// What the job would need to have for this to change anything.

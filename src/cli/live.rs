@@ -67,21 +67,55 @@ pub fn money_text(summary: &Summary) -> String {
     }
 }
 
-/// The live line, cut to `width` columns.
+/// How much is said, from all to the least; each step takes away what matters least of what is left.
+const LEVELS: u8 = 9;
+
+/// The live line in `width` columns: what matters first, and with fewer words where there is less room.
 pub fn line(summary: &Summary, width: usize) -> String {
-    let mut parts = vec![summary.job.clone(), summary.state.to_string()];
-    if let Some(attempt) = summary.attempt.filter(|attempt| *attempt > 1) {
-        parts.push(format!("attempt {attempt}"));
-    }
+    let fits = |text: &String| text.chars().count() <= width;
+    let shortest = || at_level(summary, LEVELS).chars().take(width).collect();
+    (0..=LEVELS).map(|level| at_level(summary, level)).find(fits).unwrap_or_else(shortest)
+}
+
+fn at_level(summary: &Summary, level: u8) -> String {
+    let job = if level >= 9 { summary.name.clone() } else { summary.job.clone() };
+    let mut parts = vec![job, summary.state.to_string()];
+    parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
-    // Before what may be long: money is never cut off.
-    parts.push(money_text(summary));
-    if let Some(progress) = &summary.progress {
-        parts.extend(progress.fraction().map(bar));
-        parts.extend(progress_text(progress));
-    }
-    parts.extend(usage_text(summary));
-    parts.join("  ").chars().take(width).collect()
+    let money = money_text(summary);
+    parts.push(if level >= 5 {
+        money.split(" of at most").next().unwrap_or_default().trim_end_matches(", and no limit is set").to_owned()
+    } else {
+        money
+    });
+    parts.extend(summary.progress.as_ref().and_then(|progress| progress_at(progress, level)));
+    parts.extend(if level >= 3 { usage_short(summary, level < 7) } else { usage_text(summary) });
+    parts.join("  ")
+}
+
+fn progress_at(progress: &Progress, level: u8) -> Option<String> {
+    let bar = progress.fraction().filter(|_| level < 1).map(bar);
+    let plain = Progress { message: progress.message.clone().filter(|_| level < 2), loss: progress.loss.filter(|_| level < 4), ..progress.clone() };
+    let text = match (progress.fraction(), level) {
+        (Some(fraction), 6..) => Some(format!("{:.0}%", (fraction * 100.0).floor())),
+        // With a share, the steps say nothing more.
+        (Some(_), 4..) => progress_text(&plain).map(|text| text.split_once(", ").map_or(text.clone(), |(_, rest)| rest.to_owned())),
+        _ => progress_text(&plain),
+    };
+    let parts: Vec<String> = bar.into_iter().chain(text).collect();
+    (!parts.is_empty()).then(|| parts.join("  "))
+}
+
+/// `GPU 93%, CPU 210%`; of several GPUs their mean.
+fn usage_short(summary: &Summary, with_cpu: bool) -> Option<String> {
+    let known: Vec<f64> = summary.gpus.iter().filter_map(|gpu| gpu.util_percent).collect();
+    let gpus = (!known.is_empty()).then(|| {
+        let mean = known.iter().sum::<f64>() / known.len() as f64;
+        if known.len() == 1 { format!("GPU {mean:.0}%") } else { format!("{} GPUs {mean:.0}%", known.len()) }
+    });
+    let cpu = summary.cpu_percent.filter(|_| with_cpu || gpus.is_none()).map(|percent| format!("CPU {percent:.0}%"));
+    let parts: Vec<String> = gpus.into_iter().chain(cpu).collect();
+    (!parts.is_empty()).then(|| parts.join(", "))
 }
 
 fn bar(fraction: f64) -> String {
@@ -101,5 +135,61 @@ mod tests {
         assert_eq!(progress_text(&progress).unwrap(), "step 25 of 100, 25%, 2m 30s left, loss 0.5000");
         assert_eq!(bar(0.25), "[##--------]");
         assert_eq!(bar(1.0), "[##########]");
+    }
+
+    fn training(gpus: usize) -> Summary {
+        let gpu = |index: usize| {
+            serde_json::from_value::<crate::instance::GpuStatus>(serde_json::json!({ "index": index, "name": "A10G", "util_percent": 93.0,
+                "memory_used_mib": 10_444, "memory_total_mib": 24_576, "power_watts": null, "temperature_celsius": null }))
+        };
+        let progress = Progress {
+            step: Some(120.0),
+            total: Some(1000.0),
+            secs_per_step: Some(2.0),
+            loss: Some(0.31),
+            message: Some("epoch 3 of 25, warming up".into()),
+            ..Progress::default()
+        };
+        Summary {
+            job: "llama-finetune-7f3k2q".into(),
+            name: "llama-finetune".into(),
+            state: JobState::Running,
+            attempt: Some(2),
+            instance: None,
+            verdict: Some("busy".into()),
+            alone: false,
+            usd: Usd::from_micros(420_000),
+            usd_estimated: false,
+            most_usd: Some(Usd::from_micros(5_000_000)),
+            usd_per_hour: Some(UsdPerHour::new(Usd::from_micros(1_000_000))),
+            started: jiff::Timestamp::UNIX_EPOCH,
+            ended: None,
+            progress: Some(progress),
+            cpu_percent: Some(210.0),
+            gpus: (0..gpus).map(|index| gpu(index).unwrap()).collect(),
+            checkpoints: 0,
+            heartbeat_seconds: None,
+            reason: None,
+            exit_code: None,
+            waiting: None,
+            attention: vec![],
+            plan: None,
+            limited: true,
+        }
+    }
+
+    #[test]
+    fn what_matters_is_there_in_every_width() {
+        let at = |width: usize| line(&training(1), width);
+        assert_eq!(at(60), "llama-finetune-7f3k2q  running  $0.42  12%  GPU 93%");
+        assert_eq!(at(80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  GPU 93%, CPU 210%");
+        let more = "llama-finetune-7f3k2q  running  attempt 2  $0.42 of at most $5.00  12%, 29m 20s left  GPU 93%, CPU 210%";
+        assert_eq!(at(120), more);
+        let all = "[#---------]  step 120 of 1000, 12%, 29m 20s left, loss 0.3100, epoch 3 of 25, warming up  GPU 93% 10.2/24.0 GiB, CPU 210%";
+        assert_eq!(at(200), format!("llama-finetune-7f3k2q  running  attempt 2  $0.42 of at most $5.00  {all}"));
+        assert_eq!(line(&training(8), 80), "llama-finetune-7f3k2q  running  attempt 2  $0.42  12%  8 GPUs 93%, CPU 210%");
+        for width in 20..220 {
+            assert!(at(width).chars().count() <= width, "{width}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use clap::Args as ClapArgs;
 use super::alone::AloneRun;
 use super::attach::{Attached, look_every};
 use super::log_tail::LogTail;
-use super::{Context, ExitCode, Fault, job_root, run};
+use super::{Context, ExitCode, Fault, Format, job_root, run};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
 
@@ -47,6 +47,21 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         None => attempts,
     };
+    if context.format == Format::Json {
+        let mut pieces = Vec::new();
+        for attempt in chosen {
+            let mut tail = LogTail::new(attempt);
+            loop {
+                let bytes = tail.next(&dir).await.map_err(fault)?;
+                if bytes.is_empty() {
+                    break;
+                }
+                pieces.push(as_object(attempt, &bytes));
+            }
+        }
+        context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces }));
+        return Ok(ExitCode::SUCCESS);
+    }
     for attempt in chosen {
         print(context, &dir, attempt).await.map_err(fault)?;
     }
@@ -87,10 +102,14 @@ async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<()
     }
 }
 
-/// A piece of the log on stdout, as it was asked for.
+fn as_object(attempt: AttemptNo, bytes: &[u8]) -> serde_json::Value {
+    serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(bytes) })
+}
+
+/// A piece of the log on stdout, as it comes: for machines one object a line, whatever `-o` says, since there is no end yet.
 pub fn piece(context: &Context, attempt: AttemptNo, bytes: &[u8]) {
     if context.is_machine_output() {
-        context.printer.json(&serde_json::json!({ "attempt": attempt.number(), "log": String::from_utf8_lossy(bytes) }));
+        context.printer.line(as_object(attempt, bytes));
     } else {
         context.printer.bytes(bytes);
     }

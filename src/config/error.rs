@@ -28,7 +28,7 @@ pub enum ConfigError {
     #[error("{}", errors_sentence(file, findings))]
     Findings { file: String, findings: Vec<Finding> },
     #[error("`{text}` cannot be the job root: it {problem}")]
-    JobRoot { text: String, problem: &'static str },
+    JobRoot { text: String, problem: &'static str, meant: Option<String> },
     #[error("nothing says where the home folder is, and so where jobs are kept")]
     NoHome,
     #[error("cannot tell the current folder")]
@@ -64,9 +64,21 @@ impl ConfigError {
             ConfigError::Script { path, runner } => {
                 Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", path.display()))
             }
+            ConfigError::JobRoot { meant: Some(meant), .. } => {
+                Some(format!("did you mean `{meant}`? a folder of that name is `./{}`", self.text_of_root()))
+            }
             ConfigError::JobRoot { .. } => Some("write `--job-root ~/lamp-jobs` or `--job-root s3://bucket/prefix`".to_owned()),
             ConfigError::NoHome => Some("set HOME, or name a place with `--job-root /folder` or `--job-root s3://bucket/prefix`".to_owned()),
             _ => None,
+        }
+    }
+}
+
+impl ConfigError {
+    fn text_of_root(&self) -> &str {
+        match self {
+            ConfigError::JobRoot { text, .. } => text,
+            _ => "",
         }
     }
 }

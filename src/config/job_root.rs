@@ -25,7 +25,7 @@ pub fn job_root(flag: Option<&str>, environment: &Environment, user: &UserConfig
 }
 
 fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> {
-    let wrong = |problem| ConfigError::JobRoot { text: text.to_owned(), problem };
+    let wrong = |problem| ConfigError::JobRoot { text: text.to_owned(), problem, meant: None };
     let text = text.trim();
     if let Some(rest) = text.strip_prefix("s3://") {
         let bucket = rest.split('/').next().unwrap_or_default();
@@ -33,6 +33,9 @@ fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> 
     }
     if let Some(path) = text.strip_prefix("file://") {
         return if path.starts_with('/') { Ok(format!("file://{}", trim(path))) } else { Err(wrong("is not an absolute path")) };
+    }
+    if let Some(meant) = nearly_url(text) {
+        return Err(ConfigError::JobRoot { text: text.to_owned(), problem: "is nearly a URL", meant: Some(meant) });
     }
     if text.contains("://") {
         return Err(wrong("is not a kind of place that is known"));
@@ -46,6 +49,21 @@ fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> 
     };
     let folder = std::path::absolute(&path).map_err(|_| wrong("is not a path"))?;
     Ok(file_url(&folder))
+}
+
+/// The URL that was meant by what is none: `s3//x`, `s3:/x`, `S3://x`, `file:/x`. Without this it would be a folder here.
+fn nearly_url(text: &str) -> Option<String> {
+    let lower = text.to_lowercase();
+    ["s3", "file"].into_iter().find_map(|scheme| {
+        let rest = lower.strip_prefix(scheme)?;
+        let slashes = rest.strip_prefix(':').unwrap_or(rest);
+        let path = slashes.trim_start_matches('/');
+        let is_near = rest.starts_with(':') || slashes.starts_with("//");
+        // The path as it was typed: buckets and folders know case.
+        let path = &text[text.len() - path.len()..];
+        let root = if scheme == "file" { "/" } else { "" };
+        (is_near && !path.is_empty()).then(|| format!("{scheme}://{root}{path}"))
+    })
 }
 
 fn file_url(folder: &Path) -> String {
@@ -84,6 +102,21 @@ mod tests {
     fn places_that_are_none_are_refused() {
         for wrong in ["", "gs://bucket", "s3://", "file://relative"] {
             assert!(root(Some(wrong)).is_err(), "{wrong}");
+        }
+        for (wrong, meant) in [
+            ("s3//x", "s3://x"),
+            ("s3:/Bucket/x", "s3://Bucket/x"),
+            ("s3:x", "s3://x"),
+            ("S3://bucket", "s3://bucket"),
+            ("file:/x/y", "file:///x/y"),
+            ("FILE:///x", "file:///x"),
+            ("file//x", "file:///x"),
+        ] {
+            let refused = root(Some(wrong)).unwrap_err();
+            assert!(refused.hint().is_some_and(|hint| hint.starts_with(&format!("did you mean `{meant}`?"))), "{wrong}: {:?}", refused.hint());
+        }
+        for folder in ["s3", "s3/x", "./s3//x", "files", "s3-jobs"] {
+            assert!(root(Some(folder)).is_ok(), "{folder}");
         }
         assert_eq!(root(Some("~/jobs")).unwrap().url, "file:///home/a/jobs");
     }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::suggest::closest;
 use super::{Environment, Inputs};
 use crate::job::{Command, Finding, Spec};
 use crate::market::Cloud;
@@ -86,6 +87,16 @@ fn is_made_by_setup(program: &str) -> bool {
     folder.starts_with('.') || ["venv", "env"].contains(&folder)
 }
 
+/// A file in the folder where the script would be, with nearly its name.
+fn nearest(script: &str, workdir: &Path) -> Option<String> {
+    let folder = Path::new(script).parent()?;
+    let entries = std::fs::read_dir(workdir.join(folder)).ok()?.flatten();
+    let files = entries.filter(|entry| entry.path().is_file()).filter_map(|entry| Some(folder.join(entry.file_name()).to_str()?.to_owned()));
+    // So many are read of a folder with a million pictures.
+    let files: Vec<String> = files.take(1000).collect();
+    closest(script, files.iter().map(String::as_str)).map(str::to_owned)
+}
+
 /// A script that Python or a shell is asked to run must be in the workdir.
 fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     let Command::Args(args) = &spec.command else { return };
@@ -102,6 +113,10 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     found.push(if spec.setup.is_some() {
         Finding::warning("command", format!("{message}; `setup` has to bring it"))
     } else {
-        Finding::error("command", message).hint("is `workdir` right? It is relative to the job file")
+        let hint = match nearest(script, workdir) {
+            Some(file) => format!("did you mean `{file}`?"),
+            None => "is `workdir` right? It is relative to the job file".to_owned(),
+        };
+        Finding::error("command", message).hint(hint)
     });
 }

@@ -249,3 +249,21 @@ fn too_large_a_workdir_names_its_largest_files() {
     sandbox.write(".lampignore", "*.bin\n");
     assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 0);
 }
+
+#[test]
+fn a_script_that_is_not_there_is_found_before_anything_runs() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("lamp.toml", "command = ['python3', 'trian.py']\n");
+    sandbox.write("train.py", "");
+    let missing = sandbox.lamp(&["check"]);
+    assert_eq!((missing.code, missing.out.contains("`trian.py` is not in the workdir")), (100, true), "{}", missing.out);
+    assert!(missing.out.contains("did you mean `train.py`?"), "{}", missing.out);
+    sandbox.write("lamp.toml", "command = ['python3', 'trian.py']\nsetup = 'cp train.py trian.py'\n");
+    let brought = sandbox.lamp(&["check"]);
+    assert_eq!((brought.code, brought.out.contains("`setup` has to bring it")), (0, true), "{}", brought.out);
+    sandbox.write("lamp.toml", "command = ['python3', 'train.py']\n");
+    sandbox.write(".lampignore", "train.py\n");
+    let ignored = sandbox.lamp(&["check"]);
+    assert_eq!((ignored.code, ignored.out.contains("is in the workdir but does not ship")), (100, true), "{}", ignored.out);
+    assert!(ignored.out.contains("an ignore file"), "{}", ignored.out);
+}

@@ -15,6 +15,7 @@ mod ec2;
 mod init;
 mod jobs;
 mod logs;
+mod machine_output;
 #[cfg(feature = "aws")]
 #[path = "../support/moto.rs"]
 mod moto;

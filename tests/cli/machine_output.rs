@@ -1,0 +1,79 @@
+//! `-o json` of every verb: what comes on stdout is one JSON document, or nothing.
+
+use clap::CommandFactory;
+use lamplighter::cli::Cli;
+use serde_json::Value;
+
+use super::place::{Place, end};
+
+/// Each verb with words that can be run here; a verb that is not in this list fails the test.
+const VERBS: [(&str, &[&str]); 26] = [
+    ("agent", &["agent"]),
+    ("apply", &["apply", "--dry-run", "jobs"]),
+    ("cancel", &["cancel", "walks"]),
+    ("check", &["check"]),
+    ("completions", &["completions", "bash"]),
+    ("daemon", &["daemon", "--job", "JOB", "--until-done"]),
+    ("doctor", &["doctor"]),
+    ("explain", &["explain", "walks"]),
+    ("extend", &["extend", "walks", "1h"]),
+    ("iam", &["iam", "box", "--job-root", "s3://bucket/prefix"]),
+    ("init", &["init", "fresh.toml"]),
+    ("logs", &["logs", "walks"]),
+    ("outputs", &["outputs", "walks"]),
+    ("plan", &["plan"]),
+    ("prices", &["prices"]),
+    ("receipt", &["receipt", "walks"]),
+    ("rehearse", &["rehearse", "--dry-run"]),
+    ("replay", &["replay", "idle", "nothing.csv"]),
+    ("run", &["run"]),
+    ("schedules", &["schedules"]),
+    ("schema", &["schema", "job"]),
+    ("ssh", &["ssh", "walks"]),
+    ("start", &["start", "walks"]),
+    ("status", &["status"]),
+    ("stop", &["stop", "walks"]),
+    ("sweep", &["sweep", "--dry-run"]),
+];
+
+/// Verbs whose stdout is not a result of ours, or which only some builds have.
+const LEFT_OUT: [&str; 2] = ["agent", "uninit"];
+
+#[test]
+fn what_every_verb_prints_for_machines_is_json() {
+    let place = Place::new("echo one; echo two");
+    place.0.write("lamp.toml", "name = 'walks'\ncommand = ['sh', 'job.sh']\n");
+    place.0.write("jobs/other.toml", "command = ['sh', 'job.sh']\nworkdir = '..'\n");
+    let (code, out, err) = end(place.start(&["run", "-o", "json"]));
+    let receipt: Value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("run: {error}: {err}"));
+    let job = receipt["job"].as_str().expect("a receipt has its job").to_owned();
+    assert_eq!(code, 0);
+    for verb in Cli::command().get_subcommands().map(clap::Command::get_name).filter(|verb| !LEFT_OUT.contains(verb)) {
+        let (_, words) = VERBS.iter().find(|(name, _)| *name == verb).unwrap_or_else(|| panic!("`lamp {verb}` is not walked: add it to VERBS"));
+        let words: Vec<&str> = words.iter().map(|word| if *word == "JOB" { job.as_str() } else { word }).chain(["-o", "json"]).collect();
+        let mut command = place.0.command(&words);
+        let ended = place.0.end(command.env("AWS_EC2_METADATA_DISABLED", "true"));
+        let is_document = ended.out.is_empty() || serde_json::from_str::<Value>(&ended.out).is_ok();
+        assert!(is_document, "lamp {words:?}: {}", ended.out);
+        // What failed says so on stderr, in the last line, as an object too; what succeeded has printed its result.
+        let faulty = ended.err.lines().last().is_some_and(|line| serde_json::from_str::<Value>(line).is_ok_and(|line| line["error"].is_object()));
+        assert!(!ended.out.is_empty() || faulty || verb == "daemon", "lamp {words:?}: {} {}", ended.code, ended.err);
+    }
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_log_is_one_document_or_one_object_a_line() {
+    let place = Place::new("echo one; echo two");
+    assert_eq!(end(place.start(&["run", "-q", "--name", "told", "--", "sh", "job.sh"])).0, 0);
+    let (_, whole) = place.0.json(&["logs", "told", "-o", "json"]);
+    let text = |pieces: &[Value]| pieces.iter().map(|piece| piece["log"].as_str().unwrap().to_owned()).collect::<String>();
+    assert_eq!(text(whole["pieces"].as_array().unwrap()), "one\ntwo\n");
+    for words in [&["logs", "told", "-o", "jsonl"][..], &["logs", "-f", "told", "-o", "json"]] {
+        let lines: Vec<Value> = place.0.lamp(words).out.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();
+        assert_eq!(text(&lines), "one\ntwo\n", "{words:?}");
+    }
+    let (code, completions) = place.0.json(&["completions", "bash", "-o", "json"]);
+    assert!(code == 0 && completions["shell"] == "bash" && completions["script"].as_str().unwrap().contains("lamp"), "{completions}");
+    place.nothing_is_left();
+}
