@@ -176,6 +176,10 @@ async fn run(inner: Arc<Inner>) {
     let mut told = Told::default();
     loop {
         let (mut status, update) = due(&inner).await;
+        // A full disk kept nothing of the numbers that were set aside: what is in the store was used all the same.
+        if !ours && let Some(Ok(Some(there))) = outbox.within(TRY_SECS_MAX, outbox.dir.status(outbox.attempt)).await {
+            sequence = sequence.max(there.sequence);
+        }
         sequence += 1;
         status.sequence = sequence;
         if sequence > set_aside {

@@ -130,6 +130,7 @@ impl AttemptMemory {
     pub fn heard(&mut self, beat: Option<Timestamp>, now: Duration) {
         let is_new = beat != self.beat;
         self.beat = beat;
+        self.watched.heard_at = beat;
         self.listened(is_new, now);
     }
 

@@ -63,14 +63,15 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
 /// When billing ended, where the cloud does not say so; and whether that may be too late. Certain is the last heartbeat, and
 /// what was seen of the machine after it; it is dark by the first look at which it billed no more, and soon after the last sign
 /// of it: a machine that powers itself off, and one that the cloud takes with a notice, has two minutes. Both are measured from
-/// the machine's own heartbeat, so that the clock of this workstation cannot be wrong by more than that.
+/// the heartbeat as the store dates it, so that neither the clock of this workstation nor the machine's own can be wrong by
+/// more than that.
 fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Option<(Timestamp, bool)> {
     let watched = &attempt.watched;
     let seen_dark = facts.now.saturating_sub(watched.dark_for.unwrap_or_default()).unwrap_or(facts.now);
     let Some(status) = &attempt.status else { return view.map(|_| (seen_dark, true)) };
     let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
     let notice = status.notice.as_ref().filter(|notice| notice.kind == NoticeKind::Interruption && taken_by_cloud(view)).map(|notice| notice.at);
-    let certain = later(status.at, watched.billed_after_beat);
+    let certain = later(watched.heard_at.unwrap_or(status.at), watched.billed_after_beat);
     let certain = notice.filter(|at| *at <= seen_dark).map_or(certain, |at| at.max(certain));
     if view.is_none() {
         return Some((certain, false));
@@ -174,11 +175,17 @@ fn told_at_the_end(attempt: &AttemptFacts) -> Option<(EndedBecause, &str)> {
 /// Whether nothing was heard of it for so long that it was ours, or an alarm's, to end; where nothing recorded says so.
 fn was_silent(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let Some(ended) = view.ended else { return false };
-    let heard = attempt.status.as_ref().map(|status| status.at).or_else(|| attempt.lease.as_ref().map(|lease| lease.taken));
+    let heard = last_heard(attempt).or_else(|| attempt.lease.as_ref().map(|lease| lease.taken));
     match heard {
         Some(heard) => elapsed(heard, ended) >= silence_allowed(attempt),
         None => elapsed(view.launched, ended) >= attempt.plan.boot.duration(),
     }
+}
+
+/// When the last heartbeat came: by the store's clock where it was told, since the end of the billing is by the cloud's.
+fn last_heard(attempt: &AttemptFacts) -> Option<Timestamp> {
+    let status = attempt.status.as_ref()?;
+    Some(attempt.watched.heard_at.unwrap_or(status.at))
 }
 
 /// The agent publishes its heartbeat once a minute, so the alarm may have begun to count a minute before the newest one here.

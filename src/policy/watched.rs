@@ -34,6 +34,8 @@ pub struct Watched {
     pub billed_after_beat: Duration,
     /// Since the first answer in which it did no more; `None`: there was none.
     pub dark_for: Option<Duration>,
+    /// When the newest heartbeat came, by the store's clock: the machine's own may be an hour off.
+    pub heard_at: Option<Timestamp>,
     /// How long the outcome has been there.
     pub outcome_for: Duration,
     /// The number of the last rehearsed interruption that was served.

@@ -97,6 +97,26 @@ fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
 }
 
 #[test]
+fn numbers_that_a_full_disk_did_not_keep_are_not_used_again() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
+        for number in 0..250 {
+            rig.files.full.store(number > 50, std::sync::atomic::Ordering::Relaxed);
+            heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
+            clock.sleep(secs(1)).await;
+        }
+        let first = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
+        drop(heartbeat);
+        let heartbeat = Heartbeat::start(rig.outbox(), true);
+        heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
+        assert!(heartbeat.flush(secs(5)).await);
+        let second = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
+        assert!(second.sequence > first.sequence, "{} after {}", second.sequence, first.sequence);
+    });
+}
+
+#[test]
 fn a_flush_ends_at_its_deadline() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());

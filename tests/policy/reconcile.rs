@@ -268,3 +268,14 @@ fn a_running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
     guarded.watched = Watched { guarded: true, ..Default::default() };
     assert_eq!(words(&[guarded], &[], running), ["wait"]);
 }
+
+/// Found by the false world: a machine whose own clock was an hour off, and that the cloud no longer showed.
+#[test]
+fn a_machine_that_is_not_shown_any_more_is_billed_by_the_clock_of_the_store() {
+    let mut gone = attempt(1, 7200);
+    gone.status = Some(status(AttemptPhase::Running, ago(3600 + 600)));
+    gone.watched = Watched { missing_for: Duration::from_secs(61), heard_at: Some(ago(600)), ..Watched::default() };
+    let acts = acts(&[gone], &[], CloudAnswer::Known(vec![]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!((settled.billed_from, settled.billed_to), (Some(ago(7200)), Some(ago(600))));
+}
