@@ -138,7 +138,7 @@ impl Judge {
         });
         for (id, attempt, kill_at, launched) in running {
             let heard = self.beats.get(&attempt).map_or(launched, |(heard, ..)| *heard);
-            let over = self.outcomes.get(&attempt).is_some();
+            let over = self.outcomes.contains_key(&attempt);
             let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
             let unused = self.unused.entry(id.clone()).or_default();
             *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
