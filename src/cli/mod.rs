@@ -50,6 +50,7 @@ mod rehearsal_cadence;
 mod rehearsal_missing;
 mod rehearse;
 mod replay;
+mod replay_market;
 mod run;
 mod schedules;
 mod schema;

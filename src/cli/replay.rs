@@ -1,4 +1,5 @@
 //! `lamp replay idle FILE`: the idle and stall rules over a recorded series, each change of verdict with its numbers.
+//! `lamp replay market` is in `replay_market`.
 //!
 //! The rules are the shipped ones; only the clock is the recording's. What must never live here: a rule.
 
@@ -8,7 +9,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Context, ExitCode, Fault, Format};
+use super::{Context, ExitCode, Fault, Format, replay_market};
 use crate::instance::{Rates, Reading};
 use crate::job::{IdleSpec, RECORD_FORMAT, StallSpec};
 use crate::market::Span;
@@ -25,6 +26,7 @@ pub struct Args {
 #[derive(Clone, Debug, Subcommand)]
 pub enum Rule {
     Idle(IdleArgs),
+    Market(replay_market::Args),
 }
 
 /// The idle and stall rules over recorded samples: each change of verdict with its numbers
@@ -82,7 +84,13 @@ pub struct Replayed {
 /// # Errors
 /// A recording cannot be read, or a line of it is broken.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let Rule::Idle(args) = &args.rule;
+    match &args.rule {
+        Rule::Idle(args) => run_idle(args, context),
+        Rule::Market(args) => replay_market::run(args, context),
+    }
+}
+
+fn run_idle(args: &IdleArgs, context: &Context) -> Result<ExitCode, Fault> {
     let gpus = (!args.gpus.is_empty()).then_some(args.gpus.as_slice());
     let series = read_series(&args.files, args.host.as_deref(), gpus)?;
     let replayed = replay_idle(&series, &args.idle_spec(), &args.stall_spec());

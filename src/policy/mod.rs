@@ -8,6 +8,7 @@
 //!   wishes ──────────┘
 //!   records + cloud's answer ──> reconcile ──> Act (the controller's one decision), with relaunch inside
 //!   what all jobs cost ──> cap                        (before each launch)
+//!   looks at a zone -> spell -> horizon -> market_choice -> MarketVerdict  (spot, on-demand or wait, under a deadline)
 //!   cron, hours, price ──> schedule ──> DueVerdict  (the daemon)
 //! ```
 //! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
@@ -24,8 +25,10 @@ pub mod continuation;
 pub mod doctor;
 pub mod hard_end;
 mod hardware;
+mod horizon;
 mod idle;
 mod interruption;
+pub mod market_choice;
 pub mod orphan;
 mod pace;
 pub mod placement;
@@ -36,6 +39,7 @@ pub mod schedule;
 mod settlement;
 pub mod setup;
 mod signals;
+pub mod spell;
 mod stall;
 mod stopped;
 mod supervise;

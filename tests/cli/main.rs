@@ -28,6 +28,7 @@ mod plan_aws;
 mod prices;
 mod refused;
 mod replay;
+mod replay_market;
 mod sandbox;
 mod secrets;
 mod setup;

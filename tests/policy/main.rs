@@ -9,6 +9,7 @@ mod hardware;
 mod idle;
 mod idle_laws;
 mod interruption;
+mod market_choice;
 #[cfg(feature = "lamp")]
 mod placement;
 mod reconcile;

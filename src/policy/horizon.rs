@@ -1,0 +1,277 @@
+//! What the rest of a job will cost, for each way it may go: backward induction from the deadline to now.
+//!
+//! A state is (time left, slack, what runs, whether spot capacity is there and for how long). *Slack* is the time left less
+//! the work left and less the start-up still to pay. It never grows: waiting spends it, each start spends one start-up,
+//! running spends none. So only slack up to today's is looked at, which makes the table small:
+//!
+//! ```text
+//!   wait            slack - step                      costs nothing
+//!   run on          slack                             costs the step at the market's price
+//!   start           slack - startup                   costs the step too
+//!   spot is gone    slack - work that was not saved   and nothing runs
+//! ```
+//!
+//! The deadline is a wall: where nothing runs, a slack below one start-up does not exist; where on-demand runs with less
+//! than that, it runs to the end. Money is counted in hours of on-demand. Puterman, "Markov Decision Processes" (1994),
+//! chapter 4. The chain is `spell`'s. The table's steps are coarse; a decision looks one *tick* ahead
+//! exactly (`ahead`), and whether it is safe is `market_choice`'s matter.
+//!
+//! What must never live here: the rule which answers are safe, a clock.
+
+use super::spell::{AGES, CLASSES, Rates, age_class};
+
+/// The table's time step, hours, about: a whole number of ticks. Longer steps miss short spells, shorter ones cost time.
+const STEP_HOURS: f64 = 1.0 / 6.0;
+
+/// The most time steps: beyond it (100 hours) the step grows with the horizon, so that a question costs milliseconds.
+const STEPS_MAX: f64 = 600.0;
+
+/// The most cells of slack, for the same reason.
+const CELLS_MAX: f64 = 400.0;
+
+/// Cells of slack in one time step: half a step is finer than the start-ups that it measures.
+const CELLS_PER_STEP: f64 = 2.0;
+
+/// How long a solved table is used, hours; it keeps the values for that long. What is learned in two hours changes little:
+/// solving four times as often is 0.05 % cheaper.
+pub const FRESH_HOURS: f64 = 2.0;
+
+/// More than any job costs, in hours of on-demand: what must not be done.
+const NEVER: f32 = 1e9;
+
+/// What runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    Nothing,
+    Spot,
+    OnDemand,
+}
+
+/// The terms of a job that do not change from tick to tick. Times in hours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Terms {
+    pub startup: f64,
+    /// Work that is lost when spot goes.
+    pub unsaved: f64,
+    pub tick: f64,
+    /// The price of spot over that of on-demand.
+    pub spot_share: f64,
+}
+
+/// One moment of a job. Times in hours.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Moment {
+    pub time_left: f64,
+    pub work_left: f64,
+    pub on: On,
+    /// Still to pay on what runs.
+    pub startup_left: f64,
+    pub there: bool,
+    pub age: f64,
+}
+
+/// What each answer leads to, in hours of on-demand to the end of the job; infinite where it is not to be had.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ahead {
+    pub wait: f64,
+    pub spot: f64,
+    pub on_demand: f64,
+}
+
+/// The solved table.
+#[derive(Clone, Debug)]
+pub struct Horizon {
+    terms: Terms,
+    there: Rates,
+    gone: Rates,
+    step: f64,
+    cell: f64,
+    cells: usize,
+    /// How many steps from the deadline the first stage lies.
+    top: usize,
+    /// The latest stages, the earliest in time first.
+    stages: Vec<Stage>,
+}
+
+/// Values at one time: a row of slack cells for each of (there or gone) x (what runs) x (age).
+type Stage = Vec<f32>;
+
+const ROWS: usize = 5 * CLASSES;
+
+fn row(there: bool, on: On, class: usize) -> usize {
+    let block = match (there, on) {
+        (true, On::Nothing) => 0,
+        (true, On::Spot) => 1,
+        (true, On::OnDemand) => 2,
+        (false, On::Nothing | On::Spot) => 3,
+        (false, On::OnDemand) => 4,
+    };
+    block * CLASSES + class
+}
+
+fn ends_within(rate: f64, hours: f64) -> f64 {
+    1.0 - (-rate * hours).exp()
+}
+
+impl Horizon {
+    /// `slack`: of the moment from which it will be asked, or more.
+    pub fn solve(terms: Terms, there: Rates, gone: Rates, time_left: f64, slack: f64) -> Horizon {
+        let wanted = STEP_HOURS.max(time_left / STEPS_MAX);
+        let tick = terms.tick.max(1e-3);
+        let step = tick * (wanted / tick).round().max(1.0);
+        let spare = (slack - terms.startup).max(0.0);
+        let cell = (step / CELLS_PER_STEP).max(spare / CELLS_MAX);
+        let cells = (spare / cell).ceil() as usize + 2;
+        let top = (time_left.max(0.0) / step).ceil() as usize;
+        let mut horizon = Horizon { terms, there, gone, step, cell, cells, top, stages: Vec::new() };
+        let kept = (FRESH_HOURS / step).ceil() as usize + 2;
+        let (mut later, mut now) = (vec![0.0; ROWS * cells], vec![0.0; ROWS * cells]);
+        let mut scratch = Scratch::new(cells);
+        for stage in 1..=top {
+            horizon.induce(stage, &later, &mut now, &mut scratch);
+            std::mem::swap(&mut later, &mut now);
+            if top - stage < kept {
+                horizon.stages.push(later.clone());
+            }
+        }
+        if horizon.stages.is_empty() {
+            horizon.stages.push(later);
+        }
+        horizon.stages.reverse();
+        horizon
+    }
+
+    /// One step back in time: the cheapest answer in every state `stage` steps before the deadline.
+    fn induce(&self, stage: usize, later: &[f32], now: &mut [f32], scratch: &mut Scratch) {
+        let n = self.cells;
+        let (startup, time_left) = (self.terms.startup, stage as f64 * self.step);
+        let share = self.terms.spot_share as f32;
+        let values = |there: bool, on: On, class: usize| &later[row(there, on, class) * n..][..n];
+        let (of_wait, of_start) = (self.step / self.cell, startup / self.cell);
+        // On-demand that was started with too little slack to be left again runs to the end.
+        let to_the_end = |at: f64| (time_left - self.step - startup - at * self.cell).max(0.0) as f32;
+        shift(values(false, On::Nothing, 0), self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
+        for there in [true, false] {
+            for class in 0..CLASSES {
+                let older = (class + 1).min(CLASSES - 1);
+                let grows = if class == older { 0.0 } else { (self.step / (AGES[older] - AGES[class])).min(1.0) };
+                let ends = ends_within(if there { self.there[class] } else { self.gone[class] }, self.step);
+                let weights = [ends, (1.0 - ends) * (1.0 - grows), (1.0 - ends) * grows].map(|weight| weight as f32);
+                let next = |on: On, out: &mut [f32], turned: &[f32]| mix(weights, turned, values(there, on, class), values(there, on, older), out);
+                next(On::Nothing, &mut scratch.nothing, values(!there, On::Nothing, 0));
+                next(On::OnDemand, &mut scratch.on_demand, values(!there, On::OnDemand, 0));
+                shift(&scratch.nothing, of_wait, &mut scratch.wait, |_| NEVER);
+                shift(&scratch.on_demand, of_start, &mut scratch.start_on_demand, to_the_end);
+                if there {
+                    next(On::Spot, &mut scratch.spot, &scratch.lost);
+                    shift(&scratch.spot, of_start, &mut scratch.start_spot, |_| NEVER);
+                }
+                for i in 0..n {
+                    let work = time_left - startup - i as f64 * self.cell;
+                    let (mut nothing, mut spot, mut on_demand) = (0.0, 0.0, 0.0);
+                    if work > 1e-9 {
+                        let (pay, pay_start) = (work.min(self.step) as f32, (work + startup).min(self.step) as f32);
+                        nothing = scratch.wait[i].min(pay_start + scratch.start_on_demand[i]);
+                        if there {
+                            nothing = nothing.min(share * pay_start + scratch.start_spot[i]);
+                            spot = nothing.min(share * pay + scratch.spot[i]);
+                        }
+                        on_demand = nothing.min(pay + scratch.on_demand[i]);
+                    }
+                    now[row(there, On::Nothing, class) * n + i] = nothing;
+                    now[row(there, On::OnDemand, class) * n + i] = on_demand;
+                    if there {
+                        now[row(there, On::Spot, class) * n + i] = spot;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The cost to the end from a state, at any time left and slack: between the table's points in proportion.
+    fn value(&self, there: bool, on: On, class: usize, time_left: f64, slack: f64) -> f64 {
+        let work = time_left - slack;
+        if work <= 1e-9 {
+            return 0.0;
+        }
+        let spare = slack - self.terms.startup;
+        if spare < -1e-9 {
+            return if on == On::OnDemand { work } else { f64::INFINITY };
+        }
+        let x = (spare / self.cell).clamp(0.0, (self.cells - 1) as f64);
+        let i = (x as usize).min(self.cells - 2);
+        let at = |stage: &Stage| {
+            let values = &stage[row(there, on, class) * self.cells..][..self.cells];
+            lerp(f64::from(values[i]), f64::from(values[i + 1]), x - i as f64)
+        };
+        let last = self.stages.len() - 1;
+        let y = (self.top as f64 - time_left / self.step).clamp(0.0, last as f64);
+        let k = y as usize;
+        lerp(at(&self.stages[k]), at(&self.stages[(k + 1).min(last)]), y - k as f64)
+    }
+
+    /// What each answer of this tick leads to.
+    pub fn ahead(&self, now: &Moment) -> Ahead {
+        let Terms { startup, unsaved, tick, spot_share } = self.terms;
+        let (class, slack, later) = (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
+        let ends = ends_within(if now.there { self.there[class] } else { self.gone[class] }, tick);
+        let class = age_class(now.age + tick);
+        let next = |on: On, turned: f64, stays: f64| {
+            let turned_on = if on == On::Spot { On::Nothing } else { on };
+            ends * self.value(!now.there, turned_on, 0, later, turned) + (1.0 - ends) * self.value(now.there, on, class, later, stays)
+        };
+        let owed = |on: On| if now.on == on { now.startup_left } else { startup };
+        let paid = |on: On| (now.work_left + owed(on)).min(tick);
+        let (wait, bought) = (slack - tick, slack - owed(On::OnDemand));
+        let spot = || {
+            let owed = owed(On::Spot);
+            spot_share * paid(On::Spot) + next(On::Spot, slack - owed.min(tick) - unsaved, slack - owed)
+        };
+        Ahead {
+            wait: next(On::Nothing, wait, wait),
+            spot: if now.there { spot() } else { f64::INFINITY },
+            on_demand: paid(On::OnDemand) + next(On::OnDemand, bought, bought),
+        }
+    }
+}
+
+fn lerp(from: f64, to: f64, part: f64) -> f64 {
+    if part == 0.0 { from } else { from + (to - from) * part }
+}
+
+/// The rows that one step needs in between.
+struct Scratch {
+    lost: Vec<f32>,
+    nothing: Vec<f32>,
+    spot: Vec<f32>,
+    on_demand: Vec<f32>,
+    wait: Vec<f32>,
+    start_spot: Vec<f32>,
+    start_on_demand: Vec<f32>,
+}
+
+impl Scratch {
+    fn new(cells: usize) -> Self {
+        let row = || vec![0.0; cells];
+        Scratch { lost: row(), nothing: row(), spot: row(), on_demand: row(), wait: row(), start_spot: row(), start_on_demand: row() }
+    }
+}
+
+fn mix([a, b, c]: [f32; 3], x: &[f32], y: &[f32], z: &[f32], out: &mut [f32]) {
+    for (out, ((x, y), z)) in out.iter_mut().zip(x.iter().zip(y).zip(z)) {
+        *out = a * x + b * y + c * z;
+    }
+}
+
+/// `out[i] = values[i - by]`, in proportion between two cells; below the first cell `under` says.
+fn shift(values: &[f32], by: f64, out: &mut [f32], under: impl Fn(f64) -> f32) {
+    let whole = (by - 1e-9).ceil().max(0.0) as usize;
+    let part = (whole as f64 - by).max(0.0) as f32;
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = match i.checked_sub(whole) {
+            None => under(i as f64 - by),
+            Some(from) if part == 0.0 => values[from],
+            Some(from) => values[from] + (values[(from + 1).min(values.len() - 1)] - values[from]) * part,
+        };
+    }
+}

@@ -1,0 +1,250 @@
+//! Which market now: spot, on-demand, or wait? For a job with work left and a deadline.
+//!
+//! ```text
+//!   looks ──> spell (how long capacity stays, learned) ──> horizon (what each answer leads to) ─┐
+//!   time, work, start-up still to pay ──> safe (which answers can still meet the deadline) ─────┴─> the cheapest safe one
+//! ```
+//!
+//! **Safety** is exact and knows nothing of the model: an answer is safe when, whatever happens to spot by the next tick,
+//! on-demand can then be started and finish in time. With slack = time left - work left:
+//!
+//! | Answer | Safe when |
+//! |---|---|
+//! | wait | slack - tick >= start-up |
+//! | spot | it is there, and slack - (start-up paid in this tick) - (work not saved) >= start-up; or it finishes within the tick |
+//! | on-demand | always: where nothing else is safe, it is what is left |
+//!
+//! So a deadline that can be met when the job begins is met for any sequence of availability, if ticks come no later than
+//! they said. Rules that round to whole ticks (the nets of Uniform Progress) give up to two ticks of slack away.
+//!
+//! The cheapest answer comes from a model of the zone, so a wrong model costs money and never the deadline. Beside the
+//! published rules (Uniform Progress, Wu et al., "Can't Be Late", NSDI 2024): figures in `docs/policies.md`.
+//!
+//! What must never live here: how long spot stays (`spell`), the prices of zones that were not chosen (`placement`).
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::horizon::{Ahead, FRESH_HOURS, Horizon, Moment, On, Terms};
+use super::spell::ZoneSpells;
+use crate::market::UsdPerHour;
+
+/// Times are compared to the millisecond; durations come in whole ones.
+const TIME_TIE_HOURS: f64 = 1e-3 / 3600.0;
+
+/// What is known about spot capacity now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Capacity {
+    There,
+    Gone,
+    /// Nobody could tell. Never taken as there.
+    Unknown,
+}
+
+/// What runs now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Running {
+    Nothing,
+    /// `startup_left`: until it works.
+    Spot {
+        startup_left: Duration,
+    },
+    OnDemand {
+        startup_left: Duration,
+    },
+}
+
+/// What a decision goes by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MarketFacts {
+    /// To the deadline; zero once it has passed.
+    pub time_left: Duration,
+    pub work_left: Duration,
+    /// Until the next decision, at the latest.
+    pub tick: Duration,
+    /// Since the last look at the zone, whoever looked. Ignored on the first.
+    pub since_look: Duration,
+    pub spot: Capacity,
+    pub running: Running,
+    /// From the launch call to useful work: boot, image, setup, checkpoint reload. At most, for the deadline rests on it.
+    pub startup: Duration,
+    /// Work that is lost when spot goes: since the last checkpoint, less what the notice saves.
+    pub unsaved: Duration,
+    pub spot_price: UsdPerHour,
+    pub on_demand_price: UsdPerHour,
+}
+
+/// The answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MarketStep {
+    Spot,
+    OnDemand,
+    Wait,
+}
+
+/// Why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Because {
+    /// The cheapest of the safe answers.
+    Cheapest,
+    /// The only answer with which the deadline is safe.
+    OnlySafe,
+    /// The deadline cannot be promised any more: the fastest way to the end.
+    Late,
+    /// No work is left.
+    Done,
+}
+
+/// The answer with its reason and its numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MarketVerdict {
+    pub step: MarketStep,
+    pub because: Because,
+    /// Time left less work left, hours; what is above one start-up can be waited.
+    pub slack_hours: f64,
+    /// Age of the spell of capacity, there or gone, hours.
+    pub spell_hours: f64,
+    /// What the job will still cost, dollars expected by the model, with each answer that is safe.
+    pub wait_usd: Option<f64>,
+    pub spot_usd: Option<f64>,
+    pub on_demand_usd: Option<f64>,
+}
+
+/// The rule over time: what it learned of a zone, and its plan for the rest of the job.
+#[derive(Clone, Debug, Default)]
+pub struct MarketWatch {
+    spells: ZoneSpells,
+    solved: Option<Solved>,
+}
+
+#[derive(Clone, Debug)]
+struct Solved {
+    horizon: Horizon,
+    terms: Terms,
+    time_left: f64,
+    slack: f64,
+}
+
+impl MarketWatch {
+    /// Goes on with what earlier jobs, probes and interruption notices taught about the zone.
+    pub fn with_spells(spells: ZoneSpells) -> Self {
+        MarketWatch { spells, solved: None }
+    }
+
+    /// What is known of the zone now, for the next job.
+    pub fn spells(&self) -> &ZoneSpells {
+        &self.spells
+    }
+
+    /// One decision. Looks at the zone are taken from the facts, so each moment is told once.
+    pub fn step(&mut self, facts: &MarketFacts) -> MarketVerdict {
+        let hours = |duration: Duration| duration.as_secs_f64() / 3600.0;
+        let there = match (facts.spot, facts.running) {
+            (Capacity::There, _) => Some(true),
+            (Capacity::Gone, _) => Some(false),
+            // A spot machine that runs is the proof.
+            (Capacity::Unknown, Running::Spot { .. }) => Some(true),
+            (Capacity::Unknown, _) => None,
+        };
+        self.spells.look(hours(facts.since_look), there);
+        let (on, startup_left) = match facts.running {
+            Running::Nothing => (On::Nothing, 0.0),
+            // Taken back since the last tick, whatever the facts call it.
+            Running::Spot { .. } if there == Some(false) => (On::Nothing, 0.0),
+            Running::Spot { startup_left } => (On::Spot, hours(startup_left)),
+            Running::OnDemand { startup_left } => (On::OnDemand, hours(startup_left)),
+        };
+        let now = Moment {
+            time_left: hours(facts.time_left),
+            work_left: hours(facts.work_left),
+            on,
+            startup_left,
+            there: there == Some(true),
+            age: self.spells.age_hours(),
+        };
+        let (spot, on_demand) = (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
+        // Where nothing has a price (a machine of one's own), no market is cheaper.
+        let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
+        let terms = Terms { startup: hours(facts.startup), unsaved: hours(facts.unsaved), tick: hours(facts.tick), spot_share };
+        self.choose(&terms, &now, on_demand)
+    }
+
+    fn choose(&mut self, terms: &Terms, now: &Moment, on_demand_usd: f64) -> MarketVerdict {
+        let slack = now.time_left - now.work_left;
+        let verdict = |step, because, ahead: Option<Ahead>| {
+            let usd = |hours: f64| (hours < f64::from(f32::MAX) && hours.is_finite()).then_some(hours * on_demand_usd);
+            MarketVerdict {
+                step,
+                because,
+                slack_hours: slack,
+                spell_hours: now.age,
+                wait_usd: ahead.and_then(|ahead| usd(ahead.wait)),
+                spot_usd: ahead.and_then(|ahead| usd(ahead.spot)),
+                on_demand_usd: ahead.and_then(|ahead| usd(ahead.on_demand)),
+            }
+        };
+        if now.work_left <= 0.0 {
+            return verdict(MarketStep::Wait, Because::Done, None);
+        }
+        let safe = Safe::of(terms, now);
+        if !safe.wait && !safe.spot {
+            let late = slack < terms.startup - TIME_TIE_HOURS;
+            let owed = if now.on == On::OnDemand { now.startup_left } else { terms.startup };
+            let ahead = Ahead { wait: f64::INFINITY, spot: f64::INFINITY, on_demand: now.work_left + owed };
+            return match now.on {
+                // A spot machine that works is the fastest way where another start would be too late.
+                On::Spot if late && now.startup_left <= 0.0 => verdict(MarketStep::Spot, Because::Late, None),
+                _ if slack < owed - TIME_TIE_HOURS => verdict(MarketStep::OnDemand, Because::Late, Some(ahead)),
+                _ => verdict(MarketStep::OnDemand, Because::OnlySafe, Some(ahead)),
+            };
+        }
+        let mut ahead = self.horizon(terms, now.time_left, slack).ahead(now);
+        if !safe.wait {
+            ahead.wait = f64::INFINITY;
+        }
+        if !safe.spot {
+            ahead.spot = f64::INFINITY;
+        }
+        let step = if ahead.spot <= ahead.wait && ahead.spot <= ahead.on_demand {
+            MarketStep::Spot
+        } else if ahead.wait <= ahead.on_demand {
+            MarketStep::Wait
+        } else {
+            MarketStep::OnDemand
+        };
+        verdict(step, Because::Cheapest, Some(ahead))
+    }
+
+    /// The plan for the rest, solved anew when it is old, or when it was made for other terms, or for less slack.
+    fn horizon(&mut self, terms: &Terms, time_left: f64, slack: f64) -> &Horizon {
+        let fits = |solved: &Solved| {
+            let passed = solved.time_left - time_left;
+            solved.terms == *terms && (0.0..FRESH_HOURS - TIME_TIE_HOURS).contains(&passed) && slack <= solved.slack + TIME_TIE_HOURS
+        };
+        if !self.solved.as_ref().is_some_and(fits) {
+            let horizon = Horizon::solve(*terms, self.spells.there.rates(), self.spells.gone.rates(), time_left, slack);
+            self.solved = Some(Solved { horizon, terms: *terms, time_left, slack });
+        }
+        &self.solved.as_ref().expect("it was solved above where it was missing").horizon
+    }
+}
+
+/// Which answers leave the deadline in reach whatever spot does; on-demand always does what can be done.
+struct Safe {
+    wait: bool,
+    spot: bool,
+}
+
+impl Safe {
+    fn of(terms: &Terms, now: &Moment) -> Safe {
+        let spare = now.time_left - now.work_left - terms.startup + TIME_TIE_HOURS;
+        let owed = if now.on == On::Spot { now.startup_left } else { terms.startup };
+        let finishes = now.work_left + owed <= terms.tick.min(now.time_left) + TIME_TIE_HOURS;
+        Safe { wait: spare >= terms.tick, spot: now.there && (finishes || spare >= owed.min(terms.tick) + terms.unsaved) }
+    }
+}
