@@ -6,7 +6,7 @@
 //! ```text
 //!   rate(a) = zone * ( 0.8 / (a + 0.3 h)  +  0.05 / h )
 //!             ^       ^                      ^ nothing outlives the day by much
-//!             |       a power law: half of all fresh spells end in about half an hour, one in seven lasts four hours
+//!             |       a power law: half of all fresh spells end in about half an hour, one in ten lasts four hours
 //!             learned: above 1 where spells are shorter than the law says, one number each for there and gone
 //! ```
 //!
@@ -188,6 +188,10 @@ mod tests {
     #[test]
     fn what_was_learned_reads_back() {
         let spells = watched(&[(3, true), (2, false)], 0.2);
-        assert_eq!(serde_json::from_str::<ZoneSpells>(&serde_json::to_string(&spells).unwrap()).unwrap(), spells);
+        let read: ZoneSpells = serde_json::from_str(&serde_json::to_string(&spells).unwrap()).unwrap();
+        // The reader of numbers may be off by the last bit.
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        assert_eq!(read.now, spells.now);
+        assert!([(read.there, spells.there), (read.gone, spells.gone)].iter().all(|(a, b)| near(a.ended, b.ended) && near(a.expected, b.expected)));
     }
 }
