@@ -41,7 +41,7 @@ const NEVER: f32 = 1e9;
 
 /// What runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum On {
+pub enum Runs {
     Nothing,
     Spot,
     OnDemand,
@@ -63,7 +63,7 @@ pub struct Terms {
 pub struct Moment {
     pub time_left: f64,
     pub work_left: f64,
-    pub on: On,
+    pub on: Runs,
     /// Still to pay on what runs.
     pub startup_left: f64,
     pub there: bool,
@@ -98,13 +98,13 @@ type Stage = Vec<f32>;
 
 const ROWS: usize = 5 * CLASSES;
 
-fn row(there: bool, on: On, class: usize) -> usize {
+fn row(there: bool, on: Runs, class: usize) -> usize {
     let block = match (there, on) {
-        (true, On::Nothing) => 0,
-        (true, On::Spot) => 1,
-        (true, On::OnDemand) => 2,
-        (false, On::Nothing | On::Spot) => 3,
-        (false, On::OnDemand) => 4,
+        (true, Runs::Nothing) => 0,
+        (true, Runs::Spot) => 1,
+        (true, Runs::OnDemand) => 2,
+        (false, Runs::Nothing | Runs::Spot) => 3,
+        (false, Runs::OnDemand) => 4,
     };
     block * CLASSES + class
 }
@@ -146,24 +146,24 @@ impl Horizon {
         let n = self.cells;
         let (startup, time_left) = (self.terms.startup, stage as f64 * self.step);
         let share = self.terms.spot_share as f32;
-        let values = |there: bool, on: On, class: usize| &later[row(there, on, class) * n..][..n];
+        let values = |there: bool, on: Runs, class: usize| &later[row(there, on, class) * n..][..n];
         let (of_wait, of_start) = (self.step / self.cell, startup / self.cell);
         // On-demand that was started with too little slack to be left again runs to the end.
         let to_the_end = |at: f64| (time_left - self.step - startup - at * self.cell).max(0.0) as f32;
-        shift(values(false, On::Nothing, 0), self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
+        shift(values(false, Runs::Nothing, 0), self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
         for there in [true, false] {
             for class in 0..CLASSES {
                 let older = (class + 1).min(CLASSES - 1);
                 let grows = if class == older { 0.0 } else { (self.step / (AGES[older] - AGES[class])).min(1.0) };
                 let ends = ends_within(if there { self.there[class] } else { self.gone[class] }, self.step);
                 let weights = [ends, (1.0 - ends) * (1.0 - grows), (1.0 - ends) * grows].map(|weight| weight as f32);
-                let next = |on: On, out: &mut [f32], turned: &[f32]| mix(weights, turned, values(there, on, class), values(there, on, older), out);
-                next(On::Nothing, &mut scratch.nothing, values(!there, On::Nothing, 0));
-                next(On::OnDemand, &mut scratch.on_demand, values(!there, On::OnDemand, 0));
+                let next = |on: Runs, out: &mut [f32], turned: &[f32]| mix(weights, turned, values(there, on, class), values(there, on, older), out);
+                next(Runs::Nothing, &mut scratch.nothing, values(!there, Runs::Nothing, 0));
+                next(Runs::OnDemand, &mut scratch.on_demand, values(!there, Runs::OnDemand, 0));
                 shift(&scratch.nothing, of_wait, &mut scratch.wait, |_| NEVER);
                 shift(&scratch.on_demand, of_start, &mut scratch.start_on_demand, to_the_end);
                 if there {
-                    next(On::Spot, &mut scratch.spot, &scratch.lost);
+                    next(Runs::Spot, &mut scratch.spot, &scratch.lost);
                     shift(&scratch.spot, of_start, &mut scratch.start_spot, |_| NEVER);
                 }
                 for i in 0..n {
@@ -178,10 +178,10 @@ impl Horizon {
                         }
                         on_demand = nothing.min(pay + scratch.on_demand[i]);
                     }
-                    now[row(there, On::Nothing, class) * n + i] = nothing;
-                    now[row(there, On::OnDemand, class) * n + i] = on_demand;
+                    now[row(there, Runs::Nothing, class) * n + i] = nothing;
+                    now[row(there, Runs::OnDemand, class) * n + i] = on_demand;
                     if there {
-                        now[row(there, On::Spot, class) * n + i] = spot;
+                        now[row(there, Runs::Spot, class) * n + i] = spot;
                     }
                 }
             }
@@ -189,14 +189,14 @@ impl Horizon {
     }
 
     /// The cost to the end from a state, at any time left and slack: between the table's points in proportion.
-    fn value(&self, there: bool, on: On, class: usize, time_left: f64, slack: f64) -> f64 {
+    fn value(&self, there: bool, on: Runs, class: usize, time_left: f64, slack: f64) -> f64 {
         let work = time_left - slack;
         if work <= 1e-9 {
             return 0.0;
         }
         let spare = slack - self.terms.startup;
         if spare < -1e-9 {
-            return if on == On::OnDemand { work } else { f64::INFINITY };
+            return if on == Runs::OnDemand { work } else { f64::INFINITY };
         }
         let x = (spare / self.cell).clamp(0.0, (self.cells - 1) as f64);
         let i = (x as usize).min(self.cells - 2);
@@ -216,21 +216,21 @@ impl Horizon {
         let (class, slack, later) = (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
         let ends = ends_within(if now.there { self.there[class] } else { self.gone[class] }, tick);
         let class = age_class(now.age + tick);
-        let next = |on: On, turned: f64, stays: f64| {
-            let turned_on = if on == On::Spot { On::Nothing } else { on };
+        let next = |on: Runs, turned: f64, stays: f64| {
+            let turned_on = if on == Runs::Spot { Runs::Nothing } else { on };
             ends * self.value(!now.there, turned_on, 0, later, turned) + (1.0 - ends) * self.value(now.there, on, class, later, stays)
         };
-        let owed = |on: On| if now.on == on { now.startup_left } else { startup };
-        let paid = |on: On| (now.work_left + owed(on)).min(tick);
-        let (wait, bought) = (slack - tick, slack - owed(On::OnDemand));
+        let owed = |on: Runs| if now.on == on { now.startup_left } else { startup };
+        let paid = |on: Runs| (now.work_left + owed(on)).min(tick);
+        let (wait, bought) = (slack - tick, slack - owed(Runs::OnDemand));
         let spot = || {
-            let owed = owed(On::Spot);
-            spot_share * paid(On::Spot) + next(On::Spot, slack - owed.min(tick) - unsaved, slack - owed)
+            let owed = owed(Runs::Spot);
+            spot_share * paid(Runs::Spot) + next(Runs::Spot, slack - owed.min(tick) - unsaved, slack - owed)
         };
         Ahead {
-            wait: next(On::Nothing, wait, wait),
+            wait: next(Runs::Nothing, wait, wait),
             spot: if now.there { spot() } else { f64::INFINITY },
-            on_demand: paid(On::OnDemand) + next(On::OnDemand, bought, bought),
+            on_demand: paid(Runs::OnDemand) + next(Runs::OnDemand, bought, bought),
         }
     }
 }

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::horizon::{Ahead, FRESH_HOURS, Horizon, Moment, On, Terms};
+use super::horizon::{Ahead, FRESH_HOURS, Horizon, Moment, Runs, Terms};
 use super::spell::ZoneSpells;
 use crate::market::UsdPerHour;
 
@@ -153,11 +153,11 @@ impl MarketWatch {
         };
         self.spells.look(hours(facts.since_look), there);
         let (on, startup_left) = match facts.running {
-            Running::Nothing => (On::Nothing, 0.0),
+            Running::Nothing => (Runs::Nothing, 0.0),
             // Taken back since the last tick, whatever the facts call it.
-            Running::Spot { .. } if there == Some(false) => (On::Nothing, 0.0),
-            Running::Spot { startup_left } => (On::Spot, hours(startup_left)),
-            Running::OnDemand { startup_left } => (On::OnDemand, hours(startup_left)),
+            Running::Spot { .. } if there == Some(false) => (Runs::Nothing, 0.0),
+            Running::Spot { startup_left } => (Runs::Spot, hours(startup_left)),
+            Running::OnDemand { startup_left } => (Runs::OnDemand, hours(startup_left)),
         };
         let now = Moment {
             time_left: hours(facts.time_left),
@@ -194,11 +194,11 @@ impl MarketWatch {
         let safe = Safe::of(terms, now);
         if !safe.wait && !safe.spot {
             let late = slack < terms.startup - TIME_TIE_HOURS;
-            let owed = if now.on == On::OnDemand { now.startup_left } else { terms.startup };
+            let owed = if now.on == Runs::OnDemand { now.startup_left } else { terms.startup };
             let ahead = Ahead { wait: f64::INFINITY, spot: f64::INFINITY, on_demand: now.work_left + owed };
             return match now.on {
                 // A spot machine that works is the fastest way where another start would be too late.
-                On::Spot if late && now.startup_left <= 0.0 => verdict(MarketStep::Spot, Because::Late, None),
+                Runs::Spot if late && now.startup_left <= 0.0 => verdict(MarketStep::Spot, Because::Late, None),
                 _ if slack < owed - TIME_TIE_HOURS => verdict(MarketStep::OnDemand, Because::Late, Some(ahead)),
                 _ => verdict(MarketStep::OnDemand, Because::OnlySafe, Some(ahead)),
             };
@@ -243,7 +243,7 @@ struct Safe {
 impl Safe {
     fn of(terms: &Terms, now: &Moment) -> Safe {
         let spare = now.time_left - now.work_left - terms.startup + TIME_TIE_HOURS;
-        let owed = if now.on == On::Spot { now.startup_left } else { terms.startup };
+        let owed = if now.on == Runs::Spot { now.startup_left } else { terms.startup };
         let finishes = now.work_left + owed <= terms.tick.min(now.time_left) + TIME_TIE_HOURS;
         Safe { wait: spare >= terms.tick, spot: now.there && (finishes || spare >= owed.min(terms.tick) + terms.unsaved) }
     }
