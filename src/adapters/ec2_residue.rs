@@ -12,13 +12,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aws_sdk_ec2::types::{SpotInstanceRequest, SpotInstanceState, Volume, VolumeState};
+use aws_sdk_ec2::types::{SpotInstanceRequest, SpotInstanceState, Tag, Volume, VolumeState};
 
 use super::aws_session::AwsSession;
 use super::cloudwatch_alarm;
 use super::ec2_describe::{self, filter, state};
 use super::ec2_errors::meaning;
-use crate::instance::{InstanceState, OWNER_TAG, Residue};
+use crate::instance::{InstanceState, OWNER_TAG, Residue, TAG_PREFIX};
+use crate::job::JobId;
 use crate::market::{Catalog, Cloud, Region, Usd};
 use crate::ports::CloudError;
 
@@ -108,16 +109,17 @@ async fn volumes(session: &AwsSession, owner: &str, region: &Region, living: &Li
 fn of_volume(region: &Region, volume: &Volume, living: &Living) -> Option<Residue> {
     let gib = volume.size().unwrap_or(0);
     let user = volume.attachments().iter().find_map(|attachment| attachment.instance_id());
-    let whose = match (volume.state()?, user.and_then(|user| Some((user, living.get(user)?)))) {
-        (VolumeState::Available, _) => "in use by nothing".to_owned(),
+    let (whose, kept) = match (volume.state()?, user.and_then(|user| Some((user, living.get(user)?)))) {
+        (VolumeState::Available, _) => ("in use by nothing".to_owned(), false),
         // Kept on purpose, and billed all the same.
-        (VolumeState::InUse, Some((user, InstanceState::Stopped))) => format!("kept by the stopped {user}"),
+        (VolumeState::InUse, Some((user, InstanceState::Stopped))) => (format!("kept by the stopped {user}"), true),
         _ => return None,
     };
     let price = Catalog::shipped().disk_gib_month(region).map(|dated| dated.value);
     let told = if price.is_none() { ", at a price that is not known" } else { "" };
     let cost = Usd::from_micros(price.unwrap_or(Usd::ZERO).micros() * i64::from(gib));
-    Some(left(region, VOLUME, volume.volume_id()?, format!("{gib} GiB, {whose}{told}"), cost))
+    let found = left(region, VOLUME, volume.volume_id()?, format!("{gib} GiB, {whose}{told}"), cost);
+    Some(Residue { kept, job: job_of(volume.tags()), ..found })
 }
 
 async fn addresses(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
@@ -139,8 +141,10 @@ async fn interfaces(session: &AwsSession, owner: &str, region: &Region) -> Resul
     let mut found = Vec::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning(&format!("look at the network interfaces in {region}"), error))?;
-        let ids = page.network_interfaces().iter().filter_map(|interface| interface.network_interface_id());
-        found.extend(ids.map(|id| left(region, INTERFACE, id, "in use by nothing".into(), Usd::ZERO)));
+        found.extend(page.network_interfaces().iter().filter_map(|interface| {
+            let found = left(region, INTERFACE, interface.network_interface_id()?, "in use by nothing".into(), Usd::ZERO);
+            Some(Residue { job: job_of(interface.tag_set()), ..found })
+        }));
     }
     Ok(found)
 }
@@ -161,8 +165,8 @@ fn of_request(region: &Region, request: &SpotInstanceRequest, living: &Living) -
     let open = matches!(request.state()?, SpotInstanceState::Open | SpotInstanceState::Active | SpotInstanceState::Disabled);
     let used = request.instance_id().is_some_and(|id| living.contains_key(id));
     let word = request.state()?.as_str();
-    (open && !used)
-        .then(|| left(region, SPOT_REQUEST, request.spot_instance_request_id().unwrap_or_default(), format!("{word}, without a machine"), Usd::ZERO))
+    let found = left(region, SPOT_REQUEST, request.spot_instance_request_id()?, format!("{word}, without a machine"), Usd::ZERO);
+    (open && !used).then(|| Residue { job: job_of(request.tags()), ..found })
 }
 
 async fn alarms(session: &AwsSession, owner: &str, region: &Region, living: &Living) -> Result<Vec<Residue>, CloudError> {
@@ -176,7 +180,14 @@ async fn alarms(session: &AwsSession, owner: &str, region: &Region, living: &Liv
     Ok(found)
 }
 
+/// The job in the tags of the launch that made it.
+fn job_of(tags: &[Tag]) -> Option<JobId> {
+    let key = format!("{TAG_PREFIX}job");
+    tags.iter().find(|tag| tag.key() == Some(&key)).and_then(|tag| tag.value()?.parse().ok())
+}
+
 /// It was found by the owner's tag.
 fn left(region: &Region, kind: &str, id: &str, detail: String, usd_per_month: Usd) -> Residue {
-    Residue { cloud: Cloud::Aws, region: region.clone(), kind: kind.to_owned(), id: id.to_owned(), detail, usd_per_month, ours: true }
+    let (region, kind, id) = (region.clone(), kind.to_owned(), id.to_owned());
+    Residue { cloud: Cloud::Aws, region, kind, id, detail, usd_per_month, ours: true, kept: false, job: None }
 }

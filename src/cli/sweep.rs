@@ -7,7 +7,7 @@ use super::confirm::confirm;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, render_table, run};
 use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
-use crate::instance::ForeignMachine;
+use crate::instance::{ForeignMachine, Residue};
 use crate::market::{Market, Usd};
 use crate::policy::orphan::OrphanVerdict;
 
@@ -47,7 +47,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     found.unknown.extend(unknown);
     show(context, &found);
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
-    let removed = if args.residue { found.residue.iter().filter(|left| left.ours).count() } else { 0 };
+    let removed = if args.residue { found.residue.iter().filter(|left| left.is_removable()).count() } else { 0 };
     if args.dry_run || orphans.len() + removed == 0 {
         if args.dry_run {
             context.printer.note("nothing was done");
@@ -97,7 +97,7 @@ async fn end(context: &Context, controller: &Controller, orphans: &[&Judged]) ->
 
 async fn clear(context: &Context, controller: &Controller, found: &Found) -> usize {
     let mut trouble = 0;
-    for left in found.residue.iter().filter(|left| left.ours) {
+    for left in found.residue.iter().filter(|left| left.is_removable()) {
         match controller.clear(left).await {
             Ok(()) => context.printer.note(format!("removed {} {}", left.kind, left.id)),
             Err(error) => {
@@ -129,8 +129,8 @@ fn show(context: &Context, found: &Found) {
     for (place, why) in &found.unknown {
         context.printer.warn(format!("{place} is unknown: {why}"));
     }
-    let ours: Usd = found.residue.iter().filter(|left| left.ours).map(|left| left.usd_per_month).sum();
-    if found.residue.iter().any(|left| left.ours) {
+    let ours: Usd = found.residue.iter().filter(|left| left.is_removable()).map(|left| left.usd_per_month).sum();
+    if found.residue.iter().any(Residue::is_removable) {
         context.printer.hint(format!("`lamp sweep --residue` removes what is ours: {ours} a month"));
     }
 }

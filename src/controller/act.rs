@@ -127,6 +127,10 @@ impl Controller {
                 return Ok(Done::Recorded);
             }
             Act::WriteReceipt(receipt) => {
+                // Once: a store that is down meanwhile must not make it a question at every tick.
+                if !std::mem::replace(&mut memory.left_nothing, true) {
+                    self.leave_nothing(job, observed).await;
+                }
                 let created = dir.create_receipt(receipt).await?;
                 info!(%job, outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
                 return Ok(Done::Final);

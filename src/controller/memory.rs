@@ -31,6 +31,8 @@ pub struct JobMemory {
     pub quotas_told: BTreeSet<String>,
     /// The names of what somebody was told.
     pub told: BTreeSet<String>,
+    /// What it left in the cloud was asked for, and cleared.
+    pub left_nothing: bool,
     /// The next launch, while a cap holds it back.
     pub held_back: Option<HeldBack>,
     /// Which of its news was there when all of its records were read, if there was nothing to do but wait.

@@ -23,6 +23,7 @@ mod cap;
 mod continuation;
 mod drive;
 mod ending;
+mod leavings;
 mod memory;
 mod notify;
 mod observe;

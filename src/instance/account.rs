@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::job::JobId;
 use crate::market::{Cloud, Market, Region, Usd, UsdPerHour};
 
 /// Something of ours that bills or stays although no machine needs it.
@@ -19,6 +20,17 @@ pub struct Residue {
     pub usd_per_month: Usd,
     /// It carries the owner tag that was asked for.
     pub ours: bool,
+    /// A machine was stopped to keep it: it bills, and is no waste.
+    pub kept: bool,
+    /// The job whose machine it came with, where it says so.
+    pub job: Option<JobId>,
+}
+
+impl Residue {
+    /// Whether it may go.
+    pub fn is_removable(&self) -> bool {
+        self.ours && !self.kept
+    }
 }
 
 /// A GPU machine of the account without our tags.

@@ -14,6 +14,7 @@ mod deaths;
 mod fate;
 mod faults;
 mod guard;
+mod leavings;
 mod lives;
 mod mortal;
 mod owners;

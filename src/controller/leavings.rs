@@ -1,0 +1,59 @@
+//! What a job leaves in the cloud once its last machine has ended: asked for once, removed where it is ours, and told.
+//!
+//! ```text
+//!   every attempt settled ──> what is left in its regions ──> of this job, by tag or machine ─┬─ kept on purpose ──> told
+//!                                                                                             └─ the rest ──> removed, told
+//!                         ──> the receipt
+//! ```
+//! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot be asked or removed now is
+//! told, and `lamp sweep --residue` finds it. What must never live here: the residue of other jobs.
+
+use std::collections::BTreeSet;
+
+use futures::future::join_all;
+use tracing::warn;
+
+use super::answers::Place;
+use super::drive::Controller;
+use super::observe::Observed;
+use crate::instance::Residue;
+use crate::job::JobId;
+use crate::ports::chain;
+
+impl Controller {
+    /// One question to each region where a machine of the job was.
+    pub(super) async fn leave_nothing(&self, job: &JobId, observed: &Observed) {
+        let launched = || observed.attempts.iter().filter_map(|facts| Some((&facts.plan, facts.settled.as_ref()?.instance.as_deref()?)));
+        let places: BTreeSet<Place> = launched().map(|(plan, _)| (plan.offer.cloud, plan.offer.region.clone())).collect();
+        let machines: BTreeSet<&str> = launched().map(|(_, machine)| machine).collect();
+        let asked = places.into_iter().filter_map(|(cloud, region)| Some((region, self.cloud(cloud).ok()?)));
+        let answers = join_all(asked.map(|(region, cloud)| async move { (cloud.residue(&self.owner, &region).await, region) })).await;
+        for (answer, region) in answers {
+            match answer {
+                Ok(all) => {
+                    for left in all.iter().filter(|left| is_of(left, job, &machines)) {
+                        self.take_away(job, left).await;
+                    }
+                }
+                Err(error) => warn!(%job, "what it left in {region} is not known: {}; `lamp sweep --residue` looks again", chain(&error)),
+            }
+        }
+    }
+
+    async fn take_away(&self, job: &JobId, left: &Residue) {
+        let Residue { kind, id, region, detail, usd_per_month, .. } = left;
+        let what = format!("the {kind} {id} in {region} ({detail}, {usd_per_month} a month)");
+        if !left.is_removable() {
+            return warn!(%job, "it leaves {what}");
+        }
+        match self.clear(left).await {
+            Ok(()) => warn!(%job, "it left {what}, which is removed"),
+            Err(error) => warn!(%job, "it leaves {what}, which cannot be removed now: {}; `lamp sweep --residue` tries again", chain(&error)),
+        }
+    }
+}
+
+/// By the tag that rode in its launch; an alarm has only its machine's name.
+fn is_of(left: &Residue, job: &JobId, machines: &BTreeSet<&str>) -> bool {
+    left.job.as_ref().map_or_else(|| machines.iter().any(|machine| left.id.contains(machine)), |of| of == job)
+}

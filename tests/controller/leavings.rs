@@ -1,0 +1,92 @@
+//! What a job left in the cloud is asked for once, at its end, and only what is its own is removed.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lamplighter::instance::{InstanceView, MachineRef, Residue};
+use lamplighter::job::{JobId, JobOutcome, MachineSpec, Plan};
+use lamplighter::market::{self, Region, Span, Supply, Usd};
+use lamplighter::ports::{Cloud, CloudError};
+
+use super::World;
+use super::cloud::Life;
+use super::support::virtual_clock::simulate;
+
+/// Before the false cloud: something is left in its region.
+struct Attic {
+    inner: Arc<dyn Cloud>,
+    left: Vec<Residue>,
+    deaf: bool,
+    asked: Mutex<u32>,
+    cleared: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl Cloud for Attic {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        self.inner.regions().await
+    }
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        self.inner.supply(machine).await
+    }
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        self.inner.launch(plan).await
+    }
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        self.inner.describe(owner, region).await
+    }
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.inner.terminate(machine).await
+    }
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
+        self.inner.interrupt(machine, notice).await
+    }
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        self.inner.raise_kill_at(machine, kill_at).await
+    }
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.inner.release(machine).await
+    }
+    async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
+        *self.asked.lock().unwrap() += 1;
+        if self.deaf { Err(CloudError::Throttled) } else { Ok(self.left.clone()) }
+    }
+    async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
+        self.cleared.lock().unwrap().push(residue.id.clone());
+        Ok(())
+    }
+}
+
+fn left(id: &str, job: Option<&JobId>) -> Residue {
+    Residue {
+        cloud: market::Cloud::Local,
+        region: Region::new("here"),
+        kind: "volume".into(),
+        id: id.into(),
+        detail: "100 GiB, in use by nothing".into(),
+        usd_per_month: Usd::from_micros(8_000_000),
+        ours: true,
+        kept: false,
+        job: job.cloned(),
+    }
+}
+
+#[test]
+fn what_a_job_left_is_asked_for_once_and_only_its_own_is_removed() {
+    for deaf in [false, true] {
+        simulate(async |clock| {
+            let world = World::new(clock, &[Life::Taken { secs: 300 }, Life::Ends { secs: 600, code: 0 }]).await;
+            let (job, other) = (world.job().clone(), "other-222222".parse().unwrap());
+            let kept = Residue { kept: true, ..left("vol-kept", Some(&job)) };
+            let foreign = Residue { ours: false, ..left("vol-foreign", Some(&job)) };
+            let all = vec![left("vol-mine", Some(&job)), left("vol-other", Some(&other)), left("vol-nobodys", None), kept, foreign];
+            let attic = Arc::new(Attic { inner: world.port(), left: all, deaf, asked: Mutex::default(), cleared: Mutex::default() });
+            let receipt = world.controller_on(world.store.clone(), attic.clone()).drive(world.job()).await.unwrap();
+            assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 2), "also where nobody answers");
+            assert_eq!(*attic.asked.lock().unwrap(), 1, "once, not at every tick");
+            let cleared = attic.cleared.lock().unwrap().clone();
+            assert_eq!(cleared, if deaf { vec![] } else { vec!["vol-mine".to_owned()] });
+        });
+    }
+}
