@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider};
 use object_store::path::Path as Key;
 use object_store::signer::Signer;
-use object_store::{ClientOptions, Error, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
+use object_store::{ClientOptions, Error, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig, UploadPart};
 use sha2::{Digest, Sha256};
 
 use super::hashed::hex;
@@ -43,6 +43,9 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
 pub struct S3Store {
     s3: AmazonS3,
+    /// For the bodies of files. Their SHA-256 is taken on the way for whoever keeps the file, and signing each part would take
+    /// it once more: half of all that an upload computes.
+    files: AmazonS3,
     /// For a client of another endpoint.
     builder: AmazonS3Builder,
     bucket: String,
@@ -78,7 +81,8 @@ impl S3Store {
         let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
         let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry);
-        Ok(S3Store { s3: builder.clone().build()?, builder, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+        let files = builder.clone().with_unsigned_payload(true).build()?;
+        Ok(S3Store { s3: builder.clone().build()?, files, builder, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
     pub fn credentials(&self) -> AwsCredentialProvider {
@@ -104,20 +108,18 @@ impl S3Store {
 
     async fn upload(&self, key: &str, path: &Path) -> Result<(u64, String), Error> {
         let key = self.key(key)?;
-        let mut file = File::open(path).map_err(generic)?;
+        let file = File::open(path).map_err(generic)?;
         let size = file.metadata().map_err(generic)?.len();
         let part_bytes = PART_BYTES_MIN.max(size.div_ceil(PARTS_MAX));
-        let mut hash = Sha256::new();
-        let first = read_part(&mut file, part_bytes)?;
-        hash.update(&first);
+        let (source, first) = Source { file, hash: Sha256::new(), part_bytes, room: part_bytes.min(size + 1) }.next().await?;
         if (first.len() as u64) < part_bytes {
             let total = first.len() as u64;
-            self.s3.put(&key, first.into()).await?;
-            return Ok((total, hex(&hash.finalize())));
+            self.files.put(&key, first.into()).await?;
+            return Ok((total, hex(&source.hash.finalize())));
         }
-        let mut upload = self.s3.put_multipart(&key).await?;
-        match send_parts(upload.as_mut(), &mut file, first, part_bytes, &mut hash).await {
-            Ok(total) => upload.complete().await.map(|_| (total, hex(&hash.finalize()))),
+        let mut upload = self.files.put_multipart(&key).await?;
+        match send_parts(upload.as_mut(), source, first).await {
+            Ok(sent) => upload.complete().await.map(|_| sent),
             Err(error) => {
                 // Parts that stay behind cost money until the bucket's own rule removes them.
                 let _ = upload.abort().await;
@@ -249,31 +251,58 @@ impl Store for S3Store {
 }
 
 /// Sends the parts in order, a few at a time. What is hashed is what is sent.
-async fn send_parts(upload: &mut dyn MultipartUpload, file: &mut File, first: Bytes, part_bytes: u64, hash: &mut Sha256) -> Result<u64, Error> {
+async fn send_parts(upload: &mut dyn MultipartUpload, mut source: Source, first: Bytes) -> Result<(u64, String), Error> {
     let mut total = first.len() as u64;
     let mut under_way = stream::FuturesUnordered::new();
     under_way.push(upload.put_part(first.into()));
     loop {
-        let part = read_part(file, part_bytes)?;
+        let part;
+        (source, part) = beside(&mut under_way, source.next()).await?;
         if part.is_empty() {
             break;
         }
-        hash.update(&part);
         total += part.len() as u64;
-        if under_way.len() >= PARTS_IN_FLIGHT {
+        while under_way.len() >= PARTS_IN_FLIGHT {
             under_way.next().await.transpose()?;
         }
         under_way.push(upload.put_part(part.into()));
     }
     under_way.try_collect::<Vec<()>>().await?;
-    Ok(total)
+    Ok((total, hex(&source.hash.finalize())))
 }
 
-/// The next part; shorter only at the end of the file.
-fn read_part(file: &mut File, bytes: u64) -> Result<Bytes, Error> {
-    let mut part = Vec::new();
-    file.take(bytes).read_to_end(&mut part).map_err(generic)?;
-    Ok(part.into())
+/// Goes on sending while the next part is read.
+async fn beside<T>(sending: &mut stream::FuturesUnordered<UploadPart>, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut read = std::pin::pin!(read);
+    loop {
+        tokio::select! {
+            biased;
+            Some(sent) = sending.next() => sent?,
+            part = &mut read => return part,
+        }
+    }
+}
+
+/// A file on its way up, and the hash of what was read of it.
+struct Source {
+    file: File,
+    hash: Sha256,
+    part_bytes: u64,
+    /// What a part is expected to need: a small file takes no memory for a large one.
+    room: u64,
+}
+
+impl Source {
+    /// The next part; shorter only at the end of the file. Read and hashed on another thread, beside what is being sent.
+    async fn next(mut self) -> Result<(Self, Bytes), Error> {
+        let read = move || {
+            let mut part = Vec::with_capacity(self.room as usize);
+            (&mut self.file).take(self.part_bytes).read_to_end(&mut part)?;
+            self.hash.update(&part);
+            Ok((self, part.into()))
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(generic)
+    }
 }
 
 fn generic(cause: io::Error) -> Error {
