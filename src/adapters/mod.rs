@@ -98,6 +98,7 @@ pub mod local_metadata;
 #[cfg(feature = "lamp")]
 mod local_offer;
 pub mod local_power;
+#[cfg(feature = "lamp")]
 mod local_restart;
 mod logins;
 mod network;
