@@ -17,7 +17,6 @@ use std::sync::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::agent_elf;
-use super::hashed::hex;
 use crate::market::Arch;
 use crate::ports::{AgentFile, Agents, AgentsError};
 
@@ -83,7 +82,7 @@ fn program(path: &Path, arch: Arch) -> Result<AgentFile, String> {
     if needs.arch != arch {
         return Err(format!("`{}` is for {} machines", path.display(), needs.arch));
     }
-    Ok(AgentFile { path: path.to_owned(), sha256: hex(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
+    Ok(AgentFile { path: path.to_owned(), sha256: hex::encode(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::aws_session::AwsSession;
-use super::hashed::hex;
 use crate::market::Region;
 
 /// Of the files here. Another number is read as nothing.
@@ -82,7 +81,7 @@ pub fn question(words: &[String]) -> String {
         sum.update(word.as_bytes());
         sum.update([0]);
     }
-    hex(&sum.finalize()[..8])
+    hex::encode(&sum.finalize()[..8])
 }
 
 #[cfg(test)]

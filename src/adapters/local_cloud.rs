@@ -277,8 +277,7 @@ pub(super) const ID_PREFIX: &str = "i-local-";
 
 /// The same plan always gives the same machine.
 fn instance_id(client_token: &str) -> String {
-    let hash = Sha256::digest(client_token.as_bytes());
-    hash.iter().take(6).fold(ID_PREFIX.to_owned(), |id, byte| format!("{id}{byte:02x}"))
+    format!("{ID_PREFIX}{}", hex::encode(&Sha256::digest(client_token.as_bytes())[..6]))
 }
 
 /// Since the launch.

@@ -264,7 +264,7 @@ pub fn pack(survey: &Survey, out: &Path) -> Result<CodeArchive, PackError> {
     }
     let mut hashed = tar.into_inner().and_then(zstd::stream::write::Encoder::finish).map_err(write_failed)?;
     hashed.flush().map_err(write_failed)?;
-    let sha256 = hashed.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = hex::encode(hashed.hash.finalize());
     Ok(CodeArchive { files: survey.files, bytes: survey.bytes, packed_bytes: hashed.bytes, sha256 })
 }
 

@@ -65,7 +65,7 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let (source, fragment, mut found) = match &file {
         Some(path) => {
             let text = must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| error.shown_from(inputs.current_dir))?;
-            file_sha256 = Some(Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect());
+            file_sha256 = Some(hex::encode(Sha256::digest(text.as_bytes())));
             let source = Source::parse(path, &text).map_err(refuse)?;
             let (fragment, found) = decode::<JobFile>(&source);
             (source, fragment, found)

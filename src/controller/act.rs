@@ -320,7 +320,7 @@ impl Controller {
     /// The same for every controller of this job root, and for nothing else: even two plans would be one machine.
     fn client_token(&self, spec: &ResolvedSpec, attempt: AttemptNo) -> String {
         let text = format!("{}\n{}\n{}\n{}\n{attempt}", self.owner, self.store.url(), spec.job, spec.created);
-        Sha256::digest(text.as_bytes()).iter().take(16).fold("lamp-".to_owned(), |token, byte| format!("{token}{byte:02x}"))
+        format!("lamp-{}", hex::encode(&Sha256::digest(text.as_bytes())[..16]))
     }
 }
 

@@ -45,7 +45,7 @@ impl Controller {
         receipt: Option<&Receipt>,
     ) {
         let Some(notifier) = self.notifier.clone() else { return };
-        let name = format!("{kind}-{}", Sha256::digest(what.as_bytes()).iter().take(6).map(|byte| format!("{byte:02x}")).collect::<String>());
+        let name = format!("{kind}-{}", hex::encode(&Sha256::digest(what.as_bytes())[..6]));
         if !memory.told.insert(name.clone()) {
             return;
         }

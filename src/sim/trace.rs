@@ -56,9 +56,6 @@ impl Trace {
 
     /// Lower-case hex.
     pub fn sha256(&self) -> String {
-        self.sum.clone().finalize().iter().fold(String::new(), |mut text, byte| {
-            let _ = write!(text, "{byte:02x}");
-            text
-        })
+        hex::encode(self.sum.clone().finalize())
     }
 }
