@@ -82,7 +82,7 @@ fn program(path: &Path, arch: Arch) -> Result<AgentFile, String> {
     if needs.arch != arch {
         return Err(format!("`{}` is for {} machines", path.display(), needs.arch));
     }
-    Ok(AgentFile { path: path.to_owned(), sha256: hex::encode(&Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
+    Ok(AgentFile { path: path.to_owned(), sha256: hex::encode(Sha256::digest(&bytes)), bytes: bytes.len() as u64, glibc: needs.glibc })
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub fn daemon_runs(state: &Path, job_root: &str) -> bool {
 }
 
 fn lock_path(state: &Path, job_root: &str) -> PathBuf {
-    state.join(format!("daemon-{}.lock", &hex::encode(&Sha256::digest(job_root.as_bytes()))[..12]))
+    state.join(format!("daemon-{}.lock", &hex::encode(Sha256::digest(job_root.as_bytes()))[..12]))
 }
 
 /// Starts this program again in a session of its own, so that it outlives us and our terminal; its words go to a log.

@@ -15,7 +15,7 @@ pub(super) fn copy(source: &mut impl Read, target: &mut impl Write, after: impl 
     let (mut buffer, mut hash, mut total) = (vec![0; CHUNK_BYTES], Sha256::new(), 0);
     loop {
         let read = match source.read(&mut buffer) {
-            Ok(0) => return Ok((total, hex::encode(&hash.finalize()))),
+            Ok(0) => return Ok((total, hex::encode(hash.finalize()))),
             Ok(read) => read,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),

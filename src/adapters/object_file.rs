@@ -370,7 +370,7 @@ mod tests {
         let body: Vec<u8> = (0..1_000_003_u32).map(|n| n as u8).collect();
         fs::write(&source, &body).unwrap();
         let sent = store.put_file("c/f", &source).await.unwrap();
-        assert_eq!(sent, (1_000_003, hex::encode(&Sha256::digest(&body))));
+        assert_eq!(sent, (1_000_003, hex::encode(Sha256::digest(&body))));
         assert_eq!(store.get_file("c/f", &target).await.unwrap(), Some(sent));
         assert_eq!(fs::read(&target).unwrap(), body);
         assert_eq!(store.get_file("c/g", &target).await.unwrap(), None);

@@ -114,7 +114,7 @@ impl S3Store {
         if (first.len() as u64) < part_bytes {
             let total = first.len() as u64;
             self.files.put(&key, first.into()).await?;
-            return Ok((total, hex::encode(&source.hash.finalize())));
+            return Ok((total, hex::encode(source.hash.finalize())));
         }
         let mut upload = self.files.put_multipart(&key).await?;
         match send_parts(upload.as_mut(), source, first).await {
@@ -149,7 +149,7 @@ impl S3Store {
             come.fetch_add(piece.len() as u64, Ordering::Relaxed);
         }
         staged.publish(path).map_err(generic)?;
-        Ok(Some((total, hex::encode(&hash.finalize()))))
+        Ok(Some((total, hex::encode(hash.finalize()))))
     }
 }
 
@@ -267,7 +267,7 @@ async fn send_parts(upload: &mut dyn MultipartUpload, mut source: Source, first:
         under_way.push(upload.put_part(part.into()));
     }
     under_way.try_collect::<Vec<()>>().await?;
-    Ok((total, hex::encode(&source.hash.finalize())))
+    Ok((total, hex::encode(source.hash.finalize())))
 }
 
 /// Goes on sending while the next part is read.
