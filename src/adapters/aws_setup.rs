@@ -37,6 +37,8 @@ pub struct SetupWish {
     pub bucket: Option<String>,
     pub prefix: String,
     pub regions: Vec<String>,
+    /// Shells on the machines, through Session Manager.
+    pub session_manager: bool,
 }
 
 pub struct AwsSetup {
@@ -70,6 +72,7 @@ impl AwsSetup {
             prefix: wish.prefix,
             role: BOX_ROLE.to_owned(),
             group: GROUP.to_owned(),
+            session_manager: wish.session_manager,
         };
         Ok(AwsSetup { session, account, names })
     }

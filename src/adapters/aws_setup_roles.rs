@@ -13,25 +13,34 @@ use super::aws_said::{found, is_gone, said};
 use super::aws_setup::SetupError;
 use crate::instance::OWNER_TAG;
 use crate::instance::permissions::PolicyName;
-use crate::instance::setup::{BOX_POLICY, Found, ProfileFound, RoleFound, SetupNames, SetupStep};
+use crate::instance::setup::{BOX_POLICY, BOX_SESSION_POLICY, Found, ProfileFound, RoleFound, SetupNames, SetupStep};
 
 pub(super) const SPOT_ROLE: &str = "AWSServiceRoleForEC2Spot";
 pub(super) const ALARM_ROLE: &str = "AWSServiceRoleForCloudWatchEvents";
 
 pub(super) async fn role(iam: &Client, name: &str) -> Found<RoleFound> {
-    let policy = iam.get_role_policy().role_name(name).policy_name(BOX_POLICY).send();
-    let (role, policy) = tokio::join!(iam.get_role().role_name(name).send(), policy);
+    let (role, policy, session_policy) =
+        tokio::join!(iam.get_role().role_name(name).send(), policy(iam, name, BOX_POLICY), policy(iam, name, BOX_SESSION_POLICY));
     let role = match found(role) {
         Found::There(answer) => answer,
         Found::Nothing => return Found::Nothing,
         Found::Unknown(why) => return Found::Unknown(why),
     };
-    let policy = match found(policy) {
-        Found::There(answer) => serde_json::from_str::<Value>(&percent_decoded(answer.policy_document())).ok(),
-        Found::Nothing => None,
-        Found::Unknown(why) => return Found::Unknown(why),
-    };
-    Found::There(RoleFound { owner: role.role().and_then(|role| owner(role.tags())), policy })
+    match (policy, session_policy) {
+        (Ok(policy), Ok(session_policy)) => {
+            Found::There(RoleFound { owner: role.role().and_then(|role| owner(role.tags())), policy, session_policy })
+        }
+        (Err(why), _) | (_, Err(why)) => Found::Unknown(why),
+    }
+}
+
+/// A policy within a role; an error: why nobody could see.
+async fn policy(iam: &Client, role: &str, name: &str) -> Result<Option<Value>, String> {
+    match found(iam.get_role_policy().role_name(role).policy_name(name).send().await) {
+        Found::There(answer) => Ok(serde_json::from_str::<Value>(&percent_decoded(answer.policy_document())).ok()),
+        Found::Nothing => Ok(None),
+        Found::Unknown(why) => Err(why),
+    }
 }
 
 pub(super) async fn profile(iam: &Client, name: &str) -> Found<ProfileFound> {
@@ -70,6 +79,11 @@ pub(super) async fn act(iam: &Client, names: &SetupNames, step: &SetupStep) -> R
             let policy = permissions.policy(PolicyName::Box).to_string();
             done(iam.put_role_policy().role_name(role).policy_name(BOX_POLICY).policy_document(policy).send().await, "write the role's policy")
         }
+        SetupStep::WriteSessionPolicy => {
+            let policy = permissions.policy(PolicyName::BoxSession).to_string();
+            let call = iam.put_role_policy().role_name(role).policy_name(BOX_SESSION_POLICY).policy_document(policy);
+            done(call.send().await, "write the role's policy for shells")
+        }
         SetupStep::CreateProfile => {
             done(iam.create_instance_profile().instance_profile_name(role).tags(tag()).send().await, "create the instance profile")
         }
@@ -86,6 +100,10 @@ pub(super) async fn act(iam: &Client, names: &SetupNames, step: &SetupStep) -> R
         SetupStep::DeleteProfile => ended(iam.delete_instance_profile().instance_profile_name(role).send().await, "delete the instance profile"),
         SetupStep::DeleteRolePolicy => {
             ended(iam.delete_role_policy().role_name(role).policy_name(BOX_POLICY).send().await, "delete the role's policy")
+        }
+        SetupStep::DeleteSessionPolicy => {
+            let call = iam.delete_role_policy().role_name(role).policy_name(BOX_SESSION_POLICY);
+            ended(call.send().await, "delete the role's policy for shells")
         }
         SetupStep::DeleteRole => ended(iam.delete_role().role_name(role).send().await, "delete the role"),
         other => Err(SetupError::new(other.words(), "that is not of IAM")),

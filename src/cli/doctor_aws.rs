@@ -55,6 +55,7 @@ mod asked {
                     prefix,
                     role: profile.to_owned(),
                     group: self.said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
+                    session_manager: false,
                 }
             };
             self.names.get_or_init(make).await

@@ -37,6 +37,10 @@ pub enum Name {
     Box,
     /// A sweeper in the cloud
     Sweeper,
+    /// Whoever opens shells with `lamp ssh`, beside `controller`
+    Session,
+    /// The machines, where shells may be opened, beside `box`
+    BoxSession,
 }
 
 /// # Errors
@@ -67,6 +71,8 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Name::Controller => PolicyName::Controller,
         Name::Box => PolicyName::Box,
         Name::Sweeper => PolicyName::Sweeper,
+        Name::Session => PolicyName::Session,
+        Name::BoxSession => PolicyName::BoxSession,
     }));
     Ok(ExitCode::SUCCESS)
 }

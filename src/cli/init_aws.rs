@@ -20,13 +20,20 @@ use crate::policy::setup::plan_setup;
 pub struct Args {
     #[command(flatten)]
     pub place: Place,
+
+    /// Let `lamp ssh` open shells on the machines through Session Manager; who may, `lamp iam session` prints
+    ///
+    /// Not by default: a machine that trains does not need it, every process on it may use what its role may, and whoever in
+    /// the account may start sessions anywhere gets a shell there.
+    #[arg(long)]
+    pub session_manager: bool,
 }
 
 /// # Errors
 /// Nobody answers, something of somebody else's is in the way, or it is not confirmed.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let place = &args.place;
-    let setup = open(context, place).await?;
+    let setup = open(context, place, args.session_manager).await?;
     let found = with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
     let lines = plan_setup(&setup.names, &found);
     let wanted = settings(&setup.names);

@@ -51,7 +51,7 @@ pub fn with_slash(prefix: &str) -> String {
 ///
 /// # Errors
 /// No credentials, no region, or nobody answers.
-pub async fn open(context: &Context, place: &Place) -> Result<AwsSetup, Fault> {
+pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Result<AwsSetup, Fault> {
     let (bucket, prefix) = bucket_of(&context.job_root).map_or((None, String::new()), |(bucket, prefix)| (Some(bucket), prefix));
     // Of another bucket than that of the job root, its prefix says nothing.
     let prefix = if place.bucket.is_some() && place.bucket != bucket { String::new() } else { prefix };
@@ -60,6 +60,7 @@ pub async fn open(context: &Context, place: &Place) -> Result<AwsSetup, Fault> {
         bucket: place.bucket.clone().or(bucket),
         prefix: place.prefix.as_deref().map_or(prefix, with_slash),
         regions: place.region.clone(),
+        session_manager,
     };
     let session = job_root::workstation(context)?.aws_session();
     let opened = with_progress(context, || "asking AWS who we are".to_owned(), AwsSetup::new(session, wish)).await;

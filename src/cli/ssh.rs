@@ -21,8 +21,8 @@ use crate::market::{Cloud, Region};
 
 /// Open a shell on the machine of a job, through Session Manager
 ///
-/// No key and no open port. Needs the AWS CLI with its Session Manager plugin here, and the policy
-/// AmazonSSMManagedInstanceCore on the machines' role (docs/aws.md). Where `aws.key_name` named a key pair when the machine
+/// No key and no open port. Needs the AWS CLI with its Session Manager plugin here, once `lamp init aws --session-manager`, and
+/// for a user who is no administrator the policy that `lamp iam session` prints (docs/aws.md). Where `aws.key_name` named a key pair when the machine
 /// was launched, and its file is here, `ssh` is used instead: that needs port 22 open to you.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -90,6 +90,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     context.printer.note(format!("a session on {} in {}; `exit` ends it, the job goes on", target.instance, target.region));
     if by_key.is_some() {
         context.printer.hint("if nothing answers: port 22 of its security group must be open to you; --session-manager needs no port");
+    } else {
+        context.printer.hint("if it is not connected: `lamp init aws --session-manager` lets shells in, once, and the image needs the SSM agent");
     }
     let error = Command::new(&argv[0]).args(&argv[1..]).exec();
     if by_key.is_some() {

@@ -45,7 +45,7 @@ pub struct AwsArgs {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let What::Aws(args) = &args.what;
     let place = &args.place;
-    let setup = open(context, place).await?;
+    let setup = open(context, place, false).await?;
     let looking = || "looking at what is there".to_owned();
     let found = with_progress(context, looking, setup.look()).await;
     let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;

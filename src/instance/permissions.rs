@@ -16,12 +16,18 @@ pub enum PolicyName {
     Box,
     /// The sweeper in the cloud.
     Sweeper,
+    /// Whoever opens a shell on the machines: beside `Controller`.
+    Session,
+    /// The machines, where shells may be opened: beside `Box`.
+    BoxSession,
 }
 
 const CONTROLLER: &str = include_str!("../../config/iam/controller.json");
 const BOX: &str = include_str!("../../config/iam/box.json");
 const BOX_TRUST: &str = include_str!("../../config/iam/box-trust.json");
 const SWEEPER: &str = include_str!("../../config/iam/sweeper.json");
+const SESSION: &str = include_str!("../../config/iam/session.json");
+const BOX_SESSION: &str = include_str!("../../config/iam/box-session.json");
 
 /// The words that a policy leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +52,8 @@ impl Permissions {
             PolicyName::Controller => CONTROLLER,
             PolicyName::Box => BOX,
             PolicyName::Sweeper => SWEEPER,
+            PolicyName::Session => SESSION,
+            PolicyName::BoxSession => BOX_SESSION,
         })
     }
 
@@ -139,7 +147,7 @@ mod tests {
     #[test]
     fn nothing_is_left_open_and_nothing_is_a_wildcard() {
         let permissions = permissions();
-        for name in [PolicyName::Controller, PolicyName::Box, PolicyName::Sweeper] {
+        for name in [PolicyName::Controller, PolicyName::Box, PolicyName::Sweeper, PolicyName::Session, PolicyName::BoxSession] {
             let policy = permissions.policy(name);
             let text = policy.to_string();
             assert!(!text.contains("{{"), "{name:?}: {text}");
@@ -169,6 +177,24 @@ mod tests {
             text.contains(r#""NumericLessThan":{"ec2:RoleDelivery":"2.0"}"#) && text.contains(r#""cloudwatch:namespace":"Lamplighter""#),
             "{text}"
         );
+    }
+
+    /// A shell is a way in: on machines of ours only, and a machine itself gets the way out that its agent needs and no more.
+    #[test]
+    fn a_shell_is_opened_on_our_machines_only() {
+        let policy = permissions().policy(PolicyName::Session);
+        assert_eq!(actions(&policy, "Allow"), ["ssm:StartSession", "ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession"]);
+        for statement in policy["Statement"].as_array().unwrap() {
+            let text = statement.to_string();
+            let ours = &statement["Condition"]["StringEquals"]["ssm:resourceTag/lamplighter:owner"];
+            assert_eq!(ours == "alice \"a\"", text.contains(":instance/"), "{text}");
+            assert!(!text.contains("SendCommand") && statement["Resource"] != "*", "{text}");
+        }
+        assert!(policy.to_string().contains("session/${aws:userid}-*"), "only one's own session is ended");
+        let machine = actions(&permissions().policy(PolicyName::BoxSession), "Allow");
+        let channels =
+            ["CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel"].map(|name| format!("ssmmessages:{name}"));
+        assert_eq!(machine, [&["ssm:UpdateInstanceInformation".to_owned()][..], &channels].concat(), "think twice: every process there may do this");
     }
 
     /// Whatever ends or changes a machine asks for our tag, and whatever makes one sets it.

@@ -37,6 +37,8 @@ pub struct SetupNames {
     /// The role of the machines, and their instance profile.
     pub role: String,
     pub group: String,
+    /// Shells through Session Manager are asked for.
+    pub session_manager: bool,
 }
 
 /// The name of the role and of the instance profile.
@@ -44,6 +46,9 @@ pub const BOX_ROLE: &str = "lamplighter-box";
 
 /// The one policy within the role.
 pub const BOX_POLICY: &str = "lamplighter-box";
+
+/// The policy within the role that lets shells in, where that was asked for.
+pub const BOX_SESSION_POLICY: &str = "lamplighter-session";
 
 /// The name of the security group.
 pub const GROUP: &str = "lamplighter";
@@ -89,6 +94,8 @@ pub struct RoleFound {
     pub owner: Option<String>,
     /// Its policy of our name.
     pub policy: Option<Value>,
+    /// That for shells through Session Manager.
+    pub session_policy: Option<Value>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -145,6 +152,7 @@ pub enum SetupStep {
     TidyBucket,
     CreateRole,
     WriteRolePolicy,
+    WriteSessionPolicy,
     CreateProfile,
     PutRoleInProfile,
     CreateGroup { region: String, vpc: String },
@@ -155,6 +163,7 @@ pub enum SetupStep {
     TakeRoleFromProfile,
     DeleteProfile,
     DeleteRolePolicy,
+    DeleteSessionPolicy,
     DeleteRole,
     DeleteGroup { region: String, id: String },
 }
@@ -170,10 +179,12 @@ impl SetupStep {
             SetupStep::EncryptBucket => "encrypt by default",
             SetupStep::TidyBucket => "expire old versions and broken uploads",
             SetupStep::WriteRolePolicy => "write its policy",
+            SetupStep::WriteSessionPolicy => "let shells in through Session Manager",
             SetupStep::PutRoleInProfile => "put the role in",
             SetupStep::EmptyBucket => "delete all jobs in it",
             SetupStep::TakeRoleFromProfile => "take the role out",
             SetupStep::DeleteRolePolicy => "delete its policy",
+            SetupStep::DeleteSessionPolicy => "let no shells in",
             SetupStep::DeleteBucket | SetupStep::DeleteProfile | SetupStep::DeleteRole | SetupStep::DeleteGroup { .. } => "delete",
         }
     }

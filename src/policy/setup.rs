@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::instance::permissions::PolicyName;
 use crate::instance::setup::{
-    BOX_POLICY, BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep,
+    BOX_POLICY, BOX_SESSION_POLICY, BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep,
 };
 
 /// One thing: a row of what is shown before anything is done.
@@ -94,15 +94,34 @@ pub fn allows(names: &SetupNames, policy: Option<&Value>) -> bool {
     policy == Some(&names.permissions().policy(PolicyName::Box))
 }
 
+fn lets_shells_in(names: &SetupNames, role: &RoleFound) -> bool {
+    role.session_policy.as_ref() == Some(&names.permissions().policy(PolicyName::BoxSession))
+}
+
 fn role(names: &SetupNames, found: &Found<RoleFound>) -> SetupLine {
     let thing = format!("role {}", names.role);
+    let shells = names.session_manager.then_some(SetupStep::WriteSessionPolicy);
     match found {
         Found::Unknown(why) => SetupLine::unknown(thing, why),
-        Found::Nothing => SetupLine::new(thing, "not there", vec![SetupStep::CreateRole, SetupStep::WriteRolePolicy]),
-        Found::There(role) if allows(names, role.policy.as_ref()) => SetupLine::new(thing, "there, allows what a machine needs", Vec::new()),
+        Found::Nothing => SetupLine::new(thing, "not there", [SetupStep::CreateRole, SetupStep::WriteRolePolicy].into_iter().chain(shells).collect()),
         Found::There(role) if role.owner.as_deref() == Some(&names.owner) => {
-            let said = if role.policy.is_some() { "there, with another policy" } else { "there, without its policy" };
-            SetupLine::new(thing, said, vec![SetupStep::WriteRolePolicy])
+            let (said, write) = match &role.policy {
+                policy if allows(names, policy.as_ref()) => ("there, allows what a machine needs", None),
+                Some(_) => ("there, with another policy", Some(SetupStep::WriteRolePolicy)),
+                None => ("there, without its policy", Some(SetupStep::WriteRolePolicy)),
+            };
+            let shells = shells.filter(|_| !lets_shells_in(names, role));
+            let said = if role.session_policy.is_some() { format!("{said}, and shells") } else { said.to_owned() };
+            SetupLine::new(thing, said, write.into_iter().chain(shells).collect())
+        }
+        Found::There(role) if allows(names, role.policy.as_ref()) => {
+            let line = SetupLine::new(thing, "there, allows what a machine needs", Vec::new());
+            if shells.is_none() || lets_shells_in(names, role) {
+                return line;
+            }
+            line.remark(format!(
+                "it was not made by `lamp init aws` for you and stays as it is: give it `lamp iam box-session` as `{BOX_SESSION_POLICY}`"
+            ))
         }
         Found::There(role) => {
             let whose = role.owner.as_ref().map_or("not made by `lamp init aws`".to_owned(), |owner| format!("{owner}'s"));
@@ -168,7 +187,10 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     }
     let profile = |_: &ProfileFound| vec![SetupStep::TakeRoleFromProfile, SetupStep::DeleteProfile];
     lines.push(removal(format!("instance profile {}", names.role), &found.profile, |profile| ours(&profile.owner), profile));
-    let role = |_: &RoleFound| vec![SetupStep::DeleteRolePolicy, SetupStep::DeleteRole];
+    let role = |role: &RoleFound| {
+        let shells = role.session_policy.as_ref().map(|_| SetupStep::DeleteSessionPolicy);
+        [SetupStep::DeleteRolePolicy].into_iter().chain(shells).chain([SetupStep::DeleteRole]).collect()
+    };
     lines.push(removal(format!("role {}", names.role), &found.role, |role| ours(&role.owner), role));
     lines.push(bucket_removal(names, &found.bucket, used, delete_jobs));
     lines.push(SetupLine::new("service-linked roles", "of the whole account, free", Vec::new()));

@@ -213,7 +213,9 @@ fn text(value: &Value) -> String {
         ("{{role}}", "lamplighter-box"),
     ];
     let plain = value.as_str().expect("policies hold texts");
-    let filled = words.iter().fold(plain.to_owned(), |text, (word, ours)| text.replace(word, ours));
+    // What IAM itself fills in is left alone by a `!Sub`.
+    let plain = plain.replace("${aws:", "${!aws:");
+    let filled = words.iter().fold(plain, |text, (word, ours)| text.replace(word, ours));
     if filled.contains("${") { format!("!Sub {filled:?}") } else { format!("{filled:?}") }
 }
 
@@ -236,7 +238,7 @@ fn the_template_has_the_policies_of_config_iam() {
             yaml(&policy_file(name), indent.len(), &mut expected);
         }
     }
-    assert_eq!(policies, 3);
+    assert_eq!(policies, 5);
     if std::env::var_os("LAMP_UPDATE").is_some() {
         std::fs::write(&path, &expected).expect("the repository is writable");
     }
@@ -272,7 +274,13 @@ fn a_stack_is_a_set_up() {
     let parameter = |at: u32, key: &str, value: &str| {
         [("Key", key), ("Value", value)].map(|(what, text)| (format!("Parameters.member.{at}.Parameter{what}"), text.to_owned()))
     };
-    let parameters = [parameter(1, "Owner", "alice"), parameter(2, "Prefix", "team/"), parameter(3, "Regions", "us-east-1")].concat();
+    let parameters = [
+        parameter(1, "Owner", "alice"),
+        parameter(2, "Prefix", "team/"),
+        parameter(3, "Regions", "us-east-1"),
+        parameter(4, "SessionManager", "yes"),
+    ]
+    .concat();
     let mut params = vec![("StackName", "lamplighter"), ("TemplateBody", body.as_str())];
     params.extend(parameters.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     user.ec2.ask_query(("cloudformation", "2010-05-15"), "us-east-1", "CreateStack", &params).expect("created");
@@ -288,12 +296,14 @@ fn a_stack_is_a_set_up() {
     let check = found["checks"].as_array().expect("checks").iter().find(|check| check["check"] == "network, us-east-1").expect("it is asked");
     assert_eq!(check["level"], "ok", "{check:#}");
     // moto keeps a stack's policies as Python writes them; `lamp doctor` rightly takes that for another policy.
-    let role = [("RoleName", "lamplighter-box"), ("PolicyName", "lamplighter-box")];
-    let answer = user.ec2.ask_query(("iam", "2010-05-08"), "us-east-1", "GetRolePolicy", &role).expect("it is there");
-    let made = percent_decoded(&answer.all("PolicyDocument")[0].text).replace('\'', "\"");
-    let made: Value = serde_json::from_str(&made).unwrap_or_else(|error| panic!("{error}: {made}"));
-    let (_, printed) = user.json(&["iam", "box"]);
-    assert_eq!(made, printed);
+    for (policy, ours) in [("lamplighter-box", "box"), ("lamplighter-session", "box-session")] {
+        let role = [("RoleName", "lamplighter-box"), ("PolicyName", policy)];
+        let answer = user.ec2.ask_query(("iam", "2010-05-08"), "us-east-1", "GetRolePolicy", &role).expect("it is there");
+        let made = percent_decoded(&answer.all("PolicyDocument")[0].text).replace('\'', "\"");
+        let made: Value = serde_json::from_str(&made).unwrap_or_else(|error| panic!("{error}: {made}"));
+        let (_, printed) = user.json(&["iam", ours]);
+        assert_eq!(made, printed, "{policy}");
+    }
     // Ours is only what carries our tag: the stack keeps its own.
     let ended = user.lamp(&["uninit", "aws", "--yes"]);
     assert!(ended.code == 0 && ended.err.contains("nothing of ours is there"), "{ended:?}");

@@ -95,6 +95,27 @@ fn what_was_broken_off_is_finished() {
     assert!(ended.out.contains("there, versioned, private, encrypted, with a lifecycle"), "{}", ended.out);
 }
 
+/// Shells cost permissions: they are let in where that is asked for, and taken back with all the rest.
+#[test]
+fn shells_are_let_in_when_asked_for() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    assert_eq!(user.changes().iter().filter(|change| *change == "PutRolePolicy").count(), 1);
+    let made = user.lamp(&["init", "aws", "--yes", "--session-manager"]);
+    assert!(made.code == 0 && made.out.contains("let shells in through Session Manager"), "{made:?}");
+    assert_eq!(user.changes(), ["PutRolePolicy"]);
+    // Both ways of asking find nothing to do now.
+    for args in [&["init", "aws", "--yes", "--session-manager"][..], &["init", "aws", "--yes"]] {
+        let again = user.lamp(args);
+        assert!(again.code == 0 && again.out.contains("there, allows what a machine needs, and shells"), "{again:?}");
+        assert_eq!(user.changes(), Vec::<String>::new());
+    }
+    assert_eq!(user.lamp(&["uninit", "aws", "--yes"]).code, 0);
+    let removed = user.changes();
+    assert_eq!(removed.iter().filter(|change| *change == "DeleteRolePolicy").count(), 2, "{removed:?}");
+    assert!(removed.iter().any(|change| change == "DeleteRole"), "{removed:?}");
+}
+
 /// Nobody can look: nothing is made twice, nothing is taken for absent.
 #[test]
 fn what_cannot_be_seen_is_not_made() {

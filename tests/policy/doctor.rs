@@ -15,6 +15,7 @@ fn names() -> SetupNames {
         prefix: "team/".into(),
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
+        session_manager: false,
     }
 }
 
@@ -71,7 +72,7 @@ fn a_bucket_is_there_private_and_near() {
 #[test]
 fn the_role_of_the_machines_allows_this_job_root() {
     let policy = Some(names().permissions().policy(PolicyName::Box));
-    let role = |policy| Found::There(RoleFound { owner: None, policy });
+    let role = |policy| Found::There(RoleFound { owner: None, policy, session_policy: None });
     let profile = |roles: &[&str]| Found::There(ProfileFound { owner: None, roles: roles.iter().map(|role| (*role).to_owned()).collect() });
     let ours = || profile(&["lamplighter-box"]);
     let judge = |role, profile| level_and_cure(&judge_role(&names(), &role, &profile));

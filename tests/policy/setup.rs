@@ -13,6 +13,7 @@ fn names() -> SetupNames {
         prefix: String::new(),
         role: "lamplighter-box".into(),
         group: "lamplighter".into(),
+        session_manager: false,
     }
 }
 
@@ -44,7 +45,7 @@ fn ready(owner: &str) -> SetupFound {
             encrypted: true,
             tidy: true,
         }),
-        role: Found::There(RoleFound { owner: owner.clone(), policy }),
+        role: Found::There(RoleFound { owner: owner.clone(), policy, session_policy: None }),
         profile: Found::There(ProfileFound { owner: owner.clone(), roles: vec!["lamplighter-box".into()] }),
         regions: vec![region(Found::There(GroupFound { id: "sg-1".into(), owner, rules_in: 0 }))],
         spot_role: Found::There(()),
@@ -84,7 +85,7 @@ fn what_somebody_else_made_stays_as_it_is() {
 fn half_a_set_up_is_finished() {
     let mut half = ready("alice");
     half.bucket = Found::There(BucketFound { region: "us-east-2".into(), versioned: true, ..BucketFound::default() });
-    half.role = Found::There(RoleFound { owner: Some("alice".into()), policy: None });
+    half.role = Found::There(RoleFound { owner: Some("alice".into()), ..RoleFound::default() });
     half.profile = Found::There(ProfileFound { owner: Some("alice".into()), roles: Vec::new() });
     let expected = [
         SetupStep::TagBucket,
@@ -98,6 +99,27 @@ fn half_a_set_up_is_finished() {
     // The same bucket under a name that anybody could have chosen.
     let chosen = SetupNames { bucket: "mine".into(), bucket_is_ours_by_name: false, ..names() };
     assert_eq!(plan_setup(&chosen, &half)[0].steps, []);
+}
+
+#[test]
+fn shells_are_let_in_where_that_is_asked_for_and_taken_back_with_the_role() {
+    let asked = SetupNames { session_manager: true, ..names() };
+    assert_eq!(steps(&plan_setup(&asked, &ready("alice"))), [SetupStep::WriteSessionPolicy]);
+    assert!(steps(&plan_setup(&asked, &empty())).contains(&SetupStep::WriteSessionPolicy));
+    assert!(!steps(&plan_setup(&names(), &empty())).contains(&SetupStep::WriteSessionPolicy), "it costs permissions");
+    let mut with = ready("alice");
+    let Found::There(role) = &mut with.role else { unreachable!() };
+    role.session_policy = Some(asked.permissions().policy(PolicyName::BoxSession));
+    // What is there stays, also where it is not asked for again.
+    for names in [&asked, &names()] {
+        assert_eq!(steps(&plan_setup(names, &with)), []);
+    }
+    let removed = steps(&plan_removal(&names(), &with, &InUse::default(), true));
+    let at = |step: &SetupStep| removed.iter().position(|one| one == step);
+    assert!(at(&SetupStep::DeleteSessionPolicy).is_some() && at(&SetupStep::DeleteSessionPolicy) < at(&SetupStep::DeleteRole), "{removed:?}");
+    // Another's role is not ours to open.
+    let lines = plan_setup(&asked, &ready("bob"));
+    assert!(lines[1].steps.is_empty() && lines[1].remark.as_ref().is_some_and(|remark| remark.contains("lamp iam box-session")), "{lines:?}");
 }
 
 #[test]
