@@ -110,7 +110,7 @@ pub fn text(receipt: &Receipt) -> String {
         receipt.checkpoints
     ));
     if receipt.attempts.iter().any(|attempt| attempt.billed_estimated) {
-        lines.push("  <=: the cloud does not say to the second when its billing ended; this is when it was seen to have".into());
+        lines.push("  <=: the cloud does not say to the second when its billing ended; this is the latest that it can have".into());
     }
     lines.extend(receipt.losses.iter().map(|loss| format!("  lost: {loss}")));
     lines.join("\n")

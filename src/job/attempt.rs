@@ -85,7 +85,7 @@ impl fmt::Display for Refusal {
 pub struct Settled {
     pub format: u32,
     pub attempt: AttemptNo,
-    /// `None`: no machine was ever launched.
+    /// `None`: no machine was ever launched; or, with the refusal `spent`, one was and nobody ever learned its name.
     pub instance: Option<String>,
     /// The outcome's word, or `lost` or `launch_failed` when the agent left none.
     pub because: EndedBecause,
@@ -93,7 +93,8 @@ pub struct Settled {
     pub billed_from: Option<Timestamp>,
     pub billed_to: Option<Timestamp>,
     pub billed: Span,
-    /// The cloud does not say when billing ended: this is when it was seen to have, and may be some seconds too long.
+    /// The cloud does not say when billing ended: this is when it was seen to have, and may be some seconds too long. Of a
+    /// machine that nobody ever saw, it is the latest that its switches let it run to.
     #[serde(default)]
     pub billed_estimated: bool,
     pub usd: Usd,

@@ -13,7 +13,7 @@ use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceView, NoticeKind, Status};
-use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Settled};
+use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled};
 use crate::market::{Cloud, Span, Usd, elapsed};
 
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
@@ -25,10 +25,13 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let known = attempt.lease.as_ref().map(|lease| lease.instance.clone()).or_else(|| attempt.watched.launched.clone());
     let known = known.or_else(|| attempt.status.as_ref().map(|status| status.instance.clone()));
     let instance = view.map(|view| view.id.clone()).or(known).filter(|_| !never_started);
+    let unseen = instance.is_none() && was_unseen(attempt);
+    let existed = instance.is_some() || unseen;
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
-    let from = view.map(|view| view.launched).or_else(|| instance.is_some().then_some(attempt.plan.created));
+    let from = view.map(|view| view.launched).or_else(|| existed.then_some(attempt.plan.created));
     let (to, billed_estimated) = match view.and_then(|view| view.ended) {
         Some(ended) => (Some(ended), false),
+        None if unseen => (Some(unseen_until(facts, attempt)), true),
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
     };
     let billed = match (from, to) {
@@ -37,7 +40,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     };
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
-    let because = because(facts, attempt, view, instance.is_some());
+    let because = because(facts, attempt, view, existed);
     let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none());
     let not_had = || format!("the kept machine {}", shown.map_or("is not shown any more".to_owned(), |view| format!("is {}", view.state)));
     let cloud_reason =
@@ -53,11 +56,28 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         billed_to: to,
         billed,
         billed_estimated,
-        usd: if instance.is_some() { billing::cost(&attempt.plan.offer, billed.duration(), taken_by_cloud(view)) } else { Usd::ZERO },
+        usd: if existed { billing::cost(&attempt.plan.offer, billed.duration(), taken_by_cloud(view)) } else { Usd::ZERO },
         refusal: refused.and_then(|(refusal, _)| *refusal),
         cloud_reason,
         outcome,
     }
+}
+
+/// After the time that its agent had for its first word, a machine of which nothing was ever heard is ended by its deadline
+/// unit at once, or by the next visit of a sweeper: its five minutes, and two for the call.
+const SWEPT_WITHIN: Duration = Duration::from_secs(7 * 60);
+
+/// Whether the cloud says that the plan's machine was there and has ended, and nobody has ever seen it or heard of it: the
+/// answer to its launch was lost, and it was gone for longer than the cloud shows such machines before anybody looked.
+fn was_unseen(attempt: &AttemptFacts) -> bool {
+    matches!(attempt.watched.refused, Some((Some(Refusal::Spent), _)))
+}
+
+/// The latest that it can have run to: it took no lease, so that the switches that need no agent have ended it.
+fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
+    let plan = &attempt.plan;
+    let swept = plan.created.saturating_add(plan.boot.duration() + SWEPT_WITHIN).unwrap_or(facts.now);
+    swept.min(facts.now)
 }
 
 /// When billing ended, where the cloud does not say so; and whether that may be too late. Certain is the last heartbeat, and

@@ -74,6 +74,11 @@ impl Machine {
         self.tags.get(crate::instance::OWNER_TAG).map(String::as_str)
     }
 
+    /// The number of the attempt that it was launched for.
+    pub fn attempt(&self) -> Option<u32> {
+        Tags::from_map(&self.tags).ok().map(|tags| tags.attempt.number())
+    }
+
     fn view(&self, seen: Duration) -> Option<InstanceView> {
         let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
         let ended = self.ended.filter(|ended| *ended <= seen);

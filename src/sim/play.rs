@@ -16,7 +16,7 @@ use super::weather::Trouble;
 use super::workload::{End, Habit};
 use super::world::{Death, Deed, OWNER, Violation, World};
 use crate::controller::submit;
-use crate::job::{Receipt, ResolvedSpec, Wish};
+use crate::job::{Receipt, ReceiptAttempt, ResolvedSpec, Wish};
 use crate::jobdir::JobDir;
 use crate::market::{Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
 use crate::ports::Store;
@@ -186,11 +186,21 @@ fn compare_with_ledger(world: &Arc<World>, receipt: &Receipt) {
             world.violated(15, format!("the receipt says {} for {id}, and the cloud bills {cost}", attempt.usd));
         }
     }
-    let launched: Vec<String> =
-        world.ec2.look(|machines| machines.iter().filter(|machine| machine.owner() == Some(OWNER)).map(|machine| machine.id.clone()).collect());
-    for id in launched {
-        if !receipt.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&id)) {
-            world.violated(15, format!("{id} was paid for, and is in no receipt"));
+    let now = world.timeline.now();
+    let paid: Vec<(String, Option<u32>, Usd)> = world.ec2.look(|machines| {
+        let ours = machines.iter().filter(|machine| machine.owner() == Some(OWNER));
+        ours.map(|machine| (machine.id.clone(), machine.attempt(), machine.cost(now))).collect()
+    });
+    for (id, number, cost) in paid {
+        let named = receipt.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&id));
+        // One that nobody ever saw has no name in the receipt, and a bound on its price.
+        let unseen = |attempt: &ReceiptAttempt| attempt.instance.is_none() && attempt.billed_estimated && Some(attempt.attempt.number()) == number;
+        let bound = receipt.attempts.iter().find(|attempt| unseen(attempt)).map(|attempt| attempt.usd);
+        match bound {
+            _ if named => {}
+            None => world.violated(15, format!("{id} was paid for, and is in no receipt")),
+            Some(bound) if bound < cost => world.violated(15, format!("{id} cost {cost}, and the receipt says {bound} at most")),
+            Some(_) => {}
         }
     }
 }

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Wish};
+use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Refusal, Wish};
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Watched};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, status, view, wish, words};
 
 /// The machine ended a minute ago.
 const ENDED: u64 = 60;
+
+fn min(minutes: u64) -> u64 {
+    minutes * 60
+}
 
 const BY_A_USER: &str = "Client.UserInitiatedShutdown: User initiated";
 
@@ -50,7 +54,6 @@ fn settled(facts: &AttemptFacts, lived: u64) -> lamplighter::job::Settled {
 fn what_we_or_the_alarm_ended_is_lost_and_what_a_person_ended_is_the_users_stop() {
     use AlarmSeen::{Quiet, RangAt, Unknown};
     use EndedBecause::{Lost, UserStopped};
-    let min = |minutes: u64| minutes * 60;
     let classic = "cpu<=0.3 for 5m";
     let cases = [
         ("a person, while the agent is heard", facts(Some(20), false, "heartbeat", Quiet), min(60), UserStopped),
@@ -112,4 +115,20 @@ fn what_the_alarm_has_stopped_is_ended_and_what_a_person_has_stopped_is_left() {
     let of = |seen| words(&[facts(Some(5), false, "cpu<=0.3 for 5m", seen)], &[], known(std::slice::from_ref(&stopped)));
     assert_eq!(of(AlarmSeen::RangAt(ago(ENDED + 1))), ["terminate"]);
     assert_eq!(of(AlarmSeen::Quiet), ["settle"]);
+}
+
+/// Seed 584 of the false world: the answer to the launch was lost, the machine died before its first lease, and the laptop
+/// slept for longer than the cloud shows an ended machine. It was paid for.
+#[test]
+fn a_machine_that_nobody_ever_saw_is_in_the_receipt_with_the_most_that_it_can_have_cost() {
+    let spent = (Some(Refusal::Spent), "IdempotentInstanceTerminated: use another token".to_owned());
+    for (age, billed) in [(7200, min(22)), (min(10), min(10))] {
+        let watched = Watched { refused: Some(spent.clone()), unclear: true, missing_for: Duration::from_secs(90), ..Watched::default() };
+        let facts = AttemptFacts { watched, ..attempt(1, age) };
+        let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        assert_eq!((settled.because, settled.instance.as_deref()), (EndedBecause::Lost, None));
+        assert_eq!((settled.billed_from, settled.billed.secs_f64(), settled.billed_estimated), (Some(ago(age)), billed as f64, true));
+        assert_eq!(settled.usd.micros(), (billed * 1_000_000).div_ceil(3600) as i64, "a dollar an hour");
+    }
 }
