@@ -31,5 +31,7 @@ mod workload;
 mod world;
 
 pub use play::{Play, Played, play};
+pub use process::Process;
+pub use through::{SensesThrough, Through};
 pub use timeline::{Timeline, in_virtual_time};
 pub use world::{Death, Violation};

@@ -6,7 +6,11 @@
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
+use std::time::Duration;
 
+use crate::ports::Clock;
+
+/// Counts the calls of its ports.
 pub struct Process {
     /// What it runs on: it freezes and dies with that.
     on: Option<Arc<Process>>,
@@ -18,8 +22,10 @@ struct State {
     frozen: bool,
     dead: bool,
     calls: u64,
-    /// It dies at this call, and whether that call still has its effect.
+    /// It dies or pauses at this call, and whether that call still has its effect before.
     dies: Option<(u64, bool)>,
+    /// It is no death, but a pause, as of a laptop that is closed.
+    pause: Option<(Arc<dyn Clock>, Duration)>,
     waiting: Vec<Waker>,
 }
 
@@ -30,6 +36,12 @@ enum Fate {
     Never,
     /// It is done, and nobody lives to hear of it.
     Unheard,
+    /// It is done after a pause, or answered after one.
+    Late {
+        after: bool,
+        clock: Arc<dyn Clock>,
+        pause: Duration,
+    },
 }
 
 impl Process {
@@ -40,6 +52,17 @@ impl Process {
     /// One that dies at its n-th call, before or after the effect.
     pub fn mortal(on: Option<Arc<Process>>, dies: Option<(u64, bool)>) -> Arc<Self> {
         Arc::new(Process { on, state: Mutex::new(State { dies, ..State::default() }) })
+    }
+
+    /// One that stands still at its n-th call for a while, before or after the effect.
+    pub fn pausing(call: u64, after: bool, clock: Arc<dyn Clock>, pause: Duration) -> Arc<Self> {
+        Arc::new(Process { on: None, state: Mutex::new(State { dies: Some((call, after)), pause: Some((clock, pause)), ..State::default() }) })
+    }
+
+    /// Whether it came to the call at which it dies or pauses.
+    pub fn was_reached(&self) -> bool {
+        let state = self.state();
+        state.dies.is_some_and(|(call, _)| state.calls >= call)
     }
 
     pub fn freeze(&self, frozen: bool) {
@@ -117,6 +140,15 @@ impl Process {
                 work.await;
                 self.end().await
             }
+            Fate::Late { after: false, clock, pause } => {
+                clock.sleep(pause).await;
+                work.await
+            }
+            Fate::Late { after: true, clock, pause } => {
+                let done = work.await;
+                clock.sleep(pause).await;
+                done
+            }
         }
     }
 
@@ -126,7 +158,8 @@ impl Process {
             return nothing();
         }
         match self.fate() {
-            Fate::Done => work(),
+            // What does not wait cannot pause either.
+            Fate::Done | Fate::Late { .. } => work(),
             Fate::Never => {
                 self.kill();
                 nothing()
@@ -147,15 +180,11 @@ impl Process {
     fn fate(&self) -> Fate {
         let mut state = self.state();
         state.calls += 1;
-        match state.dies {
-            Some((call, after)) if state.calls == call => {
-                if after {
-                    Fate::Unheard
-                } else {
-                    Fate::Never
-                }
-            }
-            _ => Fate::Done,
+        let Some((_, after)) = state.dies.filter(|(call, _)| *call == state.calls) else { return Fate::Done };
+        match (&state.pause, after) {
+            (Some((clock, pause)), after) => Fate::Late { after, clock: Arc::clone(clock), pause: *pause },
+            (None, true) => Fate::Unheard,
+            (None, false) => Fate::Never,
         }
     }
 

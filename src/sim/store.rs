@@ -86,6 +86,23 @@ impl Line {
         self.world.happened(&Deed::Wrote { key, body: &body, by: &self.who, new });
     }
 
+    /// The first part of each key below a prefix, once. What is below a name is passed over, not walked through.
+    fn names_below(&self, prefix: &str) -> Vec<String> {
+        let objects = self.world.objects.lock();
+        let (mut names, mut from) = (Vec::new(), prefix.to_owned());
+        while let Some((key, object)) = objects.range(from..).next() {
+            let Some(rest) = key.strip_prefix(prefix) else { break };
+            let name = rest.split('/').next().unwrap_or(rest);
+            let is_folder = name.len() < rest.len();
+            // The character after the slash ends what is in the folder.
+            let end = format!("{prefix}{name}{}", if is_folder { "0" } else { "\0" });
+            let shown = self.shown(object) || (is_folder && objects.range(key.clone()..end.clone()).any(|(_, object)| self.shown(object)));
+            names.extend(shown.then(|| name.to_owned()));
+            from = end;
+        }
+        names
+    }
+
     fn shown(&self, object: &Object) -> bool {
         !self.world.weather.is(Trouble::StoreStale) || self.world.timeline.now().saturating_sub(object.born) > LISTED_AFTER
     }
@@ -137,13 +154,7 @@ impl Store for Line {
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let lost = self.meet("list", prefix).await?;
-        let mut names: Vec<String> = {
-            let objects = self.world.objects.lock();
-            let under = objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-            let shown = under.filter(|(_, object)| self.shown(object));
-            shown.filter_map(|(key, _)| Some(key.strip_prefix(prefix)?.split('/').next()?.to_owned())).collect()
-        };
-        names.dedup();
+        let names = self.names_below(prefix);
         self.reply(lost, "list", prefix, names)
     }
 
@@ -165,6 +176,14 @@ impl Store for Line {
             return Err(StoreError::Unavailable { act: "download", key: key.into(), cause: "the disk does not take it".into() });
         }
         self.reply(lost, "download", key, Some((body.len() as u64, sha256(&body))))
+    }
+
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        let lost = self.meet("copy", from).await?;
+        let missing = || StoreError::Unavailable { act: "copy", key: from.to_owned(), cause: "it is not there".into() };
+        let body = self.world.objects.body(from).ok_or_else(missing)?;
+        self.write(to, body);
+        self.reply(lost, "copy", from, ())
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {

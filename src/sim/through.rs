@@ -1,8 +1,12 @@
 //! A process's ports: each call goes through the process, which may be frozen, or die at it.
+//!
+//! Every method of a trait stands here, those with a default too: tests/sim/wrappers.rs compares the names. What must never
+//! live here: an answer of its own.
 
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -10,7 +14,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::process::Process;
-use crate::instance::{InstanceView, MachineRef, Notice, Sample};
+use crate::instance::{ForeignMachine, InstanceView, MachineRef, Notice, Residue, Sample};
 use crate::job::{CodeArchive, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{Offer, Region, Span, Supply};
 use crate::ports::{
@@ -59,6 +63,9 @@ impl Store for Through<dyn Store> {
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         self.process.call(self.inner.put(key, body)).await
     }
+    async fn put_durable(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        self.process.call(self.inner.put_durable(key, body)).await
+    }
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
         self.process.call(self.inner.create(key, body)).await
     }
@@ -71,11 +78,23 @@ impl Store for Through<dyn Store> {
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         self.process.call(self.inner.children(prefix)).await
     }
+    async fn children_after(&self, prefix: &str, after: &str) -> Result<Vec<String>, StoreError> {
+        self.process.call(self.inner.children_after(prefix, after)).await
+    }
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         self.process.call(self.inner.put_file(key, path)).await
     }
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         self.process.call(self.inner.get_file(key, path)).await
+    }
+    async fn presign_get(&self, key: &str, valid: Duration, endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
+        self.process.call(self.inner.presign_get(key, valid, endpoint)).await
+    }
+    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+        self.process.call(self.inner.get_file_counted(key, path, come)).await
+    }
+    async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
+        self.process.call(self.inner.copy(from, to)).await
     }
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         self.process.call(self.inner.delete(key)).await
@@ -93,8 +112,32 @@ impl Cloud for Through<dyn Cloud> {
     async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
         self.process.call(self.inner.prepare(spec, offer)).await
     }
+    async fn permitted(&self, plan: &Plan) -> Result<(), CloudError> {
+        self.process.call(self.inner.permitted(plan)).await
+    }
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         self.process.call(self.inner.launch(plan)).await
+    }
+    async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
+        self.process.call(self.inner.confirm_missing(plan)).await
+    }
+    async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+        self.process.call(self.inner.start(machine, plan)).await
+    }
+    async fn guard(&self, plan: &Plan, machine: &MachineRef) -> Result<(), CloudError> {
+        self.process.call(self.inner.guard(plan, machine)).await
+    }
+    async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
+        self.process.call(self.inner.alarmed(machine)).await
+    }
+    async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
+        self.process.call(self.inner.residue(owner, region)).await
+    }
+    async fn foreign(&self, owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
+        self.process.call(self.inner.foreign(owner, region)).await
+    }
+    async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
+        self.process.call(self.inner.clear(residue)).await
     }
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         self.process.call(self.inner.describe(owner, region)).await
@@ -131,6 +174,9 @@ impl Files for Through<dyn Files> {
     fn replace(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         self.write(|files| files.replace(path, bytes))
     }
+    fn replace_durable(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        self.write(|files| files.replace_durable(path, bytes))
+    }
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>> {
         self.inner.stamp(path)
     }
@@ -146,6 +192,9 @@ impl Files for Through<dyn Files> {
     fn remove(&self, path: &Path) -> io::Result<()> {
         self.write(|files| files.remove(path))
     }
+    async fn remove_aside(&self, path: &Path) -> io::Result<()> {
+        self.process.call(self.inner.remove_aside(path)).await
+    }
     fn create_folder(&self, path: &Path) -> io::Result<()> {
         self.write(|files| files.create_folder(path))
     }
@@ -154,6 +203,9 @@ impl Files for Through<dyn Files> {
     }
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
         self.write(|files| files.unpack(archive, into, code))
+    }
+    async fn unpack_aside(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()> {
+        self.process.call(self.inner.unpack_aside(archive, into, code)).await
     }
 }
 

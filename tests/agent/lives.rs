@@ -1,4 +1,5 @@
-//! Whole attempts of the shipped agent, from boot to the power switch, with agents that die on the way.
+//! Whole attempts of the shipped agent, from boot to the power switch, with agents that die on the way: behind each port one
+//! dies at its n-th call, before or after its effect, and a new one boots a second later. The workload lives on meanwhile.
 
 use std::sync::Arc;
 
@@ -7,10 +8,10 @@ use lamplighter::agent::{Agent, Folders, World};
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish};
 use lamplighter::jobdir::What;
 use lamplighter::ports::{Clock, Files, Metadata, Power, Store, Workloads};
+use lamplighter::sim::{Process, SensesThrough, Through};
 use serde_json::json;
 
 use super::machine::{Machine, Ports};
-use super::mortal::{Life, Mortal, MortalSensors};
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
 use super::{Rig, secs};
@@ -60,7 +61,7 @@ impl Stage {
     }
 
     /// One agent, from its boot to its end; whether it died before.
-    async fn live(&self, life: Arc<Life>) -> bool {
+    async fn live(&self, life: Arc<Process>) -> bool {
         tokio::select! {
             biased;
             () = life.died() => true,
@@ -68,20 +69,20 @@ impl Stage {
         }
     }
 
-    async fn agent(&self, life: &Arc<Life>) {
-        let clock: Arc<dyn Clock> = Mortal::<dyn Clock>::new(life, self.rig.clock.clone());
-        let store: Arc<dyn Store> = Mortal::<dyn Store>::new(life, self.rig.store.clone());
-        let files: Arc<dyn Files> = Mortal::<dyn Files>::new(life, self.rig.files.clone());
+    async fn agent(&self, life: &Arc<Process>) {
+        let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(life, self.rig.clock.clone());
+        let store: Arc<dyn Store> = Through::<dyn Store>::new(life, self.rig.store.clone());
+        let files: Arc<dyn Files> = Through::<dyn Files>::new(life, self.rig.files.clone());
         let machine = || Arc::new(Ports(Arc::clone(&self.machine)));
-        let metadata: Arc<dyn Metadata> = Mortal::<dyn Metadata>::new(life, machine());
-        let power: Arc<dyn Power> = Mortal::<dyn Power>::new(life, machine());
-        let workloads: Arc<dyn Workloads> = Mortal::<dyn Workloads>::new(life, machine());
+        let metadata: Arc<dyn Metadata> = Through::<dyn Metadata>::new(life, machine());
+        let power: Arc<dyn Power> = Through::<dyn Power>::new(life, machine());
+        let workloads: Arc<dyn Workloads> = Through::<dyn Workloads>::new(life, machine());
         let calm = Played::new(&self.rig);
         let ports = BootPorts { clock, files, store, metadata, power, service: Arc::new(calm.clone()), nonce: "n".into() };
         let folders = Folders { work: self.rig.path("work"), state: self.rig.path("state"), cache: self.rig.path("cache") };
         let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
         let world = World {
-            sensors: Box::new(MortalSensors(Arc::clone(life), Box::new(calm.clone()))),
+            sensors: Box::new(SensesThrough(Arc::clone(life), Box::new(calm.clone()))),
             workloads,
             metadata: Some(ports.metadata),
             power: ports.power,
@@ -97,17 +98,17 @@ impl Stage {
     }
 
     /// Agents that die after so many calls each, and then one that does not; whether any died.
-    async fn live_on(&self, deaths: &[i64], after: bool) -> bool {
+    async fn live_on(&self, deaths: &[u64], after: bool) -> bool {
         let mut died = false;
         for calls in deaths {
-            if !self.machine.is_dark() && self.live(Life::of(*calls, after)).await {
+            if !self.machine.is_dark() && self.live(Process::mortal(None, Some((*calls + 1, after)))).await {
                 died = true;
                 // The service manager waits a second.
                 self.rig.clock.sleep(secs(1)).await;
             }
         }
         if !self.machine.is_dark() {
-            assert!(!self.live(Life::endless()).await);
+            assert!(!self.live(Process::new(None)).await);
         }
         died
     }
@@ -202,7 +203,7 @@ fn death_at_every_call_of_an_attempt_that_is_stopped_saves_and_ends_it() {
 
 /// Plays an attempt for each call at which an agent can die, before and after the effect of that call; the one that comes
 /// after it dies too, somewhere. Gives the number of calls.
-fn die_everywhere(stopped: bool, check: impl AsyncFn(&Stage, &str)) -> i64 {
+fn die_everywhere(stopped: bool, check: impl AsyncFn(&Stage, &str)) -> u64 {
     let mut deaths = 0;
     for after in [false, true] {
         for calls in 0.. {
@@ -233,7 +234,7 @@ fn as_long_as_nobody_can_tell_whether_the_workload_runs_no_second_one_is_started
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::new(clock.clone(), STEPS).await;
         tokio::select! {
-            died = stage.live(Life::endless()) => panic!("it ends too early: {died}"),
+            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(secs(6)) => {}
         }
         assert_eq!(stage.machine.trainings(), 1);
@@ -253,11 +254,11 @@ fn a_wish_ends_an_attempt_whose_workload_cannot_be_found() {
     simulate(async |clock: Arc<VirtualClock>| {
         let stage = Stage::new(clock.clone(), STEPS).await;
         tokio::select! {
-            died = stage.live(Life::endless()) => panic!("it ends too early: {died}"),
+            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
             () = clock.sleep(secs(6)) => {}
         }
         stage.machine.fail_attach(u32::MAX);
-        let (died, ()) = tokio::join!(stage.live(Life::endless()), async {
+        let (died, ()) = tokio::join!(stage.live(Process::new(None)), async {
             clock.sleep(secs(20)).await;
             stage.rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.unwrap();
         });

@@ -15,7 +15,6 @@ mod logship;
 mod machine;
 mod marks;
 mod metrics;
-mod mortal;
 mod notices;
 mod outputs;
 mod restarts;

@@ -8,7 +8,7 @@ use lamplighter::ports::{Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
-use super::mortal::{Mortal, Mortality};
+use super::mortal;
 use super::support::virtual_clock::simulate;
 
 const ENDS: Life = Life::Ends { secs: 2, code: 0 };
@@ -51,9 +51,9 @@ fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
         for calls in 0.. {
             let died = simulate(async |clock| {
                 let world = World::unmade(clock, &[ENDS]).await;
-                let life = Mortality::new(calls, after);
-                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
-                let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: world.port() });
+                let life = mortal::dying(calls, after);
+                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
+                let cloud: Arc<dyn Cloud> = mortal::cloud(&life, world.port());
                 let first = world.controller_on(store.clone(), cloud);
                 let plan = world.controller().first_plan(&world.spec).await.unwrap().plan;
                 let dir = JobDir::new(store, world.job().clone());

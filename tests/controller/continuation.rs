@@ -11,7 +11,7 @@ use lamplighter::ports::{Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
-use super::mortal::{Mortal, Mortality};
+use super::mortal;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 const STOPS: Life = Life::Stops { secs: 30, code: 3 };
@@ -54,9 +54,9 @@ fn a_kept_machine_is_started_again_by_a_controller_that_dies_at_any_call() {
                 let what = format!("died at call {calls}, after its effect: {after}");
                 let (world, first) = stopped(clock, STOPS).await;
                 let (next, _) = go_on(&world, &kept(&world).await).await;
-                let life = Mortality::new(calls, after);
-                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
-                let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: world.port() });
+                let life = mortal::dying(calls, after);
+                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
+                let cloud: Arc<dyn Cloud> = mortal::cloud(&life, world.port());
                 let mortal: Controller = world.controller_on(store, cloud);
                 let died = tokio::select! {
                     biased;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use lamplighter::job::{AttemptNo, CheckpointNo, EndedBecause, Receipt, Spec, Wish};
 use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Cloud, Store};
+use lamplighter::sim::Process;
 
 use super::World;
 use super::cloud::Life;
-use super::mortal::{Mortal, Mortality};
+use super::mortal;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 struct Story {
@@ -33,9 +34,9 @@ impl Story {
     }
 
     /// Plays it with a controller that dies at a call, and another that comes after it; whether the first died.
-    async fn play(&self, world: &World, life: &Arc<Mortality>) -> (bool, Receipt) {
-        let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
-        let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: world.port() });
+    async fn play(&self, world: &World, life: &Arc<Process>) -> (bool, Receipt) {
+        let store: Arc<dyn Store> = mortal::store(life, world.store.clone());
+        let cloud: Arc<dyn Cloud> = mortal::cloud(life, world.port());
         let first = world.controller_on(store, cloud);
         let driven = async {
             let died = tokio::select! {
@@ -61,7 +62,7 @@ impl Story {
             for calls in (0..).step_by(self.apart) {
                 let died = simulate(async |clock| {
                     let world = self.world(clock).await;
-                    let (died, receipt) = self.play(&world, &Mortality::new(calls, after)).await;
+                    let (died, receipt) = self.play(&world, &mortal::dying(calls, after)).await;
                     let what = format!("died at call {calls}, after its effect: {after}");
                     world.check(&receipt).await;
                     let becauses: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();

@@ -9,7 +9,7 @@ use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
-use super::mortal::{Mortal, Mortality};
+use super::mortal;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
@@ -29,9 +29,9 @@ fn death_at_every_call_changes_nothing() {
         for calls in 0.. {
             let died = simulate(async |clock| {
                 let world = World::new(clock, &TWO_ATTEMPTS).await;
-                let life = Mortality::new(calls, after);
-                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
-                let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: world.port() });
+                let life = mortal::dying(calls, after);
+                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
+                let cloud: Arc<dyn Cloud> = mortal::cloud(&life, world.port());
                 let first = world.controller_on(store, cloud);
                 let died = tokio::select! {
                     biased;

@@ -7,11 +7,12 @@ use lamplighter::controller::{Controller, Ticked};
 use lamplighter::instance::OWNER_TAG;
 use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::ports::{Clock, Cloud, Store};
+use lamplighter::sim::Process;
 
 use super::World;
 use super::cloud::{FakeCloud, Life};
 use super::cloud_port::FakeCloudPort;
-use super::mortal::{Mortal, Mortality};
+use super::mortal;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 const LIVES: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0 }];
@@ -20,10 +21,10 @@ const LIVES: [Life; 2] = [Life::Taken { secs: 3 }, Life::Ends { secs: 2, code: 0
 const PAUSE: Duration = Duration::from_millis(1700);
 
 /// A controller of somebody else, with an account of its own.
-fn other(world: &World, cloud: &Arc<FakeCloud>, life: &Arc<Mortality>) -> Controller {
+fn other(world: &World, cloud: &Arc<FakeCloud>, life: &Arc<Process>) -> Controller {
     let port: Arc<dyn Cloud> = Arc::new(FakeCloudPort(Arc::clone(cloud)));
-    let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
-    let cloud: Arc<dyn Cloud> = Arc::new(Mortal::<dyn Cloud> { life: life.clone(), inner: port });
+    let store: Arc<dyn Store> = mortal::store(life, world.store.clone());
+    let cloud: Arc<dyn Cloud> = mortal::cloud(life, port);
     world.controller_of("you", store, cloud)
 }
 
@@ -35,7 +36,7 @@ fn whoever_creates_the_plan_has_the_job_and_all_of_its_attempts() {
             let (reached, won) = simulate(async |clock: Arc<VirtualClock>| {
                 let world = World::new(clock.clone(), &LIVES).await;
                 let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &LIVES);
-                let life = Mortality::pausing(calls, after, &clock, PAUSE);
+                let life = mortal::pausing(calls, after, &clock, PAUSE);
                 let (one, two) = (world.controller(), other(&world, &theirs, &life));
                 // A little later or earlier, so that each has its turn.
                 let late = async |secs, controller: &Controller| {
@@ -76,7 +77,7 @@ fn the_loser_says_whose_the_job_is_and_does_nothing() {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         let winner = world.controller();
         let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Endless]);
-        let loser = other(&world, &theirs, &Mortality::new(i64::MAX, false));
+        let loser = other(&world, &theirs, &Process::new(None));
         let watching = async {
             clock.sleep(Duration::from_secs(5)).await;
             for _ in 0..600 {

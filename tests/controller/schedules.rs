@@ -12,7 +12,7 @@ use lamplighter::market::UsdPerHour;
 use lamplighter::ports::{Clock, Store};
 
 use super::cloud::Life;
-use super::mortal::{Mortal, Mortality};
+use super::mortal;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{OWNER, World, spec};
@@ -203,8 +203,8 @@ fn whoever_dies_at_any_call_there_is_one_job_and_it_is_whole() {
                 let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
                 let world = &scheduled.world;
                 clock.sleep(MINUTE * 61).await;
-                let life = Mortality::new(calls, after);
-                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
+                let life = mortal::dying(calls, after);
+                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
                 let first = world.controller_on(store, world.port());
                 tokio::select! {
                     biased;
@@ -238,8 +238,8 @@ fn a_daemon_that_sleeps_in_the_middle_of_a_decision_makes_no_second_job() {
                 let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
                 let world = &scheduled.world;
                 clock.sleep(MINUTE * 61).await;
-                let life = Mortality::pausing(calls, after, &clock, Duration::from_secs(5));
-                let store: Arc<dyn Store> = Arc::new(Mortal::<dyn Store> { life: life.clone(), inner: world.store.clone() });
+                let life = mortal::pausing(calls, after, &clock, Duration::from_secs(5));
+                let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
                 let sleeper = world.controller_on(store, world.port());
                 let other = async {
                     clock.sleep(Duration::from_secs(1)).await;
