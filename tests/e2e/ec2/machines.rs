@@ -42,7 +42,7 @@ const MASKED: [&str; 6] =
     ["getty.target", "dbus.service", "dbus.socket", "systemd-logind.service", "systemd-user-sessions.service", "systemd-networkd.service"];
 
 /// A machine boots, works and is shut down; with many of them on few processors all of that takes its time.
-const PATIENCE: Duration = Duration::from_secs(150);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Waits until something is so, and fails with these words if it never is.
 pub fn patiently<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {

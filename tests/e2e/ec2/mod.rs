@@ -8,8 +8,6 @@
 //! ```
 //! It takes root, systemd-nspawn and `ip`; elsewhere these tests are skipped, with a word.
 
-mod alone;
-mod attempt;
 #[cfg(feature = "aws")]
 mod bounds;
 #[cfg(feature = "aws")]
@@ -21,4 +19,7 @@ mod journey;
 mod machines;
 pub mod network;
 mod proof;
+#[cfg(feature = "aws")]
 mod restart;
+#[cfg(feature = "aws")]
+mod stories;

@@ -1,0 +1,208 @@
+//! What goes wrong on a machine, told from `lamp run --detach` to `lamp receipt`: every program is the real one, and what the
+//! receipt says is what EC2 bills.
+//!
+//! The stories are told side by side on one workstation: what they take is mostly waiting. They stand in for the same ones that
+//! were once told of an agent on its own, without `lamp`: there the plan, the tags and the launch were the test's, and nobody
+//! settled.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::desk::{Desk, JOB};
+use super::journey::bill_agrees;
+use super::machines::{Ec2, patiently};
+use crate::false_ec2::{Seen, State};
+use crate::false_imds::{ACTION, Reply};
+use crate::jobs::text;
+
+/// Time for a save and for its way into the bucket, on a busy machine too.
+const NOTICE: Duration = Duration::from_secs(45);
+
+/// All that a spot machine may get, at the worst.
+const SHORT_NOTICE: Duration = Duration::from_secs(5);
+
+/// Says nothing, does nothing, and can be told to end.
+const QUIET: &str = "while [ ! -e /root/go ]; do sleep 0.5; done; exit $(cat /root/go)\n";
+
+const IDLE: &str = "[watch]\nidle = '2s'\nidle_cpu_percent = 50\n";
+
+/// It saves every second or so, whoever asks.
+const SAVES: &str = "[env]\nSAVE_EVERY = '5'\n";
+
+/// None but the cloud's, and those that the trainer makes at its own pace.
+const SELDOM: (&str, &str) = ("interval = '1s'", "interval = '10m'");
+
+/// One job of several on one desk.
+struct Story<'a> {
+    desk: &'a Desk<Ec2>,
+    job: String,
+}
+
+impl<'a> Story<'a> {
+    /// Begins with `lamp run --detach`: this job file, and machines that fetch this program as the agent.
+    fn begin_with(desk: &'a Desk<Ec2>, name: &str, job: &str, agent: &str) -> Self {
+        let file = format!("{name}.toml");
+        desk.bench.write(&file, &job.replace("'toy'", &format!("'{name}'")));
+        let mut run = desk.lamp(&["run", "--detach", &file]);
+        let out = run.env("LAMP_AGENT_BINARY", desk.bench.file(agent)).output().expect("it runs");
+        assert!(out.status.success(), "{name}: {}", text(&out.stderr));
+        Story { desk, job: text(&out.stdout).trim().to_owned() }
+    }
+
+    fn begin(desk: &'a Desk<Ec2>, name: &str, job: &str) -> Self {
+        Self::begin_with(desk, name, job, "lamp-agent")
+    }
+
+    /// The machine of an attempt, as soon as it is launched.
+    fn machine(&self, attempt: &str) -> Seen {
+        let tag = |seen: &Seen, key: &str| seen.tags.get(&format!("lamplighter:{key}")).cloned().unwrap_or_default();
+        let ours = |seen: &Seen| tag(seen, "job") == self.job && tag(seen, "attempt") == attempt;
+        patiently(&format!("{} is launched, attempt {attempt}", self.job), || self.desk.ec2.instances().into_iter().find(ours))
+    }
+
+    /// `STEP` at which the trainer of this attempt began.
+    fn begins(&self, attempt: u32, machine: &Seen) -> u32 {
+        let begun = self.desk.begins(&machine.id);
+        let step = begun.strip_prefix(&format!("{attempt} ")).and_then(|step| step.parse().ok());
+        step.unwrap_or_else(|| panic!("{}: {begun}", self.job))
+    }
+
+    /// The machine is off, and this is why; then `lamp receipt` tells it, and what the job cost.
+    fn ends(&self, machines: &[&Seen], last: &str, outcome: &str) -> Value {
+        let machine = machines.last().expect("at least one");
+        let ended = self.desk.ec2.until(&machine.id, State::Terminated);
+        assert_eq!(ended.reason, last, "{}", self.job);
+        self.desk.receipt(&self.job);
+        let told = self.desk.must(&["receipt", &self.job, "-o", "json"]);
+        let receipt: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+        assert_eq!(receipt["outcome"], outcome, "{receipt:#}");
+        assert_eq!(receipt["attempts"].as_array().map(Vec::len), Some(machines.len()), "{receipt:#}");
+        bill_agrees(self.desk, &receipt, machines);
+        receipt
+    }
+}
+
+/// How a machine ends that put itself out.
+const ITSELF: &str = "Client.InstanceInitiatedShutdown";
+
+fn it_fails(desk: &Desk<Ec2>) {
+    let story = Story::begin(desk, "fails", JOB);
+    let machine = story.machine("0001");
+    story.begins(1, &machine);
+    desk.goes(&machine.id, 7);
+    let receipt = story.ends(&[&machine], ITSELF, "failed");
+    assert_eq!((&receipt["because"], &receipt["exit_code"]), (&json!("failed"), &json!(7)), "{receipt:#}");
+}
+
+fn it_idles(desk: &Desk<Ec2>) {
+    let story = Story::begin(desk, "idles", &format!("{}{IDLE}", JOB.replace("job.sh", "quiet.sh")));
+    let machine = story.machine("0001");
+    let receipt = story.ends(&[&machine], ITSELF, "failed");
+    assert_eq!((&receipt["because"], &receipt["exit_code"]), (&json!("idle"), &json!(143)), "{receipt:#}");
+}
+
+fn replaced(bytes: &[u8], old: &[u8], new: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let places: Vec<usize> = bytes.windows(old.len()).enumerate().filter(|(_, here)| *here == old).map(|(at, _)| at).collect();
+    assert!(!places.is_empty() && old.len() == new.len());
+    for at in places {
+        bytes[at..at + new.len()].copy_from_slice(new);
+    }
+    bytes
+}
+
+/// What the machine fetches as the agent does not run there: it puts itself out, with nobody's help.
+fn its_agent_does_not_run(desk: &Desk<Ec2>) {
+    // A program for machines like this one, but none of them has what it is loaded by.
+    let broken = replaced(desk.agent(), b"ld-linux", b"ld-absen");
+    std::fs::write(desk.bench.file("broken-agent"), broken).expect("writable");
+    let story = Story::begin_with(desk, "broken", &format!("{JOB}[interruptions]\nmax = 0\n"), "broken-agent");
+    let machine = story.machine("0001");
+    let receipt = story.ends(&[&machine], ITSELF, "failed");
+    assert_eq!((&receipt["because"], &receipt["exit_code"]), (&json!("lost"), &Value::Null), "{receipt:#}");
+    let said = desk.ec2.said(&machine.id);
+    assert!(said.contains("does not run on this image"), "{said}");
+}
+
+/// Its agent dies, its metadata refuses and errs, its way to the API is gone, it boots anew: one attempt all the same.
+fn nothing_of_this_ends_the_work(desk: &Desk<Ec2>) {
+    let story = Story::begin(desk, "steadfast", &format!("{JOB}{SAVES}"));
+    let machine = story.machine("0001");
+    let (ec2, id) = (&desk.ec2, machine.id.as_str());
+    story.begins(1, &machine);
+
+    ec2.run(id, &["systemctl", "kill", "--signal=SIGKILL", "lamp-agent"]);
+    desk.until_event(&story.job, 1, "the agent is back and finds its workload", |event| event["kind"] == "agent" && event["reattached"] == true);
+
+    // The metadata service refuses its own tokens, then answers nothing but errors.
+    let imds = ec2.imds(id);
+    let asks_on = |path: &str| {
+        let before = imds.asked(path);
+        patiently("it goes on asking", || (imds.asked(path) > before + 2).then_some(()));
+    };
+    imds.refuses_tokens(true);
+    asks_on("api/token");
+    imds.refuses_tokens(false);
+    imds.storm(Some(Reply::Text(503, "busy".into())));
+    asks_on(ACTION);
+    imds.storm(None);
+
+    // The API is gone; the work goes on, and what it saved meanwhile arrives afterwards.
+    patiently("a checkpoint is complete", || desk.checkpoint(&story.job));
+    ec2.partition(id, true);
+    let step = desk.step(id);
+    patiently("it works on and saves", || (desk.step(id) > step + 11).then_some(()));
+    let old = desk.checkpoint(&story.job);
+    ec2.partition(id, false);
+    patiently("a newer one arrives", || (desk.checkpoint(&story.job) > old).then_some(()));
+    assert_eq!(desk.begun(id).len(), 1, "it was never restarted: {:?}", desk.begun(id));
+
+    ec2.run(id, &["systemctl", "reboot"]);
+    patiently("the trainer goes on", || (desk.begun(id).len() == 2).then_some(()));
+    assert!(desk.begun(id)[1].starts_with("1 ") && desk.begun(id)[1] != "1 0", "where it was: {:?}", desk.begun(id));
+    desk.go(id);
+    story.ends(&[&machine], ITSELF, "succeeded");
+    assert_eq!(ec2.ledger(id).spans.len(), 1, "{:?}", ec2.ledger(id));
+    // And its outputs outlived it.
+    desk.must(&["outputs", &story.job, "--to", "home"]);
+    let model = desk.bench.find("home", "model");
+    assert!(model.iter().any(|model| std::fs::read_to_string(model).is_ok_and(|text| text.starts_with("trained "))), "{model:?}");
+}
+
+/// The first saves because of the notice, and for no other reason. The second has no time for anything, and loses no more than
+/// it had done.
+fn notices_short_and_long(desk: &Desk<Ec2>) {
+    let story = Story::begin(desk, "notices", &JOB.replace(SELDOM.0, SELDOM.1));
+    let first = story.machine("0001");
+    assert_eq!(story.begins(1, &first), 0);
+    patiently("it has done some steps", || (desk.step(&first.id) > 3).then_some(()));
+    desk.ec2.interrupt(&first.id, NOTICE);
+    desk.ec2.until(&first.id, State::Terminated);
+    let second = story.machine("0002");
+    let resumed = story.begins(2, &second);
+    assert!(resumed > 0, "it goes on where the notice found it");
+
+    desk.ec2.interrupt(&second.id, SHORT_NOTICE);
+    desk.ec2.until(&second.id, State::Terminated);
+    let third = story.machine("0003");
+    assert!(story.begins(3, &third) >= resumed, "what was saved once is not lost");
+    desk.go(&third.id);
+    let receipt = story.ends(&[&first, &second, &third], ITSELF, "succeeded");
+    let ends: Vec<&Value> = receipt["attempts"].as_array().expect("attempts").iter().map(|attempt| &attempt["ended_because"]).collect();
+    assert_eq!(ends, ["interrupted", "interrupted", "succeeded"], "{receipt:#}");
+    assert!(desk.ec2.ledger(&first.id).free && desk.ec2.ledger(&second.id).free, "EC2 took them back in their first hour");
+}
+
+#[test]
+fn whatever_happens_on_a_machine_its_receipt_says_why_and_what_it_cost() {
+    let Some(desk) = Ec2::start().map(Desk::new) else { return };
+    desk.bench.write("w/quiet.sh", QUIET);
+    let stories = [it_fails, it_idles, its_agent_does_not_run, nothing_of_this_ends_the_work, notices_short_and_long];
+    std::thread::scope(|scope| {
+        for story in stories {
+            let desk = &desk;
+            scope.spawn(move || story(desk));
+        }
+    });
+}
