@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::observe::{Drawers, Rhythm};
-use crate::job::{AttemptNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
+use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::{End, Extension, HardwareFault, Stage};
 
@@ -67,6 +67,12 @@ pub struct Memory {
     pub rhythm: Rhythm,
     pub started: Timestamp,
     pub resumed_from: Option<CheckpointSummary>,
+    /// When the workload was first seen to work.
+    #[serde(default)]
+    pub working_since: Option<Timestamp>,
+    /// The number of the newest checkpoint of this attempt, and the useful time that it holds.
+    #[serde(default)]
+    pub saved: Option<(CheckpointNo, Span)>,
     /// The number of the newest request for a checkpoint that was obeyed.
     pub checkpoint_wish: Option<u32>,
     /// The number of the newest request for more time that was seen.
@@ -181,6 +187,8 @@ impl Memory {
             rhythm: Rhythm::default(),
             started,
             resumed_from: None,
+            working_since: None,
+            saved: None,
             checkpoint_wish: None,
             extended: None,
             granted: Extension::default(),

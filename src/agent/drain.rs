@@ -232,6 +232,8 @@ impl Agent {
             checkpoints: self.checkpoints.as_ref().map_or(0, |checkpoints| checkpoints.count()),
             resumed_from: self.memory.resumed_from.clone(),
             progress: Some(self.board.progress()),
+            working_since: self.memory.working_since,
+            saved: self.saved(),
             losses,
         };
         loop {

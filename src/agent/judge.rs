@@ -13,7 +13,7 @@ use crate::job::AttemptPhase;
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{
-    Account, Decision, EndWish, Extension, Facts, HardwareFault, LimitLevel, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning,
+    Account, Decision, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning,
     WorkloadFact, check_cadence, judge_limits, judge_notice, supervise,
 };
 use crate::ports::Signal;
@@ -44,7 +44,7 @@ impl Agent {
         self.look_for_extension();
         self.look_at_cadence();
         let (warning, limit) = (self.warning(now), self.limit(now));
-        let hardware = self.look_for_faults();
+        let (hardware, moves) = (self.look_for_faults(), self.moves());
         let decision = supervise(&Facts {
             now,
             on: &self.attempt.resolved.spec.on,
@@ -54,6 +54,7 @@ impl Agent {
             retries_used: self.memory.retries_used,
             warning,
             wish: self.wish(),
+            moves: moves.as_ref(),
             limit,
             hardware: hardware.as_ref(),
             stall: &self.watching.stall,
@@ -133,6 +134,11 @@ impl Agent {
         let pressed = *self.news.signals.borrow();
         let by_signal = (pressed > 0).then(|| EndWish { cancel: pressed > 1, by: "a signal".into(), at: self.out.clock.now() });
         by_signal.or_else(|| self.requests.wishes.borrow().end.clone())
+    }
+
+    /// A controller wants this attempt to make room for the next.
+    fn moves(&self) -> Option<MoveWish> {
+        self.requests.wishes.borrow().moves.clone().filter(|wish| wish.attempt == self.attempt.no && !self.alone())
     }
 
     pub(super) fn standing(&self) -> Standing {

@@ -78,6 +78,11 @@ impl Watching {
         self.hardware_rule.fault()
     }
 
+    /// Whether the workload was seen to work.
+    pub fn has_worked(&self) -> bool {
+        self.idle_rule.has_begun()
+    }
+
     pub fn rhythm(&self) -> Rhythm {
         Rhythm { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
     }

@@ -29,6 +29,7 @@ use super::wake::{News, Wake};
 use crate::instance::{Reading, Sample, Status};
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
+use crate::market::Span;
 use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
 use crate::ports::{Ended, Metadata, Meter, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
 
@@ -222,12 +223,34 @@ impl Agent {
         if self.memory.stage == Stage::Main {
             self.memory.drawers = self.watching.drawers;
         }
+        self.look_at_work();
         if mono >= self.next_keep {
             self.next_keep = mono + KEEP_EVERY;
             self.memory.rhythm = self.watching.rhythm();
             self.keep();
         }
         self.world.service.alive();
+    }
+
+    /// When the work began, and how much of it is safe: what a plan for the rest of the job goes by.
+    fn look_at_work(&mut self) {
+        let now = self.out.clock.now();
+        let stepped = self.board.progress().at.is_some_and(|at| at >= self.memory.started);
+        if self.memory.working_since.is_none() && self.memory.stage == Stage::Main && (stepped || self.watching.has_worked()) {
+            self.memory.working_since = Some(now);
+        }
+        let newest = self.checkpoints.as_ref().and_then(Checkpoints::last).filter(|newest| newest.attempt == self.attempt.no);
+        if let Some(newest) = newest.filter(|newest| self.memory.saved.is_none_or(|(number, _)| number != newest.number)) {
+            // What was done while it was uploaded is not in it.
+            let since = crate::market::elapsed(newest.created, now);
+            let saved = self.memory.drawers.useful().duration().saturating_sub(since);
+            self.memory.saved = Some((newest.number, Span::from_duration(saved)));
+        }
+    }
+
+    /// The useful time of this attempt that its newest checkpoint holds.
+    pub(super) fn saved(&self) -> Span {
+        self.memory.saved.map_or(Span::ZERO, |(_, saved)| saved)
     }
 
     /// A workload that has just failed beside a GPU: the driver may know more now than at the last tick.
@@ -346,6 +369,8 @@ impl Agent {
             idle: self.memory.drawers.idle(),
             last_checkpoint: self.checkpoints.as_ref().and_then(Checkpoints::last),
             checkpoints: self.checkpoints.as_ref().map_or(0, Checkpoints::count),
+            working_since: self.memory.working_since,
+            saved: self.saved(),
             notice: self.warned.notice.clone(),
             starts: self.memory.start,
             held_until: self.held_until,

@@ -76,7 +76,7 @@ impl ExitCode {
             EndedBecause::Succeeded => ExitCode::SUCCESS,
             EndedBecause::Failed | EndedBecause::OutOfMemory => ExitCode::of_workload(exit.map_or(1, |exit| exit.shell_code()).max(1)),
             EndedBecause::SetupFailed | EndedBecause::PreflightFailed => ExitCode::PREPARE_FAILED,
-            EndedBecause::Interrupted | EndedBecause::HardwareLost | EndedBecause::Lost => ExitCode::LOST,
+            EndedBecause::Interrupted | EndedBecause::HardwareLost | EndedBecause::Moved | EndedBecause::Lost => ExitCode::LOST,
             EndedBecause::Idle | EndedBecause::Stalled => ExitCode::IDLE_OR_STALLED,
             EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd => ExitCode::LIMIT,
             EndedBecause::UserStopped | EndedBecause::UserCancelled => ExitCode::STOPPED,

@@ -35,7 +35,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let planned = first(context, &controller, &submission::spec(context, loaded)).await?;
-    let Planned { plan, fallbacks, quotas, refused } = &planned;
+    let Planned { plan, fallbacks, quotas, refused, .. } = &planned;
     let permitted = controller.permitted(plan).await;
     let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
     let held_back = cap_on(&controller, plan).await?;

@@ -29,7 +29,7 @@ pub fn short(plan: &Plan) -> Vec<String> {
 
 /// All that `lamp plan` shows.
 pub fn whole(planned: &Planned) -> Vec<String> {
-    let Planned { plan, fallbacks, quotas, refused } = planned;
+    let Planned { plan, fallbacks, quotas, refused, .. } = planned;
     let mut lines = short(plan);
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));

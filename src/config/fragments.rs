@@ -170,6 +170,10 @@ pub struct LimitsFile {
     /// The moment by which the job must have ended: with a zone or an offset, or in this workstation's local time.
     #[schemars(extend("examples" = ["2026-11-21T18:00:00Z", "2026-11-21 18:00", "2026-11-21T18:00[Europe/Berlin]"]))]
     pub deadline: Option<Moment>,
+    /// How long the whole job works on such a machine, for `market = "auto"` with a deadline. Without it the progress file
+    /// must say so: `step`, `total`.
+    #[schemars(extend("examples" = ["20h"]))]
+    pub work: Option<SpanWord>,
     /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds: between 2 minutes
     /// and a day. Shorter ends a dead machine sooner, and a healthy one behind a broken line too.
     #[schemars(extend("default" = "30m", "examples" = ["2m", "2h"]))]

@@ -157,6 +157,7 @@ impl<'a> Layers<'a> {
             max_runtime: at.pick("max_runtime", |l| l.max_runtime.clone()).map(|word| word.0),
             budget: at.pick("budget", |l| l.budget.clone()).map(|word| word.0),
             deadline: at.pick("deadline", |l| l.deadline.clone()).map(|word| word.0),
+            work: at.pick("work", |l| l.work.clone()).map(|word| word.0),
             lease: at.pick("lease", |l| l.lease.clone()).map_or(LEASE, |word| word.0),
             boot: at.pick("boot", |l| l.boot.clone()).map_or(BOOT, |word| word.0),
         }

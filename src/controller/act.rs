@@ -4,12 +4,14 @@ use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
 
 use super::drive::Controller;
+use super::market::{Choosing, MarketMemory, Outlook, WAIT_LOOK, asks, can_take};
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
-use crate::job::{AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, Plan, RECORD_FORMAT, RejectedOffer, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Offer, Quota, Supply};
 use crate::policy::Wishes;
+use crate::policy::auto::AutoStep;
 use crate::policy::continuation::machine_to_start;
 use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::reconcile::{Act, history};
@@ -30,6 +32,9 @@ pub enum ActError {
     NoOffer(#[from] NoOffer),
     #[error(transparent)]
     Ship(#[from] ShipError),
+    /// The rule for `market = "auto"` wants no machine now.
+    #[error("{}", .0.text)]
+    NotNow(Reason),
 }
 
 impl ActError {
@@ -56,6 +61,9 @@ pub struct Planned {
     pub quotas: Vec<Quota>,
     /// What never became an offer, each with the reason.
     pub refused: Vec<String>,
+    /// Why it is of this market, `market = "auto"`; and how the job looks at both.
+    pub decided: Option<Reason>,
+    pub outlook: Option<Outlook>,
 }
 
 /// What one act did.
@@ -85,7 +93,14 @@ impl Controller {
                 if self.is_held_back(memory) {
                     return Ok(Done::Waiting);
                 }
-                let mut plan = self.plan(spec, observed, *attempt, *resume_from, reason).await?;
+                let planned = self.plan(dir, memory, spec, observed, (*attempt, *resume_from, reason)).await;
+                let mut plan = match planned {
+                    Err(ActError::NotNow(reason)) => {
+                        self.wait_for(dir, memory, reason, WAIT_LOOK).await;
+                        return Ok(Done::Waiting);
+                    }
+                    planned => planned?,
+                };
                 if self.hold_back(dir, memory, &plan).await? {
                     return Ok(Done::Waiting);
                 }
@@ -130,6 +145,7 @@ impl Controller {
                 // Once: a store that is down meanwhile must not make it a question at every tick.
                 if !std::mem::replace(&mut memory.left_nothing, true) {
                     self.leave_nothing(job, observed).await;
+                    self.learn_from_end(memory, observed).await;
                 }
                 let created = dir.create_receipt(receipt).await?;
                 info!(%job, outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
@@ -215,7 +231,7 @@ impl Controller {
     pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Planned, ActError> {
         let nothing = Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
         let resume_from = spec.inherited().map(|from| from.checkpoint.number);
-        self.planned(spec, &nothing, AttemptNo::FIRST, resume_from, "the job was submitted").await
+        self.planned(spec, &nothing, &mut MarketMemory::default(), AttemptNo::FIRST, resume_from, "the job was submitted").await
     }
 
     /// Whether the cloud would let us launch a plan. Launches nothing.
@@ -228,13 +244,22 @@ impl Controller {
 
     async fn plan(
         &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
         spec: &ResolvedSpec,
         observed: &Observed,
-        attempt: AttemptNo,
-        resume_from: Option<CheckpointNo>,
-        reason: &str,
+        (attempt, resume_from, reason): (AttemptNo, Option<CheckpointNo>, &str),
     ) -> Result<Plan, ActError> {
-        Ok(self.planned(spec, observed, attempt, resume_from, reason).await?.plan)
+        let planned = self.planned(spec, observed, memory.market(), attempt, resume_from, reason).await;
+        let decided = match &planned {
+            Ok(planned) => planned.decided.as_ref(),
+            Err(ActError::NotNow(reason)) => Some(reason),
+            Err(_) => None,
+        };
+        if let Some(reason) = decided {
+            self.log_market(dir, memory.market(), reason).await;
+        }
+        Ok(planned?.plan)
     }
 
     /// The whole of what the launch call needs, so that it can be repeated byte for byte.
@@ -242,6 +267,7 @@ impl Controller {
         &self,
         spec: &ResolvedSpec,
         observed: &Observed,
+        market: &mut MarketMemory,
         attempt: AttemptNo,
         resume_from: Option<CheckpointNo>,
         reason: &str,
@@ -255,9 +281,24 @@ impl Controller {
         }
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
+        let overheads = self.overheads(spec, market, &supply, &history, wishes.more_time).await?;
+        let (mut decided, mut outlook) = (None, None);
+        if asks(spec) && kept.is_none() {
+            let ask =
+                Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, overheads: &overheads, now };
+            let (verdict, seen) = market.choose(&Choosing { spec, ask, history: &history });
+            match verdict.step {
+                AutoStep::Take(chosen) if can_take(&ask, chosen) => supply.offers.retain(|offer| offer.market == chosen),
+                AutoStep::Wait => return Err(ActError::NotNow(verdict.reason)),
+                // Where the chosen one is not to be had this minute, any machine is better than none.
+                _ => {}
+            }
+            (decided, outlook) = (Some(verdict.reason), seen);
+        }
         let mut unlaunchable: Vec<RejectedOffer> = Vec::new();
         let (mut placed, launch) = loop {
-            let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, now };
+            let ask =
+                Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, overheads: &overheads, now };
             let placed = placement::place(&ask)?;
             if let Some(kept) = kept {
                 break (placed, kept.launch.clone());
@@ -279,6 +320,7 @@ impl Controller {
             Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot: limits.boot, kill_at: placed.kill_at };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
+        reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));
         reasons.extend(supply.notes);
         reasons.extend(spec.continues.as_ref().map(|continues| goes_on_from(continues, kept)));
         let client_token = kept.map_or_else(|| self.client_token(spec, attempt), |kept| kept.client_token.clone());
@@ -302,7 +344,7 @@ impl Controller {
             starts: spec.continues.as_ref().zip(kept).map(|(continues, kept)| continues.starts(kept)),
             tags: tags.to_map(),
         };
-        Ok(Planned { plan, fallbacks: placed.fallbacks, quotas: supply.quotas, refused: supply.refused })
+        Ok(Planned { plan, fallbacks: placed.fallbacks, quotas: supply.quotas, refused: supply.refused, decided, outlook })
     }
 
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.

@@ -56,7 +56,7 @@ impl Controller {
             Ok(None) => {}
             Ok(Some(reason)) => {
                 create_spec(dir, spec).await?;
-                self.wait_for_cap(dir, &mut memory, reason).await;
+                self.wait_for(dir, &mut memory, reason, super::cap::LOOK).await;
                 return Ok((memory, Ok(())));
             }
             Err(error) => {

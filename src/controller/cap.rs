@@ -21,7 +21,7 @@ use crate::policy::cap::{self, Caps, DAY, Spell, Spending};
 use crate::ports::chain;
 
 /// Between two looks at whether a cap still holds. Machines end in minutes; shorter reads every job of the root for nothing.
-const LOOK: Duration = Duration::from_secs(15);
+pub(super) const LOOK: Duration = Duration::from_secs(15);
 
 /// Jobs that are read at once.
 const READS_IN_FLIGHT: usize = 16;
@@ -113,14 +113,14 @@ impl Controller {
         let reason = self.cap_on(plan).await?;
         let held = reason.is_some();
         match reason {
-            Some(reason) => self.wait_for_cap(dir, memory, reason).await,
+            Some(reason) => self.wait_for(dir, memory, reason, LOOK).await,
             None => memory.held_back = None,
         }
         Ok(held)
     }
 
     /// Records why a job waits, once for each sentence.
-    pub(super) async fn wait_for_cap(&self, dir: &JobDir, memory: &mut JobMemory, reason: Reason) {
+    pub(super) async fn wait_for(&self, dir: &JobDir, memory: &mut JobMemory, reason: Reason, look: Duration) {
         let said = memory.held_back.take().map(|held| held.said);
         if said.as_ref() != Some(&reason.text) {
             info!(job = %dir.job(), "not launched: {}", reason.text);
@@ -129,7 +129,7 @@ impl Controller {
                 warn!(job = %dir.job(), "cannot record why it waits: {}", chain(&error));
             }
         }
-        memory.held_back = Some(HeldBack { until: self.clock.mono() + LOOK, said: reason.text });
+        memory.held_back = Some(HeldBack { until: self.clock.mono() + look, said: reason.text });
     }
 }
 

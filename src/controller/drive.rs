@@ -342,6 +342,9 @@ impl Controller {
                 Done::Recorded | Done::Final => {}
             }
         }
+        if matches!(step, Step::Waiting) {
+            self.look_at_market(&dir, &spec, memory, &observed, &answer).await?;
+        }
         Ok(Some(step))
     }
 }

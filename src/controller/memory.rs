@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::alert::Alert;
 use super::answers::Place;
 use super::cap::HeldBack;
+use super::market::MarketMemory;
 use crate::instance::InstanceView;
 use crate::instance::Status;
 use crate::job::{AttemptNo, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled};
@@ -35,6 +36,8 @@ pub struct JobMemory {
     pub left_nothing: bool,
     /// The next launch, while a cap holds it back.
     pub held_back: Option<HeldBack>,
+    /// Which market, `market = "auto"`.
+    pub market: Option<Box<MarketMemory>>,
     /// Which of its news was there when all of its records were read, if there was nothing to do but wait.
     pub read_at_news: Option<u64>,
 }
@@ -44,6 +47,11 @@ impl JobMemory {
     pub fn places(&self) -> BTreeSet<Place> {
         let plans = self.attempts.values().filter_map(|attempt| attempt.plan.as_ref());
         plans.map(|plan| (plan.offer.cloud, plan.offer.region.clone())).collect()
+    }
+
+    /// What it knows of the markets.
+    pub fn market(&mut self) -> &mut MarketMemory {
+        self.market.get_or_insert_default()
     }
 
     /// Lets go of what only a launch needs, in plans whose agent was heard: they are never launched again, and the script of a

@@ -176,6 +176,9 @@ impl Controller {
 
     /// What a tick comes to if the records are as they were; `None`: there is something to be done, so they are read first.
     fn rest(&self, memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers) -> Option<Ticked> {
+        if self.market_is_due(memory) {
+            return None;
+        }
         let observed = recall(memory, news, answers, self.clock.mono());
         let last = observed.attempts.last();
         let elsewhere = last.and_then(|last| belongs_elsewhere(&last.plan, &self.owner, self.here.as_str()));

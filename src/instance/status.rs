@@ -37,6 +37,12 @@ pub struct Status {
     pub last_checkpoint: Option<CheckpointSummary>,
     #[serde(default)]
     pub checkpoints: u32,
+    /// When the workload was first seen to work; `None`: not yet.
+    #[serde(default)]
+    pub working_since: Option<Timestamp>,
+    /// The useful time of this attempt that its newest checkpoint holds.
+    #[serde(default)]
+    pub saved: Span,
     #[serde(default)]
     pub notice: Option<Notice>,
     /// How often the workload was started in this attempt.

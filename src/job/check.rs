@@ -158,14 +158,28 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
                 .hint("add [checkpoint] with the folder that the script saves to"),
         );
     }
-    if machine.market == MarketChoice::Auto && spec.limits.deadline.is_none() {
-        found.push(Finding::warning("machine.market", "is `auto` without `limits.deadline`: that is `spot` with relaunches"));
+    if machine.market == MarketChoice::Auto {
+        check_auto(spec, found);
     }
     if let Err(error) = machine.image.parse::<ImageChoice>() {
         found.push(Finding::error("machine.image", error.to_string()));
     }
     if machine.disk_gib == 0 {
         found.push(Finding::error("machine.disk", "is zero"));
+    }
+}
+
+fn check_auto(spec: &Spec, found: &mut Vec<Finding>) {
+    let limits = &spec.limits;
+    if limits.deadline.is_none() {
+        let message = "is `auto` without `limits.deadline`: that is `spot` with relaunches, unless spot machines live so short that they cost more";
+        found.push(Finding::warning("machine.market", message));
+    } else if limits.work.is_none() {
+        let message = "is not given: until the progress file says `step` and `total`, no time can be spared and the job runs on demand";
+        found.push(Finding::warning("limits.work", message).hint("say how long the whole job works on such a machine: work = \"20h\""));
+    }
+    if limits.work == Some(Span::ZERO) {
+        found.push(Finding::error("limits.work", "is zero"));
     }
 }
 

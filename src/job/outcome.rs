@@ -38,6 +38,12 @@ pub struct Outcome {
     pub resumed_from: Option<CheckpointSummary>,
     #[serde(default)]
     pub progress: Option<Progress>,
+    /// When the workload was first seen to work; `None`: it was not.
+    #[serde(default)]
+    pub working_since: Option<Timestamp>,
+    /// The useful time of this attempt that its newest checkpoint holds.
+    #[serde(default)]
+    pub saved: Span,
     /// What could not be kept, in sentences: a log that was cut, an output that failed to upload.
     #[serde(default)]
     pub losses: Vec<String>,
@@ -65,6 +71,8 @@ pub enum EndedBecause {
     LaunchFailed,
     /// A GPU of the machine is gone from under the work; the agent saved what there was and gave the machine up.
     HardwareLost,
+    /// The controller has asked for another market, `market = "auto"`: saved in order, and the job goes on there.
+    Moved,
     /// The machine is gone and its agent left no outcome.
     Lost,
 }
@@ -139,6 +147,7 @@ impl EndedBecause {
             EndedBecause::UserCancelled => "user_cancelled",
             EndedBecause::LaunchFailed => "launch_failed",
             EndedBecause::HardwareLost => "hardware_lost",
+            EndedBecause::Moved => "moved",
             EndedBecause::Lost => "lost",
         }
     }
@@ -152,6 +161,11 @@ impl EndedBecause {
     /// Whether the machine was taken from under the work, or broke, so that a new attempt may resume it.
     pub fn is_interruption(self) -> bool {
         matches!(self, EndedBecause::Interrupted | EndedBecause::HardwareLost | EndedBecause::Lost)
+    }
+
+    /// Whether the job may go on in another attempt.
+    pub fn goes_on(self) -> bool {
+        self.is_interruption() || self == EndedBecause::Moved
     }
 
     pub fn job_outcome(self) -> JobOutcome {

@@ -5,7 +5,8 @@ use std::fmt;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::market::{Span, Usd};
+use super::AttemptNo;
+use crate::market::{Market, Span, Usd};
 
 /// `requests/<n>.json`, written once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +30,8 @@ pub enum Wish {
     Extend { time: Option<Span>, budget: Option<Usd> },
     /// Save a checkpoint now and go on.
     Checkpoint,
+    /// The controller's own, `market = "auto"`: this attempt saves and ends, and the job goes on on this market.
+    Move { attempt: AttemptNo, to: Market },
     /// Rehearse an interruption with this much notice. Only the local cloud can grant it.
     Interrupt { notice: Span },
 }
@@ -39,6 +42,7 @@ impl fmt::Display for Wish {
             Wish::Stop => f.write_str("stop"),
             Wish::Cancel => f.write_str("cancel"),
             Wish::Checkpoint => f.write_str("checkpoint now"),
+            Wish::Move { attempt, to } => write!(f, "move from attempt {} to {to}", attempt.number()),
             Wish::Interrupt { notice } => write!(f, "rehearse an interruption with {notice} of notice"),
             Wish::Extend { time: Some(time), budget: Some(budget) } => write!(f, "extend by {time} and {budget}"),
             Wish::Extend { time: Some(time), budget: None } => write!(f, "extend by {time}"),

@@ -189,6 +189,8 @@ pub struct LimitsSpec {
     pub budget: Option<Usd>,
     /// Wall clock by which the job must have ended.
     pub deadline: Option<Timestamp>,
+    /// How long the whole job works on such a machine, for `market = "auto"`. `None`: what its progress says.
+    pub work: Option<Span>,
     /// How long a machine may live without a heartbeat.
     pub lease: Span,
     /// How long a machine may live before its agent has said a word.
@@ -328,7 +330,7 @@ impl Default for WatchSpec {
 
 impl Default for LimitsSpec {
     fn default() -> Self {
-        LimitsSpec { max_runtime: None, budget: None, deadline: None, lease: LEASE, boot: BOOT }
+        LimitsSpec { max_runtime: None, budget: None, deadline: None, work: None, lease: LEASE, boot: BOOT }
     }
 }
 

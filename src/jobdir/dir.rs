@@ -14,8 +14,8 @@ use super::news::News;
 use super::record::{RecordError, decode, encode};
 use crate::instance::Status;
 use crate::job::{
-    AttemptNo, Attention, CheckpointNo, Ending, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec, Settled,
-    Waiting, Wish,
+    AttemptNo, Attention, CheckpointNo, Ending, JobId, Lease, Manifest, MarketLog, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec,
+    Settled, Waiting, Wish,
 };
 use crate::ports::{Created, Store, StoreError};
 
@@ -119,6 +119,14 @@ impl JobDir {
 
     pub async fn put_attention(&self, attention: &Attention) -> Result<(), JobDirError> {
         Ok(self.store.put(&layout::attention(&self.job), Bytes::from(encode(attention))).await?)
+    }
+
+    pub async fn market(&self) -> Result<Option<MarketLog>, JobDirError> {
+        unless_damaged(self.read(layout::market(&self.job)).await)
+    }
+
+    pub async fn put_market(&self, log: &MarketLog) -> Result<(), JobDirError> {
+        Ok(self.store.put(&layout::market(&self.job), Bytes::from(encode(log))).await?)
     }
 
     /// The numbers of all attempts that were begun, in order.

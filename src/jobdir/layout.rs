@@ -182,6 +182,23 @@ pub fn waiting(id: &JobId) -> String {
     format!("{}waiting.json", job(id))
 }
 
+/// Which market was decided on, `market = "auto"`.
+pub fn market(id: &JobId) -> String {
+    format!("{}market.json", job(id))
+}
+
+/// What is known of the spot pools, for all jobs of the root.
+pub const POOLS: &str = "market/";
+
+pub fn pool(zone: &str, instance_type: &str) -> String {
+    format!("{POOLS}{zone}/{instance_type}.json")
+}
+
+/// The zone and the type that the key of a pool says.
+pub fn pool_of(key: &str) -> Option<(&str, &str)> {
+    key.strip_prefix(POOLS)?.strip_suffix(".json")?.split_once('/')
+}
+
 pub fn outputs(id: &JobId) -> String {
     format!("{}outputs/", job(id))
 }

@@ -97,6 +97,11 @@ pub struct IdleRhythm {
 }
 
 impl IdleWatch {
+    /// Whether the work was seen to begin: a GPU in use for a while, or progress.
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
     /// Goes on with what an earlier watch learned of the same workload.
     pub fn resumed(spec: &IdleSpec, learned: &IdleRhythm) -> Self {
         let IdleRhythm { pace, sustained_secs, begun, worked_secs, pause_secs_max } = learned.clone();

@@ -33,6 +33,10 @@ use crate::market::UsdPerHour;
 /// Times are compared to the millisecond; durations come in whole ones.
 const TIME_TIE_HOURS: f64 = 1e-3 / 3600.0;
 
+fn hours(duration: Duration) -> f64 {
+    duration.as_secs_f64() / 3600.0
+}
+
 /// What is known about spot capacity now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -143,7 +147,6 @@ impl MarketWatch {
 
     /// One decision. Looks at the zone are taken from the facts, so each moment is told once.
     pub fn step(&mut self, facts: &MarketFacts) -> MarketVerdict {
-        let hours = |duration: Duration| duration.as_secs_f64() / 3600.0;
         let there = match (facts.spot, facts.running) {
             (Capacity::There, _) => Some(true),
             (Capacity::Gone, _) => Some(false),
@@ -152,6 +155,17 @@ impl MarketWatch {
             (Capacity::Unknown, _) => None,
         };
         self.spells.look(hours(facts.since_look), there);
+        self.weigh(facts, there)
+    }
+
+    /// One decision with what somebody else knows of the zone: nothing is taken from the facts.
+    pub fn decide(&mut self, spells: &ZoneSpells, facts: &MarketFacts) -> MarketVerdict {
+        self.spells = *spells;
+        let there = matches!(facts.spot, Capacity::There);
+        self.weigh(facts, Some(there))
+    }
+
+    fn weigh(&mut self, facts: &MarketFacts, there: Option<bool>) -> MarketVerdict {
         let (on, startup_left) = match facts.running {
             Running::Nothing => (Runs::Nothing, 0.0),
             // Taken back since the last tick, whatever the facts call it.

@@ -15,6 +15,7 @@
 //! never live here: a clock, a file, a call, a random number; those who read them hand them in.
 
 pub mod apply;
+pub mod auto;
 pub mod bid;
 pub mod bid_backtest;
 mod billing;
@@ -32,6 +33,7 @@ pub mod market_choice;
 pub mod orphan;
 mod pace;
 pub mod placement;
+pub mod pool;
 pub mod reconcile;
 pub mod relaunch;
 #[cfg(feature = "lamp")]
@@ -57,4 +59,4 @@ pub use stall::{StallRhythm, StallWatch};
 pub use stopped::keeps_disk;
 pub use supervise::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};
-pub use wishes::{EndWish, Wishes};
+pub use wishes::{EndWish, MoveWish, Wishes};

@@ -1,5 +1,7 @@
 //! Which offer to take, what it can cost at most, and how long its machine may live.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -67,8 +69,13 @@ pub struct Ask<'a> {
     pub budget_left: Option<Usd>,
     /// What the users have added so far.
     pub more_time: Span,
+    /// What starts add to an hour of work, as a share of its price, where that is known: by zone and type.
+    pub overheads: &'a Overheads,
     pub now: Timestamp,
 }
+
+/// Of spot pools, by zone and type.
+pub type Overheads = BTreeMap<(String, String), f64>;
 
 /// Takes the cheapest offer that fits.
 ///
@@ -83,7 +90,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
             Ok(bid) => fitting.push((offer, bid)),
         }
     }
-    fitting.sort_by_key(|(offer, _)| offer.hourly());
+    fitting.sort_by(|(a, _), (b, _)| ask.usd_per_work(a).total_cmp(&ask.usd_per_work(b)));
     let Some(((best, bid), others)) = fitting.split_first() else {
         let mut because = grouped(&rejected);
         because.extend(ask.supply.refused.iter().cloned());
@@ -108,6 +115,19 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
 }
 
 impl<'a> Ask<'a> {
+    /// What an hour of work costs: an hour of the machine, and its part of the starts.
+    fn usd_per_work(&self, offer: &Offer) -> f64 {
+        let key = (offer.zone.to_string(), offer.instance_type.clone());
+        let overhead = if offer.market == Market::Spot { self.overheads.get(&key).copied().unwrap_or(0.0) } else { 0.0 };
+        offer.hourly().per_hour().dollars() * (1.0 + overhead)
+    }
+
+    /// Whether a machine of this offer may be had at another moment, if not now: its quota and the limits of the job allow it.
+    pub fn fits_later(&self, offer: &Offer) -> bool {
+        let quota = self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus);
+        offer.gpus >= self.spec.machine.gpus.count && quota && self.terms(offer, None).check().is_ok()
+    }
+
     fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
         let (bid, budget_left, more_time) = (bid.map(|bid| bid.price), self.budget_left, self.more_time);
         Terms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
@@ -115,7 +135,11 @@ impl<'a> Ask<'a> {
 }
 
 fn dearer(other: &Offer, best: &Offer) -> String {
-    if other.hourly() == best.hourly() { format!("costs {} too", other.price) } else { format!("costs {}, more than {}", other.price, best.price) }
+    match other.hourly().cmp(&best.hourly()) {
+        Ordering::Equal => format!("costs {} too", other.price),
+        Ordering::Greater => format!("costs {}, more than {}", other.price, best.price),
+        Ordering::Less => format!("costs {}, and its machines have lived too short for that to be less", other.price),
+    }
 }
 
 /// The bid for an offer that will do; or why it will not.
@@ -272,7 +296,7 @@ mod tests {
 
     fn place(spec: &Spec, offers: &[Offer], budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Result<Placement, NoOffer> {
         let supply = Supply { offers: offers.to_vec(), ..Supply::default() };
-        super::place(&Ask { spec, supply: &supply, history: &[], budget_left, more_time, now })
+        super::place(&Ask { spec, supply: &supply, history: &[], budget_left, more_time, overheads: &Overheads::new(), now })
     }
 
     #[test]

@@ -154,7 +154,7 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
     }
     let Some(last) = last else { return JobState::Submitted };
     match (&last.settled, &last.outcome, &last.status) {
-        (Some(settled), ..) if settled.because.is_interruption() => JobState::Interrupted,
+        (Some(settled), ..) if settled.because.goes_on() => JobState::Interrupted,
         (Some(_), ..) => JobState::Terminating,
         (None, _, Some(status)) if status.phase == AttemptPhase::Held => JobState::Held,
         (None, Some(_), _) => JobState::Terminating,

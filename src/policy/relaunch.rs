@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   wish to end ─────────────> end
+//!   moved ───────────────────> next attempt, at once
 //!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often
 //!   no capacity ─────────────> next attempt elsewhere, at once; after many refusals in a row, later
 //!   anything else ───────────> end, with the attempt's own word
@@ -58,7 +59,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     let Some(last) = history.last() else { return first(spec, wishes, now) };
     let because = last.settled.because;
     let text = own_words(last);
-    if !because.is_interruption() && !found_no_machine(last) {
+    if !because.goes_on() && !found_no_machine(last) {
         return end(now, because, text);
     }
     if let Some(wish) = &wishes.end {
@@ -68,6 +69,9 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         return stop;
     }
     let number = last.plan.attempt.next();
+    if because == EndedBecause::Moved {
+        return Next::Attempt { number, not_before: now, reason: Reason::new(now, "relaunch", "launch", text) };
+    }
     if found_no_machine(last) {
         let reason = Reason::new(now, "relaunch", "wait", format!("attempt {} found no machine: {text}", last.plan.attempt.number()));
         let in_a_row = history.iter().rev().take_while(|record| found_no_machine(record)).count();

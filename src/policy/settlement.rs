@@ -259,6 +259,8 @@ fn last_words(
         checkpoints: attempt.journal.checkpoints.max(status.map_or(0, |status| status.checkpoints)),
         resumed_from: attempt.journal.resumed_from.clone(),
         progress: status.and_then(|status| status.progress.clone()),
+        working_since: status.and_then(|status| status.working_since),
+        saved: status.map_or(Span::ZERO, |status| status.saved),
         losses: damaged.then_some(loss).into_iter().collect(),
     })
 }

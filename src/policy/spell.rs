@@ -38,7 +38,13 @@ const HALF_LIFE_HOURS: f64 = 24.0;
 const UNSEEN_AGE_HOURS: f64 = 0.25;
 
 /// Two looks further apart than this do not tell what happened between them, hours. Probes every ten minutes are dense enough.
-const GAP_HOURS_MAX: f64 = 0.5;
+pub const GAP_HOURS_MAX: f64 = 0.5;
+
+/// The step of an integral over a life, hours: finer than the youngest ages of the law.
+const LIFE_STEP_HOURS: f64 = 0.1;
+
+/// The mean of all lives is taken over this time, hours: hardly any is longer.
+const MEAN_OVER_HOURS: f64 = 48.0;
 
 /// The classes of age, hours from; the last has no end. Finer where the law is steep.
 pub const AGES: [f64; CLASSES] = [0.0, 1.0 / 6.0, 1.0 / 3.0, 0.5, 2.0 / 3.0, 1.0, 4.0 / 3.0, 2.0, 8.0 / 3.0, 4.0, 16.0 / 3.0];
@@ -131,6 +137,48 @@ impl ZoneSpells {
         });
     }
 
+    /// The chance that capacity is there so long after the last look. Who looked long ago knows only the share of time for
+    /// which it is there at all.
+    pub fn chance_there(&self, hours_since: f64) -> f64 {
+        let (there, gone) = (self.there.factor(), self.gone.factor());
+        let usual = gone / (there + gone);
+        let Some(spell) = self.now else { return usual };
+        // Two states that change into each other lose the memory of where they began at the sum of both rates.
+        let seen = if spell.there { there / (1.0 - usual) } else { gone / usual };
+        let kept = (-seen * ends_between(spell.age_hours, spell.age_hours + hours_since.max(0.0))).exp();
+        if spell.there { usual + (1.0 - usual) * kept } else { usual * (1.0 - kept) }
+    }
+
+    /// The same zone where capacity is supposed to be there and nobody has looked for long: met at some moment of its life,
+    /// and long lives are met more often. Its rate of ending is that of all lives, one in a mean life.
+    pub fn met(&self) -> ZoneSpells {
+        let mean = ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }.life_hours(MEAN_OVER_HOURS);
+        // The age at which the law ends a spell once in that time.
+        let power = POWER / (1.0 / (mean * self.there.factor()) - DAILY_PER_HOUR).max(POWER / MEAN_OVER_HOURS);
+        ZoneSpells { now: Some(Spell { there: true, age_hours: (power - YOUNG_HOURS).max(0.0) }), ..*self }
+    }
+
+    /// The same zone where capacity has come back just now.
+    pub fn begun(&self) -> ZoneSpells {
+        ZoneSpells { now: Some(Spell { there: true, age_hours: 0.0 }), ..*self }
+    }
+
+    /// What the newest look said; `None`: nobody has looked.
+    pub fn seen(&self) -> Option<bool> {
+        self.now.map(|spell| spell.there)
+    }
+
+    /// How long capacity that is taken now is expected to stay, hours: up to `most`, for who needs it no longer.
+    pub fn life_hours(&self, most: f64) -> f64 {
+        let from = self.now.filter(|spell| spell.there).map_or(0.0, |spell| spell.age_hours);
+        let factor = self.there.factor();
+        let alive = |hours: f64| (-factor * ends_between(from, from + hours)).exp();
+        // By trapezoids; the law is steep only in the first half hour.
+        let steps = (most / LIFE_STEP_HOURS).ceil().clamp(1.0, 2000.0);
+        let step = most / steps;
+        (0..steps as usize).map(|n| step * (alive(n as f64 * step) + alive((n + 1) as f64 * step)) / 2.0).sum()
+    }
+
     /// How old the running spell is, hours; for a time that nobody watched, the age of one that began unseen.
     pub fn age_hours(&self) -> f64 {
         self.now.map_or(UNSEEN_AGE_HOURS, |spell| spell.age_hours)
@@ -178,6 +226,29 @@ mod tests {
         let mut slept = before;
         slept.look(8.0, Some(false));
         assert_eq!((slept.there.ended, slept.age_hours()), (0.0, UNSEEN_AGE_HOURS), "a laptop that slept saw no end");
+    }
+
+    #[test]
+    fn what_was_seen_long_ago_says_only_what_is_usual() {
+        let there = watched(&[(6, true)], 1.0 / 6.0);
+        let gone = watched(&[(6, true), (1, false)], 1.0 / 6.0);
+        assert!((there.chance_there(0.0) - 1.0).abs() < 1e-9 && gone.chance_there(0.0).abs() < 1e-9);
+        let chances: Vec<f64> = [0.1, 0.5, 1.0, 3.0, 12.0].map(|hours| gone.chance_there(hours)).into();
+        assert!(chances.windows(2).all(|pair| pair[0] < pair[1]), "{chances:?}");
+        assert!((0.3..0.7).contains(&chances[4]) && (0.3..0.7).contains(&ZoneSpells::default().chance_there(0.0)));
+        assert!(there.chance_there(100.0) < there.chance_there(1.0));
+    }
+
+    #[test]
+    fn a_calm_zone_is_expected_to_live_longer() {
+        let (flaps, calm) = (watched(&[(1, true), (1, false)].repeat(10), 1.0 / 6.0), watched(&[(120, true)], 1.0 / 6.0));
+        let fresh = ZoneSpells::default().life_hours(48.0);
+        assert!(flaps.life_hours(48.0) < fresh && fresh < calm.life_hours(48.0), "{fresh}");
+        assert!((1.0..3.0).contains(&fresh), "{fresh}");
+        assert!(calm.life_hours(2.0) <= 2.0);
+        let met = ZoneSpells::default().met();
+        assert!((1.0..2.5).contains(&met.age_hours()) && met.life_hours(48.0) > 2.0 * fresh, "{met:?}");
+        assert_eq!((met.seen(), flaps.begun().age_hours()), (Some(true), 0.0));
     }
 
     #[test]

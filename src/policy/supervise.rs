@@ -1,7 +1,7 @@
 //! The one place that orders the verdicts on a running attempt.
 //!
 //! ```text
-//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  broken machine  >  work ended  >  stall  >  idle  >  told of a stall
+//!   work finished well  >  interruption  >  cancel  >  stop  >  limits  >  broken machine  >  work ended  >  move  >  stall  >  idle  >  told of a stall
 //! ```
 //! Each policy judges alone; here they meet. Why this order: finished work is finished whatever else is true; a machine
 //! that is being taken away leaves no time for anything else; a person's word stands over a rule's; a limit stands over
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hardware::HardwareFault;
 use super::verdict::{Standing, WatchAction, WatchVerdict};
-use super::wishes::EndWish;
+use super::wishes::{EndWish, MoveWish};
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
 use crate::market::Span;
 
@@ -32,6 +32,8 @@ pub struct Facts<'a> {
     pub warning: Warning,
     /// The strongest wish that was not yet obeyed.
     pub wish: Option<EndWish>,
+    /// A controller wants this attempt to make room for the next.
+    pub moves: Option<&'a MoveWish>,
     /// The first limit that has been reached, and by when the end must be over.
     pub limit: Option<Reached>,
     /// What is broken of the machine, where another one can be had.
@@ -142,6 +144,7 @@ pub fn supervise(facts: &Facts<'_>) -> Decision {
         .or_else(|| limited(facts))
         .or_else(|| broken(facts))
         .or_else(|| ended(facts))
+        .or_else(|| moved(facts))
         .or_else(|| done(facts))
         .or_else(|| stalled(facts))
         .or_else(|| idle(facts))
@@ -207,6 +210,14 @@ fn broken(facts: &Facts<'_>) -> Option<Decision> {
         .with("window_secs", fault.needed.secs_f64());
     // Nobody keeps a broken machine for a look, or its disk: what is complete is in the job directory.
     Some(end(facts, because, facts.workload == WorkloadFact::Running, reason, Reaction::Terminate))
+}
+
+/// What is cheaper for a whole job is worth no work of it: it saves first.
+fn moved(facts: &Facts<'_>) -> Option<Decision> {
+    let wish = facts.moves.filter(|_| facts.done_for.is_none())?;
+    let because = EndedBecause::Moved;
+    let reason = Reason::new(facts.now, "market", because.word(), format!("{} moves the job to {}: saving and ending", wish.by, wish.to));
+    Some(end(facts, because, true, reason, Reaction::Terminate))
 }
 
 fn ended(facts: &Facts<'_>) -> Option<Decision> {

@@ -5,8 +5,8 @@
 
 use jiff::Timestamp;
 
-use crate::job::{EndedBecause, Request, Wish};
-use crate::market::{Span, Usd};
+use crate::job::{AttemptNo, EndedBecause, Request, Wish};
+use crate::market::{Market, Span, Usd};
 
 /// What people ask for, in one place.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -19,6 +19,16 @@ pub struct Wishes {
     pub checkpoint: Option<u32>,
     /// The number of the newest request for more time: it also restarts the idle clock.
     pub extended: Option<u32>,
+    /// The newest wish of a controller to go on on another market.
+    pub moves: Option<MoveWish>,
+}
+
+/// A controller's wish that an attempt makes room for the next, on another market.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoveWish {
+    pub attempt: AttemptNo,
+    pub to: Market,
+    pub by: String,
 }
 
 /// A person's wish that ends the job: the first cancel, or else the first stop.
@@ -38,6 +48,7 @@ impl Wishes {
                 Wish::Cancel if folded.end.as_ref().is_none_or(|end| !end.cancel) => folded.end = end(true),
                 Wish::Stop if folded.end.is_none() => folded.end = end(false),
                 Wish::Cancel | Wish::Stop | Wish::Interrupt { .. } => {}
+                Wish::Move { attempt, to } => folded.moves = Some(MoveWish { attempt, to, by: request.by.clone() }),
                 Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
                 Wish::Extend { time, budget } => {
                     let time = time.unwrap_or_default().duration();

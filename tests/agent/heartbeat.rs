@@ -28,6 +28,8 @@ fn status(phase: AttemptPhase, verdict: &str, clock: &dyn Clock) -> Status {
         idle: Span::ZERO,
         last_checkpoint: None,
         checkpoints: 0,
+        working_since: None,
+        saved: Span::ZERO,
         notice: None,
         starts: 1,
         held_until: None,

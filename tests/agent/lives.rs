@@ -7,6 +7,7 @@ use lamplighter::agent::boot::{BootPorts, boot};
 use lamplighter::agent::{Agent, Folders, World};
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish};
 use lamplighter::jobdir::What;
+use lamplighter::market::Market;
 use lamplighter::ports::{Clock, Files, Metadata, Power, Store, Workloads};
 use lamplighter::sim::{Process, SensesThrough, Through};
 use serde_json::json;
@@ -266,5 +267,29 @@ fn a_wish_ends_an_attempt_whose_workload_cannot_be_found() {
         assert_eq!(stage.machine.trainings(), 1);
         let outcome = stage.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap();
         assert_eq!(outcome.because, EndedBecause::UserStopped);
+    });
+}
+
+#[test]
+fn a_controller_that_wants_another_market_gets_a_checkpoint_and_a_dark_machine() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let stage = Stage::new(clock.clone(), 600).await;
+        let asked = async {
+            clock.sleep(secs(STOP_AFTER)).await;
+            let other = Wish::Move { attempt: AttemptNo::new(2), to: Market::Spot };
+            stage.rig.dir().add_request(other, "a controller", clock.now()).await.unwrap();
+            clock.sleep(secs(20)).await;
+            assert!(!stage.machine.is_dark(), "another attempt was meant");
+            let ours = Wish::Move { attempt: AttemptNo::FIRST, to: Market::Spot };
+            stage.rig.dir().add_request(ours, "a controller", clock.now()).await.unwrap();
+        };
+        let (died, ()) = tokio::join!(stage.live(Life::endless()), asked);
+        assert!(!died && stage.machine.is_dark());
+        let outcome = stage.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap();
+        assert_eq!(outcome.because, EndedBecause::Moved);
+        assert!(outcome.reasons.last().unwrap().text.contains("moves the job to spot"), "{:?}", outcome.reasons);
+        let last = outcome.last_checkpoint.expect("it saved");
+        assert_eq!(last.step, outcome.progress.unwrap().step, "the last checkpoint holds all of it");
+        assert!(outcome.working_since.is_some());
     });
 }

@@ -12,6 +12,7 @@ use lamplighter::ports::Clock;
 
 use super::dir_of;
 pub use super::fate::{CloudFault, Life};
+use super::spot_market::SpotMarket;
 use super::support::virtual_clock::VirtualClock;
 
 pub(super) struct Machine {
@@ -42,12 +43,14 @@ pub(super) struct State {
 
 pub struct FakeCloud {
     pub(super) clock: Arc<VirtualClock>,
-    dir: JobDir,
+    pub(super) dir: JobDir,
     lives: Mutex<Vec<Life>>,
     /// Of a machine that is started again.
     pub second_life: Mutex<Life>,
     /// `market::Cloud` of its offers: decides how long a missing machine may still be there.
     pub kind: Mutex<market::Cloud>,
+    /// When there is no spot capacity, on the steady clock; and the work of [`Life::Works`].
+    pub market: Mutex<SpotMarket>,
     pub(super) state: Arc<Mutex<State>>,
 }
 
@@ -59,6 +62,7 @@ impl FakeCloud {
             lives: Mutex::new(lives.to_vec()),
             second_life: Mutex::new(Life::Ends { secs: 2, code: 0 }),
             kind: Mutex::new(market::Cloud::Local),
+            market: Mutex::default(),
             state: Arc::default(),
         })
     }
@@ -146,7 +150,12 @@ impl FakeCloud {
         let state = self.state.lock().unwrap();
         let cost = |machine: &Machine| {
             let ended = machine.view.ended.unwrap_or_else(|| self.clock.now());
-            machine.before + machine.price.cost_of(Duration::try_from(ended.duration_since(machine.view.launched)).unwrap())
+            let ran = Duration::try_from(ended.duration_since(machine.view.launched)).unwrap();
+            let taken = machine.view.state_reason.as_deref().is_some_and(|reason| reason.starts_with("Server.Spot"));
+            // As EC2: what it takes back within the first hour is free.
+            let is_ec2 = *self.kind.lock().unwrap() == market::Cloud::Aws;
+            let free = is_ec2 && taken && machine.view.market == Market::Spot && ran < Duration::from_secs(3600);
+            machine.before + if free { Usd::ZERO } else { machine.price.cost_of(ran) }
         };
         state.machines.iter().map(cost).sum()
     }
@@ -166,7 +175,8 @@ impl FakeCloud {
             state.complaints.push(format!("attempt {} was launched while another machine of the job runs", plan.attempt));
         }
         let id = format!("i-{}", state.machines.len() + 1);
-        state.machines.push(Machine { view: view(&id, tags, &plan.client_token, self.clock.now()), price: plan.offer.price, before: Usd::ZERO });
+        let bought = InstanceView { market: plan.offer.market, ..view(&id, tags, &plan.client_token, self.clock.now()) };
+        state.machines.push(Machine { view: bought, price: plan.offer.price, before: Usd::ZERO });
         let number = plan.attempt.number() as usize - 1;
         let life = {
             let lives = self.lives.lock().unwrap();
@@ -240,6 +250,7 @@ impl FakeCloud {
             }
             Life::FallsSilent | Life::TakenYoung { .. } | Life::NeverSpeaks => {}
             Life::Endless => self.until_told(plan, instance, started).await,
+            Life::Works { start_secs } => self.work(plan, instance, started, start_secs).await,
         }
     }
 
@@ -259,7 +270,12 @@ impl FakeCloud {
     }
 
     async fn beat(&self, plan: &Plan, instance: &str, started: Timestamp, sequence: u64) {
-        let status = Status {
+        let status = self.status(instance, started, sequence);
+        dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
+    }
+
+    pub(super) fn status(&self, instance: &str, started: Timestamp, sequence: u64) -> Status {
+        Status {
             format: RECORD_FORMAT,
             instance: instance.into(),
             sequence,
@@ -276,13 +292,14 @@ impl FakeCloud {
             idle: Span::from_secs(1),
             last_checkpoint: None,
             checkpoints: 1,
+            working_since: None,
+            saved: Span::ZERO,
             notice: None,
             starts: 1,
             held_until: None,
             attention: vec![],
             exit: None,
-        };
-        dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
+        }
     }
 
     async fn save(&self, plan: &Plan) {
@@ -301,7 +318,12 @@ impl FakeCloud {
     }
 
     async fn outcome(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) {
-        let outcome = Outcome {
+        let outcome = self.outcome_of(plan, instance, started, because, code);
+        let _ = dir_of(&self.dir, plan).create_outcome(&outcome).await.unwrap();
+    }
+
+    pub(super) fn outcome_of(&self, plan: &Plan, instance: &str, started: Timestamp, because: EndedBecause, code: Option<i32>) -> Outcome {
+        Outcome {
             format: RECORD_FORMAT,
             job: plan.job.clone(),
             attempt: plan.attempt,
@@ -318,9 +340,10 @@ impl FakeCloud {
             checkpoints: 0,
             resumed_from: None,
             progress: None,
+            working_since: None,
+            saved: Span::ZERO,
             losses: vec![],
-        };
-        let _ = dir_of(&self.dir, plan).create_outcome(&outcome).await.unwrap();
+        }
     }
 
     pub(super) fn end(&self, instance: &str, reason: &str) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceView, MachineRef};
-use lamplighter::job::{MachineSpec, Plan, Refusal};
+use lamplighter::job::{MachineSpec, MarketChoice, Plan, Refusal};
 use lamplighter::market::{self, Arch, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
@@ -44,7 +44,12 @@ impl Cloud for FakeCloudPort {
             vcpus_max: 0,
             vcpus_used: 0,
         };
-        Ok(Supply { offers: vec![offer], quotas: if kind == market::Cloud::Aws { vec![quota] } else { vec![] }, ..Supply::default() })
+        let mut offers = vec![offer];
+        if machine.market == MarketChoice::Auto {
+            offers.push(Offer { market: Market::OnDemand, price: self.0.on_demand(&offers[0]), ..offers[0].clone() });
+            offers[0].on_demand = Some(offers[1].price);
+        }
+        Ok(Supply { offers, quotas: if kind == market::Cloud::Aws { vec![quota] } else { vec![] }, ..Supply::default() })
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
@@ -63,6 +68,7 @@ impl Cloud for FakeCloudPort {
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
             Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
             Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
+            None if self.0.is_gone(plan) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
             None => Ok(self.0.buy(plan)),
         }
     }

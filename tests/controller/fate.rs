@@ -21,6 +21,9 @@ pub enum Life {
     EndedByHand { secs: u64 },
     /// It trains until it is told to end.
     Endless,
+    /// It starts for so long, then works at what all machines of the job work at together, saving every ten minutes; on the
+    /// spot market it is taken when there is no capacity.
+    Works { start_secs: u64 },
 }
 
 /// What a call of the controller meets.

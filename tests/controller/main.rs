@@ -16,10 +16,12 @@ mod faults;
 mod guard;
 mod leavings;
 mod lives;
+mod market;
 mod mortal;
 mod owners;
 mod scale;
 mod schedules;
+mod spot_market;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;

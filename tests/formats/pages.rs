@@ -61,7 +61,22 @@ fn the_job_directory_page_names_every_field_of_every_record() {
     let page = text("docs/job-directory.md");
     let sections = sections(&page);
     let mut missing = Vec::new();
-    for name in ["spec", "plan", "request", "lease", "status", "outcome", "settled", "manifest", "receipt", "schedule", "schedule-run", "waiting"] {
+    for name in [
+        "spec",
+        "plan",
+        "request",
+        "lease",
+        "status",
+        "outcome",
+        "settled",
+        "manifest",
+        "receipt",
+        "schedule",
+        "schedule-run",
+        "waiting",
+        "market",
+        "pool",
+    ] {
         let file = format!("{name}.json");
         let record: Value = serde_json::from_str(&text(&format!("tests/data/v1/{file}"))).unwrap();
         let section = sections.get(file.as_str()).unwrap_or_else(|| panic!("docs/job-directory.md has no section on {file}"));
@@ -103,6 +118,8 @@ fn the_job_directory_page_lists_every_key() {
         format!("{}...", layout::outputs(&job)),
         layout::receipt(&job),
         layout::waiting(&job),
+        layout::market(&job),
+        layout::pool("<zone>", "<type>"),
         layout::schedule("<set>", "<name>"),
         layout::schedule_code("<set>", "<name>", "<sha256>"),
         layout::schedule_waiting("<set>", "<name>"),

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use lamplighter::adapters::objects;
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
-    Attention, Ending, Lease, Manifest, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish,
+    Attention, Ending, Lease, Manifest, MarketLog, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish,
 };
 use lamplighter::jobdir::{Event, JobDir, JobDirError, RecordError, What, decode, layout};
+use lamplighter::policy::pool::Pool;
 use lamplighter::ports::Store;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -64,6 +65,8 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<ScheduleRun>("schedule-run.json");
     reads::<Attention>("attention.json");
     reads::<Waiting>("waiting.json");
+    reads::<MarketLog>("market.json");
+    reads::<Pool>("pool.json");
 }
 
 #[test]

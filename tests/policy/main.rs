@@ -1,6 +1,7 @@
 //! The policies as a specification: tables of cases, then laws that hold for any series.
 
 mod apply;
+mod auto;
 mod budget;
 mod cap;
 mod checkpointing;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
 use lamplighter::market::{self, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::policy::Wishes;
-use lamplighter::policy::placement::{Ask, place};
+use lamplighter::policy::placement::{Ask, Overheads, place};
 use lamplighter::policy::relaunch::{self, Next};
 
 use super::reconcile_facts::{now, plan, settled, spec};
@@ -40,7 +40,7 @@ fn refused(offer: Offer, ago_secs: u64, refusal: Refusal) -> AttemptRecord {
 /// The zone and type that are chosen; `None`: nowhere.
 fn chosen(supply: &Supply, history: &[AttemptRecord]) -> Option<(String, String)> {
     let spec = spec();
-    let ask = Ask { spec: &spec.spec, supply, history, budget_left: None, more_time: Span::ZERO, now: now() };
+    let ask = Ask { spec: &spec.spec, supply, history, budget_left: None, more_time: Span::ZERO, overheads: &Overheads::new(), now: now() };
     place(&ask).ok().map(|placed| (placed.offer.zone.to_string(), placed.offer.instance_type))
 }
 

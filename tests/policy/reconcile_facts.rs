@@ -139,6 +139,8 @@ pub fn status(phase: AttemptPhase, at: Timestamp) -> Status {
         idle: Span::from_secs(5),
         last_checkpoint: None,
         checkpoints: 2,
+        working_since: None,
+        saved: Span::ZERO,
         notice: None,
         starts: 1,
         held_until: None,
@@ -165,6 +167,8 @@ pub fn outcome(number: u32, because: EndedBecause) -> Outcome {
         checkpoints: 0,
         resumed_from: None,
         progress: None,
+        working_since: None,
+        saved: Span::ZERO,
         losses: vec![],
     }
 }

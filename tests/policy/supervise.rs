@@ -1,10 +1,10 @@
 //! The order of verdicts: one case for each step down the ladder.
 
 use jiff::Timestamp;
-use lamplighter::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
-use lamplighter::market::Span;
+use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
+use lamplighter::market::{Market, Span};
 use lamplighter::policy::{
-    EndWish, Facts, HardwareFault, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
+    EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
 };
 
 fn at(secs: i64) -> Timestamp {
@@ -24,6 +24,7 @@ struct World {
     workload: WorkloadFact,
     warning: Warning,
     wish: Option<EndWish>,
+    moves: Option<MoveWish>,
     limit: Option<Reached>,
     stage: Stage,
     done_for: Option<Span>,
@@ -41,6 +42,7 @@ impl Default for World {
             workload: WorkloadFact::Running,
             warning: Warning::None,
             wish: None,
+            moves: None,
             limit: None,
             stage: Stage::Main,
             done_for: None,
@@ -60,6 +62,7 @@ impl World {
             retries_used: self.retries_used,
             warning: self.warning,
             wish: self.wish.clone(),
+            moves: self.moves.as_ref(),
             limit: self.limit.clone(),
             hardware: self.hardware.as_ref(),
             stall: &self.stall,
@@ -81,6 +84,10 @@ fn exit(code: i32) -> WorkloadFact {
     WorkloadFact::Ended { exit: ExitStatus { code: Some(code), ..ExitStatus::default() }, stage: Stage::Main }
 }
 
+fn moves() -> Option<MoveWish> {
+    Some(MoveWish { attempt: AttemptNo::FIRST, to: Market::Spot, by: "me".into() })
+}
+
 #[test]
 fn the_order_of_verdicts() {
     let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
@@ -90,6 +97,8 @@ fn the_order_of_verdicts() {
     world.workload = exit(3);
     assert_eq!(world.because(), Some(EndedBecause::Failed));
     let reason = Reason::new(at(0), "budget", "stop", "spent");
+    assert_eq!(World { moves: moves(), ..World::default() }.because(), Some(EndedBecause::Moved));
+    assert_eq!(World { moves: moves(), workload: exit(3), ..World::default() }.because(), Some(EndedBecause::Failed), "the work's own end counts");
     world.limit = Some(Reached { because: EndedBecause::Budget, reason, by: at(60) });
     assert_eq!(world.because(), Some(EndedBecause::Budget));
     world.wish = Some(EndWish { cancel: false, by: "me".into(), at: Timestamp::UNIX_EPOCH });

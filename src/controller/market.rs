@@ -1,0 +1,329 @@
+//! `market = "auto"` in the controller: which market the next machine is of, and when one is left for another.
+//!
+//! ```text
+//!   between attempts: supply, pools ──> policy::auto ──> take spot | take on-demand | wait (the next look is in a minute)
+//!   during one:       heartbeat, pools ──> policy::auto ──> stay | a request to move, which its agent obeys
+//! ```
+//! Moving is an intent before an act: the request stands in the job directory, the agent saves and ends, the attempt is
+//! settled, and the next one is planned as any other. What was learned of the pools is kept in the job root, and serves jobs
+//! of every kind on the spot market. What must never live here: the rule (`policy::auto`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tracing::{debug, info};
+
+use super::drive::Controller;
+use super::memory::JobMemory;
+use super::observe::Observed;
+use crate::instance::InstanceState;
+use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Wish};
+use crate::jobdir::{self, JobDir, JobDirError, layout};
+use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
+use crate::policy::auto::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
+use crate::policy::market_choice::MarketWatch;
+use crate::policy::placement::{self, Ask, Overheads};
+use crate::policy::pool::Pool;
+use crate::policy::reconcile::{AttemptFacts, CloudAnswer, history};
+use crate::policy::{Wishes, relaunch};
+use crate::ports::chain;
+
+/// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after three minutes.
+pub const WAIT_LOOK: Duration = Duration::from_secs(60);
+
+/// How long what was read of the pools is used. They change when jobs end.
+const POOLS_FRESH: Duration = Duration::from_secs(10 * 60);
+
+/// So many changes of the decision are kept: weeks of a job.
+const DECISIONS_KEPT: usize = 100;
+
+/// What one controller remembers for the market of a job.
+#[derive(Clone, Debug, Default)]
+pub struct MarketMemory {
+    watch: MarketWatch,
+    /// The pool that the watch has planned for.
+    watched: Option<(String, String)>,
+    pools: BTreeMap<(String, String), Pool>,
+    read: Option<Duration>,
+    /// The next look at a machine that runs, on the steady clock.
+    next: Duration,
+    log: Option<MarketLog>,
+}
+
+/// How a job looks at the markets, for people who plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    pub verdict: AutoVerdict,
+    pub standing: auto::Standing,
+    pub pool: Pool,
+    pub spot: UsdPerHour,
+    pub on_demand: UsdPerHour,
+}
+
+/// What the market of the next machine is decided from.
+pub(super) struct Choosing<'a> {
+    pub spec: &'a ResolvedSpec,
+    pub ask: Ask<'a>,
+    pub history: &'a [AttemptRecord],
+}
+
+fn key(offer: &Offer) -> (String, String) {
+    (offer.zone.to_string(), offer.instance_type.clone())
+}
+
+fn of_market(supply: &Supply, market: Market) -> Supply {
+    let mut only = supply.clone();
+    only.offers.retain(|offer| offer.market == market);
+    only
+}
+
+impl MarketMemory {
+    fn pool(&self, offer: &Offer) -> Pool {
+        self.pools.get(&key(offer)).cloned().unwrap_or_else(|| Pool::new(offer.zone.as_str(), &offer.instance_type))
+    }
+
+    /// What starts add to an hour of work in each pool that is known.
+    pub(super) fn overheads(&self, facts: &AutoFacts<'_>) -> Overheads {
+        let standing = auto::standing(facts);
+        let of = |pool: &Pool| standing.start / auto::life_hours(pool, standing.work_left);
+        self.pools.iter().map(|(key, pool)| (key.clone(), of(pool))).collect()
+    }
+
+    /// The decision for the best place on the spot market.
+    pub(super) fn choose(&mut self, choosing: &Choosing<'_>) -> (AutoVerdict, Option<Outlook>) {
+        let Choosing { spec, ask, history } = choosing;
+        let (spots, fulls) = (of_market(ask.supply, Market::Spot), of_market(ask.supply, Market::OnDemand));
+        let placed = placement::place(&Ask { supply: &spots, ..*ask }).ok().map(|placed| placed.offer);
+        let later = || spots.offers.iter().filter(|offer| ask.fits_later(offer)).min_by_key(|offer| offer.hourly()).cloned();
+        let there = placed.is_some();
+        let spot = placed.or_else(later);
+        let on_demand = placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer.hourly());
+        // What stays of on-demand that was refused a moment ago is its price.
+        let on_demand = on_demand.or_else(|| fulls.offers.iter().filter(|offer| ask.fits_later(offer)).map(Offer::hourly).min());
+        let pool = spot.as_ref().map(|offer| self.pool(offer));
+        let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| SpotPool { pool, hourly: offer.hourly(), there });
+        let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: seen, on_demand, now: ask.now };
+        let verdict = self.judge(&facts);
+        let standing = auto::standing(&facts);
+        let outlook = seen.zip(on_demand).map(|(seen, on_demand)| Outlook {
+            verdict: verdict.clone(),
+            standing,
+            pool: seen.pool.clone(),
+            spot: seen.hourly,
+            on_demand,
+        });
+        (verdict, outlook)
+    }
+
+    fn judge(&mut self, facts: &AutoFacts<'_>) -> AutoVerdict {
+        let pool = facts.spot.map(|spot| (spot.pool.zone.clone(), spot.pool.instance_type.clone()));
+        if self.watched != pool {
+            (self.watch, self.watched) = (MarketWatch::default(), pool);
+        }
+        auto::judge(&mut self.watch, facts)
+    }
+}
+
+/// Whether a machine of this market can be asked for this minute.
+pub(super) fn can_take(ask: &Ask<'_>, market: Market) -> bool {
+    placement::place(&Ask { supply: &of_market(ask.supply, market), ..*ask }).is_ok()
+}
+
+impl Controller {
+    /// What starts add to an hour of work in each pool that is on offer.
+    pub(super) async fn overheads(
+        &self,
+        spec: &ResolvedSpec,
+        memory: &mut MarketMemory,
+        supply: &Supply,
+        history: &[AttemptRecord],
+        more_time: Span,
+    ) -> Result<Overheads, JobDirError> {
+        if !supply.offers.iter().any(|offer| offer.market == Market::Spot && offer.cloud != Cloud::Local) {
+            return Ok(Overheads::new());
+        }
+        self.learn_pools(memory, &supply.offers, history).await?;
+        let now = self.clock.now();
+        Ok(memory.overheads(&AutoFacts { spec: &spec.spec, history, running: None, more_time, spot: None, on_demand: None, now }))
+    }
+
+    /// Reads what is known of the pools of these offers, and learns from the attempts of the job.
+    pub(super) async fn learn_pools(&self, memory: &mut MarketMemory, offers: &[Offer], history: &[AttemptRecord]) -> Result<(), JobDirError> {
+        let now = self.clock.mono();
+        if memory.read.is_none_or(|read| now >= read + POOLS_FRESH) {
+            for meta in self.store.list(layout::POOLS).await? {
+                let Some((zone, kind)) = layout::pool_of(&meta.key) else { continue };
+                if !offers.iter().any(|offer| offer.zone.as_str() == zone && offer.instance_type == kind) {
+                    continue;
+                }
+                let Some(bytes) = self.store.get(&meta.key).await? else { continue };
+                // Statistics that cannot be read are as good as none.
+                if let Ok(pool) = jobdir::decode::<Pool>(&meta.key, &bytes) {
+                    memory.pools.insert((pool.zone.clone(), pool.instance_type.clone()), pool);
+                }
+            }
+            memory.read = Some(now);
+        }
+        let tried = history.iter().map(|record| &record.plan.offer).filter(|offer| offer.cloud != Cloud::Local);
+        for offer in tried.map(|offer| (key(offer), offer)).collect::<BTreeMap<_, _>>().into_values() {
+            let mut pool = memory.pool(offer);
+            if pool.learn(history) {
+                let stored = self.store.put(&layout::pool(&pool.zone, &pool.instance_type), Bytes::from(jobdir::encode(&pool))).await;
+                if let Err(error) = stored {
+                    debug!("what was learned of {} is not kept: {}", offer.describe(), chain(&error));
+                }
+                memory.pools.insert(key(offer), pool);
+            }
+        }
+        Ok(())
+    }
+
+    /// What the last attempt taught. Nothing depends on it.
+    pub(super) async fn learn_from_end(&self, memory: &mut JobMemory, observed: &Observed) {
+        let history = history(&observed.attempts);
+        let offers: Vec<Offer> = history.iter().map(|record| record.plan.offer.clone()).filter(|offer| offer.cloud != Cloud::Local).collect();
+        if offers.is_empty() {
+            return;
+        }
+        if let Err(error) = self.learn_pools(memory.market(), &offers, &history).await {
+            debug!("what the job taught of its pools is not kept: {}", chain(&error));
+        }
+    }
+
+    /// Looks whether a machine that runs is still the right one, when it is time to.
+    pub(super) async fn look_at_market(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        observed: &Observed,
+        answer: &CloudAnswer,
+    ) -> Result<(), JobDirError> {
+        let Some(open) = movable(spec, observed, answer) else { return Ok(()) };
+        if self.clock.mono() < memory.market().next {
+            return Ok(());
+        }
+        memory.market().next = self.clock.mono() + auto::LOOK_EVERY;
+        let verdict = match open.plan.offer.market {
+            Market::Spot => self.look_from_spot(spec, memory.market(), observed, open).await?,
+            Market::OnDemand => match self.look_from_on_demand(spec, memory.market(), observed, open).await? {
+                Some(verdict) => verdict,
+                None => return Ok(()),
+            },
+        };
+        self.log_market(dir, memory.market(), &verdict.reason).await;
+        if let AutoStep::Move(to) = verdict.step {
+            let attempt = open.plan.attempt;
+            info!(job = %dir.job(), attempt = attempt.number(), "{}", verdict.reason.text);
+            dir.add_request(Wish::Move { attempt, to }, &self.name, self.clock.now()).await?;
+        }
+        Ok(())
+    }
+
+    /// A spot machine that runs says itself that there is capacity, and its plan what both markets cost.
+    async fn look_from_spot(
+        &self,
+        spec: &ResolvedSpec,
+        memory: &mut MarketMemory,
+        observed: &Observed,
+        open: &AttemptFacts,
+    ) -> Result<AutoVerdict, JobDirError> {
+        let (offer, history, now) = (&open.plan.offer, history(&observed.attempts), self.clock.now());
+        self.learn_pools(memory, std::slice::from_ref(offer), &history).await?;
+        let mut pool = memory.pool(offer);
+        pool.ran(open.plan.created, now);
+        let full = offer.on_demand.map(|full| UsdPerHour::new(full.per_hour() + offer.extras.per_hour()));
+        Ok(memory.judge(&AutoFacts {
+            spec: &spec.spec,
+            history: &history,
+            running: Some((&open.plan, open.status.as_ref())),
+            more_time: Wishes::of(&observed.requests).more_time,
+            spot: Some(SpotPool { pool: &pool, hourly: offer.hourly(), there: true }),
+            on_demand: full,
+            now,
+        }))
+    }
+
+    /// Where on-demand runs, the spot market is asked for its prices; a cloud that does not answer is asked again later.
+    async fn look_from_on_demand(
+        &self,
+        spec: &ResolvedSpec,
+        memory: &mut MarketMemory,
+        observed: &Observed,
+        open: &AttemptFacts,
+    ) -> Result<Option<AutoVerdict>, JobDirError> {
+        let asked = match self.cloud(spec.spec.machine.cloud) {
+            Ok(cloud) => cloud.supply(&spec.spec.machine).await,
+            Err(error) => Err(error),
+        };
+        let supply = match asked {
+            Ok(supply) => of_market(&supply, Market::Spot),
+            Err(error) => {
+                debug!(job = %spec.job, "the spot market is not known: {}", chain(&error));
+                return Ok(None);
+            }
+        };
+        let (history, wishes, now) = (history(&observed.attempts), Wishes::of(&observed.requests), self.clock.now());
+        self.learn_pools(memory, &supply.offers, &history).await?;
+        let mut facts = AutoFacts {
+            spec: &spec.spec,
+            history: &history,
+            running: Some((&open.plan, open.status.as_ref())),
+            more_time: wishes.more_time,
+            spot: None,
+            on_demand: Some(open.plan.offer.hourly()),
+            now,
+        };
+        let (overheads, budget_left) = (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
+        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, overheads: &overheads, now };
+        let placed = placement::place(&ask).ok();
+        let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
+        facts.spot = placed.as_ref().zip(pool.as_ref()).map(|(placed, pool)| SpotPool { pool, hourly: placed.offer.hourly(), there: true });
+        Ok(Some(memory.judge(&facts)))
+    }
+
+    /// Keeps a decision that says something new. Nothing depends on it.
+    pub(super) async fn log_market(&self, dir: &JobDir, memory: &mut MarketMemory, reason: &Reason) {
+        if memory.log.is_none() {
+            memory.log = dir.market().await.ok().flatten();
+        }
+        let none = || MarketLog { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), decisions: Vec::new() };
+        let log = memory.log.get_or_insert_with(none);
+        (log.at, log.by) = (reason.at, self.name.clone());
+        match log.decisions.last_mut() {
+            // The same again, with the numbers of today.
+            Some(last) if last.verdict == reason.verdict => *last = reason.clone(),
+            _ => log.decisions.push(reason.clone()),
+        }
+        let old = log.decisions.len().saturating_sub(DECISIONS_KEPT);
+        log.decisions.drain(..old);
+        if let Err(error) = dir.put_market(log).await {
+            debug!(job = %dir.job(), "the decision is not kept: {}", chain(&error));
+        }
+    }
+
+    /// Whether a look is due at the market of a job that rests.
+    pub(super) fn market_is_due(&self, memory: &JobMemory) -> bool {
+        let asks = memory.spec.as_ref().is_some_and(asks);
+        asks && memory.market.as_ref().is_none_or(|market| self.clock.mono() >= market.next)
+    }
+}
+
+/// Whether a job leaves its market to the controller. A workstation has one.
+pub(super) fn asks(spec: &ResolvedSpec) -> bool {
+    spec.spec.machine.market == MarketChoice::Auto && spec.spec.machine.cloud != Cloud::Local
+}
+
+/// The attempt that may be asked to make room: it runs, its agent has spoken, and nobody has asked for anything else.
+fn movable<'a>(spec: &ResolvedSpec, observed: &'a Observed, answer: &CloudAnswer) -> Option<&'a AttemptFacts> {
+    let CloudAnswer::Known(views) = answer else { return None };
+    let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none())?;
+    let Plan { attempt, client_token, .. } = &open.plan;
+    let runs = views.iter().any(|view| view.client_token.as_ref() == Some(client_token) && view.state == InstanceState::Running);
+    let wishes = Wishes::of(&observed.requests);
+    let asked = wishes.end.is_some() || wishes.moves.is_some_and(|wish| wish.attempt == *attempt);
+    let speaks = open.status.is_some() && open.outcome.is_none();
+    // A kept machine is one of its own.
+    (asks(spec) && runs && speaks && !asked && open.plan.starts.is_none()).then_some(open)
+}

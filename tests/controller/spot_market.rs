@@ -1,0 +1,87 @@
+//! Spot capacity that comes and goes, and machines that work at one job together.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lamplighter::instance::Status;
+use lamplighter::job::{EndedBecause, Outcome, Plan};
+use lamplighter::market::{Market, Offer, Span, UsdPerHour, elapsed};
+use lamplighter::policy::Wishes;
+use lamplighter::ports::Clock;
+
+use super::cloud::FakeCloud;
+use super::dir_of;
+
+/// Between two checkpoints of [`super::cloud::Life::Works`].
+const SAVES_EVERY: Duration = Duration::from_secs(600);
+
+/// Between two heartbeats: rarer than real ones, for the clock of a day must jump.
+const BEAT: Duration = Duration::from_secs(60);
+
+#[derive(Default)]
+pub struct SpotMarket {
+    /// From and to, since the beginning.
+    pub gone: Vec<(Duration, Duration)>,
+    /// What the whole job is worth.
+    pub work: Duration,
+    /// What of it is safe.
+    pub done: Duration,
+    /// Whether power cuts come without a last checkpoint.
+    pub rude: bool,
+}
+
+impl FakeCloud {
+    /// Three times the price of spot, as real ones are.
+    pub fn on_demand(&self, spot: &Offer) -> UsdPerHour {
+        UsdPerHour::new(spot.price.per_hour() + spot.price.per_hour() + spot.price.per_hour())
+    }
+
+    /// Whether a machine of this plan cannot be had, or kept, now.
+    pub fn is_gone(&self, plan: &Plan) -> bool {
+        let now = self.clock.mono();
+        plan.offer.market == Market::Spot && self.market.lock().unwrap().gone.iter().any(|(from, to)| (*from..*to).contains(&now))
+    }
+
+    pub(super) async fn work(&self, plan: &Plan, instance: &str, started: Timestamp, start_secs: u64) {
+        let (mut useful, mut saved, mut working_since) = (Duration::ZERO, Duration::ZERO, None);
+        let before = self.market.lock().unwrap().done;
+        let whole = self.market.lock().unwrap().work;
+        for sequence in 2.. {
+            self.clock.sleep(BEAT).await;
+            if !self.running().iter().any(|id| id == instance) {
+                return;
+            }
+            if elapsed(started, self.clock.now()) > Duration::from_secs(start_secs) {
+                working_since = working_since.or(Some(self.clock.now()));
+                useful += BEAT;
+            }
+            if useful >= saved + SAVES_EVERY || before + useful >= whole {
+                saved = useful;
+            }
+            let span = Span::from_duration;
+            let end = |because| {
+                let of = self.outcome_of(plan, instance, started, because, (because == EndedBecause::Succeeded).then_some(0));
+                Outcome { useful: span(useful), saved: span(useful), working_since, ..of }
+            };
+            let dir = dir_of(&self.dir, plan);
+            if self.is_gone(plan) {
+                // With a notice there is a last checkpoint, and its heartbeat.
+                let kept = if self.market.lock().unwrap().rude { saved } else { useful };
+                let last = Status { useful: span(useful), saved: span(kept), working_since, ..self.status(instance, started, sequence) };
+                dir.put_status(plan.attempt, &last, false).await.unwrap();
+                self.market.lock().unwrap().done = before + kept;
+                return self.end(instance, "Server.SpotInstanceTermination: no capacity");
+            }
+            let wishes = Wishes::of(&dir.requests().await.unwrap());
+            let moved = wishes.moves.filter(|wish| wish.attempt == plan.attempt).map(|_| EndedBecause::Moved);
+            let over = (before + useful >= whole).then_some(EndedBecause::Succeeded);
+            if let Some(because) = over.or(wishes.end.map(|wish| wish.because())).or(moved) {
+                self.market.lock().unwrap().done = before + useful;
+                let _ = dir.create_outcome(&end(because)).await.unwrap();
+                return self.end(instance, "Client.InstanceInitiatedShutdown: done");
+            }
+            let beat = Status { useful: span(useful), saved: span(saved), working_since, ..self.status(instance, started, sequence) };
+            dir.put_status(plan.attempt, &beat, false).await.unwrap();
+        }
+    }
+}
