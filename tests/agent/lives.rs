@@ -289,7 +289,9 @@ fn a_controller_that_wants_another_market_gets_a_checkpoint_and_a_dark_machine()
         assert_eq!(outcome.because, EndedBecause::Moved);
         assert!(outcome.reasons.last().unwrap().text.contains("moves the job to spot"), "{:?}", outcome.reasons);
         let last = outcome.last_checkpoint.expect("it saved");
-        assert_eq!(last.step, outcome.progress.unwrap().step, "the last checkpoint holds all of it");
+        // It trains on until it is told to end: a step at most.
+        let (saved, done) = (last.step.unwrap(), outcome.progress.unwrap().step.unwrap());
+        assert!(saved > 20.0 && done - saved <= 1.0, "{saved} of {done}");
         assert!(outcome.working_since.is_some());
     });
 }
