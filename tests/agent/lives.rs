@@ -283,7 +283,7 @@ fn a_controller_that_wants_another_market_gets_a_checkpoint_and_a_dark_machine()
             let ours = Wish::Move { attempt: AttemptNo::FIRST, to: Market::Spot };
             stage.rig.dir().add_request(ours, "a controller", clock.now()).await.unwrap();
         };
-        let (died, ()) = tokio::join!(stage.live(Life::endless()), asked);
+        let (died, ()) = tokio::join!(stage.live(Process::new(None)), asked);
         assert!(!died && stage.machine.is_dark());
         let outcome = stage.rig.dir().outcome(AttemptNo::FIRST).await.unwrap().unwrap();
         assert_eq!(outcome.because, EndedBecause::Moved);
