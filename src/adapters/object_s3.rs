@@ -43,7 +43,7 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 pub struct S3Store {
     s3: AmazonS3,
     /// For the bodies of files. Their SHA-256 is taken on the way for whoever keeps the file, and signing each part would take
-    /// it once more: half of all that an upload computes.
+    /// it once more: half of all that an upload computes. TLS protects them on the way, or the machine that they do not leave.
     files: AmazonS3,
     /// For a client of another endpoint.
     builder: AmazonS3Builder,
@@ -75,12 +75,14 @@ impl S3Store {
         let builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
         let builder = settings.iter().fold(builder, |builder, (key, value)| builder.with_config(*key, *value));
         let builder = credentials.into_iter().fold(builder, AmazonS3Builder::with_credentials);
-        let plain_http = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).is_some_and(|endpoint| endpoint.starts_with("http://"));
+        let endpoint = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
+        let plain_http = endpoint.starts_with("http://");
         // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
         let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
         let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry);
-        let files = builder.clone().with_unsigned_payload(true).build()?;
+        // On a line that anybody may write to, the signature is all that holds a body together.
+        let files = builder.clone().with_unsigned_payload(!plain_http || is_here(&endpoint)).build()?;
         Ok(S3Store { s3: builder.clone().build()?, files, builder, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
@@ -249,6 +251,13 @@ impl Store for S3Store {
     }
 }
 
+/// Whether a server of plain HTTP is on this very machine.
+fn is_here(endpoint: &str) -> bool {
+    let host = endpoint.trim_start_matches("http://").split('/').next().unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name == "localhost" || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
 /// Sends the parts in order, a few at a time. What is hashed is what is sent.
 async fn send_parts(upload: &mut dyn MultipartUpload, mut source: Source, first: Bytes) -> Result<(u64, String), Error> {
     let mut total = first.len() as u64;
@@ -326,4 +335,19 @@ fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
         return StoreError::Full { act, key, cause: error.into() };
     }
     StoreError::Unavailable { act, key, cause: error.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_here;
+
+    #[test]
+    fn only_what_is_on_this_machine_gets_a_body_that_nothing_protects() {
+        for here in ["http://127.0.0.1:5000", "http://localhost/", "http://[::1]:9000", "http://127.1.2.3"] {
+            assert!(is_here(here), "{here}");
+        }
+        for elsewhere in ["http://192.168.1.2:9000", "http://minio.local:9000", "http://localhost.example:80", "http://[fd00::1]:9000", ""] {
+            assert!(!is_here(elsewhere), "{elsewhere}");
+        }
+    }
 }

@@ -24,8 +24,8 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// second.
 const PIECE_APART: Duration = Duration::from_millis(1900);
 /// The same in a store where each write is paid for: at one a second the log would cost more than all other records. With the
-/// ticks that wake us it is a piece every four seconds at most; longer, and with the look of `lamp logs -f` a line is well
-/// over five seconds old.
+/// ticks that wake us it is a piece every three seconds, so that with the look of `lamp logs -f`, a second and a half, a line is
+/// less than five seconds old; longer, and it is not.
 const PIECE_APART_PAID: Duration = Duration::from_millis(2400);
 /// The same where nobody follows the log.
 const PIECE_APART_KEPT: Duration = Duration::from_millis(4900);

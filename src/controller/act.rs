@@ -93,6 +93,7 @@ impl Controller {
                 if self.is_held_back(memory) {
                     return Ok(Done::Waiting);
                 }
+                let _one_at_a_time = self.launching.lock().await;
                 let planned = self.plan(dir, memory, spec, observed, (*attempt, *resume_from, reason)).await;
                 let mut plan = match planned {
                     Err(ActError::NotNow(reason)) => {

@@ -41,6 +41,9 @@ pub struct Controller {
     /// What all jobs together may cost, and what is known of those that have ended.
     pub(super) caps: Caps,
     pub(super) ledger: Mutex<Ledger>,
+    /// Of jobs that are driven at once, one is planned and launched at a time: a cap counts what was launched before, and a zone
+    /// that just had nothing is not asked again.
+    pub(super) launching: tokio::sync::Mutex<()>,
     /// Tellings that are still under way.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -107,8 +110,8 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        let (caps, ledger, telling) = (Caps::default(), Mutex::default(), Mutex::default());
-        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, telling }
+        let (caps, ledger, launching, telling) = (Caps::default(), Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
+        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, launching, telling }
     }
 
     /// Whether the job root is a folder of this workstation.

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, FuturesUnordered, StreamExt};
 use tracing::{debug, warn};
 
 use super::answers::Answers;
@@ -39,6 +39,11 @@ const NAMES_AGAIN: Duration = Duration::from_secs(5 * 60);
 
 /// Jobs that are looked at for the first time, at once: a daemon that starts reads one record of each finished job.
 const FIRST_LOOKS_IN_FLIGHT: usize = 16;
+
+/// Jobs that are read and driven at once, where there are many: a daemon that starts knows nothing and reads all, seven answers
+/// of a tenth of a second each. Fewer, and ten thousand take the better part of an hour; more, and the cloud throttles us where
+/// each of them is to get its alarm. A few jobs have their turns one after the other.
+const TICKS_IN_FLIGHT: usize = 32;
 
 /// What a daemon remembers of its job root.
 #[derive(Default)]
@@ -99,23 +104,40 @@ impl Controller {
         let unasked = if by_news { root.unasked(&open, &news) } else { BTreeSet::new() };
         let places = root.memories.values().flat_map(|memory| memory.places()).collect();
         let answers = self.describe(places).await;
-        for job in open {
-            // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
-            alive();
-            let memory = root.memories.entry(job.clone()).or_default();
-            let version = version(&news, &job);
-            let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job);
-            let told = news.get(&job);
-            let ticked = match if rests { self.rest(memory, told, &answers) } else { None } {
-                Some(ticked) => Ok(ticked),
-                None => {
-                    memory.read_at_news = None;
-                    self.tick(&job, memory, answers.clone()).await
+        let at_once = if by_news && open.len() > UNASKED { TICKS_IN_FLIGHT } else { 1 };
+        let (mut open, mut ticks) = (open.into_iter(), FuturesUnordered::new());
+        loop {
+            while ticks.len() < at_once
+                && let Some(job) = open.next()
+            {
+                // A store that hangs takes its time over each of a hundred jobs, and the loop lives.
+                alive();
+                let mut memory = root.memories.remove(&job).unwrap_or_default();
+                let version = version(&news, &job);
+                let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job);
+                match if rests { self.rest(&mut memory, news.get(&job), &answers) } else { None } {
+                    Some(ticked) => count(job, memory, Ok(ticked), version, root, &mut left),
+                    None => ticks.push(self.turn(job, memory, version, answers.clone())),
                 }
-            };
-            count(&job, ticked, version, root, &mut left);
+            }
+            let Some((job, memory, version, ticked)) = ticks.next().await else { break };
+            alive();
+            count(job, memory, ticked, version, root, &mut left);
         }
         Ok(left)
+    }
+
+    /// One job is read and driven.
+    async fn turn(
+        &self,
+        job: JobId,
+        mut memory: Box<JobMemory>,
+        version: u64,
+        answers: Answers,
+    ) -> (JobId, Box<JobMemory>, u64, Result<Ticked, DriveError>) {
+        memory.read_at_news = None;
+        let ticked = self.tick(&job, &mut memory, answers).await;
+        (job, memory, version, ticked)
     }
 
     /// The jobs that may have something to be done.
@@ -210,8 +232,7 @@ async fn is_over(dir: JobDir) -> (JobId, bool) {
 }
 
 /// Takes note of what a tick of one job came to.
-fn count(job: &JobId, ticked: Result<Ticked, DriveError>, version: u64, root: &mut Root, left: &mut Left) {
-    let Some(memory) = root.memories.get_mut(job) else { return };
+fn count(job: JobId, mut memory: Box<JobMemory>, ticked: Result<Ticked, DriveError>, version: u64, root: &mut Root, left: &mut Left) {
     match ticked {
         Ok(Ticked::Active) => {
             memory.trouble = None;
@@ -232,11 +253,12 @@ fn count(job: &JobId, ticked: Result<Ticked, DriveError>, version: u64, root: &m
             left.ours += 1;
         }
         // A folder without a spec: being submitted, or never was.
-        Err(DriveError::NoJob { .. }) => drop(root.memories.remove(job)),
+        Err(DriveError::NoJob { .. }) => return,
         Err(DriveError::Alone { .. }) => drop(root.finished.insert(job.clone(), false)),
         Err(error) => {
             warn!(%job, "left alone: {error}: {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
             root.finished.insert(job.clone(), false);
         }
     }
+    root.memories.insert(job, memory);
 }

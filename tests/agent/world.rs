@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +32,8 @@ pub struct Played {
     started: Arc<Mutex<u32>>,
     now: Arc<Mutex<Now>>,
     powered_off: Arc<Mutex<bool>>,
+    /// Bytes that its holder has counted.
+    pub printed: Arc<AtomicU64>,
     /// Where the agent publishes its measurements.
     pub meter: Option<Arc<dyn Meter>>,
 }
@@ -48,7 +51,7 @@ impl Played {
     pub fn new(rig: &Rig) -> Self {
         let now = Now { gpus: Reading::Absent, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
         let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
-        Played { clock: rig.clock.clone(), ended: watch::Sender::new(None), started, now, powered_off, meter: None }
+        Played { clock: rig.clock.clone(), ended: watch::Sender::new(None), started, now, powered_off, printed: Arc::default(), meter: None }
     }
 
     pub fn agent(&self, rig: &Rig, spec: &str) -> Agent {
@@ -193,7 +196,7 @@ impl Workload for Played {
         Ok(())
     }
     fn printed(&self) -> (u64, u64) {
-        (0, 0)
+        (self.printed.load(Ordering::Relaxed), 0)
     }
 }
 

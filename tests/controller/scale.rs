@@ -2,6 +2,7 @@
 //! `cargo test --test controller scale -- --nocapture` shows the figures.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use lamplighter::controller::Controller;
@@ -82,6 +83,28 @@ fn calls_of_a_tick_grow_with_pages_and_not_with_machines() {
         assert!(store <= 21 * (pages + read) + names + 6 + 4, "{store} calls of the store for {running} machines");
         assert!(cloud <= 23 * running.div_ceil(1_000) + 2, "{cloud} calls of the cloud for {running} machines");
     }
+}
+
+/// A daemon that starts knows nothing of 640 jobs, and each answer takes 30 ms: one job after the other, two minutes.
+#[test]
+fn a_daemon_that_starts_reads_many_jobs_at_once() {
+    let took = simulate(async |clock| {
+        let fleet = Fleet::new(clock.clone(), 640, 0);
+        fleet.is_away(Duration::from_millis(30));
+        let clouds = [(market::Cloud::Aws, Arc::new(FleetCloud(fleet.clone())) as Arc<dyn lamplighter::ports::Cloud>)].into();
+        let controller = Controller::new(fleet, clouds, clock.clone(), OWNER.into(), "test".into(), Zone::new("ws-test"));
+        let (under_way, told) = (Arc::new(AtomicUsize::new(0)), clock.clone());
+        let seen = under_way.clone();
+        let daemon = tokio::spawn(async move { controller.drive_all(&[], |jobs| seen.store(jobs, Ordering::Relaxed)).await });
+        let began = told.mono();
+        while under_way.load(Ordering::Relaxed) < 640 && told.mono() < began + Duration::from_secs(300) {
+            told.sleep(Duration::from_millis(100)).await;
+        }
+        daemon.abort();
+        told.mono() - began
+    });
+    println!("the first look at 640 jobs: {took:?}");
+    assert!(took < Duration::from_secs(15), "{took:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -40,6 +41,8 @@ struct State {
     /// What listings show instead of what is there.
     stale: Option<Vec<ObjectMeta>>,
     stale_asked: bool,
+    /// How long each answer of the store is on its way.
+    away: Duration,
 }
 
 pub struct Fleet {
@@ -208,6 +211,20 @@ pub fn sums(calls: &BTreeMap<&'static str, usize>) -> (usize, usize) {
     (of(false), of(true))
 }
 
+impl Fleet {
+    /// From now on the store is so far away.
+    pub fn is_away(&self, away: Duration) {
+        self.state().away = away;
+    }
+
+    async fn comes(&self) {
+        let away = self.state().away;
+        if !away.is_zero() {
+            self.clock.sleep(away).await;
+        }
+    }
+}
+
 #[async_trait]
 impl Store for Fleet {
     fn url(&self) -> String {
@@ -215,11 +232,13 @@ impl Store for Fleet {
     }
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
+        self.comes().await;
         self.count("get", 1);
         Ok(self.state().objects.get(key).map(|(body, _)| Self::render(key, body)))
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
+        self.comes().await;
         self.count("put", 1);
         self.state().objects.insert(key.to_owned(), (Body::Own(body), self.clock.now()));
         Ok(())
@@ -234,11 +253,13 @@ impl Store for Fleet {
     }
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
+        self.comes().await;
         self.count("head", 1);
         Ok(self.state().objects.get(key).map(|(_, modified)| ObjectMeta { key: key.into(), bytes: 1, modified: *modified }))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
+        self.comes().await;
         let mut state = self.state();
         let from = state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
         let mut found: Vec<ObjectMeta> = from.map(|(key, (_, modified))| ObjectMeta { key: key.clone(), bytes: 1, modified: *modified }).collect();
@@ -250,6 +271,7 @@ impl Store for Fleet {
     }
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.comes().await;
         let mut state = self.state();
         let from = state.objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
         let mut names: Vec<String> = from.map(|(key, _)| key[prefix.len()..].split('/').next().unwrap_or_default().to_owned()).collect();
