@@ -115,6 +115,10 @@ fn moments(text: &str, gpus: Option<&[u32]>) -> Result<Vec<Moment>, LineError> {
         }
         moment.cpu = row.number(cpu)?.or(moment.cpu);
     }
+    if !moments.is_empty() && moments.iter().all(|moment| moment.utils.is_empty()) {
+        let asked = gpus.unwrap_or_default().iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+        return Err(LineError { line: 1, message: format!("none of the GPUs that were asked for ({asked}) is in its `gpu_index`") });
+    }
     Ok(moments)
 }
 

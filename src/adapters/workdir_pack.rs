@@ -101,6 +101,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Result<Survey, 
     }
     left_out.pruned.extend(pruned.try_iter());
     left_out.tell(&mut survey);
+    not_brought_back(&mut survey);
     if survey.files == 0 {
         survey.findings.push(Finding::warning("workdir", "holds no files that ship: all are ignored, or there are none"));
     }
@@ -109,6 +110,23 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Result<Survey, 
         survey.findings.push(finding);
     }
     Ok(survey)
+}
+
+/// A line of `.lampignore` that names a file and brings nothing back: as in git, a folder that is ignored hides all below it.
+fn not_brought_back(survey: &mut Survey) {
+    let Ok(text) = fs::read_to_string(survey.root.join(".lampignore")) else { return };
+    for line in text.lines() {
+        let Some(path) = line.trim().strip_prefix('!').map(|path| Path::new(path.trim_matches('/'))) else { continue };
+        let ships = survey.entries.iter().any(|entry| entry.path.starts_with(path));
+        let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) else { continue };
+        if ships || !survey.root.join(path).is_file() {
+            continue;
+        }
+        let (path, folder) = (path.display(), folder.display());
+        let message = format!("`{path}` does not ship: .lampignore brings it back, but a folder above it is ignored");
+        let hint = format!("as in git, three lines do it: `!{folder}/`, `{folder}/*`, `!{path}`");
+        survey.findings.push(Finding::warning("workdir", message).hint(hint));
+    }
 }
 
 fn walker(root: &Path) -> WalkBuilder {

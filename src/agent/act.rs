@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::attempt::{Ending, Mode};
 use super::checkpoints::Saved;
 use super::environment::{Place, environment, hostfile};
-use super::stacks;
 use super::tick::Agent;
+use super::{observe, stacks};
 use crate::job::{AttemptPhase, EndedBecause, Reason};
 use crate::jobdir::What;
 use crate::market::Span;
@@ -196,7 +196,7 @@ impl Agent {
         let argv = self.attempt.resolved.spec.command.argv();
         let before = self.board.marks();
         let failed = self.start(argv).await;
-        self.watching.restart(before);
+        self.watching.restart(before, observe::JUST_STARTED);
         self.enter(AttemptPhase::Running);
         failed
     }

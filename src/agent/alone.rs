@@ -96,6 +96,7 @@ pub async fn record(outbox: &Outbox, resolved: &ResolvedSpec) -> Result<(), JobD
 /// `--dry-run`: what would be watched, and what would be done.
 pub fn describe(call: &Alone, sample: Option<&Sample>, gpu_problem: Option<&str>) -> String {
     let span = |span: Option<Span>| span.map_or("never".to_owned(), |span| format!("after {span}"));
+    let stretched = call.idle.map_or("", |_| "; longer while little is seen or known of the work, up to an hour, and after long pauses of its own");
     let what = if call.argv.is_empty() { "this machine, whatever runs on it".to_owned() } else { format!("`{}`", call.argv.join(" ")) };
     let then = match &call.then {
         Then::Exit => "nothing: this program exits and the machine stays on".to_owned(),
@@ -103,7 +104,7 @@ pub fn describe(call: &Alone, sample: Option<&Sample>, gpu_problem: Option<&str>
         Then::Command(command) => format!("run `{command}` in the shell"),
     };
     format!(
-        "would watch   {what}\nGPUs          {}\nidle          {}\nstalled       {}\nlongest run   {}\nafterwards    {then}\n",
+        "would watch   {what}\nGPUs          {}\nidle          {}{stretched}\nstalled       {}\nlongest run   {}\nafterwards    {then}\n",
         gpus(sample, gpu_problem),
         span(call.idle),
         span(call.stall),

@@ -85,7 +85,8 @@ Usage:
                                                   from the machine's tags and LAMP_JOB_ROOT, and powers off at the end
 
 Options:
-  --idle SPAN|off         idle window: every known signal quiet this long (default 15m, `watch` 30m)
+  --idle SPAN|off         idle window: every known signal quiet this long (default 15m, `watch` 30m), and longer
+                          while little is seen or known of the work: up to an hour, or three of its own pauses
   --idle-grace SPAN       no idle verdict before this time, unless the work was seen earlier (default 15m, `watch` 0s)
   --stall SPAN|off        no step, log line or checkpoint for this long (default 20m, `watch` off)
   --max-runtime SPAN      the most the run may take (default: no limit)
@@ -101,7 +102,8 @@ Options:
 
 A signal (Ctrl-C, SIGTERM) ends the run or the watching, and then --then is not done; a closed terminal ends nothing.
 SPAN is a number with its unit: 30s, 15m, 2h, 3d.
-`run` ends with COMMAND's own exit code, or 124 when it was ended for idling, stalling or a limit.
+`run` ends with COMMAND's own exit code, or 124 when it was ended for idling, stalling or a limit; with 2 when these words
+are not understood, 102 when a run of this --name is alive, 1 when it cannot start. CMD finds the reason in LAMP_REASON.
 ";
 
 /// # Errors

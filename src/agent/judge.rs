@@ -103,7 +103,7 @@ impl Agent {
         if extended > self.memory.extended {
             self.memory.extended = extended;
             let marks = self.marks();
-            self.watching.restart(marks);
+            self.watching.restart(marks, "it was given more time: watched from here on");
             self.keep();
         }
     }

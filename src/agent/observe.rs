@@ -10,6 +10,9 @@ use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
 use crate::policy::{HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
 
+/// Of a workload that nothing is known of yet.
+pub(super) const JUST_STARTED: &str = "the workload has just started";
+
 /// The watching of one workload, from its start (or from the agent's restart) on.
 pub struct Watching {
     selection: GpuSelection,
@@ -46,7 +49,7 @@ pub struct Rhythm {
 
 impl Watching {
     pub fn new(spec: &Spec, drawers: Drawers, learned: &Rhythm, baseline: Marks) -> Self {
-        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
+        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
         Watching {
             selection: spec.watch.gpus.clone(),
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
@@ -66,6 +69,8 @@ impl Watching {
     /// The workload of an earlier agent was found running.
     pub fn reattached(&mut self) {
         self.baseline = None;
+        let again = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the agent has started again and found the workload running");
+        (self.idle, self.stall) = (again(), again());
     }
 
     /// A fault that an earlier agent found.
@@ -87,9 +92,9 @@ impl Watching {
         Rhythm { idle: self.idle_rule.rhythm(), stall: self.stall_rule.rhythm() }
     }
 
-    /// The workload was started again: what was learned of it stays, the clocks do not.
-    pub fn restart(&mut self, baseline: Marks) {
-        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, "the workload has just started");
+    /// The workload was started again, or was given more time: what was learned of it stays, the clocks do not.
+    pub fn restart(&mut self, baseline: Marks, why: &str) {
+        let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, why);
         self.idle_rule.started_again();
         self.stall_rule.started_again();
         self.hardware_rule.started_again();

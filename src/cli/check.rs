@@ -41,14 +41,16 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
             context.printer.line(context.printer.finding_text(Stream::Out, Some(file), finding));
         }
         context.printer.line(format!("{file}: {}", summary(errors, warnings)));
-        if let Some(Examined { survey, .. }) = examined {
+        if let Some(Examined { survey: Some(survey), .. }) = examined {
             let files = counted(survey.files, "file");
             context.printer.line(format!("ships {files}, {}, from {}", wire::show_bytes(survey.bytes), survey.root.display()));
         }
     } else {
         let mut document = json!({"file": file, "ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings});
         if let Some(Examined { loaded, survey, .. }) = examined {
-            document["workdir"] = json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes});
+            if let Some(survey) = survey {
+                document["workdir"] = json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes});
+            }
             document["spec"] = json!(loaded.spec);
             document["origins"] = json!(loaded.origins);
             document["schedule"] = json!(loaded.schedule);

@@ -41,7 +41,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .hint(format!("`lamp stop {}` ends it", args.job)));
     }
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, Some(&args.job)).await?;
+    let dir = job_root::find_under_way(&store, Some(&args.job)).await?;
     let fault = |error| job_root::record_fault(&error);
     let spec = job_root::must_be_under_way(&dir).await?;
     if let Some(missing) = no_such_limit(&spec, args.time, budget) {

@@ -154,11 +154,11 @@ pub struct CheckpointFlags {
 }
 
 impl JobArgs {
-    /// Reads the job; its warnings are in the result, its errors are the fault.
+    /// Reads the job as far as it can be read; its errors and warnings are in the result.
     ///
     /// # Errors
-    /// The file is not there, or the job has errors: all of them at once.
-    pub fn load(&self, context: &Context) -> Result<Loaded, Fault> {
+    /// The file is not there, or cannot be read.
+    pub fn read(&self, context: &Context) -> Result<Loaded, Fault> {
         let flags = self.fragment();
         let inputs = Inputs {
             flags: &flags,
@@ -167,7 +167,7 @@ impl JobArgs {
             current_dir: &context.current_dir,
             now: context.clock.now(),
         };
-        Ok(config::load_job(self.file.as_deref(), &inputs)?)
+        Ok(config::read_job(self.file.as_deref(), &inputs)?)
     }
 
     /// The flags as a fragment of a job file.

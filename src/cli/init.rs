@@ -191,8 +191,8 @@ fn what_runs(found: &Found) -> String {
         }
     };
     let install = match found.requirements.as_deref() {
-        Some("requirements.txt") if is_python => Some(".venv/bin/pip install --quiet -r requirements.txt"),
-        Some("pyproject.toml") if is_python => Some(".venv/bin/pip install --quiet ."),
+        Some("requirements.txt") if is_python => Some(r#""$venv/bin/pip" install --quiet -r requirements.txt"#),
+        Some("pyproject.toml") if is_python => Some(r#""$venv/bin/pip" install --quiet ."#),
         _ => None,
     };
     let program = match (is_python, install) {
@@ -214,8 +214,12 @@ fn what_runs(found: &Found) -> String {
     );
     if let Some(install) = install {
         text.push_str(&format!(
-            "\n# Runs once per attempt, before the command; each line must succeed.\nsetup = [\n    \"python3 -m venv .venv\",\n    {},\n]\n",
-            quoted(install)
+            "\n# Runs once per attempt, before the command; each line must succeed. The environment is kept on the machine for the next one.\n\
+             setup = [\n    {},\n    {},\n    {},\n    {},\n]\n",
+            quoted("venv=$LAMP_CACHE_DIR/venv-$LAMP_JOB_NAME"),
+            quoted(r#"test -x "$venv/bin/pip" || python3 -m venv "$venv""#),
+            quoted(install),
+            quoted(r#"ln -sfn "$venv" .venv"#)
         ));
     }
     text
@@ -242,7 +246,10 @@ fn how_it_saves(found: &Found) -> String {
 }
 
 fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
-    let next = [format!("lamp check {shown}"), format!("lamp run {shown}")];
+    let mut next = vec![format!("lamp check {shown}"), format!("lamp run {shown}")];
+    if found.is_placeholder() {
+        next.insert(0, format!("put your command into {shown}"));
+    }
     if context.format != Format::Text {
         context.printer.json(&serde_json::json!({"file": shown, "name": name, "found": found, "next": next}));
         return;
@@ -259,5 +266,6 @@ fn tell(context: &Context, shown: &str, found: &Found, name: &str) {
         (Some(folder), None) => printer.note(format!("checkpoints are expected in `{folder}`")),
         (None, _) => printer.note("no checkpoint folder was recognised: an interruption would lose all work"),
     }
-    printer.note(format!("next: `{}`, then `{}`", next[0], next[1]));
+    let first = if found.is_placeholder() { "put your command into it, then " } else { "" };
+    printer.note(format!("next: {first}`lamp check {shown}`, then `lamp run {shown}`"));
 }

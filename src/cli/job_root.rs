@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::stream::{self, StreamExt};
+
 use super::{Context, ExitCode, Fault};
 use crate::config::{AwsFile, closest};
 use crate::job::{JobId, Spec};
@@ -98,9 +100,7 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     if let Some(job) = jobs.iter().find(|job| job.as_str() == text) {
         return Ok(dir(job));
     }
-    // An id is the name and six letters.
-    let of_name: Vec<JobId> = jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(name, _)| name == text)).cloned().collect();
-    if let Some(job) = newest(store, &of_name).await? {
+    if let Some(job) = newest(store, &of_name(&jobs, text)).await? {
         return Ok(dir(&job));
     }
     let begin_so: Vec<&JobId> = jobs.iter().filter(|job| job.as_str().starts_with(text)).collect();
@@ -115,6 +115,57 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
     }
 }
 
+/// An id is the name and six letters or digits.
+fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
+    jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(of, _)| of == name)).cloned().collect()
+}
+
+/// Jobs of this name that have not ended, as far as their records can be read.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
+    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
+    Ok(without_receipt(store, of_name(&jobs, name)).await)
+}
+
+/// Receipts that are read at once.
+const READS_IN_FLIGHT: usize = 32;
+
+async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
+    let read = stream::iter(jobs).map(|job| async move {
+        let dir = JobDir::new(Arc::clone(store), job.clone());
+        let is_open = matches!(dir.receipt().await, Ok(None)) && matches!(dir.spec().await, Ok(Some(spec)) if !spec.is_alone());
+        is_open.then_some(job)
+    });
+    read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+}
+
+/// The job that somebody wants to end or to change: as [`find`], but one that is under way comes before those that have ended,
+/// and of several nobody guesses which.
+///
+/// # Errors
+/// When there is none, or several are under way.
+pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
+    let meant = match text {
+        Some(text) if jobs.iter().any(|job| job.as_str() == text) => Vec::new(),
+        Some(text) => of_name(&jobs, text),
+        None => jobs,
+    };
+    match without_receipt(store, meant).await.as_slice() {
+        [] => find(store, text).await,
+        [only] => Ok(JobDir::new(Arc::clone(store), only.clone())),
+        several => {
+            let of = text.map(|name| format!(" of the name `{name}`")).unwrap_or_default();
+            let names: Vec<&str> = several.iter().take(5).map(|job| job.as_str()).collect();
+            Err(Fault::new(ExitCode::REFUSED, format!("{} jobs{of} are under way", several.len()))
+                .meaning("nothing was changed")
+                .hint(format!("say which: {}", names.join(", "))))
+        }
+    }
+}
+
 /// The job that a wish is for. Refuses one that has ended, and one that this version does not understand: no wish is left
 /// for those.
 ///
@@ -123,9 +174,8 @@ pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
 pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     let fault = |error| record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
-        return Err(
-            Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome)).meaning("nothing runs, and nothing bills")
-        );
+        return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome))
+            .meaning("nothing of it runs, and nothing of it bills"));
     }
     match dir.spec().await.map_err(fault)? {
         Some(resolved) if resolved.is_alone() => {

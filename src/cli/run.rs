@@ -51,9 +51,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
     let spec = submission::spec(context, &prepared.loaded);
-    let planned = plan::first(context, &controller, &spec).await?.plan;
+    let name = spec.job.as_str().rsplit_once('-').map_or(spec.job.as_str(), |(name, _)| name);
+    let (planned, others) = tokio::join!(plan::first(context, &controller, &spec), job_root::under_way(&store, name));
+    let planned = planned?.plan;
     for line in plan_text::short(&planned) {
         context.printer.note(line);
+    }
+    if let [other, ..] = others?.as_slice() {
+        context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
     }
     if let Some(reason) = plan::cap_on(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));

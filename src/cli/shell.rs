@@ -137,13 +137,28 @@ fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environ
     if !error.use_stderr() || format == Format::Text {
         // Nobody is left to tell when the reader is gone.
         let _ = error.print();
+        if let Some(hint) = forgotten_dashes(error, words) {
+            Printer::new(format, false, ColorChoice::Never, environment.no_color).hint(hint);
+        }
         return if error.use_stderr() { ExitCode::USAGE } else { ExitCode::SUCCESS };
     }
     let text = error.to_string();
     let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
-    printer.fault(&Fault::new(ExitCode::USAGE, what).hint("`lamp --help` lists the verbs, `lamp VERB --help` its flags"));
+    let hint = forgotten_dashes(error, words).unwrap_or_else(|| "`lamp --help` lists the verbs, `lamp VERB --help` its flags".to_owned());
+    printer.fault(&Fault::new(ExitCode::USAGE, what).hint(hint));
     ExitCode::USAGE
+}
+
+/// `lamp run python train.py`: the command of the user's where a job file belongs.
+fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
+    let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
+    let at = words.iter().position(|word| ["run", "plan", "check", "rehearse"].contains(word))?;
+    let verb = words[at];
+    let first = at + 1 + words[at + 1..].iter().position(|word| !word.starts_with('-'))?;
+    let is_command = !words[first].contains('/') && !words[first].ends_with(".toml") && !words[first].ends_with(".json");
+    let is_forgotten = error.kind() == clap::error::ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
+    is_forgotten.then(|| format!("a command stands after two dashes: `lamp {verb} -- {}`", words[first..].join(" ")))
 }
 
 /// The format that was asked for, read without clap because clap has just failed.

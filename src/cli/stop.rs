@@ -1,17 +1,19 @@
 //! `lamp stop` and `lamp cancel`: a wish to end, left in the job directory.
 
 use clap::Args as ClapArgs;
+use jiff::Timestamp;
 use serde_json::json;
 
 use super::attach::Attached;
 use super::{Context, ExitCode, Fault, job_root, receipt, run};
 use crate::job::{CheckpointSpec, CheckpointSummary, NEVER_RESTS, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
+use crate::market::{Span, elapsed};
 
 /// End a job: save a checkpoint, keep the outputs, put the machine out
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// A job: its id, the beginning of it, or its name [default: the newest]
+    /// A job: its id, the beginning of it, or its name [default: the one that is under way]
     pub job: Option<String>,
 
     /// Wait until it has ended, and show its receipt
@@ -23,11 +25,17 @@ pub struct Args {
 /// There is no such job, it has ended, or the job root does not answer.
 pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
-    let dir = job_root::find(&store, args.job.as_deref()).await?;
+    let dir = job_root::find_under_way(&store, args.job.as_deref()).await?;
     let workstation = job_root::workstation(context)?;
     let fault = |error| job_root::record_fault(&error);
     let spec = job_root::must_be_under_way(&dir).await?;
-    let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
+    let now = context.clock.now();
+    let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
+    let again = before.is_some();
+    let request = match before {
+        Some(request) => request,
+        None => dir.add_request(wish, &workstation.name, now).await.map_err(fault)?,
+    };
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
     let saved = match (wish, &spec.checkpoint) {
         (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &newest_events(&dir).await.map_err(fault)?),
@@ -45,7 +53,10 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         if context.is_machine_output() {
             context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish }));
         }
-        context.printer.note(format!("asked {} to {verb}; {saved}", dir.job()));
+        context.printer.note(match again {
+            true => format!("{} was asked to {verb} {} ago, and once is enough; {saved}", dir.job(), elapsed_since(request.at, now)),
+            false => format!("asked {} to {verb}; {saved}", dir.job()),
+        });
         context.printer.hint(format!("`lamp status {0}` shows when the machine is gone, `lamp {verb} --wait {0}` waits for it", dir.job()));
         if spec.checkpoint.is_some() {
             context.printer.hint(how_to_go_on(&dir));
@@ -63,6 +74,10 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         None => return Ok(ExitCode::CTRL_C),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn elapsed_since(at: Timestamp, now: Timestamp) -> Span {
+    Span::from_secs(elapsed(at, now).as_secs())
 }
 
 fn how_to_go_on(dir: &JobDir) -> String {

@@ -21,7 +21,8 @@ pub struct Prepared {
 /// A job as far as it could be read.
 pub struct Examined {
     pub loaded: Loaded,
-    pub survey: Survey,
+    /// What would ship; `None` where the file leaves open what that is.
+    pub survey: Option<Survey>,
     /// All of them: of the spec, of the workdir, of secrets.
     pub findings: Vec<Finding>,
 }
@@ -36,7 +37,7 @@ impl JobArgs {
         let file = shown_file(&loaded, context);
         self.say_which_file(context, &loaded);
         let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();
-        if errors.peek().is_none() {
+        if let (None, Some(survey)) = (errors.peek(), survey) {
             context.printer.findings(Some(&file), &findings);
             return Ok(Prepared { loaded, survey });
         }
@@ -70,9 +71,13 @@ impl JobArgs {
     /// Everything that is to be known about the job before it is submitted.
     ///
     /// # Errors
-    /// The spec itself has errors, or the workdir cannot be read.
+    /// The job file cannot be read, or the workdir cannot.
     pub fn examine(&self, context: &Context) -> Result<Examined, Fault> {
-        let loaded = self.load(context)?;
+        let loaded = self.read(context)?;
+        if !is_workdir_known(&loaded) {
+            let findings = loaded.findings.clone();
+            return Ok(Examined { loaded, survey: None, findings });
+        }
         let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
         // What earlier runs brought home stays at home.
         let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).collect();
@@ -87,12 +92,20 @@ impl JobArgs {
         let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
         findings.extend(secrets_in_words(&loaded, &in_files));
         findings.extend(secrets_in_files(&loaded, in_files));
-        Ok(Examined { loaded, survey, findings })
+        Ok(Examined { loaded, survey: Some(survey), findings })
     }
 }
 
+/// Whether what ships is what was meant: an error in the words that say so would give a finding for each file of a wrong folder.
+fn is_workdir_known(loaded: &Loaded) -> bool {
+    const SAY_SO: [&str; 4] = ["workdir", "checkpoint", "secrets_allowed", "outputs"];
+    let errors = || loaded.findings.iter().filter(|finding| finding.severity == Severity::Error);
+    let is_about = |finding: &Finding, word: &str| finding.path.starts_with(word) || finding.hint.as_deref().is_some_and(|hint| hint.contains(word));
+    loaded.workdir.is_dir() && !errors().any(|finding| SAY_SO.iter().any(|word| is_about(finding, word)))
+}
+
 pub fn shown_file(loaded: &Loaded, context: &Context) -> String {
-    loaded.file.as_deref().map_or_else(|| "the command line".to_owned(), |path| config::shown(path, &context.current_dir))
+    loaded.file.as_deref().map_or_else(|| config::COMMAND_LINE.to_owned(), |path| config::shown(path, &context.current_dir))
 }
 
 fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {

@@ -24,7 +24,7 @@ pub struct JobFile {
     /// The schema of this file, for editors. Ignored.
     #[serde(rename = "$schema")]
     pub schema: Option<String>,
-    /// The job's name; its id is this and six random letters. Without it, the name of the file.
+    /// The job's name; its id is this and six random letters and digits. Without it, the name of the file.
     #[schemars(extend("examples" = ["digits"]))]
     pub name: Option<String>,
     /// What is run in the workdir: a list is executed as it is, a string by `/bin/sh -c`. What stands after `--` on the
@@ -35,7 +35,7 @@ pub struct JobFile {
     /// never ships.
     #[schemars(extend("default" = ".", "examples" = ["../trainer"]))]
     pub workdir: Option<String>,
-    /// A shell script (or a list of lines, each of which must succeed) that runs once per attempt in the workdir before the
+    /// A shell script, or a list of lines, that runs once per attempt in the workdir before the
     /// command.
     #[schemars(extend("examples" = ["pip install -r requirements.txt"]))]
     pub setup: Option<ScriptWord>,
@@ -118,7 +118,7 @@ pub struct WatchFile {
     /// CPU of the workload's processes at or below this is quiet, in percent of one core.
     #[schemars(extend("default" = 5, "examples" = [10]))]
     pub idle_cpu_percent: Option<f64>,
-    /// Disk and network traffic of the workload at or below this is quiet: a rate, or a number of bytes per second.
+    /// Disk and network traffic of the workload at or below this is quiet.
     #[schemars(extend("default" = "100kB/s", "examples" = ["1MB/s"]))]
     pub idle_io: Option<Rate>,
     /// No idle verdict before the workload has run this long, unless it used a GPU or made progress earlier. Where an
@@ -141,7 +141,8 @@ pub struct WatchFile {
     /// A regular expression on a log line: a match is progress, and its first capture group is the step.
     #[schemars(extend("examples" = ["^step (\\d+)"]))]
     pub log_pattern: Option<String>,
-    /// A file below the workdir, or a line of the log, that says that the work is done even if the process is not.
+    /// A file below the workdir, or a line of the log, that says that the work is done even if the process is not. Five minutes
+    /// later, which bill, what still runs is ended and the job has succeeded.
     #[schemars(extend("examples" = ["DONE"]))]
     pub done_marker: Option<String>,
     /// From SIGTERM to SIGKILL when the workload is told to end.
@@ -164,7 +165,8 @@ pub struct LimitsFile {
     /// The longest one attempt may run, from launch to the end of billing.
     #[schemars(extend("examples" = ["12h"]))]
     pub max_runtime: Option<SpanWord>,
-    /// The most that all attempts together may cost, in dollars.
+    /// The most that all attempts together may cost, in dollars. With `cloud = "local"` up to five minutes of power-off come on
+    /// top.
     #[schemars(extend("examples" = [5, "$5"]))]
     pub budget: Option<Dollars>,
     /// The moment by which the job must have ended: with a zone or an offset, or in this workstation's local time.
@@ -174,8 +176,8 @@ pub struct LimitsFile {
     /// must say so: `step`, `total`.
     #[schemars(extend("examples" = ["20h"]))]
     pub work: Option<SpanWord>,
-    /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds: between 2 minutes
-    /// and a day. Shorter ends a dead machine sooner, and a healthy one behind a broken line too.
+    /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds at the
+    /// latest: between 2 minutes and a day. Shorter ends a dead machine sooner, and a healthy one behind a broken line too.
     #[schemars(extend("default" = "30m", "examples" = ["2m", "2h"]))]
     pub lease: Option<SpanWord>,
     /// How long a launched machine may live before its agent has said its first word: between 2 minutes and an hour.
@@ -203,7 +205,8 @@ pub struct CheckpointFile {
     pub grace: Option<SpanWord>,
 }
 
-/// What to do with the machine at the end of an attempt: `terminate`, `stop`, `keep 2h` or `notify`.
+/// What to do with the machine at the end of an attempt: `terminate`, `stop` (its disk is kept), `keep 2h` (for a look, then
+/// terminate) or `notify`. `notify` tells; a job that is idle or stalled then goes on, and bills, and one that has ended is terminated.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnFile {

@@ -28,7 +28,7 @@ pub struct Loaded {
     pub file: Option<PathBuf>,
     /// Where each setting came from, by its dotted path: `flag`, `file`, `user config`, `default`.
     pub origins: BTreeMap<String, String>,
-    /// Warnings only: errors end in [`ConfigError::Findings`].
+    /// All that [`read_job`] found; of [`load_job`] warnings only.
     pub findings: Vec<Finding>,
     /// Files of the workdir that are not scanned for secrets, as `path` or `path:rule`.
     pub secrets_allowed: Vec<String>,
@@ -43,6 +43,12 @@ pub struct Loaded {
 /// The job file in the current folder that a bare `lamp run` takes.
 pub const JOB_FILE: &str = "lamp.toml";
 
+/// What is shown in place of a file.
+pub const COMMAND_LINE: &str = "the command line";
+
+/// The origin of what is said for all jobs of a user.
+const USER_CONFIG: &str = "user config";
+
 /// What a job is read with.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
@@ -53,26 +59,38 @@ pub struct Inputs<'a> {
     pub now: Timestamp,
 }
 
-/// Reads a job from a file, or from flags alone.
+/// Reads a job that can run, from a file, or from flags alone.
 ///
 /// # Errors
 /// The file is not there or cannot be read, or the job has errors: all of them, with the warnings.
 pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, ConfigError> {
+    let loaded = read_job(file, inputs)?;
+    if loaded.findings.iter().all(|finding| finding.severity != Severity::Error) {
+        return Ok(loaded);
+    }
+    let file = loaded.file.as_deref().map_or_else(|| COMMAND_LINE.to_owned(), |path| shown(path, inputs.current_dir));
+    Err(ConfigError::Findings { file, findings: loaded.findings })
+}
+
+/// Reads a job as far as it can be read, errors and all: what is wrong with its workdir may be told beside them.
+///
+/// # Errors
+/// The file is not there, cannot be read, or is no TOML.
+pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, ConfigError> {
     let file = file.map(|path| inputs.current_dir.join(path)).or_else(|| default_file(inputs));
-    let shown = file.as_deref().map_or_else(|| "the command line".to_owned(), |path| shown(path, inputs.current_dir));
-    let refuse = |findings| ConfigError::Findings { file: shown.clone(), findings };
     let mut file_sha256 = None;
     let (source, fragment, mut found) = match &file {
         Some(path) => {
             let text = must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| error.shown_from(inputs.current_dir))?;
             file_sha256 = Some(hex::encode(Sha256::digest(text.as_bytes())));
+            let refuse = |findings| ConfigError::Findings { file: shown(path, inputs.current_dir), findings };
             let source = Source::parse(path, &text).map_err(refuse)?;
             let (fragment, found) = decode::<JobFile>(&source);
             (source, fragment, found)
         }
         None => (Source::default(), JobFile::default(), Vec::new()),
     };
-    let mut layers = Layers::new(vec![("flag", inputs.flags), ("file", &fragment), ("user config", &inputs.user.defaults)]);
+    let mut layers = Layers::new(vec![("flag", inputs.flags), ("file", &fragment), (USER_CONFIG, &inputs.user.defaults)]);
     let workdir = workdir(&mut layers, file.as_deref(), inputs.current_dir);
     let workdir_bytes_max = layers.workdir_bytes_max();
     let secrets_allowed = layers.secrets_allowed();
@@ -85,19 +103,19 @@ pub fn load_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
     let unread: Vec<_> = found.iter().flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()]).flatten().collect();
     for mut finding in judged {
-        if unread.contains(&finding.path) || unread.contains(&suggest::did_you_mean(&finding.path)) {
+        let line = source.line(&finding.path);
+        if unread.contains(&finding.path) || (line.is_none() && unread.contains(&suggest::did_you_mean(&finding.path))) {
+            continue;
+        }
+        if finding.changes_nothing() && layers.origin(&finding.path) == Some(USER_CONFIG) {
             continue;
         }
         if finding.path == "command" && !layers.says_command() {
             finding.message = "is missing".to_owned();
         }
-        let line = source.line(&finding.path);
         found.push(finding.at_line(line));
     }
     found.sort_by_key(|finding| (finding.line.is_none(), finding.line));
-    if found.iter().any(|finding| finding.severity == Severity::Error) {
-        return Err(refuse(found));
-    }
     Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max, file_sha256, schedule })
 }
 

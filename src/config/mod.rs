@@ -35,7 +35,7 @@ pub use fragments::{
     AwsFile, CheckpointFile, InterruptionsFile, JobFile, LimitsFile, MachineFile, NotifyFile, OnFile, RetriesFile, UserFile, WatchFile,
 };
 pub use job_root::{JobRoot, job_root};
-pub use load::{Inputs, JOB_FILE, Loaded, load_job, shown};
+pub use load::{COMMAND_LINE, Inputs, JOB_FILE, Loaded, load_job, read_job, shown};
 pub use schema::{job_schema, key_paths, user_schema};
 pub use settings::WORKDIR_BYTES_MAX;
 pub use suggest::closest;

@@ -41,6 +41,11 @@ impl<'a> Layers<'a> {
         self.origins
     }
 
+    /// Where a setting came from, of those asked for so far.
+    pub fn origin(&self, path: &str) -> Option<&str> {
+        self.origins.get(path).map(String::as_str)
+    }
+
     fn pick<T>(&mut self, path: &str, get: impl Fn(&'a JobFile) -> Option<T>) -> Option<T> {
         let found = self.layers.iter().find_map(|(origin, layer)| get(layer).map(|value| (*origin, value)));
         let origin = found.as_ref().map_or("default", |(origin, _)| origin);

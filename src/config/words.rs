@@ -154,8 +154,8 @@ word!(
 word!(
     /// Bytes per second.
     Rate(f64), parse_rate,
-    expecting "a rate, like \"100kB/s\" or a number of bytes per second",
-    schema {"type": ["number", "string"]}
+    expecting "a rate with its unit, like \"100kB/s\"",
+    schema {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*/s$"}
 );
 word!(
     /// A market.
@@ -238,7 +238,6 @@ fn parse_bytes(text: &str) -> Result<u64, WordError> {
         ("TB", 1e12),
         ("B", 1.0),
     ];
-    let number_of = |digits: &str| digits.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
     if number_of(text).is_some() {
         return Err(WordError(format!("`{text}` has no unit, write `{text}MiB` or `{text}GiB`")));
     }
@@ -250,12 +249,17 @@ fn parse_bytes(text: &str) -> Result<u64, WordError> {
     Ok((number * factor) as u64)
 }
 
+fn number_of(digits: &str) -> Option<f64> {
+    digits.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)
+}
+
 fn parse_rate(text: &str) -> Result<f64, WordError> {
-    let wrong = || WordError(format!("`{text}` is not a rate, write it like \"100kB/s\", or a number of bytes per second"));
-    match text.strip_suffix("/s") {
-        Some(size) => parse_bytes(size.trim()).map(|bytes| bytes as f64).map_err(|_| wrong()),
-        None => text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0).ok_or_else(wrong),
+    if number_of(text).is_some() {
+        return Err(WordError(format!("`{text}` has no unit, write `{text}kB/s` or `{text}MB/s`")));
     }
+    let wrong = || WordError(format!("`{text}` is not a rate, write it like \"100kB/s\""));
+    let size = text.strip_suffix("/s").ok_or_else(wrong)?;
+    parse_bytes(size.trim()).map(|bytes| bytes as f64).map_err(|_| wrong())
 }
 
 fn parse_market(text: &str) -> Result<MarketChoice, WordError> {

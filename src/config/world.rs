@@ -3,6 +3,7 @@
 //! Only what the machine that runs the job shares with this one is asked: with `cloud = "local"` that is everything, else the
 //! workdir alone.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::suggest::closest;
@@ -17,6 +18,12 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
         let finding = Finding::error("limits.deadline", format!("`{deadline}` is in the past"));
         found.push(finding.hint("without a zone or an offset it is this workstation's local time"));
     }
+    if let Some(pattern) = &spec.watch.log_pattern
+        && let Err(error) = regex_lite::Regex::new(pattern)
+    {
+        found.push(Finding::error("watch.log_pattern", format!("is not a regular expression: {error}")));
+    }
+    check_gpus(spec, &mut found);
     if !workdir.is_dir() {
         let problem = if workdir.exists() { "is not a folder" } else { "is not there" };
         found.push(Finding::error("workdir", format!("`{}` {problem}", workdir.display())));
@@ -24,12 +31,6 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
     }
     check_program(spec, workdir, inputs.environment, &mut found);
     check_script(spec, workdir, &mut found);
-    check_gpus(spec, &mut found);
-    if let Some(pattern) = &spec.watch.log_pattern
-        && let Err(error) = regex_lite::Regex::new(pattern)
-    {
-        found.push(Finding::error("watch.log_pattern", format!("is not a regular expression: {error}")));
-    }
     if let Some(checkpoint) = &spec.checkpoint
         && workdir.join(&checkpoint.path).is_file()
     {
@@ -65,6 +66,11 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     let is_path = program.contains('/');
     let is_absolute = program.starts_with('/');
     let is_there = if is_path { workdir.join(program).is_file() } else { environment.finds_program(program) };
+    if is_path && is_there && !is_executable(&workdir.join(program)) {
+        let finding = Finding::error("command", format!("`{program}` may not be executed"));
+        found.push(finding.hint(format!("`chmod +x {program}`, or name what reads it: command = [\"sh\", \"{program}\"]")));
+        return;
+    }
     let is_known = spec.machine.cloud == Cloud::Local || (is_path && !is_absolute);
     if is_there || !is_known {
         return;
@@ -79,6 +85,10 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     } else {
         Finding::error("command", message).hint("is it spelled right? A program that must be installed first needs `setup`")
     });
+}
+
+fn is_executable(file: &Path) -> bool {
+    std::fs::metadata(file).is_ok_and(|meta| meta.permissions().mode() & 0o111 != 0)
 }
 
 /// A virtual environment is never shipped, `setup` makes it: a finding about it in every job would teach people to skip findings.

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::spec::{BOOT_BOUNDS, LEASE_BOUNDS};
-use super::{AlarmRule, ImageChoice, MachineSpec, MarketChoice, Reaction, Spec};
+use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, Reaction, Spec, WatchSpec};
 use crate::market::{Cloud, Span};
 
 /// One problem in a spec.
@@ -61,6 +61,11 @@ impl Finding {
         self
     }
 
+    /// Of a setting without effect in this job. In the configuration of all jobs of a user it is no news.
+    pub fn changes_nothing(&self) -> bool {
+        self.message.starts_with(CHANGES_NOTHING)
+    }
+
     #[must_use]
     pub fn at_line(mut self, line: Option<usize>) -> Self {
         self.line = line;
@@ -104,7 +109,7 @@ fn check_command(spec: &Spec, found: &mut Vec<Finding>) {
             .push(Finding::error("command", "is still the placeholder of `lamp init`").hint("say what to run: command = [\"python\", \"train.py\"]"));
     }
     for name in spec.env.keys() {
-        if name.is_empty() || name.contains(['=', '\0']) {
+        if name.is_empty() || name.contains(|letter: char| letter == '=' || letter == '\0' || letter.is_whitespace()) {
             found.push(Finding::error(&format!("env.{name}"), "is not a name that an environment variable can have"));
         } else if name.starts_with("LAMP_") {
             found.push(Finding::warning(&format!("env.{name}"), "is set by the agent; the value of the agent wins"));
@@ -126,6 +131,10 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
     if !checkpoint.path.is_empty() && !inside(&checkpoint.path) {
         found.push(Finding::error("checkpoint.path", format!("`{}` is not below the workdir", checkpoint.path)));
     }
+    if !checkpoint.path.is_empty() && is_workdir_itself(&checkpoint.path) {
+        let finding = Finding::error("checkpoint.path", "is the workdir itself: everything in it would be a checkpoint, and nothing would ship");
+        found.push(finding.hint("let the script save to a folder of its own: path = \"checkpoints\""));
+    }
     if checkpoint.interval == Span::ZERO {
         found.push(Finding::error("checkpoint.interval", "is zero").hint("ten minutes is a good start: interval = \"10m\""));
     }
@@ -142,6 +151,11 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
+/// `.`, `./` and the like.
+fn is_workdir_itself(path: &str) -> bool {
+    path.split('/').all(|part| part.is_empty() || part == ".")
+}
+
 fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     let machine = &spec.machine;
     if machine.cloud == Cloud::Local && machine.market == MarketChoice::Spot {
@@ -149,9 +163,7 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
             Finding::warning("machine.market", "is `spot`, but this workstation has one price").hint("`lamp rehearse` plays an interruption on it"),
         );
     }
-    if machine.cloud == Cloud::Local {
-        check_what_local_ignores(spec, found);
-    }
+    check_what_changes_nothing(spec, found);
     if machine.market != MarketChoice::OnDemand && spec.checkpoint.is_none() {
         found.push(
             Finding::warning("machine.market", "can be interrupted, and without `[checkpoint]` an interruption loses all work")
@@ -183,18 +195,39 @@ fn check_auto(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
-/// This workstation is what it is: what is asked of a machine that is bought changes nothing here.
-fn check_what_local_ignores(spec: &Spec, found: &mut Vec<Finding>) {
+/// What [`Finding::changes_nothing`] says.
+const CHANGES_NOTHING: &str = "changes nothing";
+
+/// What was asked of another kind of machine than this job's. A limit that everybody believes in and nobody holds is worse than none.
+fn check_what_changes_nothing(spec: &Spec, found: &mut Vec<Finding>) {
     let (machine, bought) = (&spec.machine, MachineSpec::default());
-    let asked = [
-        ("machine.instance_types", machine.instance_types != bought.instance_types),
-        ("machine.regions", machine.regions != bought.regions),
-        ("machine.image", machine.image != bought.image),
-        ("machine.disk", machine.disk_gib != bought.disk_gib),
-        ("machine.max_price", machine.max_price != bought.max_price),
-    ];
-    for (path, _) in asked.into_iter().filter(|(_, asked)| *asked) {
-        found.push(Finding::warning(path, "changes nothing with `cloud = \"local\"`: the job runs on this workstation as it is"));
+    let (limits, watch) = (&spec.limits, &spec.watch);
+    let (usual_limits, usual_watch) = (LimitsSpec::default(), WatchSpec::default());
+    let here = "with `cloud = \"local\"`: the job runs on this workstation as it is";
+    let unwatched = "with `cloud = \"local\"`: nothing but the agent watches this workstation";
+    let asked = match machine.cloud {
+        Cloud::Local => vec![
+            ("machine.instance_types", machine.instance_types != bought.instance_types, here),
+            ("machine.regions", machine.regions != bought.regions, here),
+            ("machine.image", machine.image != bought.image, here),
+            ("machine.disk", machine.disk_gib != bought.disk_gib, here),
+            ("machine.max_price", machine.max_price != bought.max_price, here),
+            ("limits.lease", limits.lease != usual_limits.lease, here),
+            ("limits.boot", limits.boot != usual_limits.boot, here),
+            ("watch.alarm", watch.alarm != usual_watch.alarm, unwatched),
+            ("watch.metrics", watch.metrics != usual_watch.metrics, unwatched),
+        ],
+        Cloud::Aws => vec![
+            ("machine.usd_per_hour", machine.usd_per_hour != bought.usd_per_hour, "with `cloud = \"aws\"`: the price is AWS's"),
+            (
+                "machine.max_price",
+                machine.max_price != bought.max_price && machine.market == MarketChoice::OnDemand,
+                "with `market = \"on-demand\"`: the list price is paid; `limits.budget` bounds what the job may cost",
+            ),
+        ],
+    };
+    for (path, _, why) in asked.into_iter().filter(|(_, asked, _)| *asked) {
+        found.push(Finding::warning(path, format!("{CHANGES_NOTHING} {why}")));
     }
 }
 
@@ -214,6 +247,10 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
         let message = "watches heartbeats, and with `watch.metrics = false` none are published: nothing watches the machine from outside";
         found.push(Finding::warning("watch.alarm", message).hint("write alarm = \"off\" if that is meant"));
     }
+    if spec.watch.done_marker.as_deref().is_some_and(|marker| is_workdir_itself(marker.trim())) {
+        let finding = Finding::error("watch.done_marker", "is empty: every blank line of the log would say that the work is done");
+        found.push(finding.hint("write the line that the script prints at its end, or the file that it makes"));
+    }
     if idle.cpu_percent < 0.0 || !idle.cpu_percent.is_finite() {
         found.push(Finding::error("watch.idle_cpu_percent", "is negative"));
     }
@@ -231,6 +268,9 @@ fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {
         if !(least..=most).contains(&time) {
             found.push(Finding::error(path, format!("is `{time}`: it may be from {least} to {most}")));
         }
+    }
+    if let Some(code) = spec.retries.exit_codes.iter().find(|code| !(1..=255).contains(*code)) {
+        found.push(Finding::error("retries.exit_codes", format!("`{code}` is no exit code of a failure: they are from 1 to 255")));
     }
     for (path, reaction) in reactions(spec) {
         if reaction == Reaction::Stop && spec.machine.market == MarketChoice::Spot {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A job's name in the job directory: the user's name for it and six random letters, `digits-7f3k2q`.
+/// A job's name in the job directory: the user's name for it and six random letters and digits, `digits-7f3k2q`.
 ///
 /// Safe as a path segment, an object key and a tag value: lower-case letters, digits and `-`, 1 to 64 of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -81,6 +81,9 @@ fn checked(call: Alone, go: impl FnOnce(Alone) -> ExitCode) -> ExitCode {
     }
 }
 
+/// As `lamp` says that it declines.
+const TAKEN: i32 = 102;
+
 /// One thread for the loop and its senders; the few blocking calls of file stores get small threads of their own.
 fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>) -> ExitCode {
     log_to_stderr(log_default);
@@ -243,16 +246,16 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
     let root = call.state.clone().unwrap_or_else(|| here::state_folder().join("agent"));
     let mut resolved = alone::resolved(&call, clock.now(), here::random());
     let named = call.name.as_ref().map(|name| (name, root.join("names").join(JobId::from_name(name, [0; 6]).as_str())));
-    let named = named.map(|(name, file)| match here::lock(&file) {
-        Ok(Some(held)) => Ok(held),
-        Ok(None) => Err(alone::taken(
-            name,
-            &LocalFiles.read(&file).ok().flatten().map_or(String::new(), |said| String::from_utf8_lossy(&said).into_owned()),
-            &root,
-        )),
-        Err(error) => Err(format!("cannot write {}: {error}", file.display())),
-    });
-    let named = named.transpose()?;
+    let named = match named.map(|(name, file)| (name, here::lock(&file), file)) {
+        None => None,
+        Some((_, Ok(Some(held)), _)) => Some(held),
+        Some((name, Ok(None), file)) => {
+            let said = LocalFiles.read(&file).ok().flatten().map_or(String::new(), |said| String::from_utf8_lossy(&said).into_owned());
+            complain(&format!("error: {}\n", alone::taken(name, &said, &root)));
+            return Ok(TAKEN);
+        }
+        Some((_, Err(error), file)) => return Err(format!("cannot write {}: {error}", file.display())),
+    };
     let abandoned = abandoned(&root, &call.argv, &work, &*workloads).await;
     let outbox = alone_outbox(&root, &clock, abandoned.as_ref().unwrap_or(&resolved.job))?;
     // Held until this process ends: it tells the next one that this run is being watched.

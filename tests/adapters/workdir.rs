@@ -82,6 +82,18 @@ fn lampignore_hides_more_and_brings_back() {
 }
 
 #[test]
+fn what_lampignore_cannot_bring_back_is_told() {
+    let tree =
+        |lampignore| Tree::new().with(".gitignore", "data/\n").with(".lampignore", lampignore).with("data/small.csv", "").with("data/big.csv", "");
+    let told = tree("!data/small.csv\n");
+    assert_eq!(told.ships(), [".gitignore", ".lampignore"]);
+    assert_eq!(warnings(&told.survey()), ["`data/small.csv` does not ship: .lampignore brings it back, but a folder above it is ignored"]);
+    let hinted = tree("!data/\ndata/*\n!data/small.csv\n");
+    assert_eq!(hinted.ships(), [".gitignore", ".lampignore", "data/small.csv"], "as the hint says");
+    assert_eq!(warnings(&hinted.survey()), [""; 0]);
+}
+
+#[test]
 fn an_ignore_file_above_the_workdir_counts_only_inside_the_same_repository() {
     let tree = Tree::new().with("a.py", "").with("b.log", "");
     fs::write(tree.0.path().join(".gitignore"), "*\n").expect("writable");

@@ -61,6 +61,12 @@ fn a_mistake_of_each_kind_has_its_own_sentence() {
         ("[limits]\ndeadline = '2001-01-01T00:00:00Z'", "`2001-01-01T00:00:00Z` is in the past"),
         ("[watch]\nstall = true", "is boolean `true`, expected a length of time with its unit, like \"15m\", or \"off\""),
         ("[watch]\nidle_io = 'fast'", "`fast` is not a rate"),
+        ("[watch]\nidle_io = '5'", "`5` has no unit, write `5kB/s` or `5MB/s`"),
+        ("[watch]\ndone_marker = ' '", "`watch.done_marker`: is empty"),
+        ("[retries]\nexit_codes = [75, 999]", "`999` is no exit code of a failure"),
+        ("[checkpoint]\npath = './'", "is the workdir itself"),
+        ("workdir = 'nowhere'\n[watch]\nlog_pattern = '('", "is not a regular expression"),
+        ("Outputs = []\noutputs = ['../up']", "`../up` is not below the workdir"),
         ("[watch]\nidle_gpu_percent = 101", "is not a percentage"),
         ("[watch]\ngpus = 'some'", "`some` is not \"workload\", \"all\" or a list of GPU indices"),
         ("[watch]\nlog_pattern = '('", "is not a regular expression"),
@@ -91,12 +97,53 @@ fn what_is_doubtful_is_a_warning_and_not_an_error() {
         ("[machine]\nimage = 'ami-0123456789abcdef0'", "`machine.image`: changes nothing"),
         ("[machine]\ndisk = '50GiB'", "`machine.disk`: changes nothing"),
         ("[machine]\nmax_price = 0.5", "`machine.max_price`: changes nothing"),
+        ("[limits]\nlease = '10m'", "`limits.lease`: changes nothing"),
+        ("[watch]\nalarm = 'off'", "`watch.alarm`: changes nothing"),
+        ("[machine]\ncloud = 'aws'\nmax_price = 0.1", "`machine.max_price`: changes nothing with `market = \"on-demand\"`"),
+        ("[machine]\ncloud = 'aws'\nusd_per_hour = 0.1", "`machine.usd_per_hour`: changes nothing"),
         ("[machine]\ngpus = 'H100:64'", "`machine.gpus`: is `H100:64`, but this machine shows"),
     ] {
         let (code, out) = findings(lines);
         assert_eq!(code, 0, "{lines}\n{out}");
         assert!(out.contains(expected), "{lines}\n{out}");
     }
+}
+
+#[test]
+fn what_is_wrong_with_the_file_and_with_the_workdir_is_told_together() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write(".env", "API_KEY=abcdef123\n");
+    sandbox.write("job.toml", "nmae = 'x'\ncommand = ['sh', 'train.py']\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 100);
+    assert!(ended.out.contains("`nmae`: is not a key") && ended.out.contains(".env:1: error: looks like"), "{ended:?}");
+    assert!(ended.out.contains("2 errors"), "{ended:?}");
+    // Where the folder itself is not what was meant, each of its files would be a finding.
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[checkpont]\npath = 'x'\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert!(ended.out.contains("did you mean `checkpoint`?") && ended.out.contains("1 error"), "{ended:?}");
+}
+
+#[test]
+fn what_all_jobs_of_a_user_say_is_no_news_in_a_job_that_has_no_use_for_it() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n");
+    sandbox.write("config.toml", "[machine]\nregions = ['us-east-1']\n");
+    let ended = sandbox.end(sandbox.command(&["check", "job.toml"]).env("LAMP_CONFIG", sandbox.path().join("config.toml")));
+    assert!(ended.out.starts_with("job.toml: no findings"), "{ended:?}");
+}
+
+#[test]
+fn a_script_that_may_not_be_executed_and_a_command_without_dashes_have_their_way_out() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("run.sh", "#!/bin/sh\n");
+    sandbox.write("job.toml", "command = ['./run.sh']\n");
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 100);
+    assert!(ended.out.contains("`./run.sh` may not be executed") && ended.out.contains("chmod +x ./run.sh"), "{ended:?}");
+    let ended = sandbox.lamp(&["run", "python3", "train.py"]);
+    assert_eq!(ended.code, 2);
+    assert!(ended.err.contains("a command stands after two dashes: `lamp run -- python3 train.py`"), "{ended:?}");
 }
 
 #[test]

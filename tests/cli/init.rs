@@ -42,7 +42,7 @@ fn a_folder_without_a_script_gets_a_command_that_is_refused() {
         let checked = sandbox.lamp(&["check"]);
         assert_eq!(checked.code, 100, "{checked:?}");
         assert!(checked.out.contains("error: `command`: is still the placeholder of `lamp init`"), "{}", checked.out);
-        assert!(checked.out.ends_with("lamp.toml: 1 error\n"), "{}", checked.out);
+        assert!(checked.out.contains("lamp.toml: 1 error\n"), "{}", checked.out);
         assert_eq!(sandbox.lamp(&["run"]).code, 100, "what nobody filled in is not a success");
     }
 }
@@ -54,7 +54,7 @@ fn what_a_package_installs_and_what_torchrun_runs_is_recognised() {
     assert_eq!(sandbox.lamp(&["init"]).code, 0);
     let (code, document) = sandbox.json(&["check", "-o", "json"]);
     assert_eq!((code, &document["spec"]["command"]["args"]), (0, &serde_json::json!([".venv/bin/train-x"])), "{document}");
-    assert!(document["spec"]["setup"].as_str().is_some_and(|setup| setup.contains("pip install --quiet .")), "{document}");
+    assert!(document["spec"]["setup"].as_str().is_some_and(|setup| setup.contains("pip\" install --quiet .")), "{document}");
 
     let sandbox = Sandbox::new();
     sandbox.write("train.py", "dist.init_process_group('nccl')\n");

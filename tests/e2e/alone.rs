@@ -109,7 +109,7 @@ fn a_name_that_is_alive_is_not_started_a_second_time() {
     for more in [&command[..], &["run", "--name", "night", "--", "touch", "ran"]] {
         let out = bench.agent().args(more).finish();
         let err = String::from_utf8_lossy(&out.stderr).into_owned();
-        assert_eq!(out.status.code(), Some(1), "{err}");
+        assert_eq!(out.status.code(), Some(102), "{err}");
         assert!(err.contains(&format!("a run named `night` is alive: process {} watches it as `night-", first.pid())), "{err}");
         assert!(err.contains("logs -f night-") && err.contains("another --name"), "{err}");
     }

@@ -54,6 +54,34 @@ fn copied(bench: &Bench) -> String {
 }
 
 #[test]
+fn of_several_jobs_of_a_name_nobody_guesses_which_is_meant() {
+    let bench = Bench::new();
+    bench.trainer("STEPS = 1", "");
+    assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
+    let ended = bench.only_job().unwrap();
+    let open = copied(&bench);
+    // One that has ended never stands before one that is under way.
+    assert_eq!(bench.ask(&["stop", "toy"])["job"], open.as_str());
+    let again = bench.lamp(&["stop", "toy"]).finish();
+    assert_code(&again, 0);
+    assert!(text(&again.stderr).contains("was asked to stop") && text(&again.stderr).contains("once is enough"), "{}", text(&again.stderr));
+
+    let more = bench.lamp(&["run", "--detach", "job.toml"]).finish();
+    assert_code(&more, 0);
+    assert!(text(&more.stderr).contains(&format!("`{open}` of this name is under way already")), "{}", text(&more.stderr));
+    let refused = bench.lamp(&["cancel", "toy"]).finish();
+    let newest = text(&more.stdout).trim().to_owned();
+    // It may have ended by now; then there is one again.
+    if refused.status.code() == Some(102) {
+        let said = text(&refused.stderr);
+        assert!(said.contains("2 jobs of the name `toy` are under way") && said.contains(&open) && said.contains(&newest), "{said}");
+    }
+    assert_code(&bench.lamp(&["stop", &ended]).finish(), 102);
+    bench.ask(&["cancel", &open]);
+    assert_code(&bench.lamp(&["daemon", "--job", &open, "--until-done"]).finish(), 0);
+}
+
+#[test]
 fn a_cancel_before_any_machine_wins() {
     let bench = Bench::new();
     bench.trainer("STEPS = 1", "");
