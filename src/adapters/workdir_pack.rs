@@ -113,6 +113,7 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Result<Survey, 
 }
 
 /// A line of `.lampignore` that names a file and brings nothing back: as in git, a folder that is ignored hides all below it.
+#[expect(clippy::disallowed_methods, reason = "an ignore file of the user's, which the walk reads too")]
 fn not_brought_back(survey: &mut Survey) {
     let Ok(text) = fs::read_to_string(survey.root.join(".lampignore")) else { return };
     for line in text.lines() {
