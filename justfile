@@ -23,6 +23,10 @@ lint:
 soak *args:
     cargo run --release --no-default-features --features lamp --example soak -- {{ args }}
 
+# Plants two dozen bugs in the false world, one at a time: each must break a law within 500 seeds.
+mutants-sim:
+    cargo run --release --no-default-features --features lamp --example soak -- --mutants
+
 # Writes config/schema anew, from the types that read the files.
 schemas:
     cargo build --bin lamp

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::ec2::Launched;
+use super::planted;
 use super::weather::Trouble;
 use super::world::{Ask, Deed, World};
 use crate::instance::{InstanceView, MachineRef};
@@ -83,12 +84,52 @@ impl Ec2Line {
         if lost { Err(ambiguous(act, "the reply was lost")) } else { Ok(value) }
     }
 
+    /// RunInstances, by its token.
+    async fn run_instances(&self, plan: &Plan) -> Result<String, CloudError> {
+        let act = "launch a machine";
+        let lost = self.meet(act).await?;
+        // A token that is known is answered whatever the capacity is.
+        if !self.world.ec2.knows(&plan.client_token)
+            && let Some(refused) = self.refused(plan)
+        {
+            return Err(refused);
+        }
+        let launched = self.world.ec2.launch(&self.world, plan);
+        let (id, new) = match &launched {
+            Launched::New(id) => (id.as_str(), true),
+            Launched::Same(id) => (id.as_str(), false),
+            Launched::Mismatch => ("mismatch", false),
+            Launched::Spent => ("spent", false),
+        };
+        self.world.happened(&Deed::Launched { plan, id, new, by: &self.who });
+        match launched {
+            Launched::New(id) | Launched::Same(id) => Self::reply(lost, act, id),
+            Launched::Mismatch => Err(CloudError::Invalid { what: "the token was used with other parameters".into() }),
+            Launched::Spent => Err(CloudError::NoCapacity { what: "its machine has ended".into(), refusal: Refusal::Spent }),
+        }
+    }
+
+    /// DescribeInstances, as true as it is just now.
+    async fn describe_instances(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        let act = "describe the machines";
+        let lost = self.meet(act).await?;
+        if self.world.weather.is(Trouble::Ec2Down) {
+            return Err(ambiguous(act, "Unavailable: the zone does not answer"));
+        }
+        let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
+        let behind = if stale { self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25)) } else { Duration::ZERO };
+        let views = if region.as_str() == REGION { self.world.ec2.views(owner, behind) } else { Vec::new() };
+        self.world.happened(&Deed::Described { by: &self.who, views: if lost { &[] } else { &views } });
+        Self::reply(lost, act, views)
+    }
+
     fn refused(&self, plan: &Plan) -> Option<CloudError> {
         let weather = &self.world.weather;
         let zone = ZONES.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
         let refusal = match zone {
             Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,
             _ if weather.is(Trouble::QuotaFull) => Refusal::Quota,
+            _ if plan.offer.market == Market::Spot && weather.is(Trouble::PriceHigh) => Refusal::Price,
             _ => return None,
         };
         Some(CloudError::NoCapacity { what: plan.offer.describe(), refusal })
@@ -132,43 +173,17 @@ impl Cloud for Ec2Line {
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        let act = "launch a machine";
-        let lost = self.meet(act).await?;
-        // A token that is known is answered whatever the capacity is.
-        if !self.world.ec2.knows(&plan.client_token)
-            && let Some(refused) = self.refused(plan)
-        {
-            return Err(refused);
-        }
-        let launched = self.world.ec2.launch(&self.world, plan);
-        let (id, new) = match &launched {
-            Launched::New(id) => (id.as_str(), true),
-            Launched::Same(id) => (id.as_str(), false),
-            Launched::Mismatch => ("mismatch", false),
-            Launched::Spent => ("spent", false),
-        };
-        self.world.happened(&Deed::Launched { plan, id, new, by: &self.who });
-        match launched {
-            Launched::New(id) | Launched::Same(id) => Self::reply(lost, act, id),
-            Launched::Mismatch => Err(CloudError::Invalid { what: "the token was used with other parameters".into() }),
-            Launched::Spent => Err(CloudError::NoCapacity { what: "its machine has ended".into(), refusal: Refusal::Spent }),
-        }
+        planted::launched(&self.world, self.run_instances(&planted::asked_for(&self.world, plan)).await)
     }
 
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-        let act = "describe the machines";
-        let lost = self.meet(act).await?;
-        if self.world.weather.is(Trouble::Ec2Down) {
-            return Err(ambiguous(act, "Unavailable: the zone does not answer"));
-        }
-        let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
-        let behind = if stale { self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25)) } else { Duration::ZERO };
-        let views = if region.as_str() == REGION { self.world.ec2.views(owner, behind) } else { Vec::new() };
-        self.world.happened(&Deed::Described { by: &self.who, views: if lost { &[] } else { &views } });
-        Self::reply(lost, act, views)
+        planted::described(&self.world, &self.who, self.describe_instances(owner, region).await)
     }
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        if planted::stops(&self.world, &machine.id) {
+            return self.stop(machine).await;
+        }
         let act = "terminate the machine";
         let lost = self.meet(act).await?;
         self.world.happened(&Deed::Asked { ask: Ask::Terminate, id: &machine.id, by: &self.who });

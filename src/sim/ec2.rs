@@ -10,7 +10,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::host::Host;
-use super::invariants::CANARY;
+use super::laws::CANARY;
 use super::timeline::at;
 use super::weather::Trouble;
 use super::world::{Deed, World};

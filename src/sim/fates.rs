@@ -12,6 +12,7 @@ use super::world::{OWNER, World};
 use crate::instance::{Notice, NoticeKind};
 use crate::job::Wish;
 use crate::jobdir::JobDir;
+use crate::market::{Span, Usd};
 
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,8 +38,33 @@ pub enum Fate {
     Stop,
     Cancel,
     SaveNow,
+    /// More time, or more money.
+    Extend(bool),
+    /// The driver says that the GPU is off the bus; and whether the work ends with it.
+    Xid(bool),
     ConsoleTerminate,
     ConsoleStop,
+}
+
+/// What a seed has once found, told on its own: a new throw of the dice changes every seed, and no story.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Story {
+    /// A machine is taken before its agent has a word, while the laptop sleeps for longer than the cloud shows it; and whoever
+    /// launched it is gone.
+    DiedUnseen,
+}
+
+/// The faults of a story, in order of their times.
+pub fn story(story: Story) -> Vec<Due> {
+    let secs = Duration::from_secs;
+    match story {
+        Story::DiedUnseen => vec![
+            Due { at: Duration::ZERO, fate: Fate::Weather(Trouble::MetadataDown, secs(1800)) },
+            Due { at: secs(3), fate: Fate::LaptopSleep(secs(2 * 3600)) },
+            Due { at: secs(4), fate: Fate::ControllerKill },
+            Due { at: secs(120), fate: Fate::Reclaim { notice: None, takes: true } },
+        ],
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +108,7 @@ pub fn of(dice: &Dice, until: Duration) -> Vec<Due> {
 fn one(dice: &Dice) -> Fate {
     let secs = Duration::from_secs;
     let sign = if dice.percent(50) { 1 } else { -1 };
-    match dice.roll(100) {
+    match dice.roll(107) {
         0..36 => Fate::Weather(dice.pick(&WEATHERS), dice.between(secs(20), secs(2700))),
         36..40 => Fate::Weather(Trouble::DiskFull, dice.between(secs(30), secs(900))),
         40..54 => {
@@ -104,6 +130,9 @@ fn one(dice: &Dice) -> Fate {
         96..97 => Fate::SaveNow,
         97..98 => Fate::ConsoleTerminate,
         98..99 => Fate::ConsoleStop,
+        99..102 => Fate::Xid(dice.percent(60)),
+        102..104 => Fate::Extend(dice.percent(50)),
+        104..106 => Fate::Weather(Trouble::PriceHigh, dice.between(secs(60), secs(2700))),
         _ => Fate::Weather(Trouble::QuotaFull, dice.between(secs(60), secs(1200))),
     }
 }
@@ -133,6 +162,8 @@ async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
         Fate::Stop => wish(world, laptop, Wish::Stop).await,
         Fate::Cancel => wish(world, laptop, Wish::Cancel).await,
         Fate::SaveNow => wish(world, laptop, Wish::Checkpoint).await,
+        Fate::Extend(true) => wish(world, laptop, Wish::Extend { time: Some(Span::from_secs(3600)), budget: None }).await,
+        Fate::Extend(false) => wish(world, laptop, Wish::Extend { time: None, budget: Some(Usd::from_micros(1_000_000)) }).await,
         _ => {
             if let Some(host) = host {
                 on_machine(world, &host, fate).await;
@@ -182,6 +213,13 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
         Fate::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
         Fate::KernelHang => host.kernel.freeze(true),
         Fate::BoxClock(off) => host.wall_off.store(off, Ordering::Relaxed),
+        Fate::Xid(ends) => {
+            host.state().xids.push(79);
+            if ends {
+                world.timeline.sleep(Duration::from_secs(3)).await;
+                host.state().starts.last().iter().for_each(|start| start.end(134));
+            }
+        }
         Fate::ConsoleTerminate => world.ec2.terminate(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown"),
         Fate::ConsoleStop if host.plan.offer.market == crate::market::Market::OnDemand => {
             world.ec2.stop(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown");

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 
 use super::disk::Disk;
+use super::planted::{self, Bug, KILL_AT_TAG};
 use super::process::Process;
 use super::senses::Senses;
 use super::store::Line;
@@ -36,6 +37,8 @@ const DEADMAN_EVERY: Duration = Duration::from_secs(60);
 const RESTART: Duration = Duration::from_secs(2);
 /// `WatchdogSec` of the agent's unit.
 pub const WATCHDOG: Duration = Duration::from_secs(30);
+/// Where the agent keeps what it must remember.
+const STATE: &str = "/var/lib/lamplighter/agent";
 /// Where systemd/lamp-boot.service counts boots that led to no lease, and how many are one too many.
 const BOOTS: &str = "/var/lib/lamplighter/agent/boots";
 const BOOTS_MAX: u32 = 3;
@@ -49,6 +52,8 @@ pub struct Host {
     /// How far the machine's wall clock is off, milliseconds.
     pub wall_off: AtomicI64,
     pub boots: AtomicU32,
+    /// Its GPU is broken from the start.
+    pub lacks_gpu: bool,
     pub state: Mutex<State>,
     booted: Timestamp,
 }
@@ -58,6 +63,8 @@ pub struct State {
     pub agent: Option<Arc<Process>>,
     pub starts: Vec<Arc<Start>>,
     pub notices: Vec<Notice>,
+    /// What its driver has told of its GPU.
+    pub xids: Vec<u64>,
     /// So many agents crash soon after they come up.
     pub crash_loop: u32,
     /// A crash after the n-th call of the first agent: for the exhaustive test.
@@ -74,6 +81,7 @@ impl Host {
             disk: Disk::new(Arc::clone(&world.timeline)),
             wall_off: AtomicI64::new(0),
             boots: AtomicU32::new(0),
+            lacks_gpu: world.is_rough && world.dice.faults.percent(2),
             state: Mutex::default(),
             booted: world.timeline.wall(),
         })
@@ -149,6 +157,9 @@ impl Host {
                 state.crash_loop = state.crash_loop.checked_sub(1)?;
                 Some((self.world.dice.faults.roll(60) + 1, true))
             });
+            if self.world.planted == Some(Bug::AgentForgets) {
+                let _ = self.disk.remove(Path::new(STATE));
+            }
             let agent = Process::mortal(Some(Arc::clone(boot)), dies);
             self.state().agent = Some(Arc::clone(&agent));
             let counted = Counted { world: &self.world, kind: "agent", process: &agent };
@@ -175,7 +186,7 @@ impl Host {
         let power: Arc<dyn Power> = Through::<dyn Power>::new(process, this());
         let workloads: Arc<dyn Workloads> = Through::<dyn Workloads>::new(process, this());
         let ports = BootPorts { clock, files, store, metadata, power, service: this(), nonce: format!("nonce of {}", self.id) };
-        let folders = Folders { work: "/lamp/work".into(), state: "/var/lib/lamplighter/agent".into(), cache: "/var/cache/lamplighter".into() };
+        let folders = Folders { work: "/lamp/work".into(), state: STATE.into(), cache: "/var/cache/lamplighter".into() };
         let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
         let world = AgentWorld {
             sensors: Box::new(SensesThrough(Arc::clone(process), Box::new(Senses::new(Arc::clone(self))))),
@@ -225,7 +236,7 @@ impl Clock for HostClock {
         self.0.wall()
     }
     fn mono(&self) -> Duration {
-        self.0.world.timeline.now()
+        planted::steady(&self.0.world, self.0.wall())
     }
     async fn sleep(&self, time: Duration) {
         Timeline::sleep(&self.0.world.timeline, time).await;
@@ -239,12 +250,19 @@ pub struct Ports(pub Arc<Host>);
 impl Metadata for Ports {
     async fn identity(&self) -> Result<Identity, MetadataError> {
         self.answers("tags/instance/").await?;
-        let tags = self.0.world.ec2.with(&self.0.id, |machine| machine.tags.clone()).unwrap_or_default();
+        let mut tags = self.0.world.ec2.with(&self.0.id, |machine| machine.tags.clone()).unwrap_or_default();
+        if let Some(cap) = tags.get_mut(KILL_AT_TAG)
+            && let Some(wrong) = planted::kill_at(&self.0.world, cap, self.0.booted)
+        {
+            *cap = wrong;
+        }
         Ok(Identity { instance: self.0.id.clone(), tags, launched: self.0.booted })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
-        self.answers("spot/instance-action").await?;
-        Ok(self.0.state().notices.clone())
+        match self.answers("spot/instance-action").await {
+            Ok(()) => Ok(self.0.state().notices.clone()),
+            Err(error) => planted::notice_of_error(&self.0.world).ok_or(error),
+        }
     }
 }
 
@@ -263,7 +281,9 @@ impl Power for Ports {
     async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
         self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
         self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
-        self.0.go_dark();
+        if self.0.world.planted != Some(Bug::PowerLost) {
+            self.0.go_dark();
+        }
         std::future::pending().await
     }
 }

@@ -116,7 +116,7 @@ impl Clock for PartyClock {
         self.world.timeline.wall() + SignedDuration::from_millis(off)
     }
     fn mono(&self) -> Duration {
-        self.world.timeline.now()
+        super::planted::steady(&self.world, self.now())
     }
     async fn sleep(&self, time: Duration) {
         self.world.timeline.sleep(time).await;

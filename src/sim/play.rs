@@ -8,8 +8,9 @@ use serde_json::json;
 
 use super::cloud::REGION;
 use super::dice::Dice;
-use super::fates;
+use super::fates::{self, Story};
 use super::parties::{Party, sweep};
+use super::planted::Bug;
 use super::store::Line;
 use super::timeline::{Timeline, at, in_virtual_time};
 use super::weather::Trouble;
@@ -37,6 +38,10 @@ pub struct Play {
     pub short: bool,
     /// One job for all the hours, to see what it costs to play.
     pub long: bool,
+    /// What befalls the plain job of the exhaustive tests instead of what its seed says.
+    pub story: Option<Story>,
+    /// A bug of the product, on purpose.
+    pub planted: Option<Bug>,
 }
 
 /// What came of it.
@@ -63,7 +68,7 @@ const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
 
 impl Play {
     pub fn seed(seed: u64) -> Self {
-        Play { seed, hours: 6, calm: false, death: None, told: false, short: false, long: false }
+        Play { seed, hours: 6, calm: false, death: None, told: false, short: false, long: false, story: None, planted: None }
     }
 }
 
@@ -75,13 +80,13 @@ pub fn play(play: Play) -> Played {
 async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let dice = Dice::new(play.seed);
     let habit = match () {
-        () if play.short => SHORT,
+        () if play.short || play.story.is_some() => SHORT,
         () if play.long => Habit { steps: play.hours * 60, step: Duration::from_secs(60), ..SHORT },
         () => habit(&dice.fork("habit")),
     };
-    let spec = spec(&dice.fork("spec"), habit, (play.short, play.long), timeline.wall());
+    let spec = spec(&dice.fork("spec"), habit, (play.short || play.story.is_some(), play.long), timeline.wall());
     let swept = !play.short && dice.fork("swept").percent(80);
-    let world = World::new(timeline, &dice, spec, habit, swept, play.death);
+    let world = World::new(timeline, &dice, spec, habit, (swept, !play.calm && !play.short), (play.death, play.planted));
     if play.told {
         world.trace().keep_all();
     }
@@ -98,10 +103,10 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let work = world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
     // Most of them while there is work.
     let busy = faults.min(work + work / 2 + Duration::from_secs(900));
-    let due = match (play.calm, play.short) {
-        (true, _) => Vec::new(),
-        (false, true) => short_fates(),
-        (false, false) => fates::of(&dice.fork("fates"), busy),
+    let due = match () {
+        () if play.calm => Vec::new(),
+        () if play.short => short_fates(),
+        () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy), fates::story),
     };
     tasks.push(tokio::task::spawn_local(fates::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
     let receipt = to_the_end(&world, &dir, &laptop, &play, faults).await;
@@ -238,7 +243,7 @@ fn strangers(world: &Arc<World>) {
 }
 
 const SHORT: Habit =
-    Habit { steps: 14, step: Duration::from_secs(5), save_every: 4, end: End::Succeeds, saves_when_asked: true, ignores_term: false };
+    Habit { steps: 14, step: Duration::from_secs(5), save_every: 4, end: End::Succeeds, saves_when_asked: true, ignores_term: false, quiet: false };
 
 /// The machine is taken in the middle of the work, with the usual notice.
 fn short_fates() -> Vec<fates::Due> {
@@ -246,7 +251,9 @@ fn short_fates() -> Vec<fates::Due> {
 }
 
 fn habit(dice: &Dice) -> Habit {
-    let step = dice.pick(&[10, 20, 30, 60]);
+    // Long evaluations, in which the GPU alone has something to do: shorter than a stall, longer than an idle window.
+    let quiet = dice.percent(10);
+    let step = if quiet { 18 * 60 } else { dice.pick(&[10, 20, 30, 60]) };
     let minutes = dice.pick(&[4, 30, 60, 120, 240, 330]);
     let end = match dice.roll(20) {
         0 => End::Fails(3),
@@ -263,6 +270,7 @@ fn habit(dice: &Dice) -> Habit {
         end,
         saves_when_asked: dice.percent(70),
         ignores_term: dice.percent(10),
+        quiet,
     }
 }
 
@@ -271,12 +279,13 @@ fn spec(dice: &Dice, habit: Habit, (short, long): (bool, bool), now: jiff::Times
     let spot = short || (!long && dice.percent(65));
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
     let budget = dice.percent(20).then_some(4.0);
+    let max_runtime = if long { "100h" } else { dice.pick(&["7h", "7h", "7h", "90m"]) };
     serde_json::from_value(json!({
         "format": 1, "job": "digits-222222", "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {
             "name": "digits", "command": {"shell": "train"},
-            "machine": {"cloud": "aws", "market": if spot { "spot" } else { "on-demand" }},
-            "limits": {"max_runtime": if long { "100h" } else { "7h" }, "budget": budget.filter(|_| !long)},
+            "machine": {"cloud": "aws", "gpus": "A10G:1", "market": if spot { "spot" } else { "on-demand" }},
+            "limits": {"max_runtime": max_runtime, "budget": budget.filter(|_| !long)},
             "checkpoint": {"path": "ckpt", "interval": if short { "10s" } else { "2m" }, "signal": signal, "grace": "1m"},
             "retries": {"max": if dice.percent(50) { 1 } else { 0 }, "exit_codes": [], "delay": "10s"},
         },

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use super::host::Host;
+use super::planted::Bug;
 use super::weather::Trouble;
 use crate::instance::{GpuSample, IoCounters, Marks, Reading, Sample};
 use crate::ports::{Scope, SensorFeed};
@@ -29,7 +30,7 @@ impl SensorFeed for Senses {
         let host = &self.host;
         let mono = host.world.timeline.now();
         let works = host.state().starts.last().is_some_and(|start| start.is_busy());
-        if works {
+        if works && !host.world.habit.quiet {
             self.cpu += mono.saturating_sub(self.at);
         }
         self.at = mono;
@@ -47,13 +48,20 @@ impl SensorFeed for Senses {
             used_by_workload: Reading::Known(true),
             used_by_others: Reading::Known(false),
             ecc_uncorrected: Reading::Known(0),
-            xids: Vec::new(),
+            xids: host.state().xids.clone(),
             lost: None,
+        };
+        let gpus = match lost {
+            // A product with this bug reads nothing as zero.
+            true if host.world.planted == Some(Bug::UnknownIsIdle) => Reading::Known(vec![idle(gpu)]),
+            true => Reading::unknown("NVML: driver/library version mismatch"),
+            false if host.lacks_gpu => Reading::Known(Vec::new()),
+            false => Reading::Known(vec![gpu]),
         };
         Some(Sample {
             at: host.wall(),
             mono,
-            gpus: if lost { Reading::unknown("NVML: driver/library version mismatch") } else { Reading::Known(vec![gpu]) },
+            gpus,
             cuda: Reading::Absent,
             tree_cpu: Reading::Known(self.cpu),
             machine_cpu: Reading::Known(self.cpu),
@@ -68,4 +76,8 @@ impl SensorFeed for Senses {
             marks: Marks::default(),
         })
     }
+}
+
+fn idle(gpu: GpuSample) -> GpuSample {
+    GpuSample { util_percent: Reading::Known(0.0), memory_util_percent: Reading::Known(0.0), power_watts: Reading::Known(0.0), ..gpu }
 }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::disk::Disk;
+use super::planted::{self, Bug};
 use super::weather::Trouble;
 use super::world::{Deed, World};
 use crate::ports::{Created, Files, ObjectMeta, Store, StoreError};
@@ -81,6 +82,12 @@ impl Line {
     }
 
     fn write(&self, key: &str, body: Bytes) {
+        for (key, body) in planted::written(&self.world, key, body) {
+            self.write_down(&key, body);
+        }
+    }
+
+    fn write_down(&self, key: &str, body: Bytes) {
         let object = Object { body: body.clone(), modified: self.world.timeline.wall(), born: self.world.timeline.now() };
         let new = self.world.objects.lock().insert(key.to_owned(), object).is_none();
         self.world.happened(&Deed::Wrote { key, body: &body, by: &self.who, new });
@@ -134,7 +141,8 @@ impl Store for Line {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
         let lost = self.meet("create", key).await?;
-        let there = self.world.objects.lock().contains_key(key);
+        let over = self.world.planted == Some(Bug::OverwritesPlans) && key.ends_with("/plan.json");
+        let there = !over && self.world.objects.lock().contains_key(key);
         if !there {
             self.write(key, body);
         }
@@ -147,14 +155,14 @@ impl Store for Line {
         let found: Vec<ObjectMeta> = {
             let objects = self.world.objects.lock();
             let under = objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
-            under.filter(|(_, object)| self.shown(object)).map(meta).collect()
+            under.filter(|(_, object)| self.shown(object)).map(meta).filter(|meta| planted::sees(&self.world, &self.who, &meta.key)).collect()
         };
         self.reply(lost, "list", prefix, found)
     }
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let lost = self.meet("list", prefix).await?;
-        let names = self.names_below(prefix);
+        let names = if planted::sees(&self.world, &self.who, prefix) { self.names_below(prefix) } else { Vec::new() };
         self.reply(lost, "list", prefix, names)
     }
 
@@ -164,7 +172,9 @@ impl Store for Line {
         let disk = self.disk.as_ref().ok_or_else(|| unavailable("this party has no disk"))?;
         let body = disk.read(path).ok().flatten().ok_or_else(|| unavailable("no such file"))?;
         let told = (body.len() as u64, sha256(&body));
-        self.write(key, Bytes::from(body));
+        if self.world.planted != Some(Bug::FilesNotSent) || !key.contains("/checkpoints/") {
+            self.write(key, Bytes::from(body));
+        }
         self.reply(lost, "upload", key, told)
     }
 

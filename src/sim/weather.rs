@@ -24,6 +24,8 @@ pub enum Trouble {
     NoCapacityA,
     NoCapacityB,
     QuotaFull,
+    /// The spot price is above every bid.
+    PriceHigh,
     /// Machines that end now take twenty minutes over it, unless they are forced.
     StuckEnds,
     /// Machines that are launched now are not shown for four minutes.

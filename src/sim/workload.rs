@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use tokio::sync::{Notify, watch};
 
 use super::host::{Host, Ports};
+use super::planted::Bug;
 use super::process::Process;
 use super::world::Deed;
 use crate::job::ExitStatus;
@@ -26,6 +27,8 @@ pub struct Habit {
     /// It knows SIGUSR1.
     pub saves_when_asked: bool,
     pub ignores_term: bool,
+    /// It does without the CPU.
+    pub quiet: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +96,7 @@ impl Start {
         self.life.kill();
     }
 
-    fn end(&self, code: i32) {
+    pub fn end(&self, code: i32) {
         let exit = ExitStatus { code: Some(code), ..ExitStatus::default() };
         self.busy.store(false, Ordering::Relaxed);
         self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0 }).is_none());
@@ -236,8 +239,9 @@ impl Workloads for Ports {
     }
 
     async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
+        let forgets = self.0.world.planted == Some(Bug::SecondWorkload);
         let state = self.0.state();
-        let found = state.starts.iter().find(|start| start.launch.dir == dir && !start.gone.load(Ordering::Relaxed));
+        let found = state.starts.iter().filter(|_| !forgets).find(|start| start.launch.dir == dir && !start.gone.load(Ordering::Relaxed));
         Ok(found.map(|start| Box::new(Handle(Arc::clone(start))) as Box<dyn Workload>))
     }
 }

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use super::dice::Dice;
 use super::ec2::Ec2;
 use super::host::Host;
-use super::invariants::{Judge, LAWS};
+use super::judge::Judge;
+use super::laws::LAWS;
+use super::planted::Bug;
 use super::store::Objects;
 use super::timeline::Timeline;
 use super::trace::Trace;
@@ -69,7 +71,7 @@ pub enum Ask {
 /// A law was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Of the list in `invariants`.
+    /// Of the list in `laws`.
     pub law: u8,
     pub at_secs: u64,
     pub what: String,
@@ -99,6 +101,11 @@ pub struct World {
     pub habit: Habit,
     /// Whether a sweeper of ours runs in the cloud (switch E).
     pub swept: bool,
+    /// Faults befall it.
+    pub is_rough: bool,
+    /// What is wrong with the product in this world, on purpose.
+    pub planted: Option<Bug>,
+    held_back: Mutex<Vec<(String, Bytes)>>,
     trace: Mutex<Trace>,
     judge: Mutex<Judge>,
     violations: Mutex<Vec<Violation>>,
@@ -109,7 +116,14 @@ pub struct World {
 pub type Death = (&'static str, u64, bool);
 
 impl World {
-    pub fn new(timeline: Arc<Timeline>, dice: &Dice, spec: ResolvedSpec, habit: Habit, swept: bool, death: Option<Death>) -> Arc<Self> {
+    pub fn new(
+        timeline: Arc<Timeline>,
+        dice: &Dice,
+        spec: ResolvedSpec,
+        habit: Habit,
+        (swept, is_rough): (bool, bool),
+        (death, planted): (Option<Death>, Option<Bug>),
+    ) -> Arc<Self> {
         Arc::new(World {
             weather: Weather::new(Arc::clone(&timeline)),
             dice: DiceBox { store: dice.fork("store"), cloud: dice.fork("cloud"), faults: dice.fork("faults") },
@@ -119,6 +133,9 @@ impl World {
             spec,
             habit,
             swept,
+            is_rough,
+            planted,
+            held_back: Mutex::default(),
             trace: Mutex::default(),
             violations: Mutex::default(),
             deaths: Mutex::new(Deaths { wanted: death, calls: 0 }),
@@ -181,6 +198,11 @@ impl World {
 
     pub fn trace(&self) -> MutexGuard<'_, Trace> {
         self.trace.lock().expect("nobody panics while adding a line")
+    }
+
+    /// What a bug keeps from the store for a while.
+    pub fn held_back(&self) -> MutexGuard<'_, Vec<(String, Bytes)>> {
+        self.held_back.lock().expect("nobody panics while holding it: it is only filled and emptied")
     }
 
     /// When the next process of this kind is to die. Calls are counted over all lives of the kind.

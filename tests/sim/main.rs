@@ -5,7 +5,7 @@ mod wrappers;
 use std::cell::RefCell;
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Play, Played, play};
+use lamplighter::sim::{Play, Played, Story, play};
 
 /// Seeds that every run of the tests plays.
 const SEEDS: u64 = 16;
@@ -60,6 +60,18 @@ fn the_same_seed_is_the_same_world() {
         assert_eq!(sums[0], sums[1], "seed {seed}");
     }
     assert_ne!(played(Play::seed(3)).sha256, played(Play::seed(4)).sha256);
+}
+
+/// Seed 584: it was paid for, and was in no receipt.
+#[test]
+fn a_machine_that_nobody_ever_saw_is_in_the_receipt() {
+    let played = played(Play { story: Some(Story::DiedUnseen), ..Play::seed(0) });
+    assert!(played.violations.is_empty(), "{}", told(&played));
+    let receipt = played.receipt.unwrap();
+    assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+    let unseen = &receipt.attempts[0];
+    assert_eq!((unseen.instance.as_deref(), unseen.billed_estimated, unseen.ended_because), (None, true, EndedBecause::Lost));
+    assert!(unseen.usd > lamplighter::market::Usd::ZERO && receipt.total_usd >= unseen.usd);
 }
 
 /// What must not depend on deaths.

@@ -3,19 +3,21 @@
 
 use std::time::{Duration, Instant};
 
-use lamplighter::sim::{Play, Played, play};
+use lamplighter::sim::{Bug, Play, Played, play};
 
 fn main() {
     let mut words = std::env::args().skip(1);
-    let (mut count, mut from, mut hours) = (100_u64, 0_u64, 6_u64);
+    let (mut count, mut from, mut hours, mut bug) = (100_u64, 0_u64, 6_u64, None);
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number follows");
         match word.as_str() {
-            "--seed" => return replay(number()),
+            "--seed" => return replay(number(), bug.as_deref()),
             "--deaths" => return deaths(),
             "--hours" => hours = number(),
             "--from" => from = number(),
             "--long" => return long(),
+            "--mutants" => return mutants(),
+            "--bug" => bug = words.next(),
             word => count = word.parse().expect("how many seeds"),
         }
     }
@@ -64,8 +66,9 @@ fn tell(played: &Played) {
     }
 }
 
-fn replay(seed: u64) {
-    let played = play(Play { told: true, ..Play::seed(seed) });
+fn replay(seed: u64, bug: Option<&str>) {
+    let planted = bug.map(|name| *Bug::ALL.iter().find(|bug| format!("{bug:?}") == name).expect("a bug of the list"));
+    let played = play(Play { told: true, planted, ..Play::seed(seed) });
     played.story.iter().for_each(|line| println!("{line}"));
     println!("{} deeds, {}", played.deeds, played.sha256);
     println!("{:?}", played.receipt.as_ref().map(|receipt| (&receipt.outcome, &receipt.reason, receipt.total_usd)));
@@ -93,6 +96,30 @@ fn deaths() {
             }
         }
         println!("{kind}: {deaths} deaths");
+    }
+}
+
+/// Each bug must break a law within so many seeds; one of them may go unseen.
+const MUTANT_SEEDS: u64 = 500;
+
+fn mutants() {
+    let mut unseen = Vec::new();
+    for bug in Bug::ALL {
+        let caught = (0..MUTANT_SEEDS).find_map(|seed| {
+            let played = play(Play { planted: Some(bug), ..Play::seed(seed) });
+            played.violations.first().map(|violation| (seed, violation.clone()))
+        });
+        match caught {
+            Some((seed, violation)) => println!("{bug:?}: seed {seed}, law {}: {}", violation.law, violation.what),
+            None => {
+                println!("{bug:?}: NOT SEEN in {MUTANT_SEEDS} seeds");
+                unseen.push(bug);
+            }
+        }
+    }
+    println!("{} of {} planted bugs were caught", Bug::ALL.len() - unseen.len(), Bug::ALL.len());
+    if unseen.len() > 1 {
+        std::process::exit(1);
     }
 }
 

@@ -1,20 +1,19 @@
 //! The laws of the world (FAULTS section 7), each a function with its number, held against every deed.
 //!
-//! The judge sees the truth: what the cloud bills, what the workload really did. Laws 17 and 18 compare whole lives, and
-//! are held by tests/sim: a death at every call changes nothing, and a world whose faults are over converges.
+//! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes nothing, and a world whose
+//! faults are over converges. What must never live here: a memory (that is [`super::judge`]).
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
 use super::ec2::Machine;
+use super::host::Host;
+use super::judge::{Judge, attempt_of, request};
 use super::timeline::at;
-use super::weather::Trouble;
 use super::workload::Truth;
 use super::world::{Ask, Deed, OWNER, World};
-use crate::instance::{InstanceState, Status, Tags};
-use crate::job::{EndedBecause, Manifest, Outcome, Plan, Request, ResolvedSpec, Settled, Wish};
+use crate::instance::{InstanceState, NoticeKind, Tags};
+use crate::job::{EndedBecause, Manifest, Outcome, Plan, Settled};
 use crate::market::{Market, Usd};
 
 /// Lease, sweep and two minutes: nothing of ours bills longer than this without use.
@@ -23,12 +22,22 @@ pub const BOUND_MINUTES: u32 = 37;
 /// The sweep and two minutes.
 const CAP_MINUTES: u32 = 7;
 
+/// From the outcome to the dark, while the agent lives: two minutes are promised (FAULTS, row 33). The rest is for agents that
+/// crash and come back meanwhile.
+const LINGER_MINUTES: u32 = 6;
+
+/// Beyond the hard cap, while the agent lives: it drains before it.
+const OVERDUE_MINUTES: u32 = 3;
+
 /// A word that somebody else's tag on our machine holds, and that must never reach a record.
 pub const CANARY: &str = "canary-7f3a-never-in-a-record";
 
 /// From a wish in the job directory to the last plan that may not know of it: a listing may be half a minute stale, and a
 /// tick is under way.
 const WISH_SEEN: Duration = Duration::from_secs(120);
+
+/// So long the cloud says of an ended machine who ended it, with room for a look.
+const STILL_SHOWN: Duration = Duration::from_secs(50 * 60);
 
 /// Machines that a job may have in one hour: three young deaths open the breaker, and interruptions are not its doing.
 const LAUNCHES_MAX: usize = 12;
@@ -56,118 +65,6 @@ pub const LAWS: &[(u8, Law)] = &[
     (20, no_secret_in_a_record),
 ];
 
-/// What the laws need to remember.
-#[derive(Default)]
-pub struct Judge {
-    budget: Option<Usd>,
-    /// By attempt: when its last heartbeat was written, its number, the one before.
-    beats: BTreeMap<u32, (Duration, u64, u64)>,
-    /// What each party was last shown.
-    shown: BTreeMap<String, Vec<(String, String)>>,
-    requests: BTreeMap<String, Vec<u8>>,
-    /// Minutes without use that a healthy sweeper has let pass, and minutes beyond the cap.
-    unused: BTreeMap<String, u32>,
-    beyond: BTreeMap<String, u32>,
-    wish: Option<Duration>,
-    launched: Vec<Duration>,
-    committed: Option<u64>,
-    outcomes: BTreeMap<u32, Duration>,
-    blind_at: Option<Duration>,
-}
-
-impl Judge {
-    pub fn new(spec: &ResolvedSpec) -> Self {
-        Judge { budget: spec.spec.limits.budget, ..Judge::default() }
-    }
-
-    /// Before the laws are asked.
-    pub fn take_note(&mut self, world: &World, deed: &Deed<'_>) {
-        let now = world.timeline.now();
-        if world.weather.is(Trouble::NvmlLost) {
-            self.blind_at = Some(now);
-        }
-        match deed {
-            Deed::Described { by, views } => {
-                let shown = views.iter().map(|view| (view.id.clone(), view.tags.owner.clone())).collect();
-                self.shown.insert((*by).to_owned(), shown);
-            }
-            Deed::Launched { new: true, .. } => self.launched.push(now),
-            Deed::Wrote { key, body, .. } if key.ends_with("/status.json") => {
-                if let (Some(attempt), Ok(status)) = (attempt_of(key), serde_json::from_slice::<Status>(body)) {
-                    let before = self.beats.get(&attempt).map_or(0, |(_, sequence, _)| *sequence);
-                    self.beats.insert(attempt, (now, status.sequence, before));
-                }
-            }
-            Deed::Wrote { key, new: true, .. } if key.ends_with("/outcome.json") => {
-                self.outcomes.extend(attempt_of(key).map(|attempt| (attempt, now)));
-            }
-            Deed::Wrote { key, body, .. } if key.contains("/requests/") => {
-                let wish = serde_json::from_slice::<Request>(body).map(|request| request.wish);
-                if matches!(wish, Ok(Wish::Stop | Wish::Cancel)) {
-                    self.wish.get_or_insert(now);
-                }
-            }
-            Deed::Minute => self.count_minutes(world, now),
-            _ => {}
-        }
-    }
-
-    /// After the laws were asked: what is true from the next deed on.
-    pub fn forget(&mut self, _world: &World, deed: &Deed<'_>) {
-        match deed {
-            Deed::Launched { plan, .. } => {
-                self.requests.entry(plan.client_token.clone()).or_insert_with(|| request(plan));
-            }
-            Deed::Wrote { key, body, new: true, .. } if key.ends_with("/manifest.json") => {
-                let step = serde_json::from_slice::<Manifest>(body).ok().and_then(|manifest| manifest.step);
-                self.committed = self.committed.max(step.map(|step| step as u64));
-            }
-            _ => {}
-        }
-    }
-
-    fn count_minutes(&mut self, world: &World, now: Duration) {
-        let healthy = world.swept && !SWEEPERS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble));
-        let ours = |machine: &&Machine| machine.owner() == Some(OWNER) && machine.state().bills();
-        let running: Vec<(String, u32, Option<Timestamp>, Duration)> = world.ec2.look(|machines| {
-            let facts = |machine: &Machine| {
-                let tags = Tags::from_map(&machine.tags).ok()?;
-                Some((machine.id.clone(), tags.attempt.number(), tags.kill_at, machine.launched))
-            };
-            machines.iter().filter(ours).filter_map(facts).collect()
-        });
-        for (id, attempt, kill_at, launched) in running {
-            let heard = self.beats.get(&attempt).map_or(launched, |(heard, ..)| *heard);
-            let over = self.outcomes.contains_key(&attempt);
-            let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
-            let unused = self.unused.entry(id.clone()).or_default();
-            *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
-            let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
-            *self.beyond.entry(id).or_default() += u32::from(beyond && healthy);
-        }
-    }
-
-    fn host_truth(world: &World, id: &str) -> Option<(bool, Option<Truth>)> {
-        let host = world.ec2.with(id, |machine| machine.host.clone())??;
-        let state = host.state();
-        let agent = state.agent.as_ref().is_some_and(|agent| agent.is_running());
-        let working = state.starts.last().filter(|start| !start.is_over()).map(|start| start.truth());
-        Some((agent, working))
-    }
-}
-
-/// What keeps a sweeper in the cloud from its work.
-const SWEEPERS_TROUBLES: [Trouble; 5] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
-
-/// The number in `jobs/<job>/attempts/<n>/...`.
-fn attempt_of(key: &str) -> Option<u32> {
-    key.split_once("/attempts/")?.1.split('/').next()?.parse().ok()
-}
-
-fn request(plan: &Plan) -> Vec<u8> {
-    serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, plan.bid)).expect("a plan is a record")
-}
-
 fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     if !matches!(deed, Deed::Launched { .. } | Deed::State { .. }) {
         return Ok(());
@@ -189,12 +86,18 @@ fn tagged_from_the_first_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Re
 
 fn dark_within_the_bound(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Minute = deed else { return Ok(()) };
+    if let Some((id, _)) = judge.lingers.iter().find(|(_, minutes)| **minutes > LINGER_MINUTES) {
+        return Err(format!("{id} has written its outcome, its agent lives, and it bills for more than {LINGER_MINUTES} minutes"));
+    }
     let longest = judge.unused.iter().find(|(_, minutes)| **minutes > BOUND_MINUTES + 1);
     longest.map_or(Ok(()), |(id, _)| Err(format!("{id} bills without use for more than {BOUND_MINUTES} minutes")))
 }
 
 fn dark_soon_after_the_cap(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Minute = deed else { return Ok(()) };
+    if let Some((id, _)) = judge.overdue.iter().find(|(_, minutes)| **minutes > OVERDUE_MINUTES) {
+        return Err(format!("{id} lives more than {OVERDUE_MINUTES} minutes beyond its hard cap, and so does its agent"));
+    }
     let longest = judge.beyond.iter().find(|(_, minutes)| **minutes > CAP_MINUTES + 1);
     longest.map_or(Ok(()), |(id, _)| Err(format!("{id} lives more than {CAP_MINUTES} minutes beyond its hard cap")))
 }
@@ -230,11 +133,22 @@ fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -
             match outcome.because {
                 EndedBecause::Stalled if stood < Duration::from_secs(20 * 60) => Err(format!("stalled, {} s after a step", stood.as_secs())),
                 EndedBecause::Idle if truth.quiet_since.is_none() => Err("idle, and the workload worked".into()),
+                EndedBecause::Interrupted if !was_told(world, &outcome.instance) => Err("interrupted, and the cloud gave no notice".into()),
+                EndedBecause::HardwareLost if !had_fault(world, &outcome.instance) => Err("its hardware is lost, and nothing was wrong".into()),
                 _ => Ok(()),
             }
         }
         _ => Ok(()),
     }
+}
+
+fn was_told(world: &World, id: &str) -> bool {
+    let told = |host: Arc<Host>| host.state().notices.iter().any(|notice| notice.kind == NoticeKind::Interruption);
+    world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(told)
+}
+
+fn had_fault(world: &World, id: &str) -> bool {
+    world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(|host| host.lacks_gpu || !host.state().xids.is_empty())
 }
 
 fn last_truth(world: &World, id: &str) -> Option<Truth> {
@@ -324,6 +238,9 @@ fn a_spot_machine_is_never_stopped(_: &Judge, world: &World, deed: &Deed<'_>) ->
 
 fn a_wish_to_end_is_never_lost(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
+    if key.ends_with("/plan.json") && judge.by_hand.is_some_and(|by_hand| world.timeline.now().saturating_sub(by_hand) < STILL_SHOWN) {
+        return Err(format!("{key} was made after a person had ended the machine before"));
+    }
     let late = judge.wish.is_some_and(|wish| world.timeline.now().saturating_sub(wish) > WISH_SEEN);
     if late && key.ends_with("/plan.json") { Err(format!("{key} was made after the job was asked to end")) } else { Ok(()) }
 }
@@ -349,7 +266,10 @@ fn launches_and_money_have_a_bound(judge: &Judge, world: &World, deed: &Deed<'_>
 }
 
 fn an_old_message_never_replaces_a_newer(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let Deed::Wrote { key, .. } = deed else { return Ok(()) };
+    let Deed::Wrote { key, body, .. } = deed else { return Ok(()) };
+    if judge.bodies.get(*key).is_some_and(|before| before != *body) {
+        return Err(format!("{key} is written once, and was written again"));
+    }
     let Some(attempt) = key.strip_suffix("/status.json").and_then(|_| attempt_of(key)) else { return Ok(()) };
     match judge.beats.get(&attempt) {
         Some((_, sequence, before)) if sequence < before => Err(format!("heartbeat {sequence} of attempt {attempt} came after {before}")),

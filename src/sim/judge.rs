@@ -1,0 +1,164 @@
+//! The judge of a world: what it remembers of all deeds, so that the laws (`super::laws`) can be held against the next one.
+//!
+//! It sees the truth: what the cloud bills, what the workload really did.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use super::ec2::Machine;
+use super::timeline::at;
+use super::weather::Trouble;
+use super::workload::Truth;
+use super::world::{Deed, OWNER, World};
+use crate::instance::{Status, Tags};
+use crate::job::{Manifest, Plan, Request, ResolvedSpec, Wish};
+use crate::market::Usd;
+
+/// What the laws need to remember.
+#[derive(Default)]
+pub struct Judge {
+    pub(super) budget: Option<Usd>,
+    /// By attempt: when its last heartbeat was written, its number, the one before.
+    pub(super) beats: BTreeMap<u32, (Duration, u64, u64)>,
+    /// What each party was last shown.
+    pub(super) shown: BTreeMap<String, Vec<(String, String)>>,
+    pub(super) requests: BTreeMap<String, Vec<u8>>,
+    /// Minutes without use that a healthy sweeper has let pass, and minutes beyond the cap.
+    pub(super) unused: BTreeMap<String, u32>,
+    pub(super) beyond: BTreeMap<String, u32>,
+    pub(super) wish: Option<Duration>,
+    pub(super) launched: Vec<Duration>,
+    pub(super) committed: Option<u64>,
+    pub(super) outcomes: BTreeMap<u32, Duration>,
+    pub(super) blind_at: Option<Duration>,
+    /// Machines that somebody asked to end, and attempts of which it was recorded why.
+    pub(super) asked: BTreeSet<String>,
+    /// When a person ended or stopped a machine that was heard.
+    pub(super) by_hand: Option<Duration>,
+    /// Minutes that a machine has billed after its attempt's outcome, and beyond its cap, with an agent that lives.
+    pub(super) lingers: BTreeMap<String, u32>,
+    pub(super) overdue: BTreeMap<String, u32>,
+    pub(super) bodies: BTreeMap<String, Bytes>,
+}
+
+impl Judge {
+    pub fn new(spec: &ResolvedSpec) -> Self {
+        Judge { budget: spec.spec.limits.budget, ..Judge::default() }
+    }
+
+    /// Before the laws are asked.
+    pub fn take_note(&mut self, world: &World, deed: &Deed<'_>) {
+        let now = world.timeline.now();
+        if world.weather.is(Trouble::NvmlLost) {
+            self.blind_at = Some(now);
+        }
+        match deed {
+            Deed::Described { by, views } => {
+                let shown = views.iter().map(|view| (view.id.clone(), view.tags.owner.clone())).collect();
+                self.shown.insert((*by).to_owned(), shown);
+            }
+            Deed::Launched { new: true, .. } => self.launched.push(now),
+            Deed::Wrote { key, body, .. } if key.ends_with("/status.json") => {
+                if let (Some(attempt), Ok(status)) = (attempt_of(key), serde_json::from_slice::<Status>(body)) {
+                    let before = self.beats.get(&attempt).map_or(0, |(_, sequence, _)| *sequence);
+                    self.beats.insert(attempt, (now, status.sequence, before));
+                }
+            }
+            Deed::Wrote { key, new: true, .. } if key.ends_with("/outcome.json") => {
+                self.outcomes.extend(attempt_of(key).map(|attempt| (attempt, now)));
+            }
+            Deed::Wrote { key, body, .. } if key.contains("/requests/") => {
+                let wish = serde_json::from_slice::<Request>(body).map(|request| request.wish);
+                match wish {
+                    Ok(Wish::Stop | Wish::Cancel) => drop(self.wish.get_or_insert(now)),
+                    Ok(Wish::Extend { budget: Some(more), .. }) => self.budget = self.budget.map(|budget| budget + more),
+                    _ => {}
+                }
+            }
+            Deed::Asked { id, .. } => drop(self.asked.insert((*id).to_owned())),
+            Deed::State { id, reason, .. } if reason.starts_with("Client.UserInitiated") && !self.asked.contains(*id) => {
+                let attempt = world.ec2.with(id, Machine::attempt).flatten();
+                let heard = attempt.and_then(|attempt| self.beats.get(&attempt)).map(|(heard, ..)| *heard);
+                let is_over = attempt.is_some_and(|attempt| self.outcomes.contains_key(&attempt));
+                if !is_over && heard.is_some_and(|heard| now.saturating_sub(heard) < Duration::from_secs(300)) {
+                    self.by_hand = Some(now);
+                }
+            }
+            Deed::Minute => self.count_minutes(world, now),
+            _ => {}
+        }
+    }
+
+    /// After the laws were asked: what is true from the next deed on.
+    pub fn forget(&mut self, _world: &World, deed: &Deed<'_>) {
+        match deed {
+            Deed::Launched { plan, .. } => {
+                self.requests.entry(plan.client_token.clone()).or_insert_with(|| request(plan));
+            }
+            Deed::Wrote { key, body, .. } if is_once(key) => {
+                self.bodies.insert((*key).to_owned(), (*body).clone());
+                if !key.ends_with("/manifest.json") {
+                    return;
+                }
+                let step = serde_json::from_slice::<Manifest>(body).ok().and_then(|manifest| manifest.step);
+                self.committed = self.committed.max(step.map(|step| step as u64));
+            }
+            _ => {}
+        }
+    }
+
+    fn count_minutes(&mut self, world: &World, now: Duration) {
+        let healthy = world.swept && !SWEEPERS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble));
+        let ours = |machine: &&Machine| machine.owner() == Some(OWNER) && machine.state().bills();
+        let running: Vec<(String, u32, Option<Timestamp>, Duration)> = world.ec2.look(|machines| {
+            let facts = |machine: &Machine| {
+                let tags = Tags::from_map(&machine.tags).ok()?;
+                Some((machine.id.clone(), tags.attempt.number(), tags.kill_at, machine.launched))
+            };
+            machines.iter().filter(ours).filter_map(facts).collect()
+        });
+        for (id, attempt, kill_at, launched) in running {
+            let heard = self.beats.get(&attempt).map_or(launched, |(heard, ..)| *heard);
+            let over = self.outcomes.contains_key(&attempt);
+            let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
+            let unused = self.unused.entry(id.clone()).or_default();
+            *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
+            let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
+            *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
+            // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
+            let (alive, _) = Judge::host_truth(world, &id).unwrap_or_default();
+            *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive);
+            *self.overdue.entry(id).or_default() += u32::from(beyond && alive);
+        }
+    }
+
+    pub(super) fn host_truth(world: &World, id: &str) -> Option<(bool, Option<Truth>)> {
+        let host = world.ec2.with(id, |machine| machine.host.clone())??;
+        let state = host.state();
+        let agent = state.agent.as_ref().is_some_and(|agent| agent.is_running());
+        let working = state.starts.last().filter(|start| !start.is_over()).map(|start| start.truth());
+        Some((agent, working))
+    }
+}
+
+/// What keeps a sweeper in the cloud from its work.
+const SWEEPERS_TROUBLES: [Trouble; 5] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
+
+/// Records that are written once and never again.
+fn is_once(key: &str) -> bool {
+    ["/spec.json", "/plan.json", "/lease.json", "/outcome.json", "/settled.json", "/manifest.json", "/receipt.json"]
+        .iter()
+        .any(|end| key.ends_with(end))
+}
+
+/// The number in `jobs/<job>/attempts/<n>/...`.
+pub(super) fn attempt_of(key: &str) -> Option<u32> {
+    key.split_once("/attempts/")?.1.split('/').next()?.parse().ok()
+}
+
+pub(super) fn request(plan: &Plan) -> Vec<u8> {
+    serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, plan.bid)).expect("a plan is a record")
+}

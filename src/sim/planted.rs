@@ -1,0 +1,194 @@
+//! Bugs that are planted on purpose, one at a time, to see that the laws catch them (`just mutants-sim`).
+//!
+//! Each sits where the product meets the world: its port asks, reads or remembers as a product with that bug would. Nothing
+//! of the product is changed for it, so that no switch of a bug can ever ship. What must never live here: a bug that no
+//! hasty change could bring.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
+
+use super::laws::CANARY;
+use super::timeline::at;
+use super::world::{OWNER, World};
+use crate::instance::{InstanceState, InstanceView, Notice, NoticeKind};
+use crate::job::{Plan, Refusal};
+use crate::market::Market;
+use crate::ports::CloudError;
+
+/// The tag of the hard cap.
+pub const KILL_AT_TAG: &str = "lamplighter:kill-at";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// A token of its own for each call.
+    DropToken,
+    /// A machine that Describe does not show yet is gone.
+    NotFoundIsGone,
+    /// A GPU that cannot be seen is an idle one.
+    UnknownIsIdle,
+    /// The manifest before the files.
+    ManifestFirst,
+    /// Wishes are not read.
+    LostCancel,
+    /// A spot machine is stopped, not ended.
+    StopSpot,
+    /// Shutting down is as good as gone.
+    DarkIsGone,
+    /// A Describe that fails shows no machines.
+    ErrorIsEmpty,
+    /// A launch without an answer was refused.
+    SilenceIsRefusal,
+    /// A plan is written, not created.
+    OverwritesPlans,
+    /// Whose a machine is, is not looked at.
+    ForeignIsOurs,
+    /// An agent that comes back remembers nothing.
+    AgentForgets,
+    /// Metadata that fail are a notice.
+    ErrorIsNotice,
+    /// Billing begins two minutes before the machine.
+    BilledTooEarly,
+    /// The hard cap is not in the launch.
+    NoCap,
+    /// The sweeper sees nothing.
+    BlindSweeper,
+    /// Foreign tags in a reason.
+    SecretInReason,
+    /// The time of day in place of the steady clock.
+    WallForSteady,
+    /// A workload that runs is not found again.
+    SecondWorkload,
+    /// Who ended the machine is not read.
+    UserEndIsLost,
+    /// A checkpoint's files are not sent.
+    FilesNotSent,
+    /// The power switch does nothing.
+    PowerLost,
+    /// The hard cap is counted from the agent's start.
+    RelativeDeadline,
+}
+
+impl Bug {
+    pub const ALL: [Bug; 23] = [
+        Bug::DropToken,
+        Bug::NotFoundIsGone,
+        Bug::UnknownIsIdle,
+        Bug::ManifestFirst,
+        Bug::LostCancel,
+        Bug::StopSpot,
+        Bug::DarkIsGone,
+        Bug::ErrorIsEmpty,
+        Bug::SilenceIsRefusal,
+        Bug::OverwritesPlans,
+        Bug::ForeignIsOurs,
+        Bug::AgentForgets,
+        Bug::ErrorIsNotice,
+        Bug::BilledTooEarly,
+        Bug::NoCap,
+        Bug::BlindSweeper,
+        Bug::SecretInReason,
+        Bug::WallForSteady,
+        Bug::SecondWorkload,
+        Bug::UserEndIsLost,
+        Bug::FilesNotSent,
+        Bug::PowerLost,
+        Bug::RelativeDeadline,
+    ];
+}
+
+/// The plan as it is asked for.
+pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
+    let mut plan = Cow::Borrowed(plan);
+    match world.planted {
+        Some(Bug::DropToken) => plan.to_mut().client_token = format!("{}-{}", plan.client_token, world.timeline.now().as_millis()),
+        Some(Bug::NoCap) => drop(plan.to_mut().tags.remove(KILL_AT_TAG)),
+        _ => {}
+    }
+    plan
+}
+
+/// What is made of the answer to a launch.
+pub fn launched(world: &World, answer: Result<String, CloudError>) -> Result<String, CloudError> {
+    let refused = |refusal| Err(CloudError::NoCapacity { what: "planted".into(), refusal });
+    match (world.planted, &answer) {
+        (Some(Bug::SilenceIsRefusal), Err(CloudError::Ambiguous { .. })) => refused(Refusal::Capacity),
+        (Some(Bug::NotFoundIsGone), Ok(id)) if !world.ec2.views(OWNER, Duration::ZERO).iter().any(|view| view.id == *id) => refused(Refusal::Spent),
+        _ => answer,
+    }
+}
+
+/// What is made of an answer of Describe.
+pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, CloudError>) -> Result<Vec<InstanceView>, CloudError> {
+    let Some(bug) = world.planted else { return answer };
+    if bug == Bug::ErrorIsEmpty {
+        return Ok(answer.unwrap_or_default());
+    }
+    let mut views = answer?;
+    if bug == Bug::ForeignIsOurs {
+        views.extend(world.ec2.views("somebody else", Duration::ZERO));
+    }
+    for view in &mut views {
+        match bug {
+            Bug::DarkIsGone if !view.state.bills() && view.state != InstanceState::Stopped => view.state = InstanceState::Terminated,
+            Bug::ForeignIsOurs => view.tags.owner = OWNER.into(),
+            Bug::BilledTooEarly => view.launched -= SignedDuration::from_mins(2),
+            Bug::SecretInReason => view.state_reason.iter_mut().for_each(|reason| reason.push_str(CANARY)),
+            Bug::UserEndIsLost => view.state_reason = view.state_reason.take().filter(|reason| !reason.starts_with("Client.User")),
+            _ => {}
+        }
+    }
+    if bug == Bug::BlindSweeper && by == "sweeper" {
+        views.clear();
+    }
+    Ok(views)
+}
+
+/// Whether a machine that is to be ended is stopped.
+pub fn stops(world: &World, id: &str) -> bool {
+    world.planted == Some(Bug::StopSpot) && world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot)
+}
+
+/// What reaches the store instead of one object, in order.
+pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
+    if world.planted != Some(Bug::ManifestFirst) || !key.contains("/checkpoints/") {
+        return vec![(key.to_owned(), body)];
+    }
+    let mut held = world.held_back();
+    if !key.ends_with("manifest.json") {
+        held.push((key.to_owned(), body));
+        return Vec::new();
+    }
+    std::iter::once((key.to_owned(), body)).chain(held.drain(..)).collect()
+}
+
+/// Whether what is listed below a key is seen.
+pub fn sees(world: &World, by: &str, prefix: &str) -> bool {
+    world.planted != Some(Bug::LostCancel) || by == "user" || !prefix.contains("/requests/")
+}
+
+/// The steady clock of a machine whose time of day is so far off.
+pub fn steady(world: &World, wall: Timestamp) -> Duration {
+    match world.planted {
+        // A clock that is set back goes back; a day of room keeps it a length.
+        Some(Bug::WallForSteady) => {
+            let since = wall.duration_since(at(Duration::ZERO)) + SignedDuration::from_hours(48);
+            Duration::try_from(since).unwrap_or_default()
+        }
+        _ => world.timeline.now(),
+    }
+}
+
+/// What is made of metadata that fail.
+pub fn notice_of_error(world: &World) -> Option<Vec<Notice>> {
+    let notice = || Notice { kind: NoticeKind::Interruption, at: world.timeline.wall() + SignedDuration::from_secs(120), detail: "terminate".into() };
+    (world.planted == Some(Bug::ErrorIsNotice)).then(|| vec![notice()])
+}
+
+/// The hard cap as the machine's tags tell it to the agent.
+pub fn kill_at(world: &World, set: &str, launched: Timestamp) -> Option<String> {
+    let set: Timestamp = set.parse().ok().filter(|_| world.planted == Some(Bug::RelativeDeadline))?;
+    Some((world.timeline.wall() + set.duration_since(launched)).to_string())
+}
