@@ -133,8 +133,11 @@ impl FolderWatch {
         let changed = before != picture;
         if changed {
             let whole = one_replaced(&before, &picture);
-            self.motion.moved(now, self.looked.unwrap_or(now), signs.step, whole);
-            self.sets.observe(&before, &picture, (self.looked.unwrap_or(now), now), signs.step);
+            // What the first look finds was written while nobody looked, and the work may have gone on for long since: only a
+            // mark says at which step.
+            let step = if self.looked.is_some() { signs.step } else { signs.marked_step };
+            self.motion.moved(now, self.looked.unwrap_or(now), step, whole);
+            self.sets.observe(&before, &picture, (self.looked.unwrap_or(now), now), step);
         }
         if signs.marks > self.marks {
             self.marks = signs.marks;
@@ -331,5 +334,17 @@ mod tests {
         let names = ["a.tmp", "a.part", "a~", ".tmpXYZ", "x/.tmp-1/model.pt", "kept.pt"];
         let picture = tree(&names.map(|name| (name, 1)));
         assert_eq!(picture.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["kept.pt"]);
+    }
+
+    /// Seed 386 of the false world: an agent that came back after a reboot called an old save by the step of the newest line.
+    #[test]
+    fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
+        for marked_step in [None, Some(60.0)] {
+            let mut watch = FolderWatch::new(tree(&[("a", 1)]));
+            let signs = Signs { step: Some(64.0), marked_step, ..Signs::default() };
+            assert!(watch.observe(tree(&[("a", 2)]), at(10), signs));
+            watch.observe(tree(&[("a", 2)]), at(30), signs);
+            assert_eq!(watch.complete(at(30), true).map(|ripe| ripe.step), Some(marked_step));
+        }
     }
 }

@@ -119,7 +119,8 @@ impl Board {
         self.marked.notified().await;
     }
 
-    /// Explicit checkpoint marks so far, and the step at the newest.
+    /// Explicit checkpoint marks that were seen as they came, and the step at the newest of all, also of those that an agent
+    /// before this one has seen.
     pub(super) fn saved(&self) -> (u64, Option<f64>) {
         let inner = self.inner();
         (inner.saved, inner.saved_step)
@@ -143,9 +144,11 @@ impl Board {
         if line.done == Some(true) {
             inner.done.get_or_insert(now.mono);
         }
+        if line.checkpoint.is_some() {
+            inner.saved_step = inner.progress.step;
+        }
         if line.checkpoint.is_some() && timed {
             inner.saved += 1;
-            inner.saved_step = inner.progress.step;
             self.marked.notify_one();
         }
     }

@@ -259,10 +259,8 @@ impl Metadata for Ports {
         Ok(Identity { instance: self.0.id.clone(), tags, launched: self.0.booted })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
-        match self.answers("spot/instance-action").await {
-            Ok(()) => Ok(self.0.state().notices.clone()),
-            Err(error) => planted::notice_of_error(&self.0.world).ok_or(error),
-        }
+        self.answers("spot/instance-action").await?;
+        Ok(self.0.state().notices.clone())
     }
 }
 

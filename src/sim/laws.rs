@@ -10,10 +10,10 @@ use super::ec2::Machine;
 use super::host::Host;
 use super::judge::{Judge, attempt_of, request};
 use super::timeline::at;
-use super::workload::Truth;
+use super::workload::{Truth, step_of};
 use super::world::{Ask, Deed, OWNER, World};
 use crate::instance::{InstanceState, NoticeKind, Tags};
-use crate::job::{EndedBecause, Manifest, Outcome, Plan, Settled};
+use crate::job::{CheckpointFile, EndedBecause, Manifest, Outcome, Plan, Settled};
 use crate::market::{Market, Usd};
 
 /// Lease, sweep and two minutes: nothing of ours bills longer than this without use.
@@ -205,9 +205,14 @@ fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result
         Deed::Wrote { key, body, new: true, .. } if key.ends_with("/manifest.json") => {
             let Ok(manifest) = serde_json::from_slice::<Manifest>(body) else { return Err(format!("{key} is no manifest")) };
             let there = |key: &String| world.objects.body(&format!("jobs/{}/{key}", world.job())).is_some();
-            match manifest.files.iter().find(|file| !there(&file.key)) {
-                Some(file) => Err(format!("{key} names {}, which is not there", file.key)),
-                None => Ok(()),
+            if let Some(file) = manifest.files.iter().find(|file| !there(&file.key)) {
+                return Err(format!("{key} names {}, which is not there", file.key));
+            }
+            let body = |file: &CheckpointFile| world.objects.body(&format!("jobs/{}/{}", world.job(), file.key));
+            let holds = manifest.files.iter().filter(|file| file.path == "model").filter_map(body).find_map(|body| step_of(&body));
+            match (manifest.step.map(|step| step as u64), holds) {
+                (Some(said), Some(holds)) if said > holds => Err(format!("{key} says step {said}, and holds step {holds}")),
+                _ => Ok(()),
             }
         }
         _ => Ok(()),

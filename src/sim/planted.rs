@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::laws::CANARY;
 use super::timeline::at;
 use super::world::{OWNER, World};
-use crate::instance::{InstanceState, InstanceView, Notice, NoticeKind};
+use crate::instance::{InstanceState, InstanceView};
 use crate::job::{Plan, Refusal};
 use crate::market::Market;
 use crate::ports::CloudError;
@@ -47,8 +47,6 @@ pub enum Bug {
     ForeignIsOurs,
     /// An agent that comes back remembers nothing.
     AgentForgets,
-    /// Metadata that fail are a notice.
-    ErrorIsNotice,
     /// Billing begins two minutes before the machine.
     BilledTooEarly,
     /// The hard cap is not in the launch.
@@ -72,7 +70,7 @@ pub enum Bug {
 }
 
 impl Bug {
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 22] = [
         Bug::DropToken,
         Bug::NotFoundIsGone,
         Bug::UnknownIsIdle,
@@ -85,7 +83,6 @@ impl Bug {
         Bug::OverwritesPlans,
         Bug::ForeignIsOurs,
         Bug::AgentForgets,
-        Bug::ErrorIsNotice,
         Bug::BilledTooEarly,
         Bug::NoCap,
         Bug::BlindSweeper,
@@ -179,12 +176,6 @@ pub fn steady(world: &World, wall: Timestamp) -> Duration {
         }
         _ => world.timeline.now(),
     }
-}
-
-/// What is made of metadata that fail.
-pub fn notice_of_error(world: &World) -> Option<Vec<Notice>> {
-    let notice = || Notice { kind: NoticeKind::Interruption, at: world.timeline.wall() + SignedDuration::from_secs(120), detail: "terminate".into() };
-    (world.planted == Some(Bug::ErrorIsNotice)).then(|| vec![notice()])
 }
 
 /// The hard cap as the machine's tags tell it to the agent.
