@@ -173,6 +173,7 @@ impl Controller {
             Ok(instance) => {
                 info!(%job, attempt = attempt.number(), instance, "{done}");
                 memory.watched.launched = Some(instance);
+                memory.asked(self.clock.mono());
                 Ok(())
             }
             Err(error @ CloudError::NoCapacity { refusal, .. }) => {
@@ -187,6 +188,7 @@ impl Controller {
             }
             Err(error @ CloudError::Ambiguous { .. }) => {
                 memory.clear = false;
+                memory.asked(self.clock.mono());
                 Err(error.into())
             }
             Err(error @ CloudError::Throttled) => Err(error.into()),

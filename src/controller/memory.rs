@@ -87,6 +87,8 @@ pub struct AttemptMemory {
     beat_in_news: Option<Timestamp>,
     looked_at: Option<Duration>,
     outcome_since: Option<Duration>,
+    /// The last launch that may have made the machine.
+    asked_at: Option<Duration>,
     missing_since: Option<Duration>,
     /// The first answer in which the machine billed no more.
     dark_since: Option<Duration>,
@@ -108,6 +110,12 @@ impl AttemptMemory {
     pub fn planned(&mut self, plan: Plan) {
         self.plan = Some(plan);
         self.clear = true;
+    }
+
+    /// Takes note of a launch that made the machine, or may have: until then nobody can have missed it.
+    pub fn asked(&mut self, now: Duration) {
+        (self.asked_at, self.missing_since) = (Some(now), None);
+        (self.watched.asked_for, self.watched.missing_for) = (Some(Duration::ZERO), Duration::ZERO);
     }
 
     /// Takes note of a refused launch.
@@ -174,6 +182,7 @@ impl AttemptMemory {
         }
         self.watched.dark_for = self.dark_since.map(|since| now.saturating_sub(since));
         self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
+        self.watched.asked_for = self.asked_at.map(|asked| now.saturating_sub(asked));
         self.watched.missing_for = self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     }
 }
@@ -209,6 +218,21 @@ mod tests {
         assert_eq!(memory.watched.missing_for, Duration::from_secs(65));
         memory.shown(Some(&view(InstanceState::Running)), Duration::from_secs(80));
         assert_eq!(memory.watched.missing_for, Duration::ZERO);
+    }
+
+    /// Seed 672 of the false world: the cloud was throttled for five minutes, and then a launch came through.
+    #[test]
+    fn what_was_not_asked_for_yet_is_not_missing() {
+        let mut memory = AttemptMemory::default();
+        let secs = Duration::from_secs;
+        memory.shown(None, secs(10));
+        memory.shown(None, secs(310));
+        assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(300), None));
+        memory.asked(secs(311));
+        assert_eq!(memory.watched.missing_for, Duration::ZERO);
+        memory.shown(None, secs(312));
+        memory.shown(None, secs(342));
+        assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(30), Some(secs(31))));
     }
 
     fn view(state: InstanceState) -> InstanceView {

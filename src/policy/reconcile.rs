@@ -246,7 +246,9 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     }
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
     let age = elapsed(attempt.plan.created, facts.now);
-    let gone = age > visible_within && attempt.watched.missing_for >= missing_at_least;
+    // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
+    let shown_within = attempt.watched.asked_for.unwrap_or(age);
+    let gone = shown_within > visible_within && attempt.watched.missing_for >= missing_at_least;
     if let Some((_, refusal)) = &attempt.watched.refused {
         let may_run = attempt.watched.unclear && !gone;
         return if may_run { wait(format!("the launch was refused ({refusal}), after one that may have come through")) } else { nothing() };

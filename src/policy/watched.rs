@@ -22,6 +22,9 @@ pub struct Journal {
 pub struct Watched {
     /// The launch call, or the start of a kept machine, has answered with this machine.
     pub launched: Option<String>,
+    /// How long ago this controller asked last for the machine in a way that may have made it: answered with a machine, or not
+    /// answered. `None`: never.
+    pub asked_for: Option<Duration>,
     /// The launch call was refused: there (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,
     /// Before the refusal the same launch may have come through: its answer was lost, or another controller made the plan.

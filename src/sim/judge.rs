@@ -128,9 +128,11 @@ impl Judge {
             *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
             *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
+            // What it has to send takes its time on a bad line.
+            let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline].iter().any(|trouble| world.weather.is(*trouble));
             // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
             let (alive, _) = Judge::host_truth(world, &id).unwrap_or_default();
-            *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive);
+            *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store);
             *self.overdue.entry(id).or_default() += u32::from(beyond && alive);
         }
     }

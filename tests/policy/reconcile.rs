@@ -279,3 +279,18 @@ fn a_machine_that_is_not_shown_any_more_is_billed_by_the_clock_of_the_store() {
     let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((settled.billed_from, settled.billed_to), (Some(ago(7200)), Some(ago(600))));
 }
+
+/// Seed 627 of the false world: the laptop's clock was set a day ahead while EC2 did not show the machine yet.
+#[test]
+fn what_we_asked_for_a_minute_ago_is_not_gone_whatever_the_wall_clock_says() {
+    for (asked_for, gone) in [(Some(100), false), (Some(301), true), (None, true)] {
+        let watched = Watched {
+            launched: Some("i-1".into()),
+            asked_for: asked_for.map(Duration::from_secs),
+            missing_for: Duration::from_secs(61),
+            ..Watched::default()
+        };
+        let acts = acts(&[AttemptFacts { watched, ..attempt(1, 86_400) }], &[], known(&[]));
+        assert_eq!(matches!(acts.as_slice(), [Act::Settle(_)]), gone, "{asked_for:?}: {acts:?}");
+    }
+}
