@@ -110,6 +110,7 @@ mod nvml_events;
 mod nvml_gpu;
 mod nvml_util;
 mod object_file;
+mod object_parts;
 mod object_s3;
 pub mod objects;
 pub mod poweroff;

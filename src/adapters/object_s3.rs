@@ -5,11 +5,8 @@
 //! so that memory is bounded and no single request is long. Profiles and single sign-on come in as credentials
 //! (`aws_objects`), because they need more than the agent carries.
 
-#![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, which is what this adapter is for")]
-
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Once};
 use std::time::Duration;
@@ -21,20 +18,14 @@ use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider};
 use object_store::path::Path as Key;
 use object_store::signer::Signer;
-use object_store::{ClientOptions, Error, GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig, UploadPart};
+use object_store::{ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use sha2::{Digest, Sha256};
 
+use super::object_parts::{PART_BYTES_MIN, PARTS_IN_FLIGHT, Source, Uploads, copy_in_parts, generic};
 use crate::ports::{Created, ObjectMeta, Store, StoreError};
 
-/// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5 MiB; larger parts need
-/// more memory and lose more to a broken line.
-const PART_BYTES_MIN: u64 = 8 * 1024 * 1024;
-
-/// S3 allows 10,000 parts; a file that would need more gets larger ones.
-const PARTS_MAX: u64 = 9_000;
-
-/// Parts under way at once: four hold 32 MiB of memory and fill a line of 10 Gbit/s within a region. More gains little.
-const PARTS_IN_FLIGHT: usize = 4;
+/// What S3 copies in one call.
+const COPY_BYTES_MAX: u64 = 5 << 30;
 
 /// How long one call may go on trying inside the client. The loops above try again anyway and must hear of trouble soon:
 /// longer, and a heartbeat waits behind a dead line; shorter, and one slow answer looks like an outage.
@@ -47,6 +38,7 @@ pub struct S3Store {
     files: AmazonS3,
     /// For a client of another endpoint.
     builder: AmazonS3Builder,
+    uploads: Uploads,
     bucket: String,
     /// Empty, or a path without slashes at its ends.
     prefix: String,
@@ -83,7 +75,21 @@ impl S3Store {
         let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry);
         // On a line that anybody may write to, the signature is all that holds a body together.
         let files = builder.clone().with_unsigned_payload(!plain_http || is_here(&endpoint)).build()?;
-        Ok(S3Store { s3: builder.clone().build()?, files, builder, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
+        Ok(S3Store {
+            s3: builder.clone().build()?,
+            files,
+            builder,
+            uploads: Uploads::default(),
+            bucket: bucket.to_owned(),
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// How far large files are is remembered in this folder, over the end of this process.
+    #[must_use]
+    pub fn remembering(mut self, folder: PathBuf) -> Self {
+        self.uploads = Uploads::remembered_in(folder);
+        self
     }
 
     pub fn credentials(&self) -> AwsCredentialProvider {
@@ -109,24 +115,13 @@ impl S3Store {
 
     async fn upload(&self, key: &str, path: &Path) -> Result<(u64, String), Error> {
         let key = self.key(key)?;
-        let file = File::open(path).map_err(generic)?;
-        let size = file.metadata().map_err(generic)?.len();
-        let part_bytes = PART_BYTES_MIN.max(size.div_ceil(PARTS_MAX));
-        let (source, first) = Source { file, hash: Sha256::new(), part_bytes, room: part_bytes.min(size + 1) }.next().await?;
-        if (first.len() as u64) < part_bytes {
+        let (source, first) = Source::open(path)?.next().await?;
+        if (first.len() as u64) < source.part_bytes {
             let total = first.len() as u64;
             self.files.put(&key, first.into()).await?;
-            return Ok((total, hex::encode(source.hash.finalize())));
+            return Ok((total, source.so_far()));
         }
-        let mut upload = self.files.put_multipart(&key).await?;
-        match send_parts(upload.as_mut(), source, first).await {
-            Ok(sent) => upload.complete().await.map(|_| sent),
-            Err(error) => {
-                // Parts that stay behind cost money until the bucket's own rule removes them.
-                let _ = upload.abort().await;
-                Err(error)
-            }
-        }
+        self.uploads.send(&self.files, &key, path, source, first).await
     }
 
     /// In pieces, a few of them ahead: each is a request with its own time and its own tries, so that a large file is never
@@ -241,7 +236,11 @@ impl Store for S3Store {
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
-        let copied = async { self.s3.copy(&self.key(from)?, &self.key(to)?).await };
+        let copied = async {
+            let (from, to) = (self.key(from)?, self.key(to)?);
+            let size = self.s3.head(&from).await?.size;
+            if size > COPY_BYTES_MAX { copy_in_parts(&self.s3, &from, &to, size).await } else { self.s3.copy(&from, &to).await }
+        };
         copied.await.map_err(|error| failed("copy", from, error))
     }
 
@@ -256,65 +255,6 @@ fn is_here(endpoint: &str) -> bool {
     let host = endpoint.trim_start_matches("http://").split('/').next().unwrap_or_default();
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     name == "localhost" || name.trim_matches(['[', ']']).parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-/// Sends the parts in order, a few at a time. What is hashed is what is sent.
-async fn send_parts(upload: &mut dyn MultipartUpload, mut source: Source, first: Bytes) -> Result<(u64, String), Error> {
-    let mut total = first.len() as u64;
-    let mut under_way = stream::FuturesUnordered::new();
-    under_way.push(upload.put_part(first.into()));
-    loop {
-        let part;
-        (source, part) = beside(&mut under_way, source.next()).await?;
-        if part.is_empty() {
-            break;
-        }
-        total += part.len() as u64;
-        while under_way.len() >= PARTS_IN_FLIGHT {
-            under_way.next().await.transpose()?;
-        }
-        under_way.push(upload.put_part(part.into()));
-    }
-    under_way.try_collect::<Vec<()>>().await?;
-    Ok((total, hex::encode(source.hash.finalize())))
-}
-
-/// Goes on sending while the next part is read.
-async fn beside<T>(sending: &mut stream::FuturesUnordered<UploadPart>, read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let mut read = std::pin::pin!(read);
-    loop {
-        tokio::select! {
-            biased;
-            Some(sent) = sending.next() => sent?,
-            part = &mut read => return part,
-        }
-    }
-}
-
-/// A file on its way up, and the hash of what was read of it.
-struct Source {
-    file: File,
-    hash: Sha256,
-    part_bytes: u64,
-    /// What a part is expected to need: a small file takes no memory for a large one.
-    room: u64,
-}
-
-impl Source {
-    /// The next part; shorter only at the end of the file. Read and hashed on another thread, beside what is being sent.
-    async fn next(mut self) -> Result<(Self, Bytes), Error> {
-        let read = move || {
-            let mut part = Vec::with_capacity(self.room as usize);
-            (&mut self.file).take(self.part_bytes).read_to_end(&mut part)?;
-            self.hash.update(&part);
-            Ok((self, part.into()))
-        };
-        tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(generic)
-    }
-}
-
-fn generic(cause: io::Error) -> Error {
-    Error::Generic { store: "file", source: cause.into() }
 }
 
 fn absent_is_none<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {

@@ -87,15 +87,19 @@ fn there(path: &Path) -> Result<FileStore, OpenError> {
 }
 
 /// Like [`open`], with the credentials that the store signs with, if it does: one client holds them for everything that this
-/// machine may call.
+/// machine may call. `uploads`: where it is remembered how far large files are, over a crash.
 ///
 /// # Errors
-/// As [`open`].
-pub fn open_with_credentials(url: &str) -> Result<(Arc<dyn Store>, Option<AwsCredentialProvider>), OpenError> {
+/// As [`open_with`].
+pub fn open_with_credentials(
+    url: &str,
+    settings: &[(&str, &str)],
+    uploads: &Path,
+) -> Result<(Arc<dyn Store>, Option<AwsCredentialProvider>), OpenError> {
     if !url.starts_with("s3://") {
         return Ok((open(url)?, None));
     }
-    let store = bucket(url, &[], None)?;
+    let store = bucket(url, settings, None)?.remembering(uploads.to_owned());
     let credentials = store.credentials();
     Ok((Arc::new(store), Some(credentials)))
 }

@@ -2,12 +2,16 @@
 //!
 //! Skipped, in words, where `moto_server` is not installed (`pip install 'moto[server]'`).
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use lamplighter::adapters::objects;
 use lamplighter::ports::{Created, Store};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::moto::{Moto, moto};
 
@@ -74,6 +78,120 @@ async fn an_object_is_given_by_url_to_whoever_holds_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = objects::open(folder.path().to_str().unwrap()).unwrap();
     assert_eq!(folder.presign_get("a", Duration::from_secs(1), None).await.unwrap(), None);
+}
+
+/// Stands before the server, sees which parts of files come by, and keeps one of them back for ever.
+struct Watch {
+    endpoint: String,
+    parts: Arc<Mutex<BTreeSet<usize>>>,
+    held: Arc<AtomicUsize>,
+}
+
+impl Watch {
+    async fn before(moto: &Moto, hold: usize) -> Watch {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let watch =
+            Watch { endpoint: format!("http://{}", listener.local_addr().unwrap()), parts: Arc::default(), held: Arc::new(AtomicUsize::new(hold)) };
+        let (to, parts, held) = (moto.endpoint.trim_start_matches("http://").to_owned(), watch.parts.clone(), watch.held.clone());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(pass_on(client, to.clone(), parts.clone(), held.clone()));
+            }
+        });
+        watch
+    }
+
+    fn open(&self, uploads: &Path) -> Arc<dyn Store> {
+        let settings =
+            [("aws_endpoint_url", &*self.endpoint), ("aws_region", "us-east-1"), ("aws_access_key_id", "test"), ("aws_secret_access_key", "test")];
+        objects::open_with_credentials("s3://jobs/root", &settings, uploads).unwrap().0
+    }
+
+    fn seen(&self) -> BTreeSet<usize> {
+        std::mem::take(&mut *self.parts.lock().unwrap())
+    }
+}
+
+async fn pass_on(client: tokio::net::TcpStream, to: String, parts: Arc<Mutex<BTreeSet<usize>>>, held: Arc<AtomicUsize>) {
+    let server = tokio::net::TcpStream::connect(to).await.unwrap();
+    let ((mut from_client, mut to_client), (mut from_server, mut to_server)) = (client.into_split(), server.into_split());
+    tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
+    let (mut buffer, mut seen) = (vec![0; 1 << 16], Vec::new());
+    while let Ok(read @ 1..) = from_client.read(&mut buffer).await {
+        // A request line may come in two reads.
+        seen.extend_from_slice(&buffer[..read]);
+        let text = String::from_utf8_lossy(&seen).into_owned();
+        for found in text.split("partNumber=").skip(1) {
+            let digits: String = found.chars().take_while(char::is_ascii_digit).collect();
+            let Ok(number) = digits.parse() else { continue };
+            parts.lock().unwrap().insert(number);
+            if number == held.load(Ordering::Relaxed) {
+                return std::future::pending().await;
+            }
+        }
+        let kept = seen.len().saturating_sub(40);
+        seen.drain(..kept);
+        if to_server.write_all(&buffer[..read]).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// How many parts are remembered of the one upload in this folder.
+fn arrived(uploads: &Path) -> usize {
+    let record = std::fs::read_dir(uploads).into_iter().flatten().flatten().next();
+    let text = record.map(|record| std::fs::read_to_string(record.path()).unwrap_or_default()).unwrap_or_default();
+    text.lines().count().saturating_sub(1)
+}
+
+async fn dies_in_the_middle(watch: &Watch, uploads: &Path, source: &Path, parts: usize) {
+    let (store, source) = (watch.open(uploads), source.to_owned());
+    let upload = tokio::spawn(async move { store.put_file("big", &source).await });
+    let until = std::time::Instant::now() + Duration::from_secs(120);
+    while arrived(uploads) < parts {
+        assert!(!upload.is_finished() && std::time::Instant::now() < until, "{} parts arrived", arrived(uploads));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    upload.abort();
+    // It is gone when nobody awaits it any more.
+    assert!(upload.await.unwrap_err().is_cancelled());
+}
+
+#[tokio::test]
+async fn an_upload_that_dies_in_the_middle_goes_on_from_the_parts_that_are_there() {
+    let Some(moto) = moto() else { return };
+    moto.bucket("jobs").await;
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target, uploads) = (folder.path().join("source"), folder.path().join("target"), folder.path().join("uploads"));
+    // Four parts, the last of them short.
+    let mut body: Vec<u8> = (0..25 * 1024 * 1024_u32 + 5).map(|n| (n / 7) as u8).collect();
+    std::fs::write(&source, &body).unwrap();
+    let watch = Watch::before(&moto, 2).await;
+    dies_in_the_middle(&watch, &uploads, &source, 3).await;
+    watch.seen();
+
+    // Another process: what has arrived is not sent again.
+    watch.held.store(0, Ordering::Relaxed);
+    let store = watch.open(&uploads);
+    let sent = store.put_file("big", &source).await.unwrap();
+    assert_eq!(watch.seen(), [2].into(), "the one that did not arrive");
+    assert_eq!(store.get_file("big", &target).await.unwrap(), Some(sent));
+    assert!(std::fs::read(&target).unwrap() == body);
+    assert_eq!(std::fs::read_dir(&uploads).unwrap().count(), 0, "nothing is remembered of what is whole");
+
+    // The file is another one by the time: what was begun is taken back, and nothing of it gets into the new one.
+    watch.held.store(2, Ordering::Relaxed);
+    dies_in_the_middle(&watch, &uploads, &source, 3).await;
+    watch.seen();
+    watch.held.store(0, Ordering::Relaxed);
+    body[0] ^= 1;
+    std::fs::write(&source, &body).unwrap();
+    let sent = watch.open(&uploads).put_file("big", &source).await.unwrap();
+    assert_eq!(watch.seen(), [1, 2, 3, 4].into());
+    assert_eq!(store.get_file("big", &target).await.unwrap(), Some(sent));
+    assert!(std::fs::read(&target).unwrap() == body);
+    let open = reqwest::get(format!("{}/jobs?uploads", moto.endpoint)).await.unwrap().text().await.unwrap();
+    assert!(open.contains("ListMultipartUploadsResult") && !open.contains("<UploadId>"), "nothing is left behind: {open}");
 }
 
 async fn one_of_sixteen_creators_wins(store: &Arc<dyn Store>) {

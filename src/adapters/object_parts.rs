@@ -1,0 +1,326 @@
+//! A large file on its way up to S3, in parts, a few at a time. Where there is a folder for it, each part that arrived is
+//! written down, so that whoever comes after a crash or a dead line goes on from there.
+//!
+//! ```text
+//!   <folder>/<hash of the key>.jsonl    which key, which upload, which file it was; then a line for each part that arrived
+//! ```
+//! The file is read whole all the same, because its hash is wanted: a part is left out only if the file up to the part's end
+//! has the hash that it had then. What can never be finished is taken back. What must never live here: when to try again.
+
+#![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, and remembers how far they are")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+use bytes::Bytes;
+use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path as Key;
+use object_store::{Error, GetOptions, MultipartId, ObjectStore};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5 MiB; larger parts need
+/// more memory and lose more to a broken line.
+pub(super) const PART_BYTES_MIN: u64 = 8 * 1024 * 1024;
+
+/// S3 allows 10,000 parts; a file that would need more gets larger ones.
+const PARTS_MAX: u64 = 9_000;
+
+/// Parts under way at once: four hold 32 MiB of memory and fill a line of 10 Gbit/s within a region. More gains little.
+pub(super) const PARTS_IN_FLIGHT: usize = 4;
+
+pub(super) fn part_bytes(size: u64) -> u64 {
+    PART_BYTES_MIN.max(size.div_ceil(PARTS_MAX))
+}
+
+/// What makes a file the same file with the same content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Stamp {
+    path: PathBuf,
+    inode: u64,
+    bytes: u64,
+    modified_secs: i64,
+    modified_nanos: i64,
+}
+
+/// The first line of what is remembered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Head {
+    key: String,
+    upload: MultipartId,
+    file: Stamp,
+    part_bytes: u64,
+}
+
+/// Each further line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Arrived {
+    number: usize,
+    tag: String,
+    /// Of the file up to the end of this part.
+    sha256: String,
+}
+
+/// The large files that this process sends, and where it is remembered how far they are.
+#[derive(Default)]
+pub(super) struct Uploads {
+    folder: Option<PathBuf>,
+    busy: Mutex<BTreeSet<PathBuf>>,
+}
+
+/// One of them.
+struct Upload<'a> {
+    uploads: &'a Uploads,
+    id: MultipartId,
+    arrived: BTreeMap<usize, Arrived>,
+    /// `None`: nothing is remembered of it.
+    record: Option<PathBuf>,
+}
+
+impl Drop for Upload<'_> {
+    fn drop(&mut self) {
+        if let Some(record) = &self.record {
+            self.uploads.busy().remove(record);
+        }
+    }
+}
+
+impl Uploads {
+    pub fn remembered_in(folder: PathBuf) -> Self {
+        Uploads { folder: Some(folder), busy: Mutex::default() }
+    }
+
+    fn busy(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.busy.lock().expect("nobody panics while holding it: it is only looked at and changed")
+    }
+
+    /// Sends a file of more than one part; `first` was read from it already. Gives its size and hash.
+    pub async fn send<S: MultipartStore>(&self, s3: &S, key: &Key, path: &Path, source: Source, first: Bytes) -> Result<(u64, String), Error> {
+        let stamp = stamp(path, &source.file).map_err(generic)?;
+        let mut upload = self.begin(s3, key, stamp, source.part_bytes).await?;
+        match upload.send_parts(s3, key, source, first).await {
+            Ok((total, sha256, parts)) => match s3.complete_multipart(key, &upload.id, parts).await {
+                Ok(_) => {
+                    upload.forget();
+                    Ok((total, sha256))
+                }
+                Err(error) => Err(upload.failed(s3, key, error).await),
+            },
+            Err(error) => Err(upload.failed(s3, key, error).await),
+        }
+    }
+
+    /// The upload of this file that was begun already, or a new one.
+    async fn begin<S: MultipartStore>(&self, s3: &S, key: &Key, file: Stamp, part_bytes: u64) -> Result<Upload<'_>, Error> {
+        let Some(folder) = &self.folder else {
+            return Ok(Upload { uploads: self, id: s3.create_multipart(key).await?, arrived: BTreeMap::new(), record: None });
+        };
+        let name = hex::encode(&Sha256::digest(key.as_ref())[..16]);
+        let record = folder.join(name).with_extension("jsonl");
+        // Two at once for one key know nothing of each other: the second remembers nothing.
+        if !self.busy().insert(record.clone()) {
+            return Ok(Upload { uploads: self, id: s3.create_multipart(key).await?, arrived: BTreeMap::new(), record: None });
+        }
+        let mut upload = Upload { uploads: self, id: String::new(), arrived: BTreeMap::new(), record: Some(record.clone()) };
+        self.take_back(s3, folder, &file).await;
+        let known = recall(&record);
+        if let Some((head, arrived)) = known.filter(|(head, _)| head.key == key.as_ref() && head.file == file && head.part_bytes == part_bytes) {
+            tracing::info!("the upload of `{}` goes on: {} parts of it arrived earlier", file.path.display(), arrived.len());
+            (upload.id, upload.arrived) = (head.upload, arrived);
+            return Ok(upload);
+        }
+        upload.id = s3.create_multipart(key).await?;
+        let head = Head { key: key.to_string(), upload: upload.id.clone(), file, part_bytes };
+        fs::create_dir_all(folder).and_then(|()| fs::write(&record, line(&head)?)).map_err(generic)?;
+        Ok(upload)
+    }
+
+    /// Ends uploads that nobody will finish: their file is another one by now, or goes to another key. Parts that stay behind
+    /// cost money until the bucket's own rule removes them.
+    async fn take_back<S: MultipartStore>(&self, s3: &S, folder: &Path, file: &Stamp) {
+        for record in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+            let Some((head, _)) = recall(&record) else { continue };
+            let there = File::open(&head.file.path).and_then(|open| stamp(&head.file.path, &open));
+            let is_ours = self.busy().contains(&record);
+            let ends = if is_ours {
+                head.file.path == file.path && head.file != *file
+            } else {
+                head.file.path == file.path || there.ok() != Some(head.file)
+            };
+            if ends && let Ok(key) = Key::parse(&head.key) {
+                // If it is gone already, so much the better.
+                let _gone = s3.abort_multipart(&key, &head.upload).await;
+                let _removed = fs::remove_file(&record);
+            }
+        }
+    }
+}
+
+impl Upload<'_> {
+    /// Sends what has not arrived yet, in order, a few at a time. What is hashed is what is sent.
+    async fn send_parts<S: MultipartStore>(
+        &mut self,
+        s3: &S,
+        key: &Key,
+        mut source: Source,
+        first: Bytes,
+    ) -> Result<(u64, String, Vec<PartId>), Error> {
+        let (id, mut part, mut total) = (self.id.clone(), first, 0);
+        let (mut numbers, mut sending, mut arrived) = (0.., FuturesUnordered::new(), BTreeMap::new());
+        while !part.is_empty() {
+            total += part.len() as u64;
+            let (number, sha256) = (numbers.next().expect("it has no end"), source.so_far());
+            if let Some(known) = self.arrived.get(&number).filter(|known| known.sha256 == sha256) {
+                arrived.insert(number, PartId { content_id: known.tag.clone() });
+            } else {
+                while sending.len() >= PARTS_IN_FLIGHT {
+                    self.arrives(sending.next().await, &mut arrived)?;
+                }
+                let (body, id) = (std::mem::take(&mut part), &id);
+                sending.push(async move {
+                    let tag = s3.put_part(key, id, number, body.into()).await?.content_id;
+                    Ok(Arrived { number, tag, sha256 })
+                });
+            }
+            // It goes on sending while the next part is read.
+            let mut read = std::pin::pin!(source.next());
+            (source, part) = loop {
+                tokio::select! {
+                    biased;
+                    Some(sent) = sending.next() => self.arrives(Some(sent), &mut arrived)?,
+                    read = &mut read => break read?,
+                }
+            };
+        }
+        while let Some(sent) = sending.next().await {
+            self.arrives(Some(sent), &mut arrived)?;
+        }
+        Ok((total, source.so_far(), arrived.into_values().collect()))
+    }
+
+    fn arrives(&self, sent: Option<Result<Arrived, Error>>, arrived: &mut BTreeMap<usize, PartId>) -> Result<(), Error> {
+        let Some(sent) = sent.transpose()? else { return Ok(()) };
+        if let Some(record) = &self.record {
+            // What is not remembered is sent again, and no more.
+            let _kept = line(&sent).and_then(|line| OpenOptions::new().append(true).open(record)?.write_all(line.as_bytes()));
+        }
+        arrived.insert(sent.number, PartId { content_id: sent.tag });
+        Ok(())
+    }
+
+    /// It is remembered for the next try, or taken back.
+    async fn failed<S: MultipartStore>(&self, s3: &S, key: &Key, error: Error) -> Error {
+        if self.record.is_none() {
+            let _gone = s3.abort_multipart(key, &self.id).await;
+        } else if matches!(error, Error::NotFound { .. }) {
+            // The store knows nothing of it any more.
+            self.forget();
+        }
+        error
+    }
+
+    fn forget(&self) {
+        if let Some(record) = &self.record {
+            let _removed = fs::remove_file(record);
+        }
+    }
+}
+
+/// What is remembered; a line that was cut by a crash is not.
+fn recall(record: &Path) -> Option<(Head, BTreeMap<usize, Arrived>)> {
+    let text = fs::read_to_string(record).ok()?;
+    let mut lines = text.lines();
+    let head = serde_json::from_str(lines.next()?).ok()?;
+    let arrived = lines.filter_map(|line| serde_json::from_str::<Arrived>(line).ok());
+    Some((head, arrived.map(|part| (part.number, part)).collect()))
+}
+
+fn line(value: &impl Serialize) -> io::Result<String> {
+    Ok(serde_json::to_string(value)? + "\n")
+}
+
+fn stamp(path: &Path, file: &File) -> io::Result<Stamp> {
+    let found = file.metadata()?;
+    let (path, inode, bytes) = (path.to_owned(), found.ino(), found.len());
+    Ok(Stamp { path, inode, bytes, modified_secs: found.mtime(), modified_nanos: found.mtime_nsec() })
+}
+
+/// A file on its way up, and the hash of what was read of it.
+pub(super) struct Source {
+    file: File,
+    hash: Sha256,
+    pub part_bytes: u64,
+    /// What a part is expected to need: a small file takes no memory for a large one.
+    room: u64,
+}
+
+impl Source {
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let file = File::open(path).map_err(generic)?;
+        let size = file.metadata().map_err(generic)?.len();
+        let part_bytes = part_bytes(size);
+        Ok(Source { file, hash: Sha256::new(), part_bytes, room: part_bytes.min(size + 1) })
+    }
+
+    /// The next part; shorter only at the end of the file. Read and hashed on another thread, beside what is being sent.
+    pub async fn next(mut self) -> Result<(Self, Bytes), Error> {
+        let read = move || {
+            let mut part = Vec::with_capacity(self.room as usize);
+            (&mut self.file).take(self.part_bytes).read_to_end(&mut part)?;
+            self.hash.update(&part);
+            Ok((self, part.into()))
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(generic)
+    }
+
+    /// The hash of what was read.
+    pub fn so_far(&self) -> String {
+        hex::encode(self.hash.clone().finalize())
+    }
+}
+
+/// Through this process, in bounded memory: S3 copies no more than 5 GiB in one call.
+pub(super) async fn copy_in_parts<S: ObjectStore + MultipartStore>(s3: &S, from: &Key, to: &Key, size: u64) -> Result<(), Error> {
+    let (step, id) = (part_bytes(size), &s3.create_multipart(to).await?);
+    let starts = (0..size).step_by(usize::try_from(step).unwrap_or(usize::MAX)).enumerate();
+    let parts = starts.map(|(number, start)| async move {
+        let options = GetOptions { range: Some((start..size.min(start + step)).into()), ..GetOptions::default() };
+        let part = s3.get_opts(from, options).await?.bytes().await?;
+        s3.put_part(to, id, number, part.into()).await
+    });
+    let sent = stream::iter(parts).buffered(PARTS_IN_FLIGHT).try_collect().await;
+    let done = match sent {
+        Ok(parts) => s3.complete_multipart(to, id, parts).await.map(drop),
+        Err(error) => Err(error),
+    };
+    if done.is_err() {
+        let _gone = s3.abort_multipart(to, id).await;
+    }
+    done
+}
+
+pub(super) fn generic(cause: io::Error) -> Error {
+    Error::Generic { store: "file", source: cause.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::ObjectStoreExt;
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_too_large_for_one_copy_is_copied_in_parts() {
+        let (store, from, to) = (InMemory::new(), Key::from("from"), Key::from("to"));
+        let body: Vec<u8> = (0..PART_BYTES_MIN * 2 + 5).map(|n| (n / 7) as u8).collect();
+        store.put(&from, body.clone().into()).await.unwrap();
+        copy_in_parts(&store, &from, &to, body.len() as u64).await.unwrap();
+        assert!(store.get(&to).await.unwrap().bytes().await.unwrap() == body);
+    }
+}
