@@ -5,7 +5,6 @@
 use std::sync::{Arc, OnceLock};
 
 use aws_credential_types::provider::ProvideCredentials;
-use aws_credential_types::provider::error::CredentialsError;
 use aws_sdk_pricing::types::{Filter, FilterType};
 use aws_smithy_runtime_api::box_error::BoxError;
 use aws_smithy_runtime_api::client::interceptors::Intercept;
@@ -18,10 +17,10 @@ use jiff::fmt::rfc2822;
 
 use super::aws_said::{found, said};
 use super::aws_session::AwsSession;
-use super::{aws_setup_bucket, aws_setup_group, aws_setup_roles};
+use super::{aws_credentials, aws_setup_bucket, aws_setup_group, aws_setup_roles};
 use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound};
 use crate::market::Region;
-use crate::ports::causes;
+use crate::ports::NoCredentials;
 
 /// The vCPUs of GPU machines that an account may run: AWS's codes, the family, and whether it is spot.
 const GPU_QUOTAS: [(&str, &str, bool); 5] = [
@@ -48,8 +47,8 @@ pub enum Who {
         account: String,
         arn: String,
     },
-    /// Nothing on this workstation names any credentials.
-    NoCredentials(String),
+    /// Nothing on this workstation names credentials that can be used; nothing was sent.
+    NoCredentials(NoCredentials),
     Refused(String),
 }
 
@@ -66,12 +65,11 @@ impl AwsDoctor {
     /// also when it is a refusal.
     pub async fn who(&self) -> (Who, Result<i64, String>) {
         let untold = || Err("AWS was not asked".to_owned());
-        let missing = || (Who::NoCredentials("no credentials were found".to_owned()), untold());
-        let Some(credentials) = self.session.base().await.credentials_provider() else { return missing() };
-        match credentials.provide_credentials().await {
-            Err(CredentialsError::CredentialsNotLoaded(_)) => return missing(),
-            Err(error) => return (Who::Refused(causes(&error).join(": ")), untold()),
-            Ok(_) => {}
+        let Some(credentials) = self.session.base().await.credentials_provider() else {
+            return (Who::NoCredentials(aws_credentials::missing()), untold());
+        };
+        if let Err(error) = credentials.provide_credentials().await {
+            return (Who::NoCredentials(aws_credentials::why(&error)), untold());
         }
         let ahead = Ahead::default();
         let asked = self.session.sts().await.get_caller_identity().customize().interceptor(ahead.clone()).send().await;

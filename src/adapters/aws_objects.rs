@@ -6,10 +6,12 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use aws_credential_types::provider::error::CredentialsError;
 use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider};
 use object_store::aws::AwsCredential;
 use object_store::{CredentialProvider, Error};
 
+use super::aws_credentials::why;
 use super::aws_session::AwsSession;
 use super::objects::S3Access;
 
@@ -33,8 +35,8 @@ impl CredentialProvider for Chain {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let found =
-            self.0.provide_credentials().await.map_err(|error| Error::Unauthenticated { path: "credentials".into(), source: error.into() })?;
+        let nobody = |error: CredentialsError| Error::Unauthenticated { path: "credentials".into(), source: why(&error).into() };
+        let found = self.0.provide_credentials().await.map_err(nobody)?;
         Ok(Arc::new(AwsCredential {
             key_id: found.access_key_id().to_owned(),
             secret_key: found.secret_access_key().to_owned(),

@@ -6,6 +6,7 @@ use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
+use super::aws_credentials::lacking;
 use crate::instance::setup::Found;
 
 /// What AWS answers when a thing is not there; each service has its own words.
@@ -36,6 +37,9 @@ where
 }
 
 fn without_answer<E: StdError + 'static>(error: &SdkError<E, HttpResponse>) -> String {
+    if let Some(nobody) = lacking(error) {
+        return nobody.to_string();
+    }
     let status = error.raw_response().map(|response| response.status());
     if let Some(status) = status.filter(|status| !status.is_success()) {
         return format!("the answer was {}", status.as_u16());

@@ -9,6 +9,7 @@
 
 use std::sync::Arc;
 
+use super::aws_credentials::lacking;
 use super::aws_said::said;
 use super::aws_session::AwsSession;
 use super::{aws_setup_bucket as bucket, aws_setup_group as group, aws_setup_roles as roles};
@@ -21,11 +22,13 @@ use crate::market::Region;
 pub struct SetupError {
     pub act: String,
     pub why: String,
+    /// What to type, where that is known here.
+    pub fix: Option<String>,
 }
 
 impl SetupError {
     pub(super) fn new(act: impl Into<String>, why: impl Into<String>) -> Self {
-        SetupError { act: act.into(), why: why.into() }
+        SetupError { act: act.into(), why: why.into(), fix: None }
     }
 }
 
@@ -60,7 +63,10 @@ impl AwsSetup {
         let regions: Vec<Region> = session.regions(&wish.regions).await;
         let home = regions.first().cloned().unwrap_or(home);
         let sts = aws_sdk_sts::Client::new(&session.config(&home).await);
-        let identity = sts.get_caller_identity().send().await.map_err(|error| SetupError::new("ask AWS who we are", said(&error)))?;
+        let identity = sts.get_caller_identity().send().await.map_err(|error| {
+            let fix = lacking(&error).map(|nobody| nobody.fix);
+            SetupError { fix, ..SetupError::new("ask AWS who we are", said(&error)) }
+        })?;
         let account = identity.account().unwrap_or_default().to_owned();
         let named = format!("lamplighter-{account}-{home}");
         let bucket = wish.bucket.unwrap_or_else(|| named.clone());

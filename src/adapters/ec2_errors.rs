@@ -9,12 +9,12 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use aws_credential_types::provider::error::CredentialsError;
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use jiff::{SignedDuration, Timestamp};
 
+use super::aws_credentials::{lacking, may_come};
 use super::system_clock::SystemClock;
 use crate::job::Refusal;
 use crate::ports::{Clock, CloudError};
@@ -143,9 +143,13 @@ impl Trouble {
         let status = response.map(|response| response.status().as_u16());
         let date = response.and_then(|response| response.headers().get("date")).and_then(date);
         let Some(code) = error.code() else {
-            // Nothing was sent without credentials: that is definite.
-            let class = if lacks_credentials(&error) { Class::Denied } else { Class::Ambiguous };
-            return Trouble { act: act.to_owned(), class, text: String::new(), ahead: None, cause: Some(Box::new(error)) };
+            let (class, cause): (Class, Box<dyn StdError + Send + Sync>) = match lacking(&error) {
+                Some(nobody) if may_come(&nobody) => (Class::Ambiguous, Box::new(nobody)),
+                // Nothing was sent without credentials: that is definite.
+                Some(nobody) => (Class::Denied, Box::new(nobody)),
+                None => (Class::Ambiguous, Box::new(error)),
+            };
+            return Trouble { act: act.to_owned(), class, text: String::new(), ahead: None, cause: Some(cause) };
         };
         Trouble::new(act, code, error.message().unwrap_or_default(), status, date)
     }
@@ -235,17 +239,6 @@ fn class(code: &str, message: &str, status: Option<u16>) -> Class {
 
 fn date(text: &str) -> Option<Timestamp> {
     jiff::fmt::rfc2822::DateTimeParser::new().parse_timestamp(text).ok()
-}
-
-fn lacks_credentials(error: &(dyn StdError + 'static)) -> bool {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<CredentialsError>() {
-            return !matches!(error, CredentialsError::ProviderTimedOut(_));
-        }
-        cause = error.source();
-    }
-    false
 }
 
 #[cfg(test)]

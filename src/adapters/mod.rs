@@ -12,6 +12,8 @@ mod ask;
 #[cfg(feature = "aws")]
 pub mod aws_cloud;
 #[cfg(feature = "aws")]
+mod aws_credentials;
+#[cfg(feature = "aws")]
 pub mod aws_doctor;
 #[cfg(feature = "aws")]
 pub mod aws_objects;

@@ -130,7 +130,7 @@ impl AloneRun {
         lines.push("  a run of the agent alone: no machine was bought for it, and nobody told it what this one costs".to_owned());
         let span = |span: Span| Span::from_secs(span.secs_f64().round() as u64);
         lines.push(format!("  useful {}, idle {}", span(outcome.useful), span(outcome.idle)));
-        lines.extend(outcome.losses.iter().map(|loss| format!("  lost: {loss}")));
+        lines.extend(outcome.losses.iter().map(|loss| super::receipt::loss_text(loss)));
         Some(lines.join("\n"))
     }
 }

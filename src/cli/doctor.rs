@@ -72,9 +72,9 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
             Level::Warning => ("warn", Style::Warning),
             Level::Failure => ("FAIL", Style::Bad),
         };
-        printer.line(format!("{}  {:width$}  {}", printer.paint(Stream::Out, style, word), check.check, check.said));
+        printer.prose(8 + width, format!("{}  {:width$}  {}", printer.paint(Stream::Out, style, word), check.check, check.said));
         if let Some(fix) = &check.fix {
-            printer.line(format!("      {:width$}  {} {fix}", "", printer.paint(Stream::Out, Style::Hint, "do:")));
+            printer.prose(12 + width, format!("      {:width$}  {} {fix}", "", printer.paint(Stream::Out, Style::Hint, "do:")));
         }
     }
     let number = |level| checks.iter().filter(|check| check.level == level).count();

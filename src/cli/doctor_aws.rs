@@ -123,9 +123,10 @@ mod asked {
         let name = "credentials";
         match desk.who().await {
             Who::Known { account, arn } => Check::ok(name, format!("account {account}, {arn}")),
-            Who::NoCredentials(why) if !desk.is_meant() => Check::warning(name, format!("{why}, and nothing here uses AWS"))
-                .fix("`aws configure`, or `aws configure sso`, for `cloud = \"aws\"`"),
-            Who::NoCredentials(why) => Check::failure(name, why).fix("`aws configure`, or `aws configure sso`; AWS_PROFILE names another profile"),
+            Who::NoCredentials(nobody) if !desk.is_meant() => {
+                Check::warning(name, format!("{nobody}, and nothing here uses AWS")).fix(format!("for `cloud = \"aws\"`: {}", nobody.fix))
+            }
+            Who::NoCredentials(nobody) => Check::failure(name, nobody.to_string()).fix(nobody.fix.clone()),
             Who::Refused(why) => Check::failure(name, why).fix("`aws sts get-caller-identity` must answer; with single sign-on, `aws sso login`"),
         }
     }

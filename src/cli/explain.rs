@@ -4,9 +4,10 @@ use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::explain_words::{asker, reason_text};
 use super::status::local_time;
 use super::{Context, ExitCode, Fault, Stream, Style, job_root};
-use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled};
+use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
 use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
 use crate::market::{Cloud, Span};
 use crate::policy::cloud_words;
@@ -76,10 +77,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), request.wish));
     }
     if let Some(waiting) = &explained.waiting {
-        printer.line(format!("waits for {waiting}"));
+        printer.prose(2, format!("waits for {waiting}"));
     }
     if let Some(reason) = &explained.reason {
-        printer.line(printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
+        printer.prose(2, printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -116,9 +117,9 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, requests: &[&Requ
         Some(plan) => format!("attempt {number} on {} ({}, {})", plan.offer.instance_type, plan.offer.market, plan.offer.price),
         None => "a run of the agent alone".to_owned(),
     };
-    printer.line(printer.paint(Stream::Out, Style::Bold, &title));
+    printer.prose(2, printer.paint(Stream::Out, Style::Bold, &title));
     for told in told(attempt, requests, explained.setup.as_deref(), all) {
-        printer.line(line(began, told.at, told.word, &told.text));
+        printer.prose(TEXT_AT, line(began, told.at, told.word, &told.text));
     }
 }
 
@@ -135,7 +136,7 @@ fn told(attempt: &ExplainedAttempt, requests: &[&Request], setup: Option<&str>, 
     if let Some(plan) = &attempt.plan {
         lines.push(Told { at: plan.created, word: "plan", text: plan.reasons.join("; ") });
     }
-    let mut starts = Starts { setup: setup.map(|script| format!("/bin/sh -ec {script}")), setups: 0 };
+    let mut starts = Starts { setup: setup.map(|script| format!("/bin/sh -ec {script}")), setups: 0, last_setup: None };
     for event in &attempt.events {
         if let Some((word, text)) = event_text(&event.what, &mut starts, all) {
             // What ended it is marked where it was said.
@@ -174,18 +175,30 @@ fn cloud_text(plan: Option<&Plan>, reason: &str) -> String {
 struct Starts {
     setup: Option<String>,
     setups: u32,
+    /// The last one was a setup, by its number.
+    last_setup: Option<u32>,
 }
 
 impl Starts {
+    fn end(&self, start: u32, exit: &str, orphans: u32) -> String {
+        let setup = if self.last_setup == Some(start) { "setup ended: " } else { "" };
+        let orphans = if orphans == 0 { String::new() } else { format!("; {} left behind", processes(orphans)) };
+        format!("{setup}{exit}{orphans}")
+    }
+
     fn text(&mut self, start: u32, command: &str) -> String {
         if self.setup.as_deref() == Some(command) {
             self.setups += 1;
+            self.last_setup = Some(start);
             let script = command.trim_start_matches("/bin/sh -ec ").trim_start_matches("set -e\n").lines().collect::<Vec<_>>().join("; ");
             return format!("setup: {script}");
         }
         format!("start {}: {command}", start.saturating_sub(self.setups))
     }
 }
+
+/// Where the text of a line begins.
+const TEXT_AT: usize = 24;
 
 fn line(from: Timestamp, at: Timestamp, word: &str, text: &str) -> String {
     format!("  {:>9}  {word:<10} {text}", since(from, at))
@@ -204,15 +217,17 @@ fn event_text(what: &What, starts: &mut Starts, all: bool) -> Option<(&'static s
         What::Notice { notice } => ("notice", format!("{} at {}", notice.detail, local_time(notice.at))),
         What::Resumed { checkpoint } => ("resumed", format!("from checkpoint {}{}", checkpoint.number.number(), step_text(checkpoint.step))),
         What::WorkloadStarted { start, command, .. } => ("started", starts.text(*start, command)),
-        What::WorkloadEnded { exit, orphans: 0, .. } => ("ended", exit.to_string()),
-        What::WorkloadEnded { exit, orphans, .. } => ("ended", format!("{exit}; {} left behind", processes(*orphans))),
+        What::WorkloadEnded { start, exit, orphans } => ("ended", starts.end(*start, &exit.to_string(), *orphans)),
         What::Wish { number, by, text } => ("request", format!("{number} by {by}: {text}")),
         What::Attention { text } => ("attention", text.clone()),
+        What::Loss { text } if is_absence(text) => ("outputs", text.clone()),
         What::Loss { text } => ("lost", text.clone()),
-        What::Asked { by, signal, processes: 0 } => ("asked", format!("to save ({by}): nobody has a handler for {signal}, so it was not sent")),
-        What::Asked { by, signal, .. } => ("asked", format!("to save ({by}), with {signal}")),
+        What::Asked { by, signal, processes: 0 } => {
+            ("asked", format!("to save, {}: nobody has a handler for {signal}, so it was not sent", asker(by)))
+        }
+        What::Asked { by, signal, .. } => ("asked", format!("to save, {}, with {signal}", asker(by))),
         What::Checkpoint { checkpoint, save_secs, upload_secs, asked_by } => {
-            let asked = asked_by.as_ref().map(|by| format!(", asked for by {by}")).unwrap_or_default();
+            let asked = asked_by.as_ref().map(|by| format!(", {}", asker(by))).unwrap_or_default();
             let took = format!("saved in {save_secs:.1} s, uploaded in {upload_secs:.1} s");
             ("checkpoint", format!("{}{}: {took}{asked}", checkpoint.number.number(), step_text(checkpoint.step)))
         }
@@ -233,20 +248,6 @@ fn step_text(step: Option<f64>) -> String {
     step.map(|step| format!(" (step {step})")).unwrap_or_default()
 }
 
-/// `idle/busy: the GPU works (gpu_percent 93, quiet_secs 0)`
-fn reason_text(reason: &Reason) -> String {
-    let numbers: Vec<String> = reason.numbers.iter().map(|(name, number)| format!("{name} {}", round(*number))).collect();
-    let numbers = if numbers.is_empty() { String::new() } else { format!(" ({})", numbers.join(", ")) };
-    // `idle/busy`, and not `idle/idle: idle:`.
-    let kind = if reason.policy == reason.verdict { reason.verdict.clone() } else { format!("{}/{}", reason.policy, reason.verdict) };
-    let text = reason.text.strip_prefix(&format!("{}: ", reason.verdict)).unwrap_or(&reason.text);
-    format!("{kind}: {text}{numbers}")
-}
-
-fn round(number: f64) -> f64 {
-    (number * 10.0).round() / 10.0
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -261,6 +262,10 @@ mod tests {
         Event { seq, at: at(second), what }
     }
 
+    fn went_well() -> crate::job::ExitStatus {
+        crate::job::ExitStatus { code: Some(0), signal: None, oom: false }
+    }
+
     fn started(start: u32, command: &str) -> What {
         What::WorkloadStarted { start, pid: 1, command: command.into() }
     }
@@ -270,6 +275,7 @@ mod tests {
         let (idle, ended) = (Reason::new(at(9), "idle", "busy", "it works"), Reason::new(at(30), "workload", "failed", "it failed"));
         let events = vec![
             event(1, 1, started(1, "/bin/sh -ec set -e\necho one\necho two")),
+            event(2, 2, What::WorkloadEnded { start: 1, exit: went_well(), orphans: 0 }),
             event(2, 3, started(2, "python train.py")),
             // Written down later than it was judged.
             event(3, 12, What::Asked { by: "you".into(), signal: "SIGUSR1".into(), processes: 1 }),
@@ -291,6 +297,7 @@ mod tests {
         let words: Vec<(i64, &str)> = story.iter().map(|line| (line.at.as_second() - at(0).as_second(), line.word)).collect();
         let expected = [
             (1, "started"),
+            (2, "ended"),
             (3, "started"),
             (9, "verdict"),
             (10, "request"),
@@ -302,14 +309,12 @@ mod tests {
         ];
         assert_eq!(words, expected);
         let starts: Vec<&str> = story.iter().filter(|line| line.word == "started").map(|line| line.text.as_str()).collect();
+        assert_eq!(story[1].text, "setup ended: exit code 0");
         assert_eq!(starts, ["setup: echo one; echo two", "start 1: python train.py", "start 2: python train.py"]);
     }
 
     #[test]
-    fn nothing_is_said_twice_and_nobodys_codes_are_shown_here() {
-        let idle = Reason::new(at(1), "idle", "idle", "idle: nothing for 15m").with("quiet_secs", 900.0);
-        assert_eq!(reason_text(&idle), "idle: nothing for 15m (quiet_secs 900)");
-        assert_eq!(reason_text(&Reason::new(at(1), "idle", "busy", "the GPU works")), "idle/busy: the GPU works");
+    fn nobodys_codes_are_shown_here() {
         assert_eq!(cloud_text(None, "Client.InstanceInitiatedShutdown: the workload ended"), "; the machine says: the workload ended");
         assert_eq!(cloud_words(Cloud::Local, "Server.HostLost"), "it gave no reason");
         assert_eq!(cloud_words(Cloud::Aws, "Client.VolumeLimitExceeded: x"), "Client.VolumeLimitExceeded: x");

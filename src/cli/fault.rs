@@ -51,6 +51,9 @@ impl Fault {
 
     /// The error's own text is what happened; its sources are the causes.
     pub fn from_error(code: ExitCode, error: &(dyn Error + 'static)) -> Self {
+        if let Some(nobody) = wire::NoCredentials::among(error) {
+            return Fault::new(code, nobody.to_string()).hint(&nobody.fix);
+        }
         let mut fault = Fault::new(code, error.to_string());
         fault.causes = error.source().map(wire::causes).unwrap_or_default();
         fault
@@ -80,6 +83,13 @@ impl Fault {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// The hint where the error itself has brought none.
+    #[must_use]
+    pub fn or_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint.get_or_insert_with(|| hint.into());
         self
     }
 

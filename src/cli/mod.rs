@@ -23,6 +23,7 @@ mod doctor;
 mod doctor_aws;
 mod exit;
 mod explain;
+mod explain_words;
 mod extend;
 mod fault;
 mod fetch;
@@ -69,6 +70,7 @@ mod table;
 #[cfg(feature = "aws")]
 mod uninit;
 mod workdir;
+mod wrap;
 
 pub use args::{ColorChoice, Format, Globals};
 pub use attach::Attached;
@@ -80,5 +82,5 @@ pub use log_tail::LogTail;
 pub use printer::{Printer, Stream, Style};
 pub use replay::{Change, Replayed, replay_idle};
 pub use shell::{Cli, Verb, main};
-pub use table::render as render_table;
+pub use table::{Give, render as render_table, render_within as render_table_within};
 pub use workdir::{Examined, Prepared};

@@ -50,15 +50,15 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         return Ok(ExitCode::SUCCESS);
     }
     for line in plan_text::whole(&planned) {
-        context.printer.line(line);
+        context.printer.prose(2, line);
     }
     if let Some(because) = forbidden {
         context.printer.warn(format!("the cloud would not launch it: {because}"));
     }
     context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
-    caps.iter().for_each(|caps| context.printer.line(caps.text()));
+    caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
     if let Some(reason) = held_back {
-        context.printer.line(format!("it would wait for {reason}"));
+        context.printer.prose(2, format!("it would wait for {reason}"));
     }
     if let Some(next) = next {
         context.printer.line(format!("scheduled, from `lamp apply` on; the next run would be at {}", status::local_time(next)));
@@ -88,9 +88,9 @@ pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSp
 /// A cloud that does not answer, or does not know us, is another thing than a job that fits nowhere.
 pub fn fault(error: &ActError) -> Fault {
     if error.is_denial() {
-        Fault::from_error(ExitCode::UNREACHABLE, error).hint("`lamp doctor` says who you are to the cloud, and what is missing")
+        Fault::from_error(ExitCode::UNREACHABLE, error).or_hint("`lamp doctor` says who you are to the cloud, and what is missing")
     } else if error.is_silence() {
-        Fault::from_error(ExitCode::UNREACHABLE, error).hint("try again; `lamp doctor` looks at the way there")
+        Fault::from_error(ExitCode::UNREACHABLE, error).or_hint("try again; `lamp doctor` looks at the way there")
     } else {
         Fault::from_error(ExitCode::LAUNCH_FAILED, error)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::table::render;
+use super::table::{Give, render, render_within};
 use crate::market::{Market, Offer, PriceHistory, PriceRule, Region, Supply, UsdPerHour, Zone};
 use crate::policy::bid;
 use crate::policy::bid_backtest::{Backtest, backtest};
@@ -85,9 +85,12 @@ fn row(supply: &Supply, offers: &[&Offer], rule: PriceRule, from: Timestamp, now
 
 const HEADINGS: [&str; 9] = ["type", "zone", "gpus", "vcpus", "on-demand", "spot", "ratio", "bid", "exceeded"];
 
-pub fn text(rows: &[Row]) -> String {
+/// What everybody can work out, or needs last, goes first where the terminal is narrow.
+const GIVE: Give<'_> = Give { cut: &[], go: &[6, 3, 8] };
+
+pub fn text(rows: &[Row], width: Option<usize>) -> String {
     let lines: Vec<Vec<String>> = rows.iter().map(columns).collect();
-    render(&HEADINGS, &lines, &[3, 4, 5, 6, 7, 8])
+    render_within(width, &HEADINGS, &lines, &[3, 4, 5, 6, 7, 8], GIVE)
 }
 
 fn columns(row: &Row) -> Vec<String> {

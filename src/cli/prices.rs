@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::patience::saying;
 use super::price_table::{self as table, Row};
-use super::{Context, ExitCode, Fault, Format, job_root, price_plot, purchase};
+use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase};
+use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply};
 use crate::policy::bid::{HONEST, back};
@@ -59,8 +60,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let from = back(now, Span::from_secs(u64::from(args.days) * 86_400));
     let rows = table::rows(&supply, args.bid, from, now, args.backtest);
     if rows.is_empty() {
-        let fault = Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {}", shortened(&supply.refused).join("; ")));
-        return Err(fault.hint("`lamp prices` without a word shows every GPU machine; --region names another region"));
+        return Err(nothing(&machine, &supply));
     }
     if args.csv {
         context.printer.line(table::csv(&rows));
@@ -77,8 +77,26 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Why there is no row. A name that is nobody's is the likeliest reason, and is said before all others.
+fn nothing(machine: &MachineSpec, supply: &Supply) -> Fault {
+    let gpus = &machine.gpus;
+    let models = Catalog::shipped().gpu_models();
+    let all = "`lamp prices` without a word shows every GPU machine";
+    if let Some(wanted) = gpus.model.as_deref().filter(|_| !models.iter().any(|model| gpus.is_model(model))) {
+        let names: Vec<String> = models.iter().map(|model| model.replace(' ', "-")).collect();
+        let meant = closest(wanted, names.iter().map(String::as_str)).map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("no GPU is called `{wanted}`: there are {}", names.join(", ")));
+        return fault.hint(format!("{meant}{all}"));
+    }
+    let because = match shortened(&supply.refused) {
+        refused if refused.is_empty() => "no machine type has that many GPUs, or so much memory on each".to_owned(),
+        refused => refused.join("; "),
+    };
+    Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}")).hint(format!("{all}; --region names another region"))
+}
+
 fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], from: jiff::Timestamp) {
-    context.printer.line(table::text(rows));
+    context.printer.line(table::text(rows, context.printer.columns(Stream::Out)));
     if args.backtest {
         context.printer.line(format!("\n{}", table::backtest_text(rows, args.bid)));
     }
@@ -103,19 +121,20 @@ async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Resul
     let workstation = job_root::workstation(context)?;
     let because = match saying(context, "asking EC2 for types, zones and prices", workstation.ec2_supply(machine, window)).await {
         Ok(supply) => return Ok((supply, json!({ "name": "ec2", "as_of": context.clock.now() }))),
-        Err(error) => Fault::from_error(ExitCode::UNREACHABLE, &*error).sentence(),
+        Err(error) => Fault::from_error(ExitCode::UNREACHABLE, &*error),
     };
     let catalog = Catalog::shipped();
     let named = if machine.regions.is_empty() { &workstation.aws.regions } else { &machine.regions };
     let regions: Vec<Region> = if named.is_empty() { catalog.regions() } else { named.iter().map(Region::new).collect() };
     let mut supply = catalog.supply(&machine.gpus, &machine.instance_types, &regions);
     let as_of = catalog.prices_as_of();
-    context.printer.warn(format!("EC2 was not asked: {because}"));
+    context.printer.warn(format!("EC2 was not asked: {}", because.sentence()));
+    because.hint.iter().for_each(|hint| context.printer.hint(hint));
     supply.notes.push(format!(
         "this is the catalogue that ships with `lamp`: on-demand prices of {as_of}, types and zones of {}, the zones by their ids; spot prices are not in it",
         catalog.types_as_of()
     ));
-    Ok((supply, json!({ "name": "catalogue", "as_of": as_of, "because": because })))
+    Ok((supply, json!({ "name": "catalogue", "as_of": as_of, "because": because.sentence() })))
 }
 
 /// The rules look back further than the window that is shown.

@@ -5,12 +5,14 @@
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 
 use super::Fault;
 use super::args::{ColorChoice, Format};
+use super::wrap::wrap;
 use crate::job::{Finding, Severity};
 
 #[derive(Debug)]
@@ -19,6 +21,9 @@ pub struct Printer {
     quiet: bool,
     color_out: bool,
     color_err: bool,
+    /// Of the terminals; `None`: there is none, and nothing is fitted.
+    columns_out: Option<usize>,
+    columns_err: Option<usize>,
     gone: AtomicBool,
 }
 
@@ -51,6 +56,8 @@ impl Printer {
             quiet,
             color_out: allowed(std::io::stdout().is_terminal()),
             color_err: allowed(std::io::stderr().is_terminal()),
+            columns_out: columns_of(std::io::stdout()),
+            columns_err: columns_of(std::io::stderr()),
             gone: AtomicBool::new(false),
         }
     }
@@ -72,6 +79,20 @@ impl Printer {
     /// One line of data.
     pub fn line(&self, text: impl Display) {
         self.bytes(format!("{text}\n").as_bytes());
+    }
+
+    /// A sentence of data: on a terminal it is broken at words, and goes on below after `hang` blanks.
+    pub fn prose(&self, hang: usize, text: impl Display) {
+        let text = text.to_string();
+        self.line(self.columns_out.map_or_else(|| text.clone(), |width| wrap(&text, width, hang)));
+    }
+
+    /// Columns of the terminal that a stream goes to.
+    pub fn columns(&self, stream: Stream) -> Option<usize> {
+        match stream {
+            Stream::Out => self.columns_out,
+            Stream::Err => self.columns_err,
+        }
     }
 
     /// Data as it is: the workload's own log.
@@ -120,7 +141,7 @@ impl Printer {
     pub fn fault(&self, fault: &Fault) {
         if self.format != Format::Text {
             let json = serde_json::json!({ "error": fault });
-            return self.err_line(&json.to_string());
+            return self.raw_err(&format!("{json}\n"));
         }
         self.findings(fault.file.as_deref(), &fault.findings);
         self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Bad, "error:"), fault.what));
@@ -185,6 +206,18 @@ impl Printer {
     }
 
     fn err_line(&self, line: &str) {
+        let line = self.columns_err.map_or_else(|| line.to_owned(), |width| wrap(line, width, HANG));
         self.raw_err(&format!("{line}\n"));
     }
+}
+
+/// What follows a line that was too long, to see that it belongs to it.
+const HANG: usize = 2;
+
+/// Narrower terminals do not exist; what says so does not know.
+const COLUMNS_MIN: usize = 20;
+
+fn columns_of(stream: impl AsFd + IsTerminal) -> Option<usize> {
+    let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream).ok())??;
+    Some(usize::from(size.ws_col)).filter(|columns| *columns >= COLUMNS_MIN)
 }

@@ -7,9 +7,10 @@ use clap::Args as ClapArgs;
 use super::alone::AloneRun;
 use super::status::local_time;
 use super::summary::Summary;
-use super::{Context, ExitCode, Fault, job_root, outputs, render_table, run};
+use super::wrap::wrap;
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, outputs, render_table_within, run};
 use crate::controller::Ticked;
-use crate::job::{JobState, Receipt, ReceiptAttempt};
+use crate::job::{JobState, Receipt, ReceiptAttempt, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;
 use crate::wire::Store;
@@ -83,14 +84,32 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if context.is_machine_output() {
         return context.printer.json(receipt);
     }
-    context.printer.line(text(receipt));
+    context.printer.line(text(receipt, context.printer.columns(Stream::Out)));
     if let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }
 }
 
-/// The receipt for people.
-pub fn text(receipt: &Receipt) -> String {
+/// The receipt beside the data: to stderr.
+pub fn note(context: &Context, receipt: &Receipt) {
+    context.printer.note(text(receipt, context.printer.columns(Stream::Err)));
+}
+
+/// What the table of a receipt gives up on a narrow terminal: why it ended is the last to be cut.
+const GIVE: Give<'_> = Give { cut: &[7, 6], go: &[3, 7, 2] };
+
+/// A line on what is not here at the end.
+pub fn loss_text(loss: &str) -> String {
+    if is_absence(loss) { format!("  {loss}") } else { format!("  lost: {loss}") }
+}
+
+/// The receipt for people, in so many columns.
+fn text(receipt: &Receipt, width: Option<usize>) -> String {
+    let text = whole_text(receipt, width);
+    width.map_or_else(|| text.clone(), |width| wrap(&text, width, 4))
+}
+
+fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
     let mut lines = vec![format!("receipt of {}: {}", receipt.job, receipt.outcome), format!("  {}", receipt.reason)];
     if let Some(code) = receipt.exit_code {
         lines.push(format!("  exit code {code}"));
@@ -98,7 +117,9 @@ pub fn text(receipt: &Receipt) -> String {
     lines.push(format!("  from {} to {}", local_time(receipt.started), local_time(receipt.ended)));
     if !receipt.attempts.is_empty() {
         let rows: Vec<Vec<String>> = receipt.attempts.iter().map(row).collect();
-        let table = render_table(&["attempt", "instance", "type", "market", "billed", "cost", "ended because", "began from"], &rows, &[0, 4, 5]);
+        let headings = ["attempt", "instance", "type", "market", "billed", "cost", "ended because", "began from"];
+        // Two columns are the indentation.
+        let table = render_table_within(width.map(|width| width - 2), &headings, &rows, &[0, 4, 5], GIVE);
         lines.extend(table.lines().map(|line| format!("  {line}")));
     }
     let span = |secs: f64| Span::from_secs(secs.round() as u64);
@@ -112,7 +133,7 @@ pub fn text(receipt: &Receipt) -> String {
     if receipt.attempts.iter().any(|attempt| attempt.billed_estimated) {
         lines.push("  <=: the cloud does not say to the second when its billing ended; this is the latest that it can have".into());
     }
-    lines.extend(receipt.losses.iter().map(|loss| format!("  lost: {loss}")));
+    lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
     lines.join("\n")
 }
 

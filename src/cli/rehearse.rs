@@ -50,6 +50,9 @@ struct Report<'a> {
     receipt: Option<&'a Receipt>,
 }
 
+/// How the name of a rehearsal's job ends, to tell it from the job itself.
+pub const REHEARSAL: &str = "-rehearsal";
+
 /// Between two looks at the records.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
@@ -71,7 +74,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     spec.machine.cloud = Cloud::Local;
     spec.machine.market = MarketChoice::Spot;
     spec.interruptions.max = spec.interruptions.max.max(1);
-    spec.name = format!("{}-rehearsal", spec.name);
+    spec.name = format!("{}{REHEARSAL}", spec.name);
     let mut evidence = Evidence { checkpoint: spec.checkpoint.clone(), notice: args.notice, ..Evidence::default() };
     // Without a place to save to there is nothing to run for.
     if evidence.checkpoint.is_none() {
@@ -297,15 +300,15 @@ fn report(context: &Context, job: Option<&str>, checks: &[Check], receipt: Optio
     } else {
         for check in checks {
             let (style, word) = if check.passed { (Style::Good, "ok  ") } else { (Style::Bad, "FAIL") };
-            printer.line(format!("{} {}", printer.paint(Stream::Out, style, word), check.text));
+            printer.prose(5, format!("{} {}", printer.paint(Stream::Out, style, word), check.text));
             if let Some(hint) = &check.hint {
-                printer.line(format!("     {} {hint}", printer.paint(Stream::Out, Style::Hint, "hint:")));
+                printer.prose(11, format!("     {} {hint}", printer.paint(Stream::Out, Style::Hint, "hint:")));
             }
         }
         let verdict = if proved { "proved: an interruption costs this job no more than is said above" } else { "not proved" };
-        printer.line(verdict);
+        printer.prose(0, verdict);
         if let Some(receipt) = receipt {
-            printer.note(super::receipt::text(receipt));
+            super::receipt::note(context, receipt);
         }
     }
     if proved { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED }

@@ -204,7 +204,7 @@ pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<
     if context.is_machine_output() {
         context.printer.json(ended);
     } else {
-        context.printer.note(receipt::text(ended));
+        receipt::note(context, ended);
     }
     Ok(exit_code(ended))
 }

@@ -66,6 +66,7 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
     let opened = with_progress(context, || "asking AWS who we are".to_owned(), AwsSetup::new(session, wish)).await;
     opened.map_err(|error| {
         let hint = match error.act.as_str() {
+            _ if error.fix.is_some() => error.fix.as_deref().unwrap_or_default(),
             "choose a region" => "--region names one; so do AWS_REGION, and `regions` in [aws] of the configuration",
             _ => "`aws sts get-caller-identity` must answer; `lamp doctor` says what is missing",
         };

@@ -220,7 +220,7 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     if continues.machine.is_none() && continues.checkpoint.is_none() {
         let gone = kept.elsewhere.as_ref().map_or("its machine is gone with its disk".to_owned(), Clone::clone);
         return Err(refused(format!("nothing is kept of job `{job}`: {gone}, and it saved no checkpoint"))
-            .hint(format!("{again}; with [checkpoint], or `on_failure = \"stop\"` and the like, it can be started again")));
+            .hint(format!("{again}; with [checkpoint], or `failure = \"stop\"` and the like in `[on]`, it can be started again")));
     }
     Ok(())
 }

@@ -8,8 +8,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::caps::{self, CapsShown};
+use super::rehearse::REHEARSAL;
 use super::summary::Summary;
-use super::{Context, ExitCode, Fault, Stream, Style, job_root, live, render_table};
+use super::table::counted;
+use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, live, render_table_within};
 use crate::job::{JobId, JobState};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::Span;
@@ -44,6 +46,9 @@ struct LeftOut {
 
 /// Finished jobs in the table for people. More would push what runs off the screen.
 const FINISHED_SHOWN: usize = 10;
+
+/// What the table gives up on a narrow terminal: the progress is cut first, since its beginning says most.
+const GIVE: Give<'_> = Give { cut: &[4], go: &[2, 6, 3, 4] };
 
 /// Reads at once. A store across the ocean answers in 100 ms: a thousand jobs then take a few seconds.
 const READS_IN_FLIGHT: usize = 32;
@@ -109,19 +114,30 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     let mut finished = 0;
     let mut shown = Vec::new();
     for summary in summaries {
-        finished += usize::from(summary.state.is_final());
-        if all || !summary.state.is_final() || finished <= FINISHED_SHOWN {
+        let is_over = summary.state.is_final();
+        // What a rehearsal had to say, it has said.
+        let is_rehearsed = is_over && summary.name.ends_with(REHEARSAL);
+        finished += usize::from(is_over && !is_rehearsed);
+        if all || !is_over || (!is_rehearsed && finished <= FINISHED_SHOWN) {
             shown.push(row(context, summary));
         }
     }
     let waiting = summaries.iter().filter_map(|summary| Some((summary, summary.waiting.as_ref()?)));
     let left_out = summaries.len() - shown.len();
-    context.printer.line(render_table(&["job", "state", "attempt", "verdict", "progress", "cost", "started"], &shown, &[2, 5]));
+    if !shown.is_empty() {
+        let headings = ["job", "state", "attempt", "verdict", "progress", "cost", "started"];
+        context.printer.line(render_table_within(context.printer.columns(Stream::Out), &headings, &shown, &[2, 5], GIVE));
+    }
     for (summary, waiting) in waiting {
         context.printer.note(format!("{} waits for {waiting}", summary.job));
     }
     if left_out > 0 {
-        context.printer.note(format!("and {left_out} more that have ended; `lamp status --all` shows them"));
+        let told = if shown.is_empty() {
+            format!("nothing runs; ended: {}", counted(left_out as u64, "job"))
+        } else {
+            format!("and {left_out} more that have ended")
+        };
+        context.printer.note(format!("{told}; `lamp status --all` shows them"));
     }
 }
 
@@ -153,7 +169,7 @@ pub fn local_time(at: Timestamp) -> String {
 }
 
 fn show_one(context: &Context, summary: &Summary) {
-    let line = |key: &str, value: String| context.printer.line(format!("{key:<12}{value}"));
+    let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
     line("state", summary.state.to_string());
     if let Some(attempt) = summary.attempt {

@@ -116,7 +116,7 @@ fn show(context: &Context, found: &Found) {
     }
     let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| judged.view.state.bills()).map(row).collect();
     if rows.is_empty() {
-        context.printer.line("no machine of yours runs");
+        context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
     } else {
         context.printer.line(render_table(&["machine", "type", "region", "job", "attempt", "verdict", "why"], &rows, &[]));
     }

@@ -22,8 +22,7 @@ use crate::job::{Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Region;
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
-use crate::ports::CloudError;
-use crate::ports::chain;
+use crate::ports::{CloudError, NoCredentials, chain};
 
 /// One machine of ours and what is to be done with it.
 #[derive(Clone, Debug)]
@@ -57,7 +56,7 @@ impl Controller {
         for (which, regions) in asked {
             match regions {
                 Ok(regions) => places.extend(regions.into_iter().map(|region| (which, region))),
-                Err(error) => unknown.push((which.word().to_owned(), chain(&error))),
+                Err(error) => unknown.push((which.word().to_owned(), why(&error))),
             }
         }
         (places, unknown)
@@ -76,11 +75,11 @@ impl Controller {
         for (region, described, residue) in join_all(asked).await {
             match described {
                 Ok(described) => views.extend(described),
-                Err(error) => found.unknown.push((region.to_string(), chain(&error))),
+                Err(error) => found.unknown.push((region.to_string(), why(&error))),
             }
             match residue {
                 Ok(residue) => found.residue.extend(residue),
-                Err(error) => found.unknown.push((format!("{region}, what is left over"), chain(&error))),
+                Err(error) => found.unknown.push((format!("{region}, what is left over"), why(&error))),
             }
         }
         // A place that was asked twice has each machine once.
@@ -149,7 +148,7 @@ impl Controller {
         for (region, answer) in join_all(asked).await {
             match answer {
                 Ok(found) => machines.extend(found),
-                Err(error) => unknown.push((Region::to_string(region), chain(&error))),
+                Err(error) => unknown.push((Region::to_string(region), why(&error))),
             }
         }
         (machines, unknown)
@@ -185,4 +184,9 @@ impl Controller {
         self.store.put(layout::CLOCK, Bytes::new()).await.ok()?;
         Some(self.store.head(layout::CLOCK).await.ok()??.modified)
     }
+}
+
+/// For a line in a list: with what to type, since a list has no room for a hint.
+fn why(error: &dyn std::error::Error) -> String {
+    NoCredentials::among(error).map_or_else(|| chain(error), NoCredentials::sentence)
 }

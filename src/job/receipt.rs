@@ -112,3 +112,8 @@ impl From<&AttemptRecord> for ReceiptAttempt {
         }
     }
 }
+/// Whether a "loss" is only an output that was never there: a job that was ended early had not made it yet, and nothing of it
+/// is lost.
+pub fn is_absence(loss: &str) -> bool {
+    loss.starts_with("output `") && loss.ends_with("` was not there")
+}

@@ -4,7 +4,7 @@
 //! day, and whoever uses it says so with the day: an old price is no price of today. Spot prices are not in it: they would be
 //! wrong within hours. What must never live here: a price without a source.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use super::{Arch, Cloud, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd, UsdPerHour, Zone};
@@ -83,6 +83,12 @@ impl Catalog {
     /// An hour of a public IPv4 address.
     pub fn public_ipv4_hour(&self, region: &Region) -> Option<&Dated<Usd>> {
         self.extra("public-ipv4", region)
+    }
+
+    /// Every GPU that some type has, by name.
+    pub fn gpu_models(&self) -> Vec<&str> {
+        let models: BTreeSet<&str> = self.types.iter().filter_map(|kind| kind.gpu_model.as_deref()).collect();
+        models.into_iter().collect()
     }
 
     /// What the catalogue would sell: on demand alone, by the ids of zones. What has no price in it is refused.

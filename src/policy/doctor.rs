@@ -71,7 +71,7 @@ pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
     let name = "clock";
     let fix = "let the clock be set: `sudo timedatectl set-ntp true`";
     match ahead {
-        Err(why) => Check::warning(name, format!("nobody told the time: {why}")),
+        Err(why) => Check::warning(name, format!("AWS did not say what time it is: {why}")),
         Ok(secs) => {
             let by = secs.unsigned_abs();
             let said = match secs {

@@ -16,7 +16,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::pace::{Pace, span};
-use super::signals::{Seen, Sight, seen};
+use super::signals::{RATE, Seen, Sight, rate, seen};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use crate::instance::Rates;
 use crate::job::IdleSpec;
@@ -290,10 +290,14 @@ fn levels(rates: &Rates) -> String {
         ("GPU", &rates.gpu_percent, "%"),
         ("CPU", &rates.cpu_percent, "% of a core"),
         ("machine CPU", &rates.machine_cpu_percent, "%"),
-        ("network", &rates.net_bytes_per_sec, "B/s"),
+        ("network", &rates.net_bytes_per_sec, RATE),
     ];
-    let known: Vec<String> =
-        all.iter().filter_map(|(name, reading, unit)| reading.known().map(|value| format!("{name} {} {unit}", rounded(*value)))).collect();
+    let known: Vec<String> = all
+        .iter()
+        .filter_map(|(name, reading, unit)| {
+            reading.known().map(|value| if *unit == RATE { format!("{name} {}", rate(*value)) } else { format!("{name} {} {unit}", rounded(*value)) })
+        })
+        .collect();
     known.join(", ")
 }
 

@@ -55,6 +55,7 @@ pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
 pub use settlement::{cloud_words, is_by_a_user};
+pub use signals::rate as rate_text;
 pub use stall::{StallRhythm, StallWatch};
 pub use stopped::keeps_disk;
 pub use supervise::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact, supervise};

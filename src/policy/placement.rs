@@ -229,7 +229,11 @@ fn family(offer: &Offer) -> &str {
 fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec<String> {
     let spec = ask.spec;
     let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
+    let wanted = &spec.machine.gpus;
+    // Of this workstation nothing is promised: its driver is asked when the job starts.
+    let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
     let mut reasons = vec![match others {
+        0 if shows_too_few => format!("the one machine that there is, at {}{with}", best.price),
         0 => format!("the one offer that fits, at {}{with}", best.price),
         _ => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
     }];
@@ -244,8 +248,14 @@ fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec
     if best.market == Market::Spot && best.cloud != Cloud::Local && spec.interruptions.max > 0 && spec.limits.budget.is_none() {
         reasons.push("after an interruption another machine follows; `limits.budget` would bound what all of them cost together".to_owned());
     }
-    let wanted = &spec.machine.gpus;
-    if best.cloud == Cloud::Local && wanted.count > 0 {
+    if shows_too_few {
+        let shows = match best.gpus {
+            0 => "no GPU".to_owned(),
+            gpus => format!("{gpus} GPUs"),
+        };
+        reasons
+            .push(format!("this workstation shows {shows}, and the job needs {wanted}: where the driver says so too, the job ends when it starts"));
+    } else if best.cloud == Cloud::Local && wanted.count > 0 {
         reasons.push(format!("this workstation shows {} GPUs; whether they are the job's {wanted} is seen when it starts", best.gpus));
     }
     reasons
@@ -329,7 +339,10 @@ mod tests {
         let mut wanted = spec(LimitsSpec::default());
         wanted.machine.gpus = "H100:8".parse::<GpuRequirement>().unwrap();
         let placed = place(&wanted, &[offer(Cloud::Local, "a", "0", 0)], None, Span::ZERO, NOW).unwrap();
-        assert_eq!(placed.reasons[1], "this workstation shows 0 GPUs; whether they are the job's H100:8 is seen when it starts");
+        assert_eq!(placed.reasons[0], "the one machine that there is, at $0.00/h", "it is not said to fit");
+        assert!(placed.reasons[1].starts_with("this workstation shows no GPU, and the job needs H100:8: "), "{:?}", placed.reasons);
+        let placed = place(&wanted, &[offer(Cloud::Local, "a", "0", 8)], None, Span::ZERO, NOW).unwrap();
+        assert_eq!(placed.reasons[1], "this workstation shows 8 GPUs; whether they are the job's H100:8 is seen when it starts");
     }
 
     #[test]

@@ -11,6 +11,20 @@ use crate::job::IdleSpec;
 /// or a monitor uses up to two percent of sixteen cores, and published rules use the same five.
 const MACHINE_CPU_QUIET_PERCENT: f64 = 5.0;
 
+/// The unit of traffic; it is said as [`rate`] says it.
+pub(super) const RATE: &str = "B/s";
+
+/// `5.4 MB/s`: the units of `idle_io`.
+pub fn rate(bytes_per_sec: f64) -> String {
+    const UNITS: [&str; 5] = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"];
+    let mut value = bytes_per_sec;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        (value, unit) = (value / 1000.0, unit + 1);
+    }
+    if unit == 0 || value >= 99.95 { format!("{value:.0} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
 /// What one interval showed.
 pub(super) struct Seen {
     /// The signals above their limits, in words: `GPU 97 %`.
@@ -49,7 +63,11 @@ pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     let mut busy = Vec::new();
     let mut unknown = Vec::new();
     let mut judge = |reading: &Reading<f64>, limit: f64, name: &str, unit: &str| match reading {
-        Reading::Known(value) if *value > limit => busy.push(if unit.is_empty() { name.to_owned() } else { format!("{name} {value:.0} {unit}") }),
+        Reading::Known(value) if *value > limit => busy.push(match unit {
+            "" => name.to_owned(),
+            RATE => format!("{name} {}", rate(*value)),
+            _ => format!("{name} {value:.0} {unit}"),
+        }),
         Reading::Unknown(why) => unknown.push(format!("{name} ({why})")),
         _ => {}
     };
@@ -60,7 +78,7 @@ pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     if !tree_known {
         judge(&rates.machine_cpu_percent, machine_limit, "machine CPU", "%");
     }
-    judge(&rates.disk_bytes_per_sec, spec.io_bytes_per_sec, "disk", "B/s");
+    judge(&rates.disk_bytes_per_sec, spec.io_bytes_per_sec, "disk", RATE);
     judge(&rates.log_bytes, 0.0, "log output", "");
     judge(&rates.progress_marks, 0.0, "progress", "");
     judge(&rates.checkpoint_marks, 0.0, "a checkpoint", "");
@@ -88,5 +106,16 @@ fn sight(rates: &Rates) -> Sight {
         (true, _, _) | (_, true, _) => Sight::NoTransfers,
         (_, _, true) if transfers && known(&rates.gpu_percent) => Sight::MainProcess,
         _ => Sight::GpuOnly,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traffic_is_said_in_units_that_people_read() {
+        let said = [0.0, 999.0, 999.96, 5_443_638.0, 250e6, 3e12, 9e15].map(rate);
+        assert_eq!(said, ["0 B/s", "999 B/s", "1.0 kB/s", "5.4 MB/s", "250 MB/s", "3.0 TB/s", "9000 TB/s"]);
     }
 }

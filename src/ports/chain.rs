@@ -3,8 +3,13 @@
 use std::error::Error;
 use std::fmt::Write as _;
 
+use super::NoCredentials;
+
 /// An error and its causes in one line: for logs, events and reasons, where nobody can ask back.
 pub fn chain(error: &dyn Error) -> String {
+    if let Some(nobody) = NoCredentials::among(error) {
+        return nobody.to_string();
+    }
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -16,6 +21,9 @@ pub fn chain(error: &dyn Error) -> String {
 
 /// An error and its causes, each once: some libraries repeat their source in their own text, and saying it twice helps nobody.
 pub fn causes(error: &dyn Error) -> Vec<String> {
+    if let Some(nobody) = NoCredentials::among(error) {
+        return vec![nobody.to_string()];
+    }
     let mut causes = vec![error.to_string()];
     let mut next = error.source();
     while let Some(error) = next {

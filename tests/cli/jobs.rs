@@ -188,7 +188,7 @@ fn an_idle_job_is_ended_and_the_exit_code_says_so() {
     assert_eq!(code, 107, "{err}");
     let receipt = place.receipt("idler");
     assert_eq!(receipt["attempts"][0]["ended_because"], "idle");
-    assert!(place.0.lamp(&["explain", "idler"]).out.contains("quiet_secs"));
+    assert!(place.0.lamp(&["explain", "idler"]).out.contains("quiet for "));
     place.nothing_is_left();
 }
 

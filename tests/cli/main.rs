@@ -20,6 +20,8 @@ mod machine_output;
 #[path = "../support/moto.rs"]
 mod moto;
 mod newcomer;
+#[cfg(feature = "aws")]
+mod nobody;
 mod outputs;
 mod permissions;
 mod place;

@@ -72,6 +72,27 @@ fn a_job_that_is_not_understood_is_listed_with_a_word() {
     assert!(document["left_out"][0]["why"].as_str().is_some_and(|why| why.contains("format 99")), "{document}");
 }
 
+/// A rehearsal is over when it has said its word, and what a job had not made yet was not lost.
+#[test]
+fn a_rehearsal_that_is_over_does_not_stand_among_the_jobs() {
+    let sandbox = Sandbox::new();
+    let receipt = |job: &str, name: &str| {
+        let mut record: serde_json::Value = serde_json::from_str(include_str!("../data/v1/receipt.json")).expect("a record");
+        (record["job"], record["name"], record["losses"]) = (job.into(), name.into(), serde_json::json!(["output `results/*` was not there"]));
+        sandbox.write(&format!("home/.local/state/lamplighter/jobs/{job}/receipt.json"), record.to_string());
+    };
+    receipt("proj-rehearsal-822mn5", "proj-rehearsal");
+    let alone = sandbox.lamp(&["status"]);
+    assert_eq!((alone.code, &*alone.out), (0, ""), "{alone:?}");
+    assert!(alone.err.contains("nothing runs; ended: 1 job; `lamp status --all` shows them"), "{alone:?}");
+    receipt("proj-7f3k2q", "proj");
+    let jobs = sandbox.lamp(&["status"]);
+    assert!(jobs.out.contains("proj-7f3k2q") && !jobs.out.contains("rehearsal"), "{}", jobs.out);
+    assert!(sandbox.lamp(&["status", "--all"]).out.contains("proj-rehearsal-822mn5"));
+    let said = sandbox.lamp(&["receipt", "proj-rehearsal"]).out;
+    assert!(said.contains("  output `results/*` was not there") && !said.contains("lost"), "{said}");
+}
+
 #[test]
 fn a_missing_checkpoint_path_is_one_error() {
     let sandbox = Sandbox::with_script();

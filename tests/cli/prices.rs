@@ -39,6 +39,21 @@ fn a_region_without_shipped_prices_says_so_and_makes_none_up() {
 }
 
 #[test]
+fn a_gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
+    let ended = offline(&["prices", "--gpu", "A10", "--region", "us-east-1"]);
+    assert_eq!(ended.code, 101, "{ended:?}");
+    assert!(
+        ended.err.contains("error: no GPU is called `A10`: there are A100, A10G, ") && ended.err.contains("hint: did you mean `A10G`?"),
+        "{}",
+        ended.err
+    );
+    let ended = offline(&["prices", "--gpu", "nonsense", "--region", "us-east-1"]);
+    assert!(ended.err.contains("error: no GPU is called `nonsense`: there are ") && !ended.err.contains("did you mean"), "{}", ended.err);
+    let ended = offline(&["prices", "--gpu", "A10G:64", "--region", "us-east-1"]);
+    assert!(ended.err.contains("nothing with a known price: no machine type has that many GPUs"), "{}", ended.err);
+}
+
+#[test]
 fn what_is_bought_is_compared_with_what_is_rented() {
     let ended = offline(&["prices", "--type", "g5.xlarge", "--region", "us-east-1", "--buy", "$10000", "--hours-per-week", "40"]);
     // 1.006 an hour, 40 hours a week, 4.348 weeks a month: 174.97 a month.

@@ -1,0 +1,33 @@
+//! Nobody knows who we are: said once and in the same words, whichever call was the first to need it.
+//!
+//! Nothing was sent, so the layers of the library that noticed it say nothing worth reading. What must never live here: how it
+//! is recognised (an adapter's work).
+
+use std::error::Error;
+
+/// Why nothing could be signed, and what to type.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}")]
+pub struct NoCredentials {
+    pub what: String,
+    pub fix: String,
+}
+
+impl NoCredentials {
+    /// The one below an error, if that is what it comes from.
+    pub fn among(error: &dyn Error) -> Option<&NoCredentials> {
+        let mut next = error.source();
+        while let Some(error) = next {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    /// Both in one line.
+    pub fn sentence(&self) -> String {
+        format!("{}; {}", self.what, self.fix)
+    }
+}

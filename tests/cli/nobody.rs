@@ -1,0 +1,93 @@
+//! Somebody without AWS credentials: every verb says the same few words, and what to type.
+
+use super::sandbox::{Ended, Sandbox};
+
+const FOUND_NONE: &str = "no AWS credentials were found";
+
+/// Verbs that ask EC2, STS or S3 for something.
+const VERBS: &[&[&str]] = &[
+    &["plan", "--cloud", "aws", "--", "true"],
+    &["run", "--cloud", "aws", "--", "true"],
+    &["prices", "--gpu", "A10G", "--region", "us-east-1"],
+    &["sweep"],
+    &["init", "aws", "--region", "us-east-2", "--dry-run"],
+    &["status", "--job-root", "s3://nothing-of-that-name/jobs"],
+    &["doctor"],
+];
+
+/// What only the authors of a library understand.
+const JARGON: &[&str] = &["dispatch failure", "credential provider", "in chain", "IMDS", "not allowed", "nobody told the time", "because: other"];
+
+fn is_kind(verb: &str, ended: &Ended) {
+    let said = format!("{}{}", ended.out, ended.err);
+    assert!(said.contains(FOUND_NONE) && said.contains("`aws configure`") && said.contains("AWS_PROFILE"), "{verb}: {said}");
+    for word in JARGON {
+        assert!(!said.contains(word), "{verb}: {word}: {said}");
+    }
+}
+
+#[test]
+fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
+    let sandbox = Sandbox::with_script();
+    for words in VERBS {
+        let ended = sandbox.end(sandbox.command(words).env("AWS_EC2_METADATA_DISABLED", "true"));
+        is_kind(words[0], &ended);
+    }
+    let planned = sandbox.end(sandbox.command(VERBS[0]).env("AWS_EC2_METADATA_DISABLED", "true"));
+    assert_eq!(planned.code, 103, "{planned:?}");
+    assert!(
+        planned.err.contains("error: no AWS credentials were found\nnothing was started, and nothing bills\nhint: `aws configure`"),
+        "{planned:?}"
+    );
+}
+
+/// The last place that is asked is the machine itself, which may be none of AWS's.
+#[test]
+fn a_machine_that_refuses_its_metadata_is_no_news() {
+    let sandbox = Sandbox::with_script();
+    let endpoint = refusing();
+    for words in VERBS {
+        let ended = sandbox.end(sandbox.command(words).env("AWS_EC2_METADATA_SERVICE_ENDPOINT", &endpoint));
+        is_kind(words[0], &ended);
+    }
+}
+
+/// Answers 403 to everybody, as a metadata service that was switched off does; gone with the test's process.
+fn refusing() -> String {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let at = listener.local_addr().expect("it has one");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut stream = stream;
+                let Ok(reader) = stream.try_clone() else { return };
+                let _head = BufReader::new(reader).lines().map_while(Result::ok).take_while(|line| !line.is_empty()).count();
+                let _sent = stream.write_all(b"HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            });
+        }
+    });
+    format!("http://{at}")
+}
+
+#[test]
+fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write(
+        "home/.aws/config",
+        "[default]\nregion = us-east-1\nsso_session = work\nsso_account_id = 123456789012\nsso_role_name = train\n\
+         [sso-session work]\nsso_region = us-east-1\nsso_start_url = https://example.awsapps.com/start\n",
+    );
+    let plan = || sandbox.end(sandbox.command(VERBS[0]).env("AWS_EC2_METADATA_DISABLED", "true"));
+    let never = plan();
+    // The file's name is the SHA-1 of the session's.
+    sandbox.write(
+        "home/.aws/sso/cache/e274eeff768c6396088ec6eb091f4bf4d47ab1e0.json",
+        r#"{"startUrl": "https://example.awsapps.com/start", "region": "us-east-1", "accessToken": "x", "expiresAt": "2020-01-01T00:00:00Z"}"#,
+    );
+    for ended in [never, plan()] {
+        assert_eq!(ended.code, 103, "{ended:?}");
+        assert!(ended.err.contains("error: the single sign-on of AWS is over, or was not begun\n"), "{ended:?}");
+        assert!(ended.err.contains("nothing bills\nhint: `aws sso login` signs in again"), "{ended:?}");
+    }
+}
