@@ -42,43 +42,50 @@ fn a_cancel_ends_at_once_without_a_checkpoint() {
 }
 
 /// A job that was submitted and that nobody has driven yet: the spec of another under a new id.
-fn copied(bench: &Bench) -> String {
-    let from = bench.only_job().unwrap();
-    let job = "toy-222222".to_owned();
+fn copied(bench: &Bench, from: &str, job: &str) {
     let jobs = bench.root().join("jobs");
-    std::fs::create_dir_all(jobs.join(&job)).unwrap();
-    std::fs::copy(jobs.join(&from).join("code.tar.zst"), jobs.join(&job).join("code.tar.zst")).unwrap();
-    let spec = std::fs::read_to_string(jobs.join(&from).join("spec.json")).unwrap().replace(&from, &job);
-    std::fs::write(jobs.join(&job).join("spec.json"), spec).unwrap();
-    job
+    std::fs::create_dir_all(jobs.join(job)).unwrap();
+    std::fs::copy(jobs.join(from).join("code.tar.zst"), jobs.join(job).join("code.tar.zst")).unwrap();
+    let spec = std::fs::read_to_string(jobs.join(from).join("spec.json")).unwrap().replace(from, job);
+    std::fs::write(jobs.join(job).join("spec.json"), spec).unwrap();
 }
 
 #[test]
 fn of_several_jobs_of_a_name_nobody_guesses_which_is_meant() {
     let bench = Bench::new();
-    bench.trainer("STEPS = 1", "");
+    bench.trainer("STEPS = 1", "[limits]\nmax_runtime = '1h'\n");
     assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
     let ended = bench.only_job().unwrap();
-    let open = copied(&bench);
     // One that has ended never stands before one that is under way.
-    assert_eq!(bench.ask(&["stop", "toy"])["job"], open.as_str());
-    let again = bench.lamp(&["stop", "toy"]).finish();
-    assert_code(&again, 0);
-    assert!(text(&again.stderr).contains("was asked to stop") && text(&again.stderr).contains("once is enough"), "{}", text(&again.stderr));
-
-    let more = bench.lamp(&["run", "--detach", "job.toml"]).finish();
-    assert_code(&more, 0);
-    assert!(text(&more.stderr).contains(&format!("`{open}` of this name is under way already")), "{}", text(&more.stderr));
-    let refused = bench.lamp(&["cancel", "toy"]).finish();
-    let newest = text(&more.stdout).trim().to_owned();
-    // It may have ended by now; then there is one again.
-    if refused.status.code() == Some(102) {
+    copied(&bench, &ended, "toy-222222");
+    assert_eq!(bench.ask(&["extend", "toy", "1h"])["job"], "toy-222222");
+    copied(&bench, &ended, "toy-333333");
+    for words in [&["cancel", "toy"][..], &["stop"], &["extend", "toy", "1h"]] {
+        let refused = bench.lamp(words).finish();
+        assert_code(&refused, 102);
         let said = text(&refused.stderr);
-        assert!(said.contains("2 jobs of the name `toy` are under way") && said.contains(&open) && said.contains(&newest), "{said}");
+        assert!(said.contains("2 jobs") && said.contains("toy-222222, toy-333333"), "{said}");
     }
-    assert_code(&bench.lamp(&["stop", &ended]).finish(), 102);
-    bench.ask(&["cancel", &open]);
-    assert_code(&bench.lamp(&["daemon", "--job", &open, "--until-done"]).finish(), 0);
+    let refused = bench.lamp(&["stop", &ended]).finish();
+    assert!(text(&refused.stderr).contains("nothing of it bills"), "{}", text(&refused.stderr));
+    let more = bench.lamp(&["run", "job.toml"]).finish();
+    assert_code(&more, 0);
+    assert!(text(&more.stderr).contains("`toy-222222` of this name is under way already"), "{}", text(&more.stderr));
+}
+
+#[test]
+fn a_stop_that_was_asked_for_is_not_asked_for_again() {
+    let bench = Bench::new();
+    let script = "trap '' TERM; touch \"$BENCH/deaf\"; while [ ! -e \"$BENCH/go\" ]; do sleep 0.1; done";
+    bench.shell(&script.replace("$BENCH", &bench.file("").display().to_string()), "[watch]\ngrace = '5m'\n");
+    bench.submit();
+    wait_until("it is deaf", || bench.file("deaf").exists().then_some(()));
+    let first = bench.ask(&["stop", "toy"]);
+    assert_eq!(bench.ask(&["stop", "toy"])["request"], first["request"]);
+    let again = text(&bench.lamp(&["stop", "toy"]).finish().stderr);
+    assert!(again.contains("was asked to stop") && again.contains("once is enough"), "{again}");
+    bench.write("go", "");
+    bench.receipt();
 }
 
 #[test]
@@ -86,11 +93,12 @@ fn a_cancel_before_any_machine_wins() {
     let bench = Bench::new();
     bench.trainer("STEPS = 1", "");
     assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
-    let job = copied(&bench);
-    assert_eq!(bench.ask(&["status", &job])["jobs"][0]["state"], "submitted");
-    bench.ask(&["cancel", &job]);
-    assert_code(&bench.lamp(&["daemon", "--job", &job, "--until-done"]).finish(), 0);
-    let receipt = bench.ask(&["receipt", &job]);
+    let job = "toy-222222";
+    copied(&bench, &bench.only_job().unwrap(), job);
+    assert_eq!(bench.ask(&["status", job])["jobs"][0]["state"], "submitted");
+    bench.ask(&["cancel", job]);
+    assert_code(&bench.lamp(&["daemon", "--job", job, "--until-done"]).finish(), 0);
+    let receipt = bench.ask(&["receipt", job]);
     assert_eq!((&receipt["outcome"], &receipt["attempts"]), (&json!("cancelled"), &json!([])), "{receipt:#}");
     assert_eq!(bench.begins().len(), 1, "only the first job ever ran");
 }
