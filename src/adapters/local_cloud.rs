@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::detach::detach;
-use super::local_folder::{At, EndedRecord, InstanceRecord, LocalFolder, RELEASED, boot_id};
+use super::local_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder, RELEASED, boot_id};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Tags};
 use crate::job::{MachineSpec, Plan};
@@ -51,6 +51,7 @@ pub struct LocalCloud {
     pub(super) job_root: String,
     /// How the agent's program is called: the path, and words before its own.
     pub(super) agent: Vec<String>,
+    pub(super) aws: Option<LocalAws>,
     seen: Mutex<Seen>,
 }
 
@@ -65,7 +66,14 @@ struct Seen {
 impl LocalCloud {
     /// Machines live below `state`; only those of this job root are seen.
     pub fn new(state: impl Into<PathBuf>, job_root: impl Into<String>, agent: Vec<String>) -> Self {
-        LocalCloud { machines: state.into().join("local"), job_root: job_root.into(), agent, seen: Mutex::default() }
+        LocalCloud { machines: state.into().join("local"), job_root: job_root.into(), agent, aws: None, seen: Mutex::default() }
+    }
+
+    /// The agents of its machines reach a job root on S3 as we do.
+    #[must_use]
+    pub fn reaching(self, aws: LocalAws) -> Self {
+        let aws = (self.job_root.starts_with("s3://") && aws != LocalAws::default()).then_some(aws);
+        LocalCloud { aws, ..self }
     }
 
     /// The name of this workstation among those that share a job root: drawn once, kept in the state folder beside the

@@ -51,6 +51,20 @@ pub struct InstanceRecord {
     pub usd_per_hour: UsdPerHour,
     /// How the agent's program is called: the path, and words before its own.
     pub agent: Vec<String>,
+    /// Who the agent is to a job root on S3, by name; what stands behind the names, each process of ours asks for itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub aws: Option<LocalAws>,
+}
+
+/// What the user's configuration says of the way to S3. Never a key, nor anything that one could be made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LocalAws {
+    #[serde(default)]
+    pub profile: Option<String>,
+    #[serde(default)]
+    pub region: Option<String>,
+    #[serde(default)]
+    pub endpoint_url: Option<String>,
 }
 
 /// `machine.json`.

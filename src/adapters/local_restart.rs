@@ -24,6 +24,7 @@ impl LocalCloud {
             boot_id: boot_id(),
             usd_per_hour: plan.offer.price,
             agent: self.agent.clone(),
+            aws: self.aws.clone(),
         }
     }
 

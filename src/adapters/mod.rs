@@ -18,6 +18,8 @@ pub mod aws_doctor;
 #[cfg(feature = "aws")]
 pub mod aws_objects;
 #[cfg(feature = "aws")]
+pub mod aws_ready;
+#[cfg(feature = "aws")]
 mod aws_said;
 #[cfg(feature = "aws")]
 pub mod aws_session;

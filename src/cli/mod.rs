@@ -45,6 +45,7 @@ mod price_table;
 mod prices;
 mod printer;
 mod purchase;
+mod ready;
 mod receipt;
 mod rehearsal;
 mod rehearsal_cadence;

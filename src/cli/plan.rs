@@ -5,7 +5,7 @@ use clap::Args as ClapArgs;
 use super::patience::saying;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, caps, job_root, plan_text, run, status, submission};
+use super::{Context, ExitCode, Fault, JobArgs, caps, job_root, plan_text, ready, run, status, submission};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Plan, ResolvedSpec};
 use crate::policy::schedule::Calendar;
@@ -34,10 +34,20 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     run::refuse_cloud(loaded.spec.machine.cloud)?;
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
-    let planned = first(context, &controller, &submission::spec(context, loaded)).await?;
+    let spec = submission::spec(context, loaded);
+    let (planned, lacks) = ready::planned(context, &controller, &spec).await;
+    let planned = match planned {
+        Ok(planned) => planned,
+        Err(fault) => {
+            ready::refuse_planless(&lacks, &spec)?;
+            ready::warn(context, &lacks, None);
+            return Err(fault);
+        }
+    };
     let Planned { plan, fallbacks, quotas, refused, .. } = &planned;
     let permitted = controller.permitted(plan).await;
     let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
+    let agent = controller.agent_fits(plan).err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
     let held_back = cap_on(&controller, plan).await?;
     let caps = caps::shown(context, &store).await?;
     let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
@@ -45,6 +55,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "quotas": quotas, "refused": refused, "forbidden": forbidden,
+            "lacks": lacks, "agent": agent,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back, "next": next,
         }));
         return Ok(ExitCode::SUCCESS);
@@ -55,6 +66,10 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     if let Some(because) = forbidden {
         context.printer.warn(format!("the cloud would not launch it: {because}"));
     }
+    if let Some(because) = agent {
+        context.printer.warn(format!("the machine could not run its agent: {because}"));
+    }
+    ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
     context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
     if let Some(reason) = held_back {

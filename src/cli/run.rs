@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, plan_text, receipt, submission};
+use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, plan_text, ready, receipt, submission};
 use crate::controller::{Controller, DriveError, JobMemory};
 use crate::job::{JobId, JobOutcome, Plan, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
@@ -52,8 +52,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let controller = controller(&workstation, &store)?;
     let spec = submission::spec(context, &prepared.loaded);
     let name = spec.job.as_str().rsplit_once('-').map_or(spec.job.as_str(), |(name, _)| name);
-    let (planned, others) = tokio::join!(plan::first(context, &controller, &spec), job_root::under_way(&store, name));
+    let ((planned, lacks), others) = tokio::join!(ready::planned(context, &controller, &spec), job_root::under_way(&store, name));
+    ready::refuse(&lacks, &spec)?;
     let planned = planned?.plan;
+    controller.agent_fits(&planned).map_err(|error| {
+        Fault::from_error(ExitCode::LAUNCH_FAILED, &error)
+            .meaning("nothing was started, and nothing bills")
+            .hint("`lamp doctor` says which agent would be shipped")
+    })?;
     for line in plan_text::short(&planned) {
         context.printer.note(line);
     }

@@ -245,6 +245,20 @@ impl Controller {
         Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
     }
 
+    /// Whether the machine of a plan could run the agent that it would get, as far as its image says. Asks nobody.
+    ///
+    /// # Errors
+    /// When there is no agent for such machines, or it needs a newer C library than the image has.
+    pub fn agent_fits(&self, plan: &Plan) -> Result<(), ShipError> {
+        match (&plan.launch, &self.shipper) {
+            // A kept machine has its agent.
+            (Some(launch), Some(shipper)) if plan.starts.is_none() => {
+                shipper.fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))
+            }
+            _ => Ok(()),
+        }
+    }
+
     async fn plan(
         &self,
         dir: &JobDir,

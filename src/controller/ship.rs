@@ -73,6 +73,14 @@ impl Shipper {
         Ok(bootstrap.user_data()?)
     }
 
+    /// Whether a machine with this image could run the agent for such machines.
+    ///
+    /// # Errors
+    /// When there is none, or the image is known to be too old for it.
+    pub fn fits(&self, arch: Arch, image: &str) -> Result<(), ShipError> {
+        check_image(&self.agents.find(arch)?, image)
+    }
+
     /// The agent for these machines is in the job root.
     ///
     /// # Errors
@@ -110,7 +118,7 @@ fn check_image(file: &AgentFile, image: &str) -> Result<(), ShipError> {
 }
 
 /// The C library of the images that people train on, by what their names hold. The first row that fits counts.
-const IMAGES: [(&str, Glibc); 11] = [
+const IMAGES: [(&str, Glibc); 19] = [
     ("amazon linux 2023", Glibc(2, 34)),
     ("amazon-linux-2023", Glibc(2, 34)),
     ("al2023", Glibc(2, 34)),
@@ -122,6 +130,14 @@ const IMAGES: [(&str, Glibc); 11] = [
     ("ubuntu-focal-20.04", Glibc(2, 31)),
     ("ubuntu 22.04", Glibc(2, 35)),
     ("ubuntu-22.04", Glibc(2, 35)),
+    ("ubuntu-jammy-22.04", Glibc(2, 35)),
+    ("ubuntu 24.04", Glibc(2, 39)),
+    ("ubuntu-24.04", Glibc(2, 39)),
+    ("ubuntu-noble-24.04", Glibc(2, 39)),
+    ("ubuntu/server/20.04", Glibc(2, 31)),
+    ("ubuntu/server/22.04", Glibc(2, 35)),
+    ("debian-11", Glibc(2, 31)),
+    ("debian-12", Glibc(2, 36)),
 ];
 
 fn glibc_of(image: &str) -> Option<Glibc> {
@@ -143,6 +159,8 @@ mod tests {
             ("Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2) Version 65", false),
             ("/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id", true),
             ("ubuntu/images/hvm-ssd/ubuntu-focal-20.04-amd64-server", false),
+            ("ubuntu/images/hvm-ssd/ubuntu-jammy-22.04-amd64-server-20260101", true),
+            ("debian-11-amd64-20260101-1000", false),
             ("my-own", true),
         ] {
             assert_eq!(check_image(&new, image).is_ok(), runs, "{image}");

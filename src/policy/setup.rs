@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use crate::instance::permissions::PolicyName;
 use crate::instance::setup::{
-    BOX_POLICY, BOX_SESSION_POLICY, BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep,
+    BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, BucketFound, Found, GROUP, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound,
+    SetupNames, SetupStep,
 };
 
 /// One thing: a row of what is shown before anything is done.
@@ -201,6 +202,61 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
         lines.insert(0, SetupLine { blocks: true, ..line.remark(remark) });
     }
     lines
+}
+
+/// What is known of an account before a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadyFound {
+    /// The job root is a folder of this workstation.
+    pub root_is_folder: bool,
+    pub bucket: Found<()>,
+    pub profile: Found<ProfileFound>,
+    /// Empty where nobody looked, or where the user named subnets of another network.
+    pub regions: Vec<RegionFound>,
+}
+
+/// One thing that a launch needs and that is not there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Lack {
+    pub what: String,
+    /// What to type, where it is not `lamp init aws`.
+    pub cure: Option<String>,
+    /// Without it there is not even a plan.
+    pub blocks_plan: bool,
+}
+
+/// All that a launch would miss. What nobody could see is not missing: the call itself will tell.
+pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
+    let by_init = |what: String| Lack { what, cure: None, blocks_plan: false };
+    let mut lacks = Vec::new();
+    if found.root_is_folder {
+        lacks.push(by_init("no job root that machines reach (it is a folder of this workstation)".to_owned()));
+    } else if found.bucket == Found::Nothing {
+        lacks.push(by_init(format!("no bucket `{}`", names.bucket)));
+    }
+    let profile = match &found.profile {
+        Found::Nothing => Some(format!("no instance profile `{}`", names.role)),
+        Found::There(profile) if profile.roles.is_empty() => Some(format!("no role in the instance profile `{}`", names.role)),
+        Found::There(_) | Found::Unknown(_) => None,
+    };
+    // `lamp init aws` makes things by its own names only.
+    let cure = |ours: bool, key: &str| (!ours).then(|| format!("make it, or take `{key}` out of [aws] in the configuration"));
+    lacks.extend(profile.map(|what| Lack { cure: cure(names.role == BOX_ROLE, "instance_profile"), ..by_init(what) }));
+    for RegionFound { region, default_vpc, group } in &found.regions {
+        match (default_vpc, group) {
+            (Found::Nothing, _) => lacks.push(Lack {
+                what: format!("no default network in {region}"),
+                cure: Some(format!("`aws ec2 create-default-vpc --region {region}`, or name `subnets` in [aws] of the configuration")),
+                blocks_plan: true,
+            }),
+            (_, Found::Nothing) => {
+                let what = format!("no security group `{}` in {region}", names.group);
+                lacks.push(Lack { what, cure: cure(names.group == GROUP, "security_group"), blocks_plan: true });
+            }
+            _ => {}
+        }
+    }
+    lacks
 }
 
 fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, steps: impl Fn(&T) -> Vec<SetupStep>) -> SetupLine {

@@ -8,13 +8,19 @@ use std::sync::atomic::AtomicU64;
 
 use futures::FutureExt as _;
 
+#[cfg(feature = "aws")]
+use crate::adapters::aws_objects;
+#[cfg(feature = "aws")]
+use crate::adapters::aws_session::AwsSession;
+#[cfg(feature = "aws")]
+use crate::adapters::aws_settings::AwsSettings;
 use crate::adapters::child_workload::{self, Home};
 use crate::adapters::cloudwatch_metrics::CloudWatchMeter;
 use crate::adapters::counted::counted;
 use crate::adapters::holder_start::HolderProgram;
 use crate::adapters::imds::Imds;
 use crate::adapters::local_files::LocalFiles;
-use crate::adapters::local_folder::LocalFolder;
+use crate::adapters::local_folder::{InstanceRecord, LocalFolder};
 use crate::adapters::local_metadata::LocalMetadata;
 use crate::adapters::local_power::LocalPower;
 use crate::adapters::notify::Notify;
@@ -33,7 +39,7 @@ use crate::agent::outbox::Outbox;
 use crate::agent::{Agent, Folders, MEMORY, Memory, World, start_dir};
 use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
-use crate::ports::{Clock, Files, Launch, Metadata, Meter, Power, SensorFeed, Workloads};
+use crate::ports::{Clock, Files, Launch, Metadata, Meter, Power, SensorFeed, Store, Workloads};
 
 /// What `systemd/lamp-deadman.service` reads.
 const DEADLINE: &str = "/etc/lamplighter/deadline";
@@ -115,7 +121,7 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     let power: Arc<dyn Power> = Arc::new(LocalPower::new(LocalFolder::new(&dir)));
     let metadata: Arc<dyn Metadata> = Arc::new(LocalMetadata::new(LocalFolder::new(&dir)));
     let folders = boot::folders(&dir, &here::cache_folder());
-    let (store, own_network) = counted(objects::open(&record.job_root).map_err(|error| with_causes(&error))?);
+    let (store, own_network) = counted(job_root(&record).await.map_err(|error| with_causes(&error))?);
     let ports = BootPorts {
         clock: Arc::new(SystemClock),
         files: Arc::new(LocalFiles),
@@ -127,6 +133,27 @@ async fn boot_local(dir: PathBuf, leading: Vec<OsString>) -> Result<i32, String>
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: machine.map(|machine| machine.process.pid) };
     attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::ProcessGroup)), true, own_network, OnBox::default()).await
+}
+
+/// The job root of a local machine. On S3 it is reached by the workstation's own chain (a profile, single sign-on, a program
+/// that gives credentials), which renews what runs out: this process is `lamp` itself, so nothing is handed over, and
+/// nothing lies in a file.
+#[cfg(feature = "aws")]
+async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, objects::OpenError> {
+    if !record.job_root.starts_with("s3://") {
+        return objects::open(&record.job_root);
+    }
+    let said = record.aws.clone().unwrap_or_default();
+    let regions = said.region.into_iter().collect();
+    let settings = AwsSettings { profile: said.profile, regions, endpoint_url: said.endpoint_url, ..AwsSettings::default() };
+    objects::open_through(&record.job_root, false, aws_objects::access(&AwsSession::new(settings)).await)
+}
+
+/// Without AWS in this program: the plainest settings only, as for `lamp` itself.
+#[cfg(not(feature = "aws"))]
+#[expect(clippy::unused_async, reason = "the other one asks")]
+async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, objects::OpenError> {
+    objects::open(&record.job_root)
 }
 
 /// The agent of a machine that was launched for an attempt: who it is, its metadata service says; where its job directory

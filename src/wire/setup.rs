@@ -6,6 +6,11 @@ use crate::market::Arch;
 use crate::ports::Agents as _;
 
 #[cfg(feature = "aws")]
+use crate::adapters::aws_ready;
+#[cfg(feature = "aws")]
+use crate::instance::setup::{Found, ProfileFound, RegionFound};
+
+#[cfg(feature = "aws")]
 pub use crate::adapters::aws_doctor::{AwsDoctor, Who};
 #[cfg(feature = "aws")]
 pub use crate::adapters::aws_setup::{AwsSetup, SetupError, SetupWish};
@@ -16,6 +21,21 @@ impl Workstation {
     #[cfg(feature = "aws")]
     pub fn doctor(&self) -> AwsDoctor {
         AwsDoctor::new(self.aws_session())
+    }
+
+    /// What a launch needs first: the bucket, if there is one by this name, and the instance profile.
+    #[cfg(feature = "aws")]
+    pub async fn aws_ready(&self, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>) {
+        aws_ready::look(&self.aws_session(), bucket, profile).await
+    }
+
+    /// The networks of the regions where a machine may be bought, and which regions those are.
+    #[cfg(feature = "aws")]
+    pub async fn aws_networks(&self, group: &str, asked: &[String]) -> (Vec<String>, Vec<RegionFound>) {
+        let session = self.aws_session();
+        let regions: Vec<String> = session.regions(asked).await.iter().map(ToString::to_string).collect();
+        let found = aws_ready::networks(&session, group, &regions).await;
+        (regions, found)
     }
 
     /// The agent that ordinary machines would get, in words; or why there is none.

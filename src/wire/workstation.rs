@@ -21,7 +21,7 @@ use crate::adapters::ec2_describe;
 use crate::adapters::ec2_supply;
 use crate::adapters::here;
 use crate::adapters::local_cloud::LocalCloud;
-use crate::adapters::local_folder::LocalFolder;
+use crate::adapters::local_folder::{LocalAws, LocalFolder};
 use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::adapters::objects::{self, OpenError};
@@ -80,7 +80,9 @@ impl Workstation {
     /// When this program cannot find itself, or the state folder cannot be written.
     pub fn controller(&self, store: &Store) -> io::Result<Controller> {
         let program = std::env::current_exe()?.display().to_string();
-        let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]);
+        let aws =
+            LocalAws { profile: self.aws.profile.clone(), region: self.aws.regions.first().cloned(), endpoint_url: self.aws.endpoint_url.clone() };
+        let cloud = LocalCloud::new(&self.state, &self.job_root, vec![program, "agent".into()]).reaching(aws);
         let here = cloud.zone()?;
         let mut clouds = BTreeMap::from([(market::Cloud::Local, Arc::new(cloud) as Arc<dyn ports::Cloud>)]);
         self.add_aws(&mut clouds);

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::ec2::{FalseEc2, Fault, Options};
 use super::sandbox::{Ended, Sandbox};
+use super::setup::User;
 
 /// A market with one price for each zone, and what `lamp init aws` would have made.
 fn market() -> Option<FalseEc2> {
@@ -80,4 +81,58 @@ fn a_full_quota_and_a_low_bid_are_named() {
     ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").always());
     let denied = plan(&ec2, &["--spot"]);
     assert!(denied.err.contains("warning: the cloud would not launch it: "), "{denied:?}");
+}
+
+/// In a new account, one message names everything and the one command that mends it; after that command there is nothing
+/// to say, and nothing was started before it.
+#[test]
+fn before_the_account_is_ready_all_of_it_is_told_at_once() {
+    let Some(user) = User::new() else { return };
+    let job = ["--cloud", "aws", "--instance-type", "t3.micro", "--max-runtime", "1h", "--", "true"];
+    let with = |verb: &str, root: &[&str]| user.lamp(&[&[verb], root, &job[..]].concat());
+    let group = "no security group `lamplighter` in us-east-1";
+    for verb in ["run", "plan"] {
+        let ended = with(verb, &[]);
+        assert_eq!(ended.code, 102, "{verb}: {ended:?}");
+        for words in ["the account is not ready for machines: no job root that machines reach", "no instance profile `lamplighter-box`", group] {
+            assert!(ended.err.contains(words), "{verb}: {words} in {ended:?}");
+        }
+        assert!(ended.err.contains("`lamp init aws`") && ended.err.contains("nothing was started"), "{verb}: {ended:?}");
+    }
+    let named = with("run", &["--job-root", "s3://not-there-7f3k2q/jobs"]);
+    assert!(named.code == 102 && named.err.contains("no bucket `not-there-7f3k2q`, no instance profile"), "{named:?}");
+    assert!(user.ec2.instances().is_empty(), "nothing is bought");
+
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let planned = with("plan", &["-o", "json"]);
+    let document: Value = serde_json::from_str(&planned.out).unwrap_or_else(|error| panic!("{error}: {planned:?}"));
+    assert_eq!((planned.code, &document["lacks"]), (0, &Value::Array(Vec::new())), "{planned:?}");
+}
+
+/// The same program, as a later C library would have marked it.
+#[cfg(target_arch = "x86_64")]
+fn of_the_future(program: &[u8]) -> Vec<u8> {
+    let mut made = program.to_vec();
+    let versions = program.windows(10).enumerate().filter(|(_, part)| part.starts_with(b"GLIBC_2.") && part[8..].iter().all(u8::is_ascii_digit));
+    versions.for_each(|(at, _)| made[at + 8..at + 10].copy_from_slice(b"99"));
+    made
+}
+
+/// An agent that the image cannot run is told before anything is packed or bought.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn an_agent_that_is_too_new_for_the_image_is_told_before_the_launch() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let agent = user.sandbox.path().join("agent-of-the-future");
+    std::fs::write(&agent, of_the_future(&std::fs::read(env!("CARGO_BIN_EXE_lamp-agent")).expect("it was built"))).expect("written");
+    let lamp = |verb: &str| {
+        let args = [verb, "--cloud", "aws", "--instance-type", "t3.micro", "--max-runtime", "1h", "--", "true"];
+        user.sandbox.end(user.sandbox.command(&args).envs(user.ec2.env()).env("LAMP_AGENT_BINARY", &agent))
+    };
+    let told = ["needs glibc 2.99", "(Ubuntu 22.04)", "has 2.35", "just agent-portable"];
+    let (planned, run) = (lamp("plan"), lamp("run"));
+    assert_eq!((planned.code, run.code), (0, 104), "{planned:?} {run:?}");
+    assert!(told.iter().all(|words| planned.err.contains(words) && run.err.contains(words)), "{planned:?} {run:?}");
+    assert!(run.err.contains("nothing was started") && user.ec2.instances().is_empty(), "{run:?}");
 }

@@ -67,3 +67,44 @@ fn a_profile_is_enough(bench: &Bench, endpoint: &str, job: &str) {
     let nobody = lamp("nobody");
     assert_ne!(nobody.status.code(), Some(0), "{}", text(&nobody.stdout));
 }
+
+/// A secret that stands nowhere but where the user put it.
+#[cfg(feature = "aws")]
+const CANARY: &str = "canary/9wZk2QfVb7RtYx4LmNpE";
+
+/// The machine and its agent, too, are whoever the profile says: the job runs to its end, credentials that run out are asked
+/// for again, and they lie in no record, no log and no environment of ours.
+#[cfg(feature = "aws")]
+#[test]
+fn a_profile_is_enough_for_a_whole_job() {
+    let Some(moto) = moto() else { return };
+    bucket(&moto.endpoint, "lamps");
+    let bench = Bench::new();
+    bench.trainer("STEPS = 12, SAVE_EVERY = 5", &format!("{SAVES}\n[limits]\nmax_runtime = '10m'\n"));
+    // Gone within a minute: whoever lives longer asks again.
+    let program = format!(
+        "#!/bin/sh\necho $PPID >> {asked}\nat=$(date -u -d '+1 minute' +%Y-%m-%dT%H:%M:%SZ)\n\
+         echo '{{\"Version\": 1, \"AccessKeyId\": \"AKIDTEST\", \"SecretAccessKey\": \"{CANARY}\", \"Expiration\": \"'$at'\"}}'\n",
+        asked = bench.file("asked").display()
+    );
+    let program = bench.write("aws/credentials.sh", &program);
+    let profile = bench.write("aws/config", &format!("[profile research]\nregion = us-east-1\ncredential_process = /bin/sh {}\n", program.display()));
+    bench.write("config/lamplighter/config.toml", "job_root = 's3://lamps/jobs'\n[aws]\nprofile = 'research'\n");
+    let mut run = bench.lamp(&["run", "job.toml"]);
+    for name in ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "LAMP_JOB_ROOT"] {
+        run.env_remove(name);
+    }
+    run.env("AWS_ENDPOINT_URL", &moto.endpoint).env("AWS_CONFIG_FILE", &profile).env("AWS_EC2_METADATA_DISABLED", "true");
+    let run = run.finish();
+    assert_code(&run, 0);
+    assert!(text(&run.stdout).contains("step 12"), "{}", text(&run.stdout));
+    let asked = std::fs::read_to_string(bench.file("asked")).expect("it was asked");
+    let mut who: Vec<&str> = asked.lines().collect();
+    who.sort_unstable();
+    who.dedup();
+    assert!(who.len() >= 2, "lamp and the machine's agent each ask: {asked}");
+    for path in bench.find("", "").iter().filter(|path| **path != program) {
+        let held = std::fs::read(path).unwrap_or_default();
+        assert!(!held.windows(CANARY.len()).any(|part| part == CANARY.as_bytes()), "{} holds the secret", path.display());
+    }
+}

@@ -2,7 +2,7 @@
 
 use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep};
-use lamplighter::policy::setup::{SetupLine, plan_removal, plan_setup};
+use lamplighter::policy::setup::{Lack, ReadyFound, SetupLine, lacking, plan_removal, plan_setup};
 
 fn names() -> SetupNames {
     SetupNames {
@@ -158,4 +158,43 @@ fn a_bucket_with_jobs_stays_unless_that_is_said() {
     assert!(at(&SetupStep::TakeRoleFromProfile) < at(&SetupStep::DeleteProfile) && at(&SetupStep::DeleteProfile) < at(&SetupStep::DeleteRole));
     let running = InUse { machines: vec!["i-1".into()], ..InUse::default() };
     assert!(plan_removal(&names(), &ready("alice"), &running, true)[0].blocks);
+}
+
+/// Before a launch: everything at once, and never what nobody could see.
+#[test]
+fn all_that_a_launch_would_miss_is_told_together() {
+    let unknown = || "AccessDenied".to_owned();
+    let nothing = ReadyFound { root_is_folder: false, bucket: Found::Nothing, profile: Found::Nothing, regions: vec![region(Found::Nothing)] };
+    let words = |lacks: &[Lack]| lacks.iter().map(|lack| lack.what.clone()).collect::<Vec<_>>();
+    let lacks = lacking(&names(), &nothing);
+    assert_eq!(
+        words(&lacks),
+        ["no bucket `lamplighter-1-us-east-2`", "no instance profile `lamplighter-box`", "no security group `lamplighter` in us-east-2"]
+    );
+    assert!(lacks.iter().all(|lack| lack.cure.is_none()), "one command mends it all: {lacks:?}");
+    let folder = ReadyFound { root_is_folder: true, ..nothing.clone() };
+    assert!(words(&lacking(&names(), &folder))[0].contains("folder of this workstation"));
+
+    let unseen = ReadyFound {
+        root_is_folder: false,
+        bucket: Found::Unknown(unknown()),
+        profile: Found::Unknown(unknown()),
+        regions: vec![RegionFound { region: "us-east-2".into(), default_vpc: Found::Unknown(unknown()), group: Found::Unknown(unknown()) }],
+    };
+    assert_eq!(lacking(&names(), &unseen), []);
+    let ready = ReadyFound {
+        root_is_folder: false,
+        bucket: Found::There(()),
+        profile: Found::There(ProfileFound { owner: None, roles: vec!["any".into()] }),
+        regions: Vec::new(),
+    };
+    assert_eq!(lacking(&names(), &ready), []);
+
+    // What has a name of the user's own, `lamp init aws` does not make.
+    let own = SetupNames { role: "theirs".into(), group: "sg-0a".into(), ..names() };
+    let cures: Vec<bool> = lacking(&own, &nothing).iter().map(|lack| lack.cure.is_some()).collect();
+    assert_eq!(cures, [false, true, true]);
+    let no_network = RegionFound { region: "us-east-2".into(), default_vpc: Found::Nothing, group: Found::Nothing };
+    let lacks = lacking(&names(), &ReadyFound { regions: vec![no_network], ..ready });
+    assert!(lacks.len() == 1 && lacks[0].cure.as_ref().is_some_and(|cure| cure.contains("create-default-vpc")), "{lacks:?}");
 }

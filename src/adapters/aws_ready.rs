@@ -1,0 +1,37 @@
+//! A look at what a launch needs of an account, beside the questions of the plan: nothing is asked in turn.
+//!
+//! ```text
+//!   while the plan is made ── bucket, instance profile
+//!   where something lacks  ── the networks too, so that all of it is told together
+//! ```
+//! What must never live here: what is lacking (`policy::setup`).
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use super::aws_said::said;
+use super::aws_session::AwsSession;
+use super::{aws_setup_group as group, aws_setup_roles as roles};
+use crate::instance::setup::{Found, ProfileFound, RegionFound};
+
+/// Whether the bucket of the job root is there, and the instance profile of the machines.
+pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>) {
+    let bucket = async {
+        let Some(bucket) = bucket else { return Found::Nothing };
+        let (home, _) = session.home().await;
+        match session.s3(&home).await.head_bucket().bucket(bucket).send().await {
+            Ok(_) => Found::There(()),
+            // Only this says that there is none: in another region, or another's, it is there.
+            Err(error) if error.raw_response().is_some_and(|response| response.status().as_u16() == 404) => Found::Nothing,
+            Err(error) => Found::Unknown(said(&error)),
+        }
+    };
+    let iam = session.iam().await;
+    tokio::join!(bucket, roles::profile(&iam, profile))
+}
+
+/// The default network of each region, and the security group in it.
+pub async fn networks(session: &Arc<AwsSession>, name: &str, regions: &[String]) -> Vec<RegionFound> {
+    join_all(regions.iter().map(|region| group::look(session, name, region))).await
+}
