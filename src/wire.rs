@@ -46,6 +46,9 @@ pub fn is_built_for(cloud: crate::market::Cloud) -> bool {
 /// The time, for whoever may not name a port.
 pub type Clock = Arc<dyn ports::Clock>;
 
+/// A service manager, for whoever may not name a port.
+pub use crate::ports::Service;
+
 /// What a listing says of an object, for whoever may not name a port.
 pub use crate::ports::ObjectMeta;
 

@@ -201,9 +201,8 @@ impl From<Trouble> for CloudError {
             Class::Spent => CloudError::NoCapacity { what: words, refusal: Refusal::Spent },
             Class::Throttled => CloudError::Throttled,
             // Whether it happened, was not seen yet or changes just now: nothing is known before another look.
-            Class::Ambiguous | Class::Mismatch | Class::NotFound | Class::StateChanged | Class::ProfileUnknown => {
-                CloudError::Ambiguous { act, cause }
-            }
+            Class::Mismatch => CloudError::Mismatch { machine: None, what: format!("cannot {act}: {words}") },
+            Class::Ambiguous | Class::NotFound | Class::StateChanged | Class::ProfileUnknown => CloudError::Ambiguous { act, cause },
             Class::Unproven | Class::Denied | Class::NoSpotRole | Class::Account | Class::Protected => CloudError::Denied { act, cause },
             Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => CloudError::Invalid { what: format!("cannot {act}: {words}") },
         }
@@ -256,6 +255,7 @@ mod tests {
             CloudError::NoCapacity { refusal, .. } => format!("next: {refusal}"),
             CloudError::Throttled => "again".into(),
             CloudError::Ambiguous { .. } => "look".into(),
+            CloudError::Mismatch { .. } => "adopt".into(),
             CloudError::Denied { .. } => "denied".into(),
             CloudError::Invalid { .. } => "never".into(),
             CloudError::Unsupported { .. } => "unsupported".into(),
@@ -281,7 +281,7 @@ mod tests {
             (&["Unsupported"], "next: not sold there"),
             (&["RequestLimitExceeded", "EC2ThrottledException", "Throttling"], "again"),
             (&["InternalError", "Unavailable"], "look"),
-            (&["IdempotentParameterMismatch"], "look"),
+            (&["IdempotentParameterMismatch"], "adopt"),
             (&["IdempotentInstanceTerminated"], "next: its machine has ended"),
             (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"], "denied"),
             (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),

@@ -84,8 +84,7 @@ async fn adopt(session: &AwsSession, plan: &Plan, trouble: Trouble) -> Result<St
     let found = ec2_describe::by_token(session, &plan.offer.region, &plan.client_token).await;
     match found.as_deref().map(<[_]>::first) {
         Ok(Some(machine)) if trouble.is(Class::Mismatch) => {
-            tracing::error!(job = %plan.job, machine = machine.id, "adopted, though it was launched by another request of this plan: {trouble}");
-            Ok(machine.id.clone())
+            Err(CloudError::Mismatch { machine: Some(machine.id.clone()), what: format!("{trouble}") })
         }
         Ok(Some(machine)) => Ok(machine.id.clone()),
         // Not shown yet, or nobody knows: a machine may be there all the same.

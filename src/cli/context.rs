@@ -16,6 +16,8 @@ pub struct Context {
     pub job_root: String,
     /// Where that URL came from: `flag`, `environment`, `user config` or `default`.
     pub job_root_origin: &'static str,
+    /// More of them, for the one verb that takes several.
+    pub more_job_roots: Vec<String>,
     pub user: UserConfig,
     pub environment: Environment,
     pub current_dir: PathBuf,
@@ -30,12 +32,21 @@ impl Context {
     pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>) -> Result<Self, Fault> {
         let user = config::load_user(&environment)?;
         let current_dir = environment.current_dir().map_err(ConfigError::from)?;
-        let root = config::job_root(globals.job_root.as_deref(), &environment, &user)?;
+        let mut said = globals.job_root.iter();
+        let root = config::job_root(said.next().map(String::as_str), &environment, &user)?;
+        let mut more_job_roots = Vec::new();
+        for said in said {
+            let url = config::job_root(Some(said), &environment, &user)?.url;
+            if url != root.url && !more_job_roots.contains(&url) {
+                more_job_roots.push(url);
+            }
+        }
         Ok(Context {
             printer,
             format: globals.output,
             job_root: root.url,
             job_root_origin: root.origin,
+            more_job_roots,
             user,
             environment,
             current_dir,

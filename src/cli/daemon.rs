@@ -1,17 +1,27 @@
-//! `lamp daemon`: drives every job of the job root, in the foreground; systemd keeps it (systemd/lamp-controller.service).
+//! `lamp daemon`: drives every job of its job roots, in the foreground; systemd keeps it (systemd/lamp-controller.service).
+//!
+//! ```text
+//!   --job-root A --job-root B ──> a lock, a store and a controller for each ──> one loop for each, on one thread
+//! ```
+//! The loops know nothing of each other, and caps count the jobs of one root. What must never live here: a decision about a job.
 
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
+use futures::future::join_all;
 
 use super::attach::TELLING_MAX;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, run, signals};
+use crate::controller::Controller;
 use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::Store;
+use crate::wire::{DaemonLock, Service, Store, Workstation};
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
+///
+/// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of one root.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// Only this job; may be repeated
@@ -24,50 +34,94 @@ pub struct Args {
 }
 
 /// # Errors
-/// The job root cannot be opened, or another daemon drives it.
+/// A job root cannot be opened, or another daemon drives it.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let workstation = job_root::workstation(context)?;
-    let store = job_root::open(context).await?;
-    // A driver of one job is no daemon: both may drive it, the records see to that.
-    let lock = if args.job.is_empty() {
-        let lock =
-            workstation.lock_daemon().map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?;
-        Some(lock.ok_or_else(|| {
-            Fault::new(ExitCode::REFUSED, format!("a daemon drives {} already", context.job_root))
-                .hint("`systemctl --user status lamp-controller` shows it")
-        })?)
-    } else {
-        None
-    };
-    for job in &args.job {
-        must_be_drivable(&store, job).await?;
+    if !args.job.is_empty() && !context.more_job_roots.is_empty() {
+        return Err(Fault::new(ExitCode::USAGE, "--job names a job of one job root, and --job-root was given more than once"));
     }
-    let controller = run::controller(&workstation, &store)?;
-    let service = workstation.service();
+    let mut desks = Vec::new();
+    let here = job_root::workstation(context)?;
+    for root in std::iter::once(&context.job_root).chain(&context.more_job_roots) {
+        desks.push(Desk::open(args, context, &here.at(root)).await?);
+    }
+    let service = here.service();
     service.ready();
-    context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", context.job_root));
-    let mut told = None;
-    let driven = controller.drive_all(&args.job, |active| {
-        service.alive();
-        if told != Some(active) {
-            told = Some(active);
-            service.status(&format!("{} under way", counted(active as u64, "job")));
-            tracing::info!("{} under way", counted(active as u64, "job"));
-        }
-    });
+    let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
+    context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", roots.join(", ")));
+    let pulse = Pulse::new(&*service, desks.len());
+    let driven = join_all(desks.iter().enumerate().map(|(at, desk)| desk.controller.drive_all(&args.job, pulse.of(at))));
     tokio::select! {
-        () = driven => {}
+        _ = driven => {}
         // Nothing needs saving: what matters is in the job root.
         () = signals::left() => {}
     }
     service.stopping();
     // A command that tells somebody is not cut off.
     tokio::select! {
-        () = controller.finish_telling() => {}
+        _ = join_all(desks.iter().map(|desk| desk.controller.finish_telling())) => {}
         () = context.clock.sleep(TELLING_MAX) => {}
     }
-    drop(lock);
     Ok(ExitCode::SUCCESS)
+}
+
+/// One job root, and who drives it.
+struct Desk {
+    controller: Controller,
+    /// Held as long as this lives. A driver of one job is no daemon: both may drive it, the records see to that.
+    _lock: Option<DaemonLock>,
+}
+
+impl Desk {
+    async fn open(args: &Args, context: &Context, workstation: &Workstation) -> Result<Desk, Fault> {
+        let store = workstation.open_root(false).await.map_err(|error| job_root::open_fault(context, &error))?;
+        let lock = if args.job.is_empty() {
+            let lock =
+                workstation.lock_daemon().map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?;
+            Some(lock.ok_or_else(|| {
+                Fault::new(ExitCode::REFUSED, format!("a daemon drives {} already", workstation.job_root))
+                    .hint("`systemctl --user status lamp-controller` shows it")
+            })?)
+        } else {
+            None
+        };
+        for job in &args.job {
+            must_be_drivable(&store, job).await?;
+        }
+        Ok(Desk { controller: run::controller(workstation, &store)?, _lock: lock })
+    }
+}
+
+/// What the service manager hears: that every loop lives, and how many jobs are under way in all of them.
+struct Pulse<'a> {
+    service: &'a dyn Service,
+    /// Of each loop: whether it was heard since they were all heard last, and its jobs.
+    loops: RefCell<Vec<(bool, usize)>>,
+    told: Cell<Option<usize>>,
+}
+
+impl<'a> Pulse<'a> {
+    fn new(service: &'a dyn Service, loops: usize) -> Self {
+        Pulse { service, loops: RefCell::new(vec![(false, 0); loops]), told: Cell::new(None) }
+    }
+
+    fn of(&self, at: usize) -> impl FnMut(usize) + '_ {
+        move |active| self.heard(at, active)
+    }
+
+    /// One loop that hangs must not hide behind the others.
+    fn heard(&self, at: usize, active: usize) {
+        let mut loops = self.loops.borrow_mut();
+        loops[at] = (true, active);
+        if loops.iter().all(|(heard, _)| *heard) {
+            loops.iter_mut().for_each(|(heard, _)| *heard = false);
+            self.service.alive();
+        }
+        let all = loops.iter().map(|(_, active)| active).sum();
+        if self.told.replace(Some(all)) != Some(all) {
+            self.service.status(&format!("{} under way", counted(all as u64, "job")));
+            tracing::info!("{} under way", counted(all as u64, "job"));
+        }
+    }
 }
 
 /// A job that is named and not there, or that a newer version wrote, would be left alone in silence.

@@ -29,7 +29,7 @@ pub async fn open_existing(context: &Context) -> Result<Store, Fault> {
     workstation(context)?.open_root(true).await.map_err(|error| open_fault(context, &error))
 }
 
-fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
+pub fn open_fault(context: &Context, error: &wire::OpenError) -> Fault {
     Fault::from_error(ExitCode::UNREACHABLE, error)
         .hint(format!("the job root comes from the {}; name another with --job-root or LAMP_JOB_ROOT", context.job_root_origin))
 }

@@ -56,6 +56,12 @@ pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
     }
 }
 
+/// Whether anything lacks that only AWS could tell: whoever is not known there hears that first, and not of a folder.
+pub fn was_seen(context: &Context, lacks: &[Lack]) -> bool {
+    let of_the_folder = usize::from(!context.job_root.starts_with("s3://"));
+    lacks.len() > of_the_folder
+}
+
 /// # Errors
 /// When there can be no plan for what lacks: then all of that is the reason, and not the first of it.
 pub fn refuse_planless(lacks: &[Lack], spec: &ResolvedSpec) -> Result<(), Fault> {

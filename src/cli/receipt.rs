@@ -10,7 +10,7 @@ use super::summary::Summary;
 use super::wrap::wrap;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, outputs, render_table_within, run};
 use crate::controller::Ticked;
-use crate::job::{JobState, Receipt, ReceiptAttempt, is_absence};
+use crate::job::{JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 use crate::jobdir::JobDir;
 use crate::market::Span;
 use crate::wire::Store;
@@ -134,7 +134,18 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
         lines.push("  <=: the cloud does not say to the second when its billing ended; this is the latest that it can have".into());
     }
     lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
+    lines.extend(receipt.left.iter().map(left));
+    lines.extend(receipt.left_unasked.iter().map(|region| format!("  what it left in {region} is not known; `lamp sweep --residue` looks")));
     lines.join("\n")
+}
+
+fn left(left: &Leaving) -> String {
+    let Leaving { kind, id, region, detail, usd_per_month, fate } = left;
+    match fate {
+        LeavingFate::Removed => format!("  removed: the {kind} {id} in {region} ({detail})"),
+        LeavingFate::Kept => format!("  kept: the {kind} {id} in {region} ({detail}), {usd_per_month} a month"),
+        LeavingFate::Left => format!("  left: the {kind} {id} in {region} ({detail}), {usd_per_month} a month; `lamp sweep --residue` looks again"),
+    }
 }
 
 fn row(attempt: &ReceiptAttempt) -> Vec<String> {

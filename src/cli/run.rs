@@ -53,7 +53,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let spec = submission::spec(context, &prepared.loaded);
     let name = spec.job.as_str().rsplit_once('-').map_or(spec.job.as_str(), |(name, _)| name);
     let ((planned, lacks), others) = tokio::join!(ready::planned(context, &controller, &spec), job_root::under_way(&store, name));
-    ready::refuse(&lacks, &spec)?;
+    if planned.is_ok() || ready::was_seen(context, &lacks) {
+        ready::refuse(&lacks, &spec)?;
+    }
     let planned = planned?.plan;
     controller.agent_fits(&planned).map_err(|error| {
         Fault::from_error(ExitCode::LAUNCH_FAILED, &error)

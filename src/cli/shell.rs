@@ -88,6 +88,9 @@ pub fn main() -> std::process::ExitCode {
 }
 
 fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
+    if !matches!(verb, Verb::Daemon(_)) && !context.more_job_roots.is_empty() {
+        return Err(Fault::new(ExitCode::USAGE, "--job-root was given more than once, and only `lamp daemon` takes several"));
+    }
     match verb {
         #[cfg(feature = "aws")]
         Verb::Init(init::Args { what: Some(init::What::Aws(args)), .. }) => block_on(super::init_aws::run(args, context)),

@@ -123,6 +123,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         }
     }
     let waiting = summaries.iter().filter_map(|summary| Some((summary, summary.waiting.as_ref()?)));
+    let troubles = summaries.iter().filter_map(|summary| Some((summary, summary.trouble.as_ref()?)));
     let left_out = summaries.len() - shown.len();
     if !shown.is_empty() {
         let headings = ["job", "state", "attempt", "verdict", "progress", "cost", "started"];
@@ -130,6 +131,9 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     }
     for (summary, waiting) in waiting {
         context.printer.note(format!("{} waits for {waiting}", summary.job));
+    }
+    for (summary, trouble) in troubles {
+        context.printer.warn(format!("{}: {trouble}", summary.job));
     }
     if left_out > 0 {
         let told = if shown.is_empty() {

@@ -42,6 +42,8 @@ pub struct Summary {
     pub exit_code: Option<i32>,
     /// Why nothing is launched for it just now: a cap.
     pub waiting: Option<String>,
+    /// What stands in its way just now, by who drives it (`attention.json`); also the last of `attention`.
+    pub trouble: Option<String>,
     /// What a person should look at.
     pub attention: Vec<String>,
     /// Of the last attempt of a job that has not ended: whose it is.
@@ -78,7 +80,8 @@ impl Summary {
             attempts.extend(attempt(dir, number).await?);
         }
         let mut summary = Summary::of_records(&spec, &attempts, now);
-        summary.attention.extend(dir.attention().await?.and_then(|attention| attention.text));
+        summary.trouble = unless_damaged(dir.attention().await)?.and_then(|attention| attention.text);
+        summary.attention.extend(summary.trouble.clone());
         if matches!(summary.state, JobState::Submitted | JobState::Interrupted) {
             // What it waited for before its last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);
@@ -112,6 +115,7 @@ impl Summary {
             reason: Some(receipt.reason),
             exit_code: receipt.exit_code,
             waiting: None,
+            trouble: None,
             attention: receipt.losses,
             plan: None,
             limited: true,
@@ -161,6 +165,7 @@ impl Summary {
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
             waiting: None,
+            trouble: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),
             limited: limits.max_runtime.is_some() || limits.deadline.is_some() || limits.budget.is_some(),

@@ -144,55 +144,23 @@ impl Controller {
             }
             Act::WriteReceipt(receipt) => {
                 // Once: a store that is down meanwhile must not make it a question at every tick.
-                if !std::mem::replace(&mut memory.left_nothing, true) {
-                    self.leave_nothing(job, observed).await;
-                    self.learn_from_end(memory, observed).await;
-                }
-                let created = dir.create_receipt(receipt).await?;
+                let leavings = match memory.leavings.take() {
+                    Some(known) => known,
+                    None => {
+                        let leavings = self.leave_nothing(job, observed).await;
+                        self.learn_from_end(memory, observed).await;
+                        leavings
+                    }
+                };
+                let receipt = leavings.on(receipt);
+                memory.leavings = Some(leavings);
+                let created = dir.create_receipt(&receipt).await?;
                 info!(%job, outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
                 return Ok(Done::Final);
             }
             Act::Wait { .. } => return Ok(Done::Waiting),
         }
         Ok(Done::Changed)
-    }
-
-    /// Records nothing: a launch whose answer is lost is repeated with the same plan, and the machine is the same.
-    pub(super) async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
-        let memory = memory.attempts.entry(attempt).or_default();
-        let Some(plan) = &memory.plan else { return Ok(()) };
-        let cloud = self.cloud(plan.offer.cloud)?;
-        let (launched, done) = match &plan.starts {
-            None => (cloud.launch(plan).await, "launched"),
-            Some(starts) => {
-                let machine = MachineRef { cloud: plan.offer.cloud, region: plan.offer.region.clone(), id: starts.instance.clone() };
-                (cloud.start(&machine, plan).await.map(|()| machine.id), "started again")
-            }
-        };
-        match launched {
-            Ok(instance) => {
-                info!(%job, attempt = attempt.number(), instance, "{done}");
-                memory.watched.launched = Some(instance);
-                memory.asked(self.clock.mono());
-                Ok(())
-            }
-            Err(error @ CloudError::NoCapacity { refusal, .. }) => {
-                info!(%job, attempt = attempt.number(), "{error}");
-                memory.refused(Some(refusal), error.to_string());
-                Ok(())
-            }
-            Err(error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. })) => {
-                warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
-                memory.refused(None, chain(&error));
-                Ok(())
-            }
-            Err(error @ CloudError::Ambiguous { .. }) => {
-                memory.clear = false;
-                memory.asked(self.clock.mono());
-                Err(error.into())
-            }
-            Err(error @ CloudError::Throttled) => Err(error.into()),
-        }
     }
 
     /// The job goes on without it: the agent, the switch on the machine and the lease are there too.
@@ -243,20 +211,6 @@ impl Controller {
     /// When it would not, or does not answer.
     pub async fn permitted(&self, plan: &Plan) -> Result<(), ActError> {
         Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
-    }
-
-    /// Whether the machine of a plan could run the agent that it would get, as far as its image says. Asks nobody.
-    ///
-    /// # Errors
-    /// When there is no agent for such machines, or it needs a newer C library than the image has.
-    pub fn agent_fits(&self, plan: &Plan) -> Result<(), ShipError> {
-        match (&plan.launch, &self.shipper) {
-            // A kept machine has its agent.
-            (Some(launch), Some(shipper)) if plan.starts.is_none() => {
-                shipper.fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))
-            }
-            _ => Ok(()),
-        }
     }
 
     async fn plan(

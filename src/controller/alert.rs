@@ -35,7 +35,7 @@ impl Controller {
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
             (Act::Terminate { machine, .. }, _) => Some(format!("{machine} in {} may still run and bill: {}", machine.region, chain(cause))),
-            (_, CloudError::Denied { .. }) => Some(chain(cause)),
+            (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => Some(chain(cause)),
             _ => None,
         }
     }

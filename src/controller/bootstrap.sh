@@ -48,6 +48,8 @@ is_agent() { [ -f "$1" ] && [ "$(sum "$1")" = "$agent_sha256" ]; }
 has systemctl && [ -d /run/systemd/system ] || off "this image does not run systemd"
 deadline=/etc/lamplighter/deadline
 [ -s "$deadline" ] || put "$deadline" 644 "$(($(date +%s) + boot_secs))"
+# What a later boot gets when the deadline of an earlier life has passed (lamp-boot.service).
+put /etc/lamplighter/boot-secs 644 "$boot_secs"
 boots=/var/lib/lamplighter/agent/boots
 [ -d "${boots%/*}" ] || (umask 077 && mkdir -p "${boots%/*}" /var/cache/lamplighter /var/log/lamplighter && echo 1 >"$boots")
 put /etc/systemd/system/lamp-deadman.service 644 "$unit_deadman_service"

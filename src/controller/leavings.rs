@@ -3,7 +3,7 @@
 //! ```text
 //!   every attempt settled ──> what is left in its regions ──> of this job, by tag or machine ─┬─ kept on purpose ──> told
 //!                                                                                             └─ the rest ──> removed, told
-//!                         ──> the receipt
+//!                         ──> the receipt, with all of it
 //! ```
 //! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot be asked or removed now is
 //! told, and `lamp sweep --residue` finds it. What must never live here: the residue of other jobs.
@@ -17,12 +17,14 @@ use super::answers::Place;
 use super::drive::Controller;
 use super::observe::Observed;
 use crate::instance::Residue;
-use crate::job::JobId;
+use crate::job::{JobId, Leaving, LeavingFate, Receipt};
+use crate::market::Region;
 use crate::ports::chain;
 
 impl Controller {
     /// One question to each region where a machine of the job was.
-    pub(super) async fn leave_nothing(&self, job: &JobId, observed: &Observed) {
+    pub(super) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
+        let mut leavings = Leavings::default();
         let launched = || observed.attempts.iter().filter_map(|facts| Some((&facts.plan, facts.settled.as_ref()?.instance.as_deref()?)));
         let places: BTreeSet<Place> = launched().map(|(plan, _)| (plan.offer.cloud, plan.offer.region.clone())).collect();
         let machines: BTreeSet<&str> = launched().map(|(_, machine)| machine).collect();
@@ -32,25 +34,55 @@ impl Controller {
             match answer {
                 Ok(all) => {
                     for left in all.iter().filter(|left| is_of(left, job, &machines)) {
-                        self.take_away(job, left).await;
+                        let fate = self.take_away(job, left).await;
+                        leavings.left.push(leaving(left, fate));
                     }
                 }
-                Err(error) => warn!(%job, "what it left in {region} is not known: {}; `lamp sweep --residue` looks again", chain(&error)),
+                Err(error) => {
+                    warn!(%job, "what it left in {region} is not known: {}; `lamp sweep --residue` looks again", chain(&error));
+                    leavings.unasked.push(region);
+                }
             }
         }
+        leavings
     }
 
-    async fn take_away(&self, job: &JobId, left: &Residue) {
+    async fn take_away(&self, job: &JobId, left: &Residue) -> LeavingFate {
         let Residue { kind, id, region, detail, usd_per_month, .. } = left;
         let what = format!("the {kind} {id} in {region} ({detail}, {usd_per_month} a month)");
         if !left.is_removable() {
-            return warn!(%job, "it leaves {what}");
+            warn!(%job, "it leaves {what}");
+            return if left.kept { LeavingFate::Kept } else { LeavingFate::Left };
         }
         match self.clear(left).await {
-            Ok(()) => warn!(%job, "it left {what}, which is removed"),
-            Err(error) => warn!(%job, "it leaves {what}, which cannot be removed now: {}; `lamp sweep --residue` tries again", chain(&error)),
+            Ok(()) => {
+                warn!(%job, "it left {what}, which is removed");
+                LeavingFate::Removed
+            }
+            Err(error) => {
+                warn!(%job, "it leaves {what}, which cannot be removed now: {}; `lamp sweep --residue` tries again", chain(&error));
+                LeavingFate::Left
+            }
         }
     }
+}
+
+/// What a receipt says of it.
+#[derive(Clone, Debug, Default)]
+pub struct Leavings {
+    left: Vec<Leaving>,
+    unasked: Vec<Region>,
+}
+
+impl Leavings {
+    pub(super) fn on(&self, receipt: &Receipt) -> Receipt {
+        Receipt { left: self.left.clone(), left_unasked: self.unasked.clone(), ..receipt.clone() }
+    }
+}
+
+fn leaving(left: &Residue, fate: LeavingFate) -> Leaving {
+    let Residue { kind, id, region, detail, usd_per_month, .. } = left;
+    Leaving { kind: kind.clone(), id: id.clone(), region: region.clone(), detail: detail.clone(), usd_per_month: *usd_per_month, fate }
 }
 
 /// By the tag that rode in its launch; an alarm has only its machine's name.

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::alert::Alert;
 use super::answers::Place;
 use super::cap::HeldBack;
+use super::leavings::Leavings;
 use super::market::MarketMemory;
 use crate::instance::InstanceView;
 use crate::instance::Status;
@@ -32,8 +33,8 @@ pub struct JobMemory {
     pub quotas_told: BTreeSet<String>,
     /// The names of what somebody was told.
     pub told: BTreeSet<String>,
-    /// What it left in the cloud was asked for, and cleared.
-    pub left_nothing: bool,
+    /// What it left in the cloud, once that was asked for and cleared.
+    pub leavings: Option<Leavings>,
     /// The next launch, while a cap holds it back.
     pub held_back: Option<HeldBack>,
     /// Which market, `market = "auto"`.

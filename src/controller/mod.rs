@@ -23,6 +23,7 @@ mod cap;
 mod continuation;
 mod drive;
 mod ending;
+mod launch;
 mod leavings;
 mod market;
 mod memory;

@@ -42,7 +42,7 @@ pub use phase::JobState;
 pub use plan::{LaunchRequest, Plan, RejectedOffer, Shutdown};
 pub use progress::{Progress, ProgressError, ProgressLine};
 pub use reason::Reason;
-pub use receipt::{AttemptRecord, Receipt, ReceiptAttempt, is_absence};
+pub use receipt::{AttemptRecord, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use signal::signal_name;

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{AttemptNo, CheckpointSummary, EndedBecause, ExitStatus, JobId, JobOutcome, Plan, RECORD_FORMAT, Settled};
-use crate::market::{Market, Usd};
+use crate::market::{Market, Region, Usd};
 
 /// `receipt.json`. The field names are an interface: `lamp receipt JOB -o json` prints this.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +32,38 @@ pub struct Receipt {
     pub last_checkpoint: Option<CheckpointSummary>,
     #[serde(default)]
     pub losses: Vec<String>,
+    /// What stood in the cloud when its last machine had ended, as it was then.
+    #[serde(default)]
+    pub left: Vec<Leaving>,
+    /// Regions that did not say what it left.
+    #[serde(default)]
+    pub left_unasked: Vec<Region>,
+}
+
+/// One thing that a job left in the cloud: a disk, an address, an alarm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Leaving {
+    /// `volume`, `address`, `spot request`, `alarm`, `snapshot`.
+    pub kind: String,
+    pub id: String,
+    pub region: Region,
+    /// What it says of itself.
+    pub detail: String,
+    /// What it costs while it is there.
+    pub usd_per_month: Usd,
+    pub fate: LeavingFate,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeavingFate {
+    /// It was ours, and is gone.
+    Removed,
+    /// It bills on because somebody wants it: the disk of a machine that was stopped.
+    Kept,
+    /// It is still there: not ours to remove, or it could not be removed then.
+    Left,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +119,8 @@ impl Receipt {
             checkpoints: outcomes().map(|outcome| outcome.checkpoints).sum(),
             last_checkpoint: outcomes().filter_map(|outcome| outcome.last_checkpoint.clone()).max_by_key(|summary| summary.number),
             losses: outcomes().flat_map(|outcome| outcome.losses.clone()).collect(),
+            left: Vec::new(),
+            left_unasked: Vec::new(),
         }
     }
 }

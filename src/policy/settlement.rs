@@ -141,6 +141,9 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if view.is_some_and(|view| is_by_hand(attempt, view)) {
         return EndedBecause::UserStopped;
     }
+    if view.is_some_and(|view| idled_by_alarm(attempt, view)) {
+        return EndedBecause::Idle;
+    }
     EndedBecause::Lost
 }
 
@@ -181,6 +184,16 @@ fn has_rung(attempt: &AttemptFacts, view: &InstanceView) -> bool {
         (AlarmSeen::RangAt(rang), Some(ended)) => elapsed(ended, rang).max(elapsed(rang, ended)) <= ALARM_TO_END,
         _ => false,
     }
+}
+
+/// Whether the alarm that ended it is the job file's own rule for idleness (`cpu<=0.3 for 5m`), and its agent was heard until
+/// then: nothing was lost, and another machine would idle like this one. Of a machine that had fallen silent the same alarm rings
+/// for its silence, and another one goes on.
+pub(super) fn idled_by_alarm(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    let rule = attempt.plan.launch.as_ref().and_then(|launch| launch.alarm);
+    let heard = last_heard(attempt).zip(view.ended).is_some_and(|(heard, ended)| elapsed(heard, ended) <= LAST_BEATS);
+    let rang = is_by_a_user(view) && our_ending(attempt).is_none() && has_rung(attempt, view);
+    matches!(rule, Some(AlarmRule::Cpu { .. })) && heard && rang
 }
 
 /// Of an outcome that cannot be read, what the heartbeat that followed it says: why, and in which words. Only one that came
@@ -288,6 +301,12 @@ fn why(attempt: &AttemptFacts, because: EndedBecause, cloud_reason: Option<&str>
             (Some(ending), _) => format!("{} ended the machine: {}", ending.by, ending.why),
             (None, AlarmSeen::RangAt(rang)) => format!("its alarm rang at {rang}, and the cloud ended the machine"),
             (None, _) => format!("the machine is gone and its agent left no outcome ({})", cloud("no reason given")),
+        },
+        EndedBecause::Idle => match attempt.watched.ended.alarm {
+            AlarmSeen::RangAt(rang) => {
+                format!("its CPU alarm rang at {rang}: by that rule of the job file the machine was idle, and the cloud ended it")
+            }
+            _ => format!("the machine was idle ({})", cloud("no reason given")),
         },
         _ => format!("the machine ended before its agent could say why ({})", cloud("no reason given")),
     }

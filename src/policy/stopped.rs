@@ -3,11 +3,12 @@
 //! ```text
 //!   ended, and the job file says `stop`  ─> settled; the disk is kept
 //!   ended otherwise, or without a word   ─> terminated, and settled when it is gone
+//!   by its alarm, as idle                ─> as the job file says of idle
 //!   stopped by hand, without a word      ─> settled: somebody wants it so, and nothing is launched in its place
 //! ```
 
 use super::reconcile::{Act, AttemptFacts, Facts};
-use super::settlement::{is_by_hand, settle};
+use super::settlement::{idled_by_alarm, is_by_hand, settle};
 use crate::instance::InstanceView;
 use crate::job::{EndedBecause, OnSpec, Reaction};
 
@@ -18,6 +19,7 @@ pub(super) fn stopped(facts: &Facts<'_>, attempt: &AttemptFacts, view: &Instance
         Some(outcome) if keeps_disk(&facts.spec.spec.on, outcome.because) => done(),
         Some(_) => terminate("its attempt has ended, and its disk is not to be kept"),
         None if attempt.watched.damaged.outcome || is_by_hand(attempt, view) => done(),
+        None if idled_by_alarm(attempt, view) && keeps_disk(&facts.spec.spec.on, EndedBecause::Idle) => done(),
         None => terminate("it is stopped, and its agent left no outcome"),
     }
 }

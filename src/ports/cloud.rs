@@ -29,6 +29,10 @@ pub enum CloudError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The plan's token was used with another request: an error of ours, never the user's. `machine`: the one that it launched,
+    /// which is this plan's; `None`: it is not shown yet, and a machine may be there all the same.
+    #[error("{what}")]
+    Mismatch { machine: Option<String>, what: String },
     /// The request can never work.
     #[error("{what}")]
     Invalid { what: String },
@@ -58,7 +62,7 @@ pub trait Cloud: Send + Sync {
     }
 
     /// Launches the machine of a plan and gives its id. Idempotent by the plan's client token: the same plan again gives
-    /// the same machine.
+    /// the same machine. [`CloudError::Mismatch`]: it was launched by another request, and is the plan's all the same.
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError>;
 
     /// Every machine of this owner in a region, terminated ones too while the cloud still shows them. An error means

@@ -98,13 +98,13 @@ impl Ec2Line {
         let (id, new) = match &launched {
             Launched::New(id) => (id.as_str(), true),
             Launched::Same(id) => (id.as_str(), false),
-            Launched::Mismatch => ("mismatch", false),
+            Launched::Mismatch(_) => ("mismatch", false),
             Launched::Spent => ("spent", false),
         };
         self.world.happened(&Deed::Launched { plan, id, new, by: &self.who });
         match launched {
             Launched::New(id) | Launched::Same(id) => Self::reply(lost, act, id),
-            Launched::Mismatch => Err(CloudError::Invalid { what: "the token was used with other parameters".into() }),
+            Launched::Mismatch(id) => Err(CloudError::Mismatch { machine: Some(id), what: "the token was used with other parameters".into() }),
             Launched::Spent => Err(CloudError::NoCapacity { what: "its machine has ended".into(), refusal: Refusal::Spent }),
         }
     }

@@ -31,8 +31,8 @@ pub enum Launched {
     New(String),
     /// The token is known, with the same request.
     Same(String),
-    /// The token is known, with another request.
-    Mismatch,
+    /// The token is known, with another request; and its machine.
+    Mismatch(String),
     /// The token's machine has ended.
     Spent,
 }
@@ -121,7 +121,7 @@ impl Ec2 {
         let mut machines = self.lock();
         if let Some(known) = machines.iter().find(|machine| machine.token == plan.client_token) {
             return match () {
-                () if known.request != request => Launched::Mismatch,
+                () if known.request != request => Launched::Mismatch(known.id.clone()),
                 () if known.state().is_terminated() => Launched::Spent,
                 () => Launched::Same(known.id.clone()),
             };

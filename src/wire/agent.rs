@@ -151,7 +151,6 @@ async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, objects::Op
 
 /// Without AWS in this program: the plainest settings only, as for `lamp` itself.
 #[cfg(not(feature = "aws"))]
-#[expect(clippy::unused_async, reason = "the other one asks")]
 async fn job_root(record: &InstanceRecord) -> Result<Arc<dyn Store>, objects::OpenError> {
     objects::open(&record.job_root)
 }

@@ -76,6 +76,14 @@ impl Workstation {
         }
     }
 
+    /// The same workstation for another job root.
+    #[must_use]
+    pub fn at(&self, job_root: &str) -> Workstation {
+        let mut other = self.clone();
+        other.job_root = job_root.to_owned();
+        other
+    }
+
     /// # Errors
     /// When this program cannot find itself, or the state folder cannot be written.
     pub fn controller(&self, store: &Store) -> io::Result<Controller> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lamplighter::job::Shutdown;
 use lamplighter::market::Market;
-use lamplighter::ports::Cloud;
+use lamplighter::ports::{Cloud, CloudError};
 
 use crate::aws::{chain, cloud, kind, machine, plan};
 use crate::ec2::{Call, FalseEc2, Fault, Options};
@@ -125,7 +125,22 @@ async fn a_token_that_was_used_tells_of_its_machine() {
     let mut plan = plan("token-1", Market::OnDemand);
     let id = aws.launch(&plan).await.unwrap();
     plan.launch.as_mut().unwrap().disk_gib = 200;
-    assert_eq!(aws.launch(&plan).await.unwrap(), id, "adopted: the other request is our bug, and the machine bills");
+    match aws.launch(&plan).await.unwrap_err() {
+        CloudError::Mismatch { machine: Some(found), what } => {
+            assert_eq!(found, id, "the machine bills, and is this plan's; the other request is our bug: {what}");
+            assert!(what.contains("IdempotentParameterMismatch"), "{what}");
+        }
+        other => panic!("{other:?}"),
+    }
+    // Not shown yet: nobody knows which machine it is.
+    ec2.unseen(Duration::from_secs(60));
+    let hidden = crate::aws::plan("token-hidden", Market::OnDemand);
+    aws.launch(&hidden).await.unwrap();
+    let mut other = hidden.clone();
+    other.launch.as_mut().unwrap().disk_gib = 200;
+    let error = aws.launch(&other).await.unwrap_err();
+    assert!(matches!(error, CloudError::Mismatch { machine: None, .. }), "{error:?}");
+    ec2.unseen(Duration::ZERO);
     assert_eq!(ec2.calls_of("RunInstances")[1].code, "IdempotentParameterMismatch");
 
     let plan = crate::aws::plan("token-1", Market::OnDemand);
@@ -134,7 +149,7 @@ async fn a_token_that_was_used_tells_of_its_machine() {
     ec2.forget(&id);
     let error = aws.launch(&plan).await.unwrap_err();
     assert_eq!(kind(&error), "its machine has ended", "the attempt is over: {error}");
-    assert_eq!(ec2.instances().len(), 1);
+    assert_eq!(ec2.instances().len(), 2);
 }
 
 #[tokio::test]

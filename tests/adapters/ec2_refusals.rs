@@ -24,7 +24,7 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["Unsupported"], "not sold there"),
     (&["RequestLimitExceeded", "EC2ThrottledException", "Throttling"], "throttled"),
     (&["InternalError", "Unavailable"], "ambiguous"),
-    (&["IdempotentParameterMismatch"], "ambiguous"),
+    (&["IdempotentParameterMismatch"], "mismatch"),
     (&["IdempotentInstanceTerminated"], "its machine has ended"),
     (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired"], "denied"),
     (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),

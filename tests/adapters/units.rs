@@ -52,6 +52,33 @@ fn systemd_understands_the_daemon_of_a_user() {
     assert!(output.status.success() && !said.contains("lamp-controller"), "{said}");
 }
 
+/// One daemon for each job root: the same unit, but for its name and where its jobs are; so what holds of one holds of both.
+#[test]
+fn systemd_understands_the_daemon_of_one_of_several_job_roots() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = fs::read_to_string(unit("lamp-controller@.service")).expect("a unit");
+    let exposure = |path: &Path| {
+        let output = systemd_analyze(&["security", "--no-pager", "--offline=true", path.to_str().expect("a plain path")])?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        Some(said.lines().rev().find_map(|line| line.split_once(": ").map(|(_, level)| level.to_owned())).unwrap_or_else(|| panic!("{said}")))
+    };
+    let run = |text: &str| text.replace("%h/.cargo/bin/lamp", env!("CARGO_BIN_EXE_lamp"));
+    let path = folder.path().join("lamp-controller@.service");
+    fs::write(&path, run(&text)).expect("written");
+    let Some(output) = systemd_analyze(&["verify", "--user", "--man=no", path.to_str().expect("a plain path")]) else { return };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && !said.contains("lamp-controller"), "{said}");
+    let one = fs::read_to_string(unit("lamp-controller.service")).expect("a unit");
+    let settings = |text: &str| -> Vec<String> {
+        let own = |line: &&str| !line.starts_with('#') && !line.starts_with("Description=") && !line.is_empty();
+        text.lines().filter(own).map(|line| line.replace("lamp --job-root %I daemon", "lamp daemon")).collect()
+    };
+    assert_eq!(settings(&text), settings(&one));
+    let single = folder.path().join("lamp-controller.service");
+    fs::write(&single, run(&one)).expect("written");
+    assert_eq!(exposure(&path), exposure(&single), "as exposed as the other");
+}
+
 #[test]
 fn systemd_understands_the_sweep_of_a_user_without_a_daemon() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::place::{Place, end, signal};
+use crate::place::{Place, end, signal, wait_until};
 
 #[test]
 fn a_job_runs_to_its_end_and_says_what_it_was() {
@@ -111,6 +111,35 @@ fn a_daemon_drives_what_is_left_to_it() {
     signal(u32::try_from(record["process"]["pid"].as_u64().unwrap()).unwrap(), "KILL");
     place.until("d", "succeeded");
     assert_eq!(place.receipt("d")["attempts"].as_array().unwrap().len(), 2);
+    signal(daemon.id(), "TERM");
+    assert_eq!(end(daemon).0, 0);
+    place.nothing_is_left();
+}
+
+#[test]
+fn one_daemon_drives_several_job_roots() {
+    let place = Place::new("exit 0");
+    let roots = ["one", "other"].map(|name| place.0.path().join(name).display().to_string());
+    let both = ["--job-root", &roots[0], "--job-root", &roots[1]];
+    let refused = place.0.lamp(&[&both[..], &["status"]].concat());
+    assert!(refused.code == 2 && refused.err.contains("only `lamp daemon` takes several"), "{refused:?}");
+    let of_one = place.0.lamp(&[&both[..], &["daemon", "--job", "x-222222"]].concat());
+    assert!(of_one.code == 2 && of_one.err.contains("--job names a job of one job root"), "{of_one:?}");
+    let mut daemon = place.start(&[&both[..], &["daemon"]].concat());
+    let mut first_line = String::new();
+    BufReader::new(daemon.stderr.take().unwrap()).read_line(&mut first_line).unwrap();
+    assert!(roots.iter().all(|root| first_line.contains(root)), "{first_line}");
+    for root in &roots {
+        assert_eq!(place.0.lamp(&["--job-root", root, "daemon"]).code, 102, "{root}: a second daemon is refused");
+        let run = place.0.lamp(&["--job-root", root, "run", "--detach", "--idle", "off", "--name", "d", "--", "sh", "job.sh"]);
+        assert_eq!((run.code, run.err.contains("`lamp daemon` drives it")), (0, true), "{}", run.err);
+    }
+    for root in &roots {
+        wait_until("the job of each root has ended", || {
+            let (code, status) = place.0.json(&["--job-root", root, "status", "-o", "json"]);
+            (code == 0 && status["jobs"][0]["state"] == "succeeded").then_some(())
+        });
+    }
     signal(daemon.id(), "TERM");
     assert_eq!(end(daemon).0, 0);
     place.nothing_is_left();

@@ -72,6 +72,7 @@ fn an_attached_hour_on_a_bucket_costs_three_cents() {
             format: Format::Text,
             job_root: counting.url(),
             job_root_origin: "flag",
+            more_job_roots: Vec::new(),
             user: UserConfig::default(),
             environment: Environment::default(),
             current_dir: "/".into(),

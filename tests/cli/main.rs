@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
 mod apply;
+mod attention;
 #[cfg(feature = "aws")]
 #[path = "../support/aws.rs"]
 mod aws;

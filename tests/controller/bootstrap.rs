@@ -127,6 +127,7 @@ fn a_machine_is_made_and_made_again() {
         assert_eq!(status, 0, "{shell:?}: {said}");
         let deadline: i64 = machine.read("etc/lamplighter/deadline").trim().parse().unwrap();
         assert!((before + 900..=now() + 900).contains(&deadline), "{shell:?}: {deadline}");
+        assert_eq!(machine.read("etc/lamplighter/boot-secs"), "900\n", "{shell:?}");
         let env = machine.read("etc/lamplighter/agent.env");
         assert_eq!(env, "LAMP_JOB_ROOT=\"s3://bucket/jobs\"\nAWS_REGION=\"eu-west-1\"\nAWS_ENDPOINT_URL=\"http://169.254.169.253:5000\"\n");
         assert_eq!(machine.read("usr/local/bin/lamp-agent"), AGENT);
@@ -235,6 +236,16 @@ fn the_third_boot_without_a_lease_is_the_last() {
         fs::remove_file(machine.path(boots)).unwrap();
         boot();
         assert!(machine.read(deadline).trim().parse::<i64>().unwrap() > now() + 800, "{shell:?}");
+        // As long as its job's `limits.boot` says; a file that says nothing is none.
+        for (said, secs) in [("7200\n", 7200), ("soon\n", 900)] {
+            fs::write(machine.path("etc/lamplighter/boot-secs"), said).unwrap();
+            fs::write(machine.path(deadline), "1000\n").unwrap();
+            fs::remove_file(machine.path(boots)).unwrap();
+            let before = now();
+            boot();
+            let found: i64 = machine.read(deadline).trim().parse().unwrap();
+            assert!((before + secs..=now() + secs).contains(&found), "{shell:?}: {said:?} gives {}", found - before);
+        }
         boot();
         assert_eq!((machine.read(boots), machine.asked()), ("2\n".into(), String::new()), "{shell:?}");
         boot();

@@ -37,6 +37,8 @@ pub(super) struct State {
     /// Whether the records of our machines can be read just now.
     pub(super) unreadable: bool,
     pub(super) complaints: Vec<String>,
+    /// The machine whose last checkpoint is not complete yet.
+    pub(super) saving: Option<String>,
     launches: usize,
     pub(super) start_faults: Vec<CloudFault>,
 }
@@ -249,12 +251,13 @@ impl FakeCloud {
                 self.outcome(plan, instance, started, EndedBecause::Succeeded, Some(0)).await;
             }
             Life::FallsSilent | Life::TakenYoung { .. } | Life::NeverSpeaks => {}
-            Life::Endless => self.until_told(plan, instance, started).await,
+            Life::Endless => self.until_told(plan, instance, started, None).await,
+            Life::SavesLong { secs } => self.until_told(plan, instance, started, Some(secs)).await,
             Life::Works { start_secs } => self.work(plan, instance, started, start_secs).await,
         }
     }
 
-    async fn until_told(&self, plan: &Plan, instance: &str, started: Timestamp) {
+    async fn until_told(&self, plan: &Plan, instance: &str, started: Timestamp, saves: Option<u64>) {
         for beat in 2.. {
             self.clock.sleep(Duration::from_secs(30)).await;
             if !self.running().iter().any(|id| id == instance) {
@@ -262,6 +265,16 @@ impl FakeCloud {
             }
             let wishes = lamplighter::policy::Wishes::of(&dir_of(&self.dir, plan).requests().await.unwrap());
             if let Some(wish) = wishes.end {
+                if let Some(secs) = saves {
+                    self.state.lock().unwrap().saving = Some(instance.to_owned());
+                    for saved in 0..secs / 30 {
+                        self.beat(plan, instance, started, beat + saved).await;
+                        self.clock.sleep(Duration::from_secs(30)).await;
+                    }
+                    self.save(plan).await;
+                    self.state.lock().unwrap().saving = None;
+                    return self.outcome(plan, instance, started, wish.because(), None).await;
+                }
                 self.outcome(plan, instance, started, wish.because(), None).await;
                 return self.end(instance, "Client.InstanceInitiatedShutdown: done");
             }

@@ -68,6 +68,10 @@ impl Cloud for FakeCloudPort {
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
             Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
             Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
+            Some(CloudFault::Mismatch { shown }) => {
+                let machine = Some(self.0.buy(plan)).filter(|_| shown);
+                Err(CloudError::Mismatch { machine, what: "IdempotentParameterMismatch: injected".into() })
+            }
             None if self.0.is_gone(plan) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
             None => Ok(self.0.buy(plan)),
         }
@@ -108,6 +112,9 @@ impl Cloud for FakeCloudPort {
                 return Err(CloudError::Denied { act: format!("terminate {instance}"), cause: cause.into() });
             }
         }
+        if self.0.state.lock().unwrap().saving.as_deref() == Some(instance) {
+            self.0.state.lock().unwrap().complaints.push(format!("{instance} was terminated while it saved"));
+        }
         if instance == "i-foreign" {
             self.0.state.lock().unwrap().complaints.push("somebody else's machine was terminated".into());
         }
@@ -128,7 +135,9 @@ impl Cloud for FakeCloudPort {
                 Err(lost())
             }
             Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
-            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota) => Err(CloudError::Invalid { what: "cannot be started".into() }),
+            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Mismatch { .. }) => {
+                Err(CloudError::Invalid { what: "cannot be started".into() })
+            }
             None => {
                 self.0.start_again(&machine.id, plan);
                 Ok(())

@@ -24,6 +24,8 @@ pub enum Life {
     /// It starts for so long, then works at what all machines of the job work at together, saving every ten minutes; on the
     /// spot market it is taken when there is no capacity.
     Works { start_secs: u64 },
+    /// As [`Life::Endless`]; then it saves for so many seconds, and its power-off does not work.
+    SavesLong { secs: u64 },
 }
 
 /// What a call of the controller meets.
@@ -37,4 +39,8 @@ pub enum CloudFault {
     Invalid,
     Denied,
     Quota,
+    /// It is done by another request of the same token; and whether the cloud shows its machine already.
+    Mismatch {
+        shown: bool,
+    },
 }

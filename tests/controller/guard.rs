@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceView, MachineRef};
-use lamplighter::job::{AlarmRule, AttemptNo, JobOutcome, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
+use lamplighter::job::{AlarmRule, AttemptNo, EndedBecause, JobOutcome, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
 use lamplighter::market::{Offer, Region, Span, Supply, UsdPerHour};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
@@ -23,6 +23,8 @@ struct Watchman {
     asked: Mutex<Vec<(Duration, String)>>,
     /// What it says of its alarms once their machines have ended.
     rings: Option<bool>,
+    /// What the job file asks for.
+    rule: AlarmRule,
 }
 
 #[async_trait]
@@ -52,7 +54,7 @@ impl Cloud for Watchman {
             subnet: None,
             key_name: None,
             shutdown: Default::default(),
-            alarm: Some(AlarmRule::default()),
+            alarm: Some(self.rule),
             user_data: String::new(),
         }))
     }
@@ -105,7 +107,7 @@ impl Cloud for Watchman {
 async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (World, Arc<Watchman>) {
     let world = World::new(clock.clone(), lives).await;
     let (refusals, asked) = (Mutex::new(refusals), Mutex::default());
-    let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings: Some(false) });
+    let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings: Some(false), rule: AlarmRule::default() });
     (world, watchman)
 }
 
@@ -153,9 +155,27 @@ fn what_the_alarm_ends_goes_on_elsewhere_and_what_a_person_ends_does_not() {
             let lives = [Life::EndedByHand { secs: 60 }, Life::Ends { secs: 300, code: 0 }];
             let world = World::new(clock.clone(), &lives).await;
             let (refusals, asked) = (Mutex::new(0), Mutex::default());
-            let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings });
+            let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings, rule: AlarmRule::default() });
             let receipt = world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
             assert_eq!(receipt.outcome, expected, "{rings:?}: {receipt:?}");
         });
     }
+}
+
+/// The classic alarm is the job file's own rule for an idle machine. It ends the job as idle: another machine would idle like
+/// this one, and be ended like it, for ever.
+#[test]
+fn what_the_cpu_alarm_ends_is_idle_and_is_not_launched_again() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let lives = [Life::EndedByHand { secs: 60 }];
+        let world = World::new(clock.clone(), &lives).await;
+        let (refusals, asked) = (Mutex::new(0), Mutex::default());
+        let rule = "cpu<=0.3 for 5m".parse().unwrap();
+        let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings: Some(true), rule });
+        let receipt = world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
+        world.check(&receipt).await;
+        assert_eq!((receipt.because, receipt.attempts.len()), (Some(EndedBecause::Idle), 1), "{receipt:?}");
+        assert!(receipt.reason.contains("CPU alarm rang"), "{}", receipt.reason);
+        assert_eq!(world.cloud.launches(), 1);
+    });
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceView, MachineRef, Residue};
-use lamplighter::job::{JobId, JobOutcome, MachineSpec, Plan};
+use lamplighter::job::{JobId, JobOutcome, LeavingFate, MachineSpec, Plan};
 use lamplighter::market::{self, Region, Span, Supply, Usd};
 use lamplighter::ports::{Cloud, CloudError};
 
@@ -87,6 +87,12 @@ fn what_a_job_left_is_asked_for_once_and_only_its_own_is_removed() {
             assert_eq!(*attic.asked.lock().unwrap(), 1, "once, not at every tick");
             let cleared = attic.cleared.lock().unwrap().clone();
             assert_eq!(cleared, if deaf { vec![] } else { vec!["vol-mine".to_owned()] });
+            // And the receipt says it: what is gone, what is kept on purpose, what is still there; or that nobody answered.
+            let fates: Vec<(&str, LeavingFate)> = receipt.left.iter().map(|left| (left.id.as_str(), left.fate)).collect();
+            let told = [("vol-mine", LeavingFate::Removed), ("vol-kept", LeavingFate::Kept), ("vol-foreign", LeavingFate::Left)];
+            assert_eq!(fates, if deaf { &[][..] } else { &told });
+            assert_eq!(receipt.left_unasked, if deaf { vec![Region::new("local")] } else { vec![] });
+            assert_eq!(world.dir.receipt().await.unwrap(), Some(receipt));
         });
     }
 }

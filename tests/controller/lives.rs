@@ -243,3 +243,27 @@ fn a_job_whose_first_attempt_nobody_watched_goes_on_from_its_checkpoint() {
         });
     }
 }
+
+/// Whoever asks for an end gets the work first: a machine that saves is not ended by us, however long it takes, and ends
+/// when its checkpoint is complete and it does not go dark by itself.
+#[test]
+fn a_machine_is_terminated_only_when_its_checkpoint_is_complete() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::SavesLong { secs: 1500 }]).await;
+        let controller = world.controller();
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+            clock.sleep(Duration::from_secs(120)).await;
+            world.wish(Wish::Stop).await;
+            clock.sleep(Duration::from_secs(1200)).await;
+            assert_eq!(world.cloud.running(), ["i-1"], "it saves");
+            assert_eq!(world.dir.newest_checkpoint().await.unwrap().map(|found| found.number), None, "and has not finished");
+        });
+        let receipt = receipt.unwrap();
+        // No complaint of the cloud among what is checked: it was not terminated while it saved.
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts[0].ended_because), (JobOutcome::Stopped, EndedBecause::UserStopped));
+        assert!(world.dir.newest_checkpoint().await.unwrap().is_some(), "its work is there");
+        let states = world.cloud.states();
+        assert!(states.len() == 1 && states[0].1.is_terminated(), "and it is gone: {states:?}");
+    });
+}

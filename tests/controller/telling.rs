@@ -140,3 +140,24 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
         });
     }
 }
+
+/// The token of a plan was used with another request, which only a fault of ours can do: the machine is the plan's, one alone,
+/// and somebody hears of it; also where the cloud shows it only later.
+#[test]
+fn a_machine_of_another_request_is_adopted_and_told() {
+    for (faults, kind) in [(vec![CloudFault::Mismatch { shown: true }], "adopted"), (vec![CloudFault::Mismatch { shown: false }], "hidden")] {
+        simulate(async |clock| {
+            let world = World::new(clock, &[Life::Ends { secs: 600, code: 0 }]).await;
+            let ear = Arc::new(Ear::default());
+            world.cloud.fail_launches(&faults);
+            let receipt = world.controller().notifying(ear.clone()).drive(world.job()).await.unwrap();
+            world.check(&receipt).await;
+            assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 1), "{kind}");
+            assert_eq!(world.cloud.states().len(), 1, "{kind}: one machine");
+            let told = ear.attention();
+            assert!(told.len() == 1 && told[0].contains("IdempotentParameterMismatch"), "{kind}: {told:?}");
+            assert_eq!(told[0].starts_with("i-1 was adopted by attempt 1"), kind == "adopted", "{told:?}");
+            assert_eq!(stands(&world).await, None, "{kind}: it is over");
+        });
+    }
+}

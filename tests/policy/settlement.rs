@@ -3,10 +3,15 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Refusal, Wish};
-use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Watched};
+use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Reaction, Refusal, Wish};
+use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
-use super::reconcile_facts::{OWNER, acts, ago, attempt, known, status, view, wish, words};
+use proptest::prelude::*;
+
+use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, spec, status, view, wish, words};
+
+/// A power-off that hangs takes so long, and no more is billed for what nobody saw.
+const STOP_GRACE: Duration = Duration::from_secs(120);
 
 /// The machine ended a minute ago.
 const ENDED: u64 = 60;
@@ -51,9 +56,9 @@ fn settled(facts: &AttemptFacts, lived: u64) -> lamplighter::job::Settled {
 }
 
 #[test]
-fn what_we_or_the_alarm_ended_is_lost_and_what_a_person_ended_is_the_users_stop() {
+fn what_we_or_the_alarm_ended_is_lost_or_idle_and_what_a_person_ended_is_the_users_stop() {
     use AlarmSeen::{Quiet, RangAt, Unknown};
-    use EndedBecause::{Lost, UserStopped};
+    use EndedBecause::{Idle, Lost, UserStopped};
     let classic = "cpu<=0.3 for 5m";
     let cases = [
         ("a person, while the agent is heard", facts(Some(20), false, "heartbeat", Quiet), min(60), UserStopped),
@@ -72,7 +77,9 @@ fn what_we_or_the_alarm_ended_is_lost_and_what_a_person_ended_is_the_users_stop(
             min(60),
             UserStopped,
         ),
-        ("the classic alarm, while the heartbeat goes on", facts(Some(5), false, classic, RangAt(ago(ENDED + 1))), min(60), Lost),
+        ("the classic alarm, while the heartbeat goes on", facts(Some(5), false, classic, RangAt(ago(ENDED + 1))), min(60), Idle),
+        ("the classic alarm, of an agent that was silent", facts(Some(min(6)), false, classic, RangAt(ago(ENDED + 1))), min(60), Lost),
+        ("the classic alarm, of an agent that never spoke", facts(None, false, classic, RangAt(ago(ENDED + 1))), min(10), Lost),
         ("a person, long after an alarm that could not", facts(Some(5), false, classic, RangAt(ago(ENDED + 3000))), min(60), UserStopped),
     ];
     for (what, facts, lived, expected) in cases {
@@ -96,8 +103,12 @@ fn the_receipt_says_who_ended_it_and_why() {
     assert_eq!(said(&facts(Some(20), true, "off", AlarmSeen::Unknown)), "me@here ended the machine: it was silent");
     assert_eq!(said(&facts(None, true, "off", AlarmSeen::Unknown)), "me@here ended the machine: it was silent");
     assert_eq!(
-        said(&facts(Some(5), false, "cpu<=0.3 for 5m", AlarmSeen::RangAt(ago(ENDED)))),
+        said(&facts(Some(1900), false, "heartbeat", AlarmSeen::RangAt(ago(ENDED)))),
         "its alarm rang at 2026-01-01T23:59:00Z, and the cloud ended the machine"
+    );
+    assert_eq!(
+        said(&facts(Some(5), false, "cpu<=0.3 for 5m", AlarmSeen::RangAt(ago(ENDED)))),
+        "its CPU alarm rang at 2026-01-01T23:59:00Z: by that rule of the job file the machine was idle, and the cloud ended it"
     );
 }
 
@@ -115,6 +126,65 @@ fn what_the_alarm_has_stopped_is_ended_and_what_a_person_has_stopped_is_left() {
     let of = |seen| words(&[facts(Some(5), false, "cpu<=0.3 for 5m", seen)], &[], known(std::slice::from_ref(&stopped)));
     assert_eq!(of(AlarmSeen::RangAt(ago(ENDED + 1))), ["terminate"]);
     assert_eq!(of(AlarmSeen::Quiet), ["settle"]);
+    // Idle by the alarm of the job file: its disk is kept where the job file keeps that of an idle machine.
+    let mut spec = spec();
+    spec.spec.on.idle = Reaction::Stop;
+    let attempts = [facts(Some(5), false, "cpu<=0.3 for 5m", AlarmSeen::RangAt(ago(ENDED + 1)))];
+    let cloud = known(std::slice::from_ref(&stopped));
+    let facts =
+        Facts { spec: &spec, attempts: &attempts, requests: &[], cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+    let acts = reconcile(&facts);
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!(settled.because, EndedBecause::Idle);
+}
+
+/// When billing ended, of a machine of which the cloud does not say it: seconds from the heartbeat to what is known after it.
+fn unsaid(beat_ago: u64, billed_after: u64, dark_for: u64, kill: bool) -> (AttemptFacts, InstanceView) {
+    let mut facts = attempt(1, 7200);
+    facts.status = Some(status(AttemptPhase::Running, ago(beat_ago)));
+    facts.watched = Watched {
+        heard_at: Some(ago(beat_ago)),
+        billed_after_beat: Duration::from_secs(billed_after),
+        dark_for: Some(Duration::from_secs(dark_for)),
+        ..Watched::default()
+    };
+    let reason = if kill { "Server.SpotInstanceTermination: no capacity" } else { "Client.InstanceInitiatedShutdown: done" };
+    let view = InstanceView { launched: ago(7200), ended: None, ..view(1, OWNER, InstanceState::Terminated, Some(reason)) };
+    (facts, view)
+}
+
+proptest! {
+    /// Nothing that was seen to bill is left out, nothing that nobody saw is billed beyond the time of a power-off, and what is
+    /// not certain is marked as an estimate.
+    #[test]
+    fn an_end_that_the_cloud_does_not_say_lies_between_the_last_sign_and_the_first_dark_look(
+        beat_ago in 0_u64..7000, billed_after in 0_u64..4000, dark_for in 0_u64..8000, kill: bool,
+    ) {
+        let (facts, view) = unsaid(beat_ago, billed_after, dark_for, kill);
+        let acts = acts(std::slice::from_ref(&facts), &[], known(std::slice::from_ref(&view)));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        let to = settled.billed_to.expect("there was a machine");
+        let certain = ago(beat_ago) + Duration::from_secs(billed_after);
+        let seen_dark = ago(dark_for);
+        prop_assert!(to >= certain, "what it was seen to bill is billed: {} < {}", to, certain);
+        prop_assert!(to <= certain + STOP_GRACE, "no more than a power-off takes: {} after {}", to, certain);
+        prop_assert!(to <= certain.max(seen_dark), "nothing after it was seen dark: {} > {}", to, seen_dark);
+        prop_assert!(to == seen_dark || to == certain || to == certain + STOP_GRACE);
+        prop_assert_eq!(settled.billed_estimated, to > certain);
+        prop_assert!(settled.billed.duration() >= Duration::from_secs(60), "a minute at least");
+    }
+
+    /// Who looks sooner never bills more.
+    #[test]
+    fn a_sooner_dark_look_never_bills_more(beat_ago in 0_u64..7000, billed_after in 0_u64..4000, dark_for in 0_u64..8000, sooner in 0_u64..4000) {
+        let usd = |dark_for| {
+            let (facts, view) = unsaid(beat_ago, billed_after, dark_for, false);
+            let acts = acts(std::slice::from_ref(&facts), &[], known(&[view]));
+            let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+            settled.usd
+        };
+        prop_assert!(usd(dark_for + sooner) <= usd(dark_for));
+    }
 }
 
 /// Seed 584 of the false world: the answer to the launch was lost, the machine died before its first lease, and the laptop

@@ -144,6 +144,7 @@ pub fn kind(error: &CloudError) -> String {
         CloudError::Throttled => "throttled".into(),
         CloudError::Denied { .. } => "denied".into(),
         CloudError::Ambiguous { .. } => "ambiguous".into(),
+        CloudError::Mismatch { .. } => "mismatch".into(),
         CloudError::Invalid { .. } => "invalid".into(),
         CloudError::Unsupported { .. } => "unsupported".into(),
     }

@@ -1,0 +1,83 @@
+//! One launch call, and what its answer means: a machine, another place, nothing ever, or that nobody knows.
+//!
+//! ```text
+//!   plan ──> launch, or start a kept machine ─┬─ an id ─────────────────> known
+//!                                             ├─ refused ───────────────> noted: the next tick chooses again, or tells
+//!                                             ├─ of another request ────> adopted, and told: a fault of ours
+//!                                             └─ no answer ─────────────> the same call again
+//! ```
+//! Records nothing: the plan is the record. What must never live here: which offer (`policy::placement`).
+
+use tracing::{info, warn};
+
+use super::act::ActError;
+use super::drive::Controller;
+use super::memory::JobMemory;
+use super::ship::ShipError;
+use crate::instance::MachineRef;
+use crate::job::{AttemptNo, JobId, Plan};
+use crate::ports::{CloudError, chain};
+
+impl Controller {
+    /// Whether the machine of a plan could run the agent that it would get, as far as its image says. Asks nobody.
+    ///
+    /// # Errors
+    /// When there is no agent for such machines, or it needs a newer C library than the image has.
+    pub fn agent_fits(&self, plan: &Plan) -> Result<(), ShipError> {
+        match (&plan.launch, &self.shipper) {
+            // A kept machine has its agent.
+            (Some(launch), Some(shipper)) if plan.starts.is_none() => {
+                shipper.fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Records nothing: a launch whose answer is lost is repeated with the same plan, and the machine is the same.
+    pub(super) async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
+        let trouble_met = &mut memory.trouble_met;
+        let memory = memory.attempts.entry(attempt).or_default();
+        let Some(plan) = &memory.plan else { return Ok(()) };
+        let cloud = self.cloud(plan.offer.cloud)?;
+        let (launched, done) = match &plan.starts {
+            None => (cloud.launch(plan).await, "launched"),
+            Some(starts) => {
+                let machine = MachineRef { cloud: plan.offer.cloud, region: plan.offer.region.clone(), id: starts.instance.clone() };
+                (cloud.start(&machine, plan).await.map(|()| machine.id), "started again")
+            }
+        };
+        match launched {
+            Ok(instance) => {
+                info!(%job, attempt = attempt.number(), instance, "{done}");
+                memory.watched.launched = Some(instance);
+                memory.asked(self.clock.mono());
+                Ok(())
+            }
+            Err(error @ CloudError::NoCapacity { refusal, .. }) => {
+                info!(%job, attempt = attempt.number(), "{error}");
+                memory.refused(Some(refusal), error.to_string());
+                Ok(())
+            }
+            Err(error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. })) => {
+                warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
+                memory.refused(None, chain(&error));
+                Ok(())
+            }
+            // What bills is the plan's machine, whatever was asked for in the other request; and somebody must hear of it.
+            Err(CloudError::Mismatch { machine: Some(instance), what }) => {
+                let text = format!("{instance} was adopted by attempt {}, though another request has launched it: {what}", attempt.number());
+                tracing::error!(%job, "{text}; that is a fault of this program: please report it");
+                *trouble_met = Some(text);
+                memory.watched.launched = Some(instance);
+                memory.asked(self.clock.mono());
+                Ok(())
+            }
+            Err(error @ (CloudError::Ambiguous { .. } | CloudError::Mismatch { machine: None, .. })) => {
+                memory.clear = false;
+                memory.asked(self.clock.mono());
+                Err(error.into())
+            }
+            Err(error @ CloudError::Throttled) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What stands in the way of a job, as `lamp status` shows it.
+
+use serde_json::Value;
+
+use super::sandbox::{Sandbox, repository};
+
+const JOB: &str = "home/.local/state/lamplighter/jobs/digits-7f3k2q";
+
+fn record(name: &str) -> String {
+    std::fs::read_to_string(repository().join("tests/data/v1").join(name)).expect("a record")
+}
+
+/// A job whose machine cannot be ended; `text`: what its controller has recorded of that.
+fn place(attention: &str) -> Sandbox {
+    let sandbox = Sandbox::new();
+    sandbox.write(&format!("{JOB}/spec.json"), record("spec.json"));
+    sandbox.write(&format!("{JOB}/attempts/0002/plan.json"), record("plan.json"));
+    sandbox.write(&format!("{JOB}/attention.json"), attention);
+    sandbox
+}
+
+#[test]
+fn what_stands_in_the_way_is_seen_in_the_list_and_of_the_job() {
+    let attention: Value = serde_json::from_str(&record("attention.json")).expect("JSON");
+    let text = attention["text"].as_str().expect("a sentence");
+    let sandbox = place(&attention.to_string());
+    let list = sandbox.lamp(&["status"]);
+    assert_eq!(list.code, 0, "{list:?}");
+    assert!(list.out.contains("digits-7f3k2q") && list.err.contains(&format!("warning: digits-7f3k2q: {text}")), "{list:?}");
+    let one = sandbox.lamp(&["status", "digits"]);
+    let line = one.out.lines().find(|line| line.starts_with("attention ")).unwrap_or_else(|| panic!("{one:?}"));
+    assert!(line.ends_with(text), "{line}");
+    let document: Value = serde_json::from_str(&sandbox.lamp(&["status", "-o", "json"]).out).expect("JSON");
+    assert_eq!(document["jobs"][0]["trouble"], text, "{document:#}");
+    assert!(document["jobs"][0]["attention"].as_array().is_some_and(|all| all.iter().any(|one| one == text)), "{document:#}");
+}
+
+#[test]
+fn what_is_over_is_not_shown_and_a_torn_record_hides_no_job() {
+    let mut over: Value = serde_json::from_str(&record("attention.json")).expect("JSON");
+    over["text"] = Value::Null;
+    for written in [over.to_string(), "{ torn".to_owned()] {
+        let sandbox = place(&written);
+        let list = sandbox.lamp(&["status"]);
+        assert!(list.code == 0 && list.out.contains("digits-7f3k2q") && !list.err.contains("warning"), "{list:?}");
+        let one = sandbox.lamp(&["status", "digits"]);
+        assert!(one.code == 0 && one.out.contains("state"), "{one:?}");
+    }
+}
