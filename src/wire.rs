@@ -16,6 +16,8 @@ use crate::ports;
 // What ships, what must not, and what comes home: plain functions of one workdir, so that they need no port.
 pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack as unpack_code};
 #[cfg(feature = "lamp")]
+pub use crate::adapters::capacity_trace::{CapacityTrace, TraceError, read_capacity};
+#[cfg(feature = "lamp")]
 pub use crate::adapters::kept_file::{Beside, KeptFile, date as date_file, free_bytes};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::secret_scan::{

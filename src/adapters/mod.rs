@@ -33,6 +33,8 @@ mod aws_setup_bucket;
 mod aws_setup_group;
 #[cfg(feature = "aws")]
 mod aws_setup_roles;
+#[cfg(feature = "lamp")]
+pub mod capacity_trace;
 pub mod child_workload;
 #[cfg(feature = "aws")]
 mod cloudwatch_alarm;

@@ -113,6 +113,9 @@ pub struct EndFlags {
     /// The moment by which the job must have ended
     #[arg(long, value_name = "MOMENT")]
     pub deadline: Option<Moment>,
+    /// How long the whole job works on such a machine, like `20h`; for `--market auto` with a deadline
+    #[arg(long, value_name = "TIME")]
+    pub work: Option<SpanWord>,
     /// From SIGTERM to SIGKILL when the workload must end, like `30s`
     #[arg(long, value_name = "TIME")]
     pub grace: Option<SpanWord>,
@@ -223,7 +226,13 @@ impl EndFlags {
     }
 
     fn limits(&self) -> LimitsFile {
-        LimitsFile { max_runtime: self.max_runtime.clone(), budget: self.budget.clone(), deadline: self.deadline.clone(), ..LimitsFile::default() }
+        LimitsFile {
+            max_runtime: self.max_runtime.clone(),
+            budget: self.budget.clone(),
+            deadline: self.deadline.clone(),
+            work: self.work.clone(),
+            ..LimitsFile::default()
+        }
     }
 
     fn on(&self) -> OnFile {

@@ -28,6 +28,7 @@ mod extend;
 mod fault;
 mod fetch;
 mod flags;
+mod forecast;
 mod iam;
 mod init;
 #[cfg(feature = "aws")]
@@ -60,6 +61,7 @@ mod schema;
 mod setup_steps;
 mod shell;
 mod signals;
+mod simulate;
 mod ssh;
 mod start;
 mod status;

@@ -2,6 +2,7 @@
 
 use clap::Args as ClapArgs;
 
+use super::forecast::Forecast;
 use super::patience::saying;
 use super::table::counted;
 use super::workdir::Prepared;
@@ -44,7 +45,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
             return Err(fault);
         }
     };
-    let Planned { plan, fallbacks, quotas, refused, .. } = &planned;
+    let Planned { plan, fallbacks, quotas, refused, outlook, .. } = &planned;
+    let forecast = outlook.as_ref().and_then(|outlook| Forecast::of(outlook, context.clock.now()));
     let permitted = controller.permitted(plan).await;
     let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
     let agent = controller.agent_fits(plan).err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
@@ -56,13 +58,14 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "quotas": quotas, "refused": refused, "forbidden": forbidden,
             "lacks": lacks, "agent": agent,
-            "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back, "next": next,
+            "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back, "next": next, "market": forecast,
         }));
         return Ok(ExitCode::SUCCESS);
     }
     for line in plan_text::whole(&planned) {
         context.printer.prose(2, line);
     }
+    forecast.iter().flat_map(Forecast::lines).for_each(|line| context.printer.line(line));
     if let Some(because) = forbidden {
         context.printer.warn(format!("the cloud would not launch it: {because}"));
     }

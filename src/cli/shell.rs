@@ -60,6 +60,7 @@ pub enum Verb {
     Iam(iam::Args),
     Completions(completions::Args),
     Replay(replay::Args),
+    Simulate(Box<super::simulate::Args>),
     #[command(hide = true)]
     Schema(schema::Args),
 }
@@ -124,6 +125,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Check(args) => check::run(args, context),
         Verb::Completions(args) => completions::run(args, context),
         Verb::Replay(args) => replay::run(args, context),
+        Verb::Simulate(args) => block_on(super::simulate::run(args, context)),
         Verb::Schema(args) => schema::run(args, context),
     }
 }

@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
 
 use super::drive::Controller;
-use super::market::{Choosing, MarketMemory, Outlook, WAIT_LOOK, asks, can_take};
+use super::market::{Choosing, MarketMemory, Outlook, WAIT_LOOK, asks};
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
 use crate::job::{AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled};
@@ -253,23 +253,21 @@ impl Controller {
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
         let overheads = self.overheads(spec, market, &supply, &history, wishes.more_time).await?;
-        let (mut decided, mut outlook) = (None, None);
+        let (mut decided, mut outlook, mut prefers) = (None, None, None);
+        let (more_time, nothing) = (wishes.more_time, Supply::default());
+        let asked = Ask { spec: &spec.spec, supply: &nothing, history: &history, budget_left, more_time, overheads: &overheads, prefers: None, now };
         if asks(spec) && kept.is_none() {
-            let ask =
-                Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, overheads: &overheads, now };
-            let (verdict, seen) = market.choose(&Choosing { spec, ask, history: &history });
+            let (verdict, seen) = market.choose(&Choosing { spec, ask: Ask { supply: &supply, ..asked }, history: &history });
             match verdict.step {
-                AutoStep::Take(chosen) if can_take(&ask, chosen) => supply.offers.retain(|offer| offer.market == chosen),
+                AutoStep::Take(chosen) => prefers = Some(chosen),
                 AutoStep::Wait => return Err(ActError::NotNow(verdict.reason)),
-                // Where the chosen one is not to be had this minute, any machine is better than none.
-                _ => {}
+                AutoStep::Stay | AutoStep::Move(_) => {}
             }
             (decided, outlook) = (Some(verdict.reason), seen);
         }
         let mut unlaunchable: Vec<RejectedOffer> = Vec::new();
         let (mut placed, launch) = loop {
-            let ask =
-                Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, overheads: &overheads, now };
+            let ask = Ask { supply: &supply, prefers, ..asked };
             let placed = placement::place(&ask)?;
             if let Some(kept) = kept {
                 break (placed, kept.launch.clone());

@@ -125,11 +125,6 @@ impl MarketMemory {
     }
 }
 
-/// Whether a machine of this market can be asked for this minute.
-pub(super) fn can_take(ask: &Ask<'_>, market: Market) -> bool {
-    placement::place(&Ask { supply: &of_market(ask.supply, market), ..*ask }).is_ok()
-}
-
 impl Controller {
     /// What starts add to an hour of work in each pool that is on offer.
     pub(super) async fn overheads(
@@ -276,7 +271,8 @@ impl Controller {
             now,
         };
         let (overheads, budget_left) = (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
-        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time: wishes.more_time, overheads: &overheads, now };
+        let (more_time, overheads) = (wishes.more_time, &overheads);
+        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time, overheads, prefers: None, now };
         let placed = placement::place(&ask).ok();
         let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
         facts.spot = placed.as_ref().zip(pool.as_ref()).map(|(placed, pool)| SpotPool { pool, hourly: placed.offer.hourly(), there: true });

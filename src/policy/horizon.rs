@@ -114,8 +114,8 @@ fn ends_within(rate: f64, hours: f64) -> f64 {
 }
 
 impl Horizon {
-    /// `slack`: of the moment from which it will be asked, or more.
-    pub fn solve(terms: Terms, there: Rates, gone: Rates, time_left: f64, slack: f64) -> Horizon {
+    /// `slack`: of the moment from which it will be asked, or more. `kept_hours`: for how long it will be asked.
+    pub fn solve(terms: Terms, (there, gone): (Rates, Rates), time_left: f64, slack: f64, kept_hours: f64) -> Horizon {
         let wanted = STEP_HOURS.max(time_left / STEPS_MAX);
         let tick = terms.tick.max(1e-3);
         let step = tick * (wanted / tick).round().max(1.0);
@@ -124,7 +124,7 @@ impl Horizon {
         let cells = (spare / cell).ceil() as usize + 2;
         let top = (time_left.max(0.0) / step).ceil() as usize;
         let mut horizon = Horizon { terms, there, gone, step, cell, cells, top, stages: Vec::new() };
-        let kept = (FRESH_HOURS / step).ceil() as usize + 2;
+        let kept = (kept_hours / step).ceil() as usize + 2;
         let (mut later, mut now) = (vec![0.0; ROWS * cells], vec![0.0; ROWS * cells]);
         let mut scratch = Scratch::new(cells);
         for stage in 1..=top {

@@ -22,6 +22,7 @@
 //!
 //! What must never live here: how long spot stays (`spell`), the prices of zones that were not chosen (`placement`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -124,11 +125,13 @@ pub struct MarketVerdict {
 pub struct MarketWatch {
     spells: ZoneSpells,
     solved: Option<Solved>,
+    /// The plan is kept to the end, whatever is learned.
+    planned: bool,
 }
 
 #[derive(Clone, Debug)]
 struct Solved {
-    horizon: Horizon,
+    horizon: Arc<Horizon>,
     terms: Terms,
     time_left: f64,
     slack: f64,
@@ -137,7 +140,15 @@ struct Solved {
 impl MarketWatch {
     /// Goes on with what earlier jobs, probes and interruption notices taught about the zone.
     pub fn with_spells(spells: ZoneSpells) -> Self {
-        MarketWatch { spells, solved: None }
+        MarketWatch { spells, ..MarketWatch::default() }
+    }
+
+    /// Plans a whole job once, to play it many times: nothing is learned meanwhile, and a copy costs nothing.
+    pub fn planned(spells: ZoneSpells, facts: &MarketFacts) -> Self {
+        let (terms, _) = terms(facts);
+        let (time_left, slack) = (hours(facts.time_left), hours(facts.time_left) - hours(facts.work_left));
+        let horizon = Horizon::solve(terms, (spells.there.rates(), spells.gone.rates()), time_left, slack, time_left);
+        MarketWatch { spells, solved: Some(Solved { horizon: Arc::new(horizon), terms, time_left, slack }), planned: true }
     }
 
     /// What is known of the zone now, for the next job.
@@ -181,10 +192,7 @@ impl MarketWatch {
             there: there == Some(true),
             age: self.spells.age_hours(),
         };
-        let (spot, on_demand) = (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
-        // Where nothing has a price (a machine of one's own), no market is cheaper.
-        let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
-        let terms = Terms { startup: hours(facts.startup), unsaved: hours(facts.unsaved), tick: hours(facts.tick), spot_share };
+        let (terms, on_demand) = terms(facts);
         self.choose(&terms, &now, on_demand)
     }
 
@@ -238,14 +246,23 @@ impl MarketWatch {
     fn horizon(&mut self, terms: &Terms, time_left: f64, slack: f64) -> &Horizon {
         let fits = |solved: &Solved| {
             let passed = solved.time_left - time_left;
-            solved.terms == *terms && (0.0..FRESH_HOURS - TIME_TIE_HOURS).contains(&passed) && slack <= solved.slack + TIME_TIE_HOURS
+            let fresh = self.planned || (0.0..FRESH_HOURS - TIME_TIE_HOURS).contains(&passed);
+            solved.terms == *terms && fresh && slack <= solved.slack + TIME_TIE_HOURS
         };
         if !self.solved.as_ref().is_some_and(fits) {
-            let horizon = Horizon::solve(*terms, self.spells.there.rates(), self.spells.gone.rates(), time_left, slack);
-            self.solved = Some(Solved { horizon, terms: *terms, time_left, slack });
+            let horizon = Horizon::solve(*terms, (self.spells.there.rates(), self.spells.gone.rates()), time_left, slack, FRESH_HOURS);
+            self.solved = Some(Solved { horizon: Arc::new(horizon), terms: *terms, time_left, slack });
         }
         &self.solved.as_ref().expect("it was solved above where it was missing").horizon
     }
+}
+
+/// The terms of a job, and what an hour on demand costs, dollars.
+fn terms(facts: &MarketFacts) -> (Terms, f64) {
+    let (spot, on_demand) = (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
+    // Where nothing has a price (a machine of one's own), no market is cheaper.
+    let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
+    (Terms { startup: hours(facts.startup), unsaved: hours(facts.unsaved), tick: hours(facts.tick), spot_share }, on_demand)
 }
 
 /// Which answers leave the deadline in reach whatever spot does; on-demand always does what can be done.

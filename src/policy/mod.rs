@@ -30,6 +30,8 @@ mod horizon;
 mod idle;
 mod interruption;
 pub mod market_choice;
+pub mod market_run;
+mod offer_words;
 pub mod orphan;
 mod pace;
 pub mod placement;

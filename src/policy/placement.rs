@@ -1,6 +1,5 @@
 //! Which offer to take, what it can cost at most, and how long its machine may live.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use jiff::Timestamp;
 
 use super::bid::{self, Bid};
 use super::hard_end::Terms;
+use super::offer_words::{dearer, grouped, shortened};
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, Refusal, RejectedOffer, Spec};
 use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
 
@@ -34,31 +34,6 @@ pub struct NoOffer {
     pub because: Vec<String>,
 }
 
-/// So many reasons fit in a sentence.
-const REASONS_MAX: usize = 4;
-
-fn shortened(because: &[String]) -> String {
-    let more = because.len().saturating_sub(REASONS_MAX);
-    let some = because.iter().take(REASONS_MAX).map(String::as_str).collect::<Vec<&str>>().join("; ");
-    if more > 0 { format!("{some}; and {more} more") } else { some }
-}
-
-/// One sentence for each type and reason, with all zones that it holds for; the cheapest first.
-fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
-    let mut groups: Vec<(&Offer, &str, Vec<&str>)> = Vec::new();
-    let mut sorted: Vec<&RejectedOffer> = rejected.iter().collect();
-    sorted.sort_by_key(|no| no.offer.hourly());
-    for no in sorted {
-        let same = groups.iter_mut().find(|(offer, because, _)| offer.instance_type == no.offer.instance_type && *because == no.because);
-        match same {
-            Some((_, _, zones)) if zones.contains(&no.offer.zone.as_str()) => {}
-            Some((_, _, zones)) => zones.push(no.offer.zone.as_str()),
-            None => groups.push((&no.offer, &no.because, vec![no.offer.zone.as_str()])),
-        }
-    }
-    groups.into_iter().map(|(offer, because, zones)| format!("{} in {} {because}", offer.instance_type, zones.join(", "))).collect()
-}
-
 /// What is asked of a placement.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -71,6 +46,8 @@ pub struct Ask<'a> {
     pub more_time: Span,
     /// What starts add to an hour of work, as a share of its price, where that is known: by zone and type.
     pub overheads: &'a Overheads,
+    /// The market that comes first, whatever it costs; the other is what there is when it has none.
+    pub prefers: Option<Market>,
     pub now: Timestamp,
 }
 
@@ -90,7 +67,11 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
             Ok(bid) => fitting.push((offer, bid)),
         }
     }
-    fitting.sort_by(|(a, _), (b, _)| ask.usd_per_work(a).total_cmp(&ask.usd_per_work(b)));
+    let worth = |offer: &Offer| (ask.prefers.is_some_and(|market| market != offer.market), ask.usd_per_work(offer));
+    fitting.sort_by(|(a, _), (b, _)| {
+        let ((a_later, a_usd), (b_later, b_usd)) = (worth(a), worth(b));
+        a_later.cmp(&b_later).then(a_usd.total_cmp(&b_usd))
+    });
     let Some(((best, bid), others)) = fitting.split_first() else {
         let mut because = grouped(&rejected);
         because.extend(ask.supply.refused.iter().cloned());
@@ -102,7 +83,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     rejected.extend(others.iter().map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best) }));
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
-    let reasons = reasons(ask, best, bid.as_ref(), others.len());
+    let reasons = reasons(ask, best, bid.as_ref(), others);
     Ok(Placement {
         offer: (*best).clone(),
         bid: bid.as_ref().map(|bid| bid.price),
@@ -131,14 +112,6 @@ impl<'a> Ask<'a> {
     fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
         let (bid, budget_left, more_time) = (bid.map(|bid| bid.price), self.budget_left, self.more_time);
         Terms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
-    }
-}
-
-fn dearer(other: &Offer, best: &Offer) -> String {
-    match other.hourly().cmp(&best.hourly()) {
-        Ordering::Equal => format!("costs {} too", other.price),
-        Ordering::Greater => format!("costs {}, more than {}", other.price, best.price),
-        Ordering::Less => format!("costs {}, and its machines have lived too short for that to be less", other.price),
     }
 }
 
@@ -226,16 +199,21 @@ fn family(offer: &Offer) -> &str {
     offer.instance_type.split('.').next().unwrap_or_default()
 }
 
-fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: usize) -> Vec<String> {
+fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Option<Bid>)]) -> Vec<String> {
     let spec = ask.spec;
     let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
     let wanted = &spec.machine.gpus;
     // Of this workstation nothing is promised: its driver is asked when the job starts.
     let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
-    let mut reasons = vec![match others {
+    let peers = others.iter().filter(|(other, _)| other.market == best.market).count();
+    let is_cheapest = others.iter().all(|(other, _)| other.hourly() >= best.hourly());
+    let mut reasons = vec![match others.len() {
         0 if shows_too_few => format!("the one machine that there is, at {}{with}", best.price),
         0 => format!("the one offer that fits, at {}{with}", best.price),
-        _ => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
+        _ if !is_cheapest && ask.prefers == Some(best.market) => {
+            format!("the best of {} that fit, {}, at {}{with}", peers + 1, best.market, best.price)
+        }
+        others => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
     }];
     if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {
         let market = if best.market == Market::Spot { "it can be interrupted like a spot machine" } else { "it is as good as on-demand" };
@@ -306,7 +284,7 @@ mod tests {
 
     fn place(spec: &Spec, offers: &[Offer], budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Result<Placement, NoOffer> {
         let supply = Supply { offers: offers.to_vec(), ..Supply::default() };
-        super::place(&Ask { spec, supply: &supply, history: &[], budget_left, more_time, overheads: &Overheads::new(), now })
+        super::place(&Ask { spec, supply: &supply, history: &[], budget_left, more_time, overheads: &Overheads::new(), prefers: None, now })
     }
 
     #[test]

@@ -36,6 +36,7 @@ mod sandbox;
 mod secrets;
 mod setup;
 mod shell;
+mod simulate;
 #[cfg(feature = "aws")]
 mod ssh;
 mod start;

@@ -40,7 +40,8 @@ fn refused(offer: Offer, ago_secs: u64, refusal: Refusal) -> AttemptRecord {
 /// The zone and type that are chosen; `None`: nowhere.
 fn chosen(supply: &Supply, history: &[AttemptRecord]) -> Option<(String, String)> {
     let spec = spec();
-    let ask = Ask { spec: &spec.spec, supply, history, budget_left: None, more_time: Span::ZERO, overheads: &Overheads::new(), now: now() };
+    let ask =
+        Ask { spec: &spec.spec, supply, history, budget_left: None, more_time: Span::ZERO, overheads: &Overheads::new(), prefers: None, now: now() };
     place(&ask).ok().map(|placed| (placed.offer.zone.to_string(), placed.offer.instance_type))
 }
 

@@ -1,0 +1,218 @@
+//! One job played against one course of spot capacity: what it costs, when it ends, how often it is interrupted.
+//!
+//! ```text
+//!   capacity, tick by tick (recorded, or drawn from the law of a zone) ──┐
+//!   job, prices ─────────────────────────────────────────────────────────┼─> MarketWatch, or one market ──> Ran
+//! ```
+//! The rule is the shipped one, with what is known of the zone at the beginning; it does not learn while it is played, so
+//! that one table serves all runs of a job. What must never live here: a random number from the world; a seed comes in.
+
+use std::time::Duration;
+
+use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Running};
+use super::spell::{ZoneSpells, age_class};
+use crate::market::UsdPerHour;
+
+/// The job that is played.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Play {
+    pub work: Duration,
+    /// `None`: it may take as long as it takes.
+    pub deadline: Option<Duration>,
+    /// From the launch call to work.
+    pub start: Duration,
+    /// Work that an interruption may cost: the time since the last checkpoint.
+    pub saves_every: Duration,
+    pub tick: Duration,
+    pub spot: UsdPerHour,
+    pub on_demand: UsdPerHour,
+}
+
+impl Play {
+    /// A deadline beyond all that is played is as good as the last one that is.
+    #[must_use]
+    pub fn bounded(self) -> Play {
+        let most = time(PLAYED_MAX * hours(self.work) + PLAYED_MORE_HOURS);
+        Play { deadline: self.deadline.map(|deadline| deadline.min(most)), ..self }
+    }
+}
+
+/// Which market it goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Goes {
+    Spot,
+    OnDemand,
+    Auto,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ran {
+    pub usd: f64,
+    pub finish_hours: f64,
+    /// After its deadline, or not at all within the time that was played.
+    pub late: bool,
+    pub interruptions: u32,
+    /// Work that was done twice.
+    pub lost_hours: f64,
+    /// Paid on demand.
+    pub on_demand_hours: f64,
+    pub starts: u32,
+}
+
+/// A job that finds no capacity is given up after this many times its work, and two days.
+const PLAYED_MAX: f64 = 10.0;
+const PLAYED_MORE_HOURS: f64 = 48.0;
+
+fn hours(time: Duration) -> f64 {
+    time.as_secs_f64() / 3600.0
+}
+
+fn time(hours: f64) -> Duration {
+    Duration::from_secs_f64(hours.max(0.0) * 3600.0)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum On {
+    Nothing,
+    Spot,
+    OnDemand,
+}
+
+/// Plays it. `watch`: planned once for this job ([`MarketWatch::planned`]) and used by [`Goes::Auto`] with a deadline.
+pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut() -> bool) -> Ran {
+    let mut watch = watch.clone();
+    let (tick, work, start) = (hours(play.tick), hours(play.work), hours(play.start));
+    let (spot_usd, full_usd) = (play.spot.per_hour().dollars(), play.on_demand.per_hour().dollars());
+    let last = play.deadline.map_or(0.0, hours).max(PLAYED_MAX * work + PLAYED_MORE_HOURS);
+    let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) = (Ran::default(), On::Nothing, 0.0, 0.0, 0.0, 0.0);
+    while now < last {
+        let there = there();
+        if on == On::Spot && !there {
+            ran.interruptions += 1;
+            ran.lost_hours += at_risk;
+            done -= at_risk;
+            on = On::Nothing;
+        }
+        let to = match (goes, play.deadline) {
+            (Goes::OnDemand, _) => On::OnDemand,
+            (Goes::Spot, _) | (Goes::Auto, None) => {
+                if there {
+                    On::Spot
+                } else {
+                    On::Nothing
+                }
+            }
+            (Goes::Auto, Some(deadline)) => {
+                let running = match on {
+                    On::Nothing => Running::Nothing,
+                    On::Spot => Running::Spot { startup_left: time(owed) },
+                    On::OnDemand => Running::OnDemand { startup_left: time(owed) },
+                };
+                let verdict = watch.step(&MarketFacts {
+                    time_left: time(hours(deadline) - now),
+                    work_left: time(work - done),
+                    tick: play.tick,
+                    since_look: play.tick,
+                    spot: if there { Capacity::There } else { Capacity::Gone },
+                    running,
+                    startup: play.start,
+                    unsaved: play.saves_every,
+                    spot_price: play.spot,
+                    on_demand_price: play.on_demand,
+                });
+                match verdict.step {
+                    MarketStep::Spot => On::Spot,
+                    MarketStep::OnDemand => On::OnDemand,
+                    MarketStep::Wait => On::Nothing,
+                }
+            }
+        };
+        if to != on && to != On::Nothing {
+            (owed, at_risk) = (start, 0.0);
+            ran.starts += 1;
+        }
+        on = to;
+        if on != On::Nothing {
+            let starting = owed.min(tick);
+            let worked = (tick - starting).min(work - done);
+            owed -= starting;
+            done += worked;
+            // What was saved before is safe; the checkpoint lies somewhere in its interval.
+            at_risk =
+                if at_risk + worked > hours(play.saves_every) { (at_risk + worked) % hours(play.saves_every).max(1e-9) } else { at_risk + worked };
+            let paid = starting + worked;
+            ran.usd += paid * if on == On::Spot { spot_usd } else { full_usd };
+            ran.on_demand_hours += if on == On::OnDemand { paid } else { 0.0 };
+            if work - done <= 1e-9 {
+                ran.finish_hours = now + paid;
+                ran.late = play.deadline.is_some_and(|deadline| ran.finish_hours > hours(deadline) + 1e-6);
+                return ran;
+            }
+        }
+        now += tick;
+    }
+    Ran { finish_hours: last, late: true, ..ran }
+}
+
+/// Capacity drawn from the law of a zone: the same seed, the same course.
+#[derive(Clone, Debug)]
+pub struct Drawn {
+    state: u64,
+    spells: ZoneSpells,
+    there: bool,
+    age_hours: f64,
+    tick_hours: f64,
+}
+
+/// Before a course begins, so that it begins at some moment and not with a spell.
+const BEFORE_HOURS: f64 = 48.0;
+
+impl Drawn {
+    pub fn new(seed: u64, spells: &ZoneSpells, tick: Duration) -> Drawn {
+        let mut drawn = Drawn { state: seed, spells: *spells, there: seed.is_multiple_of(2), age_hours: 0.0, tick_hours: hours(tick) };
+        for _ in 0..(BEFORE_HOURS / drawn.tick_hours.max(1e-3)) as usize {
+            drawn.step();
+        }
+        drawn
+    }
+
+    /// Whether capacity is there in the next tick.
+    pub fn step(&mut self) -> bool {
+        let seen = if self.there { self.spells.there } else { self.spells.gone };
+        let rate = seen.rates()[age_class(self.age_hours)];
+        if self.roll() < 1.0 - (-rate * self.tick_hours).exp() {
+            (self.there, self.age_hours) = (!self.there, 0.0);
+        } else {
+            self.age_hours += self.tick_hours;
+        }
+        self.there
+    }
+
+    /// SplitMix64, in [0, 1).
+    fn roll(&mut self) -> f64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
+}
+
+/// Of many runs, in order of one number: mean and quantiles.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Spread {
+    pub mean: f64,
+    pub p5: f64,
+    pub p50: f64,
+    pub p95: f64,
+}
+
+impl Spread {
+    /// `None`: nothing was played.
+    pub fn of(ran: &[Ran], number: impl Fn(&Ran) -> f64) -> Option<Spread> {
+        let mut all: Vec<f64> = ran.iter().map(number).collect();
+        all.sort_by(f64::total_cmp);
+        let at = |share: f64| all.get(((all.len() as f64 - 1.0) * share).round() as usize).copied();
+        Some(Spread { mean: all.iter().sum::<f64>() / all.len() as f64, p5: at(0.05)?, p50: at(0.5)?, p95: at(0.95)? })
+    }
+}

@@ -1,0 +1,54 @@
+//! `lamp simulate`: the job's own cost and finish on recorded and drawn courses of capacity.
+
+use jiff::{SignedDuration, Timestamp};
+
+use crate::sandbox::Sandbox;
+
+const PRICES: [&str; 4] = ["--spot-price", "1", "--on-demand-price", "3"];
+
+fn simulate<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["simulate", "--work", "10h", "--checkpoint", "ckpt", "--runs", "20"][..], &PRICES, more, &["--", "true"]].concat()
+}
+
+#[test]
+fn on_a_recorded_course_the_numbers_are_what_it_says() {
+    let sandbox = Sandbox::new();
+    sandbox.write("always.json", r#"{"gap_seconds": 600, "ticks": 400, "first": 1, "runs": [400]}"#);
+    let (code, shown) = sandbox.json(&simulate(&["--trace", "always.json", "--start", "12m"]));
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!((&shown["runs"], &shown["traces"][0]), (&20.into(), &"always.json".into()));
+    let markets = shown["markets"].as_array().unwrap();
+    let named: Vec<&str> = markets.iter().map(|market| market["market"].as_str().unwrap()).collect();
+    assert_eq!(named, ["auto", "spot", "on-demand"]);
+    for (market, usd) in markets.iter().zip([10.2, 10.2, 30.6]) {
+        assert!((market["usd"]["mean"].as_f64().unwrap() - usd).abs() < 1e-6, "{market}");
+        assert_eq!((market["interruptions"].as_f64(), market["late_share"].as_f64()), (Some(0.0), Some(0.0)));
+    }
+}
+
+#[test]
+fn people_get_a_table_a_plot_and_a_word_on_what_was_played() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.lamp(&simulate(&["--market", "spot"]));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert!(lines[0].starts_with("MARKET") && lines[0].ends_with("ON DEMAND"), "{}", ended.out);
+    assert!(lines[1].starts_with("spot ") && lines[2].is_empty(), "only what was asked for: {}", ended.out);
+    assert!(ended.out.contains("how many of the runs cost no more (spot"), "{}", ended.out);
+    assert!(ended.err.contains("drawn from the law of spot machines in general"), "{}", ended.err);
+}
+
+#[test]
+fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
+    let sandbox = Sandbox::new();
+    sandbox.write("never.json", r#"{"gap_seconds": 600, "first": 0, "runs": [400]}"#);
+    sandbox.write("broken.json", r#"{"gap_seconds": 600}"#);
+    let by = (Timestamp::now() + SignedDuration::from_hours(15)).to_string();
+    let (code, shown) = sandbox.json(&simulate(&["--trace", "never.json", "--market", "auto", "--deadline", &by]));
+    assert_eq!((code, shown["markets"][0]["late_share"].as_f64()), (0, Some(0.0)), "{shown}");
+    assert_eq!(shown["markets"][0]["on_demand_hours"].as_f64().map(|hours| hours > 10.0), Some(true), "{shown}");
+    let ended = sandbox.lamp(&simulate(&["--trace", "broken.json"]));
+    assert!(ended.code == 100 && ended.err.contains("`broken.json` is no recording of spot capacity"), "{}", ended.err);
+    let ended = sandbox.lamp(&[&["simulate"], &PRICES[..], &["--", "true"]].concat());
+    assert!(ended.code == 100 && ended.err.contains("does not say how much work it is"), "{}", ended.err);
+}

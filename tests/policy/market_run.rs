@@ -1,0 +1,94 @@
+//! A job played against courses of capacity: the sums add up, the deadline holds, the draw follows the law.
+
+use std::time::Duration;
+
+use lamplighter::market::{Usd, UsdPerHour};
+use lamplighter::policy::market_choice::{Capacity, MarketFacts, MarketWatch, Running};
+use lamplighter::policy::market_run::{Drawn, Goes, Play, Ran, Spread, run};
+use lamplighter::policy::spell::ZoneSpells;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn price(dollars: f64) -> UsdPerHour {
+    UsdPerHour::new(Usd::from_dollars(dollars).unwrap())
+}
+
+fn play(work: u32, deadline: Option<u32>) -> Play {
+    Play {
+        work: HOUR * work,
+        deadline: deadline.map(|deadline| HOUR * deadline),
+        start: Duration::from_secs(720),
+        saves_every: Duration::from_secs(600),
+        tick: Duration::from_secs(600),
+        spot: price(1.0),
+        on_demand: price(3.0),
+    }
+}
+
+fn planned(play: &Play) -> MarketWatch {
+    let facts = MarketFacts {
+        time_left: play.deadline.unwrap(),
+        work_left: play.work,
+        tick: play.tick,
+        since_look: Duration::ZERO,
+        spot: Capacity::Unknown,
+        running: Running::Nothing,
+        startup: play.start,
+        unsaved: play.saves_every,
+        spot_price: play.spot,
+        on_demand_price: play.on_demand,
+    };
+    MarketWatch::planned(ZoneSpells::default(), &facts)
+}
+
+#[test]
+fn with_capacity_for_ever_it_costs_its_work_and_one_start() {
+    let ran = run(&play(10, None), Goes::Spot, &MarketWatch::default(), || true);
+    assert!((ran.usd - 10.2).abs() < 1e-9 && (ran.finish_hours - 10.2).abs() < 1e-9, "{ran:?}");
+    assert_eq!((ran.starts, ran.interruptions, ran.late), (1, 0, false));
+    let ran = run(&play(10, Some(12)), Goes::OnDemand, &MarketWatch::default(), || false);
+    assert!((ran.usd - 30.6).abs() < 1e-9 && (ran.on_demand_hours - 10.2).abs() < 1e-9, "{ran:?}");
+}
+
+#[test]
+fn an_interruption_costs_a_start_and_what_was_not_saved() {
+    let mut tick = 0;
+    let ran = run(&play(2, None), Goes::Spot, &MarketWatch::default(), || {
+        tick += 1;
+        tick != 5
+    });
+    assert_eq!((ran.interruptions, ran.starts), (1, 2));
+    assert!(ran.lost_hours > 0.0 && ran.lost_hours <= 600.0 / 3600.0, "{ran:?}");
+    assert!((ran.usd - (2.0 + ran.lost_hours + 0.4)).abs() < 1e-9, "{ran:?}");
+}
+
+#[test]
+fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
+    let spells = ZoneSpells::default();
+    let mean = |deadline: u32| {
+        let play = play(20, Some(deadline));
+        let watch = planned(&play);
+        let all: Vec<Ran> = (0..60)
+            .map(|seed| {
+                let mut course = Drawn::new(seed, &spells, play.tick);
+                run(&play, Goes::Auto, &watch, || course.step())
+            })
+            .collect();
+        assert!(all.iter().all(|ran| !ran.late), "by {deadline} h");
+        Spread::of(&all, |ran| ran.usd).unwrap().mean
+    };
+    let (soon, late) = (mean(22), mean(40));
+    assert!(late < soon && soon < 60.6, "{late} {soon}");
+}
+
+#[test]
+fn the_draw_is_the_same_for_a_seed_and_there_about_half_of_the_time() {
+    let spells = ZoneSpells::default();
+    let course = |seed| {
+        let mut course = Drawn::new(seed, &spells, Duration::from_secs(600));
+        (0..5000).map(|_| course.step()).collect::<Vec<bool>>()
+    };
+    assert_eq!(course(7), course(7));
+    let there = (0..40).map(|seed| course(seed).iter().filter(|there| **there).count()).sum::<usize>() as f64 / 200_000.0;
+    assert!((0.4..0.6).contains(&there), "{there}");
+}
