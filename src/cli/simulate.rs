@@ -232,7 +232,7 @@ fn plot(rows: &[Row]) -> String {
     let most = rows.iter().filter_map(|row| row.costs.last()).fold(0.0, |most: f64, usd| most.max(*usd)) as f32;
     let steps: Vec<Vec<(f32, f32)>> = rows.iter().map(|row| rising(&row.costs, most)).collect();
     let shapes: Vec<Shape<'_>> = steps.iter().map(|steps| Shape::Lines(steps)).collect();
-    let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, 0.0, most * 1.05, 0.0, 105.0);
+    let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, 0.0, most * 1.05, 0.0, 100.0);
     let mut chart = chart
         .x_label_format(LabelFormat::Custom(Box::new(|usd| format!("${usd:.0}"))))
         .y_label_format(LabelFormat::Custom(Box::new(|share| format!("{share:.0}%"))))

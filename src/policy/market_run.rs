@@ -9,6 +9,7 @@
 
 use std::time::Duration;
 
+use super::horizon::Runs;
 use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Running};
 use super::spell::{ZoneSpells, age_class};
 use crate::market::UsdPerHour;
@@ -72,42 +73,35 @@ fn time(hours: f64) -> Duration {
     Duration::from_secs_f64(hours.max(0.0) * 3600.0)
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum On {
-    Nothing,
-    Spot,
-    OnDemand,
-}
-
 /// Plays it. `watch`: planned once for this job ([`MarketWatch::planned`]) and used by [`Goes::Auto`] with a deadline.
 pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut() -> bool) -> Ran {
     let mut watch = watch.clone();
     let (tick, work, start) = (hours(play.tick), hours(play.work), hours(play.start));
     let (spot_usd, full_usd) = (play.spot.per_hour().dollars(), play.on_demand.per_hour().dollars());
     let last = play.deadline.map_or(0.0, hours).max(PLAYED_MAX * work + PLAYED_MORE_HOURS);
-    let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) = (Ran::default(), On::Nothing, 0.0, 0.0, 0.0, 0.0);
+    let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) = (Ran::default(), Runs::Nothing, 0.0, 0.0, 0.0, 0.0);
     while now < last {
         let there = there();
-        if on == On::Spot && !there {
+        if on == Runs::Spot && !there {
             ran.interruptions += 1;
             ran.lost_hours += at_risk;
             done -= at_risk;
-            on = On::Nothing;
+            on = Runs::Nothing;
         }
         let to = match (goes, play.deadline) {
-            (Goes::OnDemand, _) => On::OnDemand,
+            (Goes::OnDemand, _) => Runs::OnDemand,
             (Goes::Spot, _) | (Goes::Auto, None) => {
                 if there {
-                    On::Spot
+                    Runs::Spot
                 } else {
-                    On::Nothing
+                    Runs::Nothing
                 }
             }
             (Goes::Auto, Some(deadline)) => {
                 let running = match on {
-                    On::Nothing => Running::Nothing,
-                    On::Spot => Running::Spot { startup_left: time(owed) },
-                    On::OnDemand => Running::OnDemand { startup_left: time(owed) },
+                    Runs::Nothing => Running::Nothing,
+                    Runs::Spot => Running::Spot { startup_left: time(owed) },
+                    Runs::OnDemand => Running::OnDemand { startup_left: time(owed) },
                 };
                 let verdict = watch.step(&MarketFacts {
                     time_left: time(hours(deadline) - now),
@@ -122,18 +116,18 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
                     on_demand_price: play.on_demand,
                 });
                 match verdict.step {
-                    MarketStep::Spot => On::Spot,
-                    MarketStep::OnDemand => On::OnDemand,
-                    MarketStep::Wait => On::Nothing,
+                    MarketStep::Spot => Runs::Spot,
+                    MarketStep::OnDemand => Runs::OnDemand,
+                    MarketStep::Wait => Runs::Nothing,
                 }
             }
         };
-        if to != on && to != On::Nothing {
+        if to != on && to != Runs::Nothing {
             (owed, at_risk) = (start, 0.0);
             ran.starts += 1;
         }
         on = to;
-        if on != On::Nothing {
+        if on != Runs::Nothing {
             let starting = owed.min(tick);
             let worked = (tick - starting).min(work - done);
             owed -= starting;
@@ -142,8 +136,8 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
             at_risk =
                 if at_risk + worked > hours(play.saves_every) { (at_risk + worked) % hours(play.saves_every).max(1e-9) } else { at_risk + worked };
             let paid = starting + worked;
-            ran.usd += paid * if on == On::Spot { spot_usd } else { full_usd };
-            ran.on_demand_hours += if on == On::OnDemand { paid } else { 0.0 };
+            ran.usd += paid * if on == Runs::Spot { spot_usd } else { full_usd };
+            ran.on_demand_hours += if on == Runs::OnDemand { paid } else { 0.0 };
             if work - done <= 1e-9 {
                 ran.finish_hours = now + paid;
                 ran.late = play.deadline.is_some_and(|deadline| ran.finish_hours > hours(deadline) + 1e-6);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::place::{Place, end};
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
-const VERBS: [(&str, &[&str]); 26] = [
+const VERBS: [(&str, &[&str]); 27] = [
     ("agent", &["agent"]),
     ("apply", &["apply", "--dry-run", "jobs"]),
     ("cancel", &["cancel", "walks"]),
@@ -29,6 +29,7 @@ const VERBS: [(&str, &[&str]); 26] = [
     ("run", &["run"]),
     ("schedules", &["schedules"]),
     ("schema", &["schema", "job"]),
+    ("simulate", &["simulate", "--work", "1h", "--runs", "10", "--spot-price", "1", "--on-demand-price", "3"]),
     ("ssh", &["ssh", "walks"]),
     ("start", &["start", "walks"]),
     ("status", &["status"]),

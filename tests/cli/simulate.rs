@@ -10,14 +10,20 @@ fn simulate<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&["simulate", "--work", "10h", "--checkpoint", "ckpt", "--runs", "20"][..], &PRICES, more, &["--", "true"]].concat()
 }
 
+/// The command line of a job ends with its own words, so ours stand before.
+fn shown(sandbox: &Sandbox, words: &[&str]) -> (i32, serde_json::Value) {
+    let ended = sandbox.lamp(words);
+    (ended.code, serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")))
+}
+
 #[test]
 fn on_a_recorded_course_the_numbers_are_what_it_says() {
     let sandbox = Sandbox::new();
     sandbox.write("always.json", r#"{"gap_seconds": 600, "ticks": 400, "first": 1, "runs": [400]}"#);
-    let (code, shown) = sandbox.json(&simulate(&["--trace", "always.json", "--start", "12m"]));
-    assert_eq!(code, 0, "{shown}");
-    assert_eq!((&shown["runs"], &shown["traces"][0]), (&20.into(), &"always.json".into()));
-    let markets = shown["markets"].as_array().unwrap();
+    let (code, found) = shown(&sandbox, &simulate(&["-o", "json", "--trace", "always.json", "--start", "12m"]));
+    assert_eq!(code, 0, "{found}");
+    assert_eq!((&found["runs"], &found["traces"][0]), (&20.into(), &"always.json".into()));
+    let markets = found["markets"].as_array().unwrap();
     let named: Vec<&str> = markets.iter().map(|market| market["market"].as_str().unwrap()).collect();
     assert_eq!(named, ["auto", "spot", "on-demand"]);
     for (market, usd) in markets.iter().zip([10.2, 10.2, 30.6]) {
@@ -44,9 +50,9 @@ fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
     sandbox.write("never.json", r#"{"gap_seconds": 600, "first": 0, "runs": [400]}"#);
     sandbox.write("broken.json", r#"{"gap_seconds": 600}"#);
     let by = (Timestamp::now() + SignedDuration::from_hours(15)).to_string();
-    let (code, shown) = sandbox.json(&simulate(&["--trace", "never.json", "--market", "auto", "--deadline", &by]));
-    assert_eq!((code, shown["markets"][0]["late_share"].as_f64()), (0, Some(0.0)), "{shown}");
-    assert_eq!(shown["markets"][0]["on_demand_hours"].as_f64().map(|hours| hours > 10.0), Some(true), "{shown}");
+    let (code, found) = shown(&sandbox, &simulate(&["-o", "json", "--trace", "never.json", "--market", "auto", "--deadline", &by]));
+    assert_eq!((code, found["markets"][0]["late_share"].as_f64()), (0, Some(0.0)), "{found}");
+    assert_eq!(found["markets"][0]["on_demand_hours"].as_f64().map(|hours| hours > 10.0), Some(true), "{found}");
     let ended = sandbox.lamp(&simulate(&["--trace", "broken.json"]));
     assert!(ended.code == 100 && ended.err.contains("`broken.json` is no recording of spot capacity"), "{}", ended.err);
     let ended = sandbox.lamp(&[&["simulate"], &PRICES[..], &["--", "true"]].concat());
