@@ -13,6 +13,7 @@ use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, Tick
 
 use super::forecast::{self, TICK};
 use super::table;
+use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, plan, run, submission};
 use crate::config::Hourly;
 use crate::job::{MarketChoice, ResolvedSpec, Spec};
@@ -65,7 +66,7 @@ struct Row {
 /// # Errors
 /// The job has errors or does not say how much work it is, or no prices are known.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let loaded = args.job.load(context)?;
+    let Prepared { loaded, .. } = args.job.prepare(context)?;
     let mut spec = submission::spec(context, &loaded);
     let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;
