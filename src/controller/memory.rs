@@ -113,10 +113,12 @@ impl AttemptMemory {
         self.clear = true;
     }
 
-    /// Takes note of a launch that made the machine, or may have: until then nobody can have missed it.
+    /// Takes note of a launch that made the machine, or may have: until then nobody can have missed it, and its agent
+    /// had nothing to say.
     pub fn asked(&mut self, now: Duration) {
         (self.asked_at, self.missing_since) = (Some(now), None);
         (self.watched.asked_for, self.watched.missing_for) = (Some(Duration::ZERO), Duration::ZERO);
+        self.watched.silent_for = Duration::ZERO;
     }
 
     /// Takes note of a refused launch.
@@ -234,6 +236,19 @@ mod tests {
         memory.shown(None, secs(312));
         memory.shown(None, secs(342));
         assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(30), Some(secs(31))));
+    }
+
+    /// Seed 1939: its boot had taken too long before it was launched.
+    #[test]
+    fn what_was_not_asked_for_yet_is_not_silent() {
+        let mut memory = AttemptMemory::default();
+        for minute in 0..20 {
+            memory.heard(None, Duration::from_secs(minute * 60));
+        }
+        assert_eq!(memory.watched.silent_for, Duration::from_secs(19 * 60));
+        memory.asked(Duration::from_secs(20 * 60));
+        memory.heard(None, Duration::from_secs(20 * 60 + 15));
+        assert!(memory.watched.silent_for <= Duration::from_secs(75), "{:?}", memory.watched.silent_for);
     }
 
     fn view(state: InstanceState) -> InstanceView {
