@@ -95,7 +95,7 @@ mod tests {
         assert_eq!(at(Some(200)), at(None));
         assert!(at(Some(80)).contains("step 120 of 1000, 12%, 29m left, l…  2026") && at(Some(80)).contains("ATTEMPT"), "{}", at(Some(80)));
         assert!(!at(Some(50)).contains("ATTEMPT") && at(Some(50)).contains("STARTED"), "{}", at(Some(50)));
-        assert_eq!(at(Some(30)), "JOB            PROGRESS\ndigits-7f3k2q  step 120 of 1…\nx-222222       -");
+        assert_eq!(at(Some(30)), "JOB            PROGRESS\ndigits-7f3k2q  step 120 of 10…\nx-222222       -");
         for width in 28..120 {
             assert!(at(Some(width)).lines().all(|line| columns(line) <= width), "{width}: {}", at(Some(width)));
         }

@@ -25,7 +25,7 @@ fn a_job_runs_to_its_end_and_says_what_it_was() {
     let logs = place.start(&["logs", job]);
     assert_eq!(end(logs).1, b"one\n\0\xfftwo");
     let explained = place.0.lamp(&["explain", job]);
-    assert!(explained.out.contains("workload/failed: the workload ended with exit code 7"), "{}", explained.out);
+    assert!(explained.out.contains("failed: the workload ended with exit code 7"), "{}", explained.out);
     place.nothing_is_left();
 }
 
