@@ -51,8 +51,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
     let spec = submission::spec(context, &prepared.loaded);
-    let name = spec.job.as_str().rsplit_once('-').map_or(spec.job.as_str(), |(name, _)| name);
-    let ((planned, lacks), others) = tokio::join!(ready::planned(context, &controller, &spec), job_root::under_way(&store, name));
+    let (planned, lacks) = ready::planned(context, &controller, &spec).await;
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, &spec)?;
     }
@@ -65,13 +64,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     for line in plan_text::short(&planned) {
         context.printer.note(line);
     }
-    if let [other, ..] = others?.as_slice() {
-        context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
-    }
     if let Some(reason) = plan::cap_on(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
     let (dir, memory) = launch(context, &store, &controller, &prepared, spec, planned).await?;
+    say_that_it_is_one_more(context, &store, dir.job()).await?;
     if args.detach {
         return detach(context, &workstation, &dir);
     }
@@ -80,6 +77,16 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
         None => Ok(ExitCode::CTRL_C),
     }
+}
+
+/// After the launch, which waits for nothing that is not needed for it.
+async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) -> Result<(), Fault> {
+    let name = job.as_str().rsplit_once('-').map_or(job.as_str(), |(name, _)| name);
+    let others = job_root::under_way(store, name).await?;
+    if let Some(other) = others.iter().find(|other| *other != job) {
+        context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
+    }
+    Ok(())
 }
 
 /// Makes a job and launches it by this plan. Before this process may go: a laptop that is closed now finds its job done.

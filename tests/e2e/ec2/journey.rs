@@ -133,7 +133,7 @@ fn stop_and_cancel_end_machines() {
 fn from_a_new_account_to_a_receipt_and_back() {
     let Some(journey) = Ec2::start().map(Desk::in_a_new_account) else { return };
     let before = journey.lamp(&["plan", "job.toml"]).finish();
-    assert_eq!(before.status.code(), Some(104), "{}", text(&before.stderr));
+    assert_eq!(before.status.code(), Some(102), "{}", text(&before.stderr));
     assert!(text(&before.stderr).contains("lamp init aws"), "{}", text(&before.stderr));
     journey.must(&["init", "aws", "--yes"]);
     let config = std::fs::read_to_string(journey.bench.file("config.toml")).expect("there");
