@@ -7,9 +7,11 @@ use super::drive::Controller;
 use super::market::{Choosing, MarketMemory, Outlook, WAIT_LOOK, asks};
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
-use crate::job::{AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled};
+use crate::job::{
+    AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled,
+};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Offer, Quota, Supply};
+use crate::market::{Cloud, Offer, Quota, Supply};
 use crate::policy::Wishes;
 use crate::policy::auto::AutoStep;
 use crate::policy::continuation::machine_to_start;
@@ -244,7 +246,14 @@ impl Controller {
         reason: &str,
     ) -> Result<Planned, ActError> {
         let cloud = self.cloud(spec.spec.machine.cloud)?;
-        let mut supply = cloud.supply(&spec.spec.machine).await?;
+        let mut supply = if spec.spec.machine.cloud == Cloud::Local || spec.spec.machine.market == MarketChoice::OnDemand {
+            cloud.supply(&spec.spec.machine).await?
+        } else {
+            // What is asked in parallel costs a launch no time.
+            let (supply, pools) = tokio::join!(cloud.supply(&spec.spec.machine), self.read_pools(market));
+            pools?;
+            supply?
+        };
         let (wishes, history) = (Wishes::of(&observed.requests), history(&observed.attempts));
         let kept = machine_to_start(spec.continues.as_ref(), &history);
         if let Some(kept) = kept {

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::stream::{self, StreamExt};
 use tracing::{debug, info};
 
 use super::drive::Controller;
@@ -31,6 +32,9 @@ use crate::ports::chain;
 
 /// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after three minutes.
 pub const WAIT_LOOK: Duration = Duration::from_secs(60);
+
+/// Pools that are read at once.
+const READS_IN_FLIGHT: usize = 16;
 
 /// How long what was read of the pools is used. They change when jobs end.
 const POOLS_FRESH: Duration = Duration::from_secs(10 * 60);
@@ -138,28 +142,33 @@ impl Controller {
         if !supply.offers.iter().any(|offer| offer.market == Market::Spot && offer.cloud != Cloud::Local) {
             return Ok(Overheads::new());
         }
-        self.learn_pools(memory, &supply.offers, history).await?;
+        self.learn_pools(memory, history).await?;
         let now = self.clock.now();
         Ok(memory.overheads(&AutoFacts { spec: &spec.spec, history, running: None, more_time, spot: None, on_demand: None, now }))
     }
 
-    /// Reads what is known of the pools of these offers, and learns from the attempts of the job.
-    pub(super) async fn learn_pools(&self, memory: &mut MarketMemory, offers: &[Offer], history: &[AttemptRecord]) -> Result<(), JobDirError> {
+    /// Reads what is known of the pools, unless that was a moment ago. A launch asks the cloud meanwhile.
+    pub(super) async fn read_pools(&self, memory: &mut MarketMemory) -> Result<(), JobDirError> {
         let now = self.clock.mono();
-        if memory.read.is_none_or(|read| now >= read + POOLS_FRESH) {
-            for meta in self.store.list(layout::POOLS).await? {
-                let Some((zone, kind)) = layout::pool_of(&meta.key) else { continue };
-                if !offers.iter().any(|offer| offer.zone.as_str() == zone && offer.instance_type == kind) {
-                    continue;
-                }
-                let Some(bytes) = self.store.get(&meta.key).await? else { continue };
-                // Statistics that cannot be read are as good as none.
-                if let Ok(pool) = jobdir::decode::<Pool>(&meta.key, &bytes) {
-                    memory.pools.insert((pool.zone.clone(), pool.instance_type.clone()), pool);
-                }
-            }
-            memory.read = Some(now);
+        if memory.read.is_some_and(|read| now < read + POOLS_FRESH) {
+            return Ok(());
         }
+        let found = self.store.list(layout::POOLS).await?;
+        let keys = found.into_iter().map(|meta| meta.key).filter(|key| layout::pool_of(key).is_some());
+        let mut read = stream::iter(keys).map(|key| async move { (self.store.get(&key).await, key) }).buffered(READS_IN_FLIGHT);
+        while let Some((bytes, key)) = read.next().await {
+            // Statistics that cannot be read are as good as none.
+            if let Some(pool) = bytes?.and_then(|bytes| jobdir::decode::<Pool>(&key, &bytes).ok()) {
+                memory.pools.insert((pool.zone.clone(), pool.instance_type.clone()), pool);
+            }
+        }
+        memory.read = Some(now);
+        Ok(())
+    }
+
+    /// Reads what is known of the pools, and learns from the attempts of the job.
+    pub(super) async fn learn_pools(&self, memory: &mut MarketMemory, history: &[AttemptRecord]) -> Result<(), JobDirError> {
+        self.read_pools(memory).await?;
         let tried = history.iter().map(|record| &record.plan.offer).filter(|offer| offer.cloud != Cloud::Local);
         for offer in tried.map(|offer| (key(offer), offer)).collect::<BTreeMap<_, _>>().into_values() {
             let mut pool = memory.pool(offer);
@@ -177,11 +186,10 @@ impl Controller {
     /// What the last attempt taught. Nothing depends on it.
     pub(super) async fn learn_from_end(&self, memory: &mut JobMemory, observed: &Observed) {
         let history = history(&observed.attempts);
-        let offers: Vec<Offer> = history.iter().map(|record| record.plan.offer.clone()).filter(|offer| offer.cloud != Cloud::Local).collect();
-        if offers.is_empty() {
+        if history.iter().all(|record| record.plan.offer.cloud == Cloud::Local) {
             return;
         }
-        if let Err(error) = self.learn_pools(memory.market(), &offers, &history).await {
+        if let Err(error) = self.learn_pools(memory.market(), &history).await {
             debug!("what the job taught of its pools is not kept: {}", chain(&error));
         }
     }
@@ -225,7 +233,7 @@ impl Controller {
         open: &AttemptFacts,
     ) -> Result<AutoVerdict, JobDirError> {
         let (offer, history, now) = (&open.plan.offer, history(&observed.attempts), self.clock.now());
-        self.learn_pools(memory, std::slice::from_ref(offer), &history).await?;
+        self.learn_pools(memory, &history).await?;
         let mut pool = memory.pool(offer);
         pool.ran(open.plan.created, now);
         let full = offer.on_demand.map(|full| UsdPerHour::new(full.per_hour() + offer.extras.per_hour()));
@@ -260,7 +268,7 @@ impl Controller {
             }
         };
         let (history, wishes, now) = (history(&observed.attempts), Wishes::of(&observed.requests), self.clock.now());
-        self.learn_pools(memory, &supply.offers, &history).await?;
+        self.learn_pools(memory, &history).await?;
         let mut facts = AutoFacts {
             spec: &spec.spec,
             history: &history,
