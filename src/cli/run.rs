@@ -68,7 +68,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.warn(format!("it waits for {reason}"));
     }
     let (dir, memory) = launch(context, &store, &controller, &prepared, spec, planned).await?;
-    say_that_it_is_one_more(context, &store, dir.job()).await?;
+    say_that_it_is_one_more(context, &store, dir.job()).await;
     if args.detach {
         return detach(context, &workstation, &dir);
     }
@@ -79,14 +79,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
 }
 
-/// After the launch, which waits for nothing that is not needed for it.
-async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) -> Result<(), Fault> {
+/// After the launch, which waits for nothing that is not needed for it; a store that does not answer now ends nothing that runs.
+async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) {
     let name = job.as_str().rsplit_once('-').map_or(job.as_str(), |(name, _)| name);
-    let others = job_root::under_way(store, name).await?;
+    let Ok(others) = job_root::under_way(store, name).await else { return };
     if let Some(other) = others.iter().find(|other| *other != job) {
         context.printer.warn(format!("`{other}` of this name is under way already, and this is one more"));
     }
-    Ok(())
 }
 
 /// Makes a job and launches it by this plan. Before this process may go: a laptop that is closed now finds its job done.
