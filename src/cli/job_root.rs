@@ -92,21 +92,28 @@ pub fn record_fault(error: &JobDirError) -> Fault {
 /// # Errors
 /// When there is none, or several begin so.
 pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
-    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
+    find_among(store, &listed(store).await?, text).await
+}
+
+async fn listed(store: &Store) -> Result<Vec<JobId>, Fault> {
+    jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))
+}
+
+async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result<JobDir, Fault> {
     let dir = |job: &JobId| JobDir::new(Arc::clone(store), job.clone());
     let Some(text) = text else {
-        return newest(store, &jobs).await?.map(|job| dir(&job)).ok_or_else(|| no_jobs(store));
+        return newest(store, jobs).await?.map(|job| dir(&job)).ok_or_else(|| no_jobs(store));
     };
     if let Some(job) = jobs.iter().find(|job| job.as_str() == text) {
         return Ok(dir(job));
     }
-    if let Some(job) = newest(store, &of_name(&jobs, text)).await? {
+    if let Some(job) = newest(store, &of_name(jobs, text)).await? {
         return Ok(dir(&job));
     }
     let begin_so: Vec<&JobId> = jobs.iter().filter(|job| job.as_str().starts_with(text)).collect();
     match begin_so.as_slice() {
         [job] => Ok(dir(job)),
-        [] => Err(not_found(store, text, &jobs)),
+        [] => Err(not_found(store, text, jobs)),
         several => {
             let names: Vec<&str> = several.iter().take(5).map(|job| job.as_str()).collect();
             Err(Fault::new(ExitCode::NOT_FOUND, format!("{} jobs begin with `{text}`", several.len()))
@@ -125,8 +132,7 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
 /// # Errors
 /// When the job root does not answer.
 pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
-    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
-    Ok(without_receipt(store, of_name(&jobs, name)).await)
+    Ok(without_receipt(store, of_name(&listed(store).await?, name)).await)
 }
 
 /// Receipts that are read at once.
@@ -147,14 +153,14 @@ async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
 /// # Errors
 /// When there is none, or several are under way.
 pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
-    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
+    let jobs = listed(store).await?;
     let meant = match text {
         Some(text) if jobs.iter().any(|job| job.as_str() == text) => Vec::new(),
         Some(text) => of_name(&jobs, text),
-        None => jobs,
+        None => jobs.clone(),
     };
     match without_receipt(store, meant).await.as_slice() {
-        [] => find(store, text).await,
+        [] => find_among(store, &jobs, text).await,
         [only] => Ok(JobDir::new(Arc::clone(store), only.clone())),
         several => {
             let of = text.map(|name| format!(" of the name `{name}`")).unwrap_or_default();

@@ -7,6 +7,7 @@ use jiff::civil::Time;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::patterns;
 use super::words::{Dollars, Hourly};
 use crate::job::{CatchUp, Finding, MarketChoice, Overlap, ScheduleSpec, Spec};
 use crate::policy::cap::Caps;
@@ -18,7 +19,7 @@ use crate::policy::schedule::{self, CalendarError};
 pub struct ScheduleFile {
     /// When it is due: minute, hour, day of the month, month, day of the week. Without it, once, as soon as the other keys
     /// of this table allow it.
-    #[schemars(extend("examples" = ["0 22 * * *", "*/30 9-17 * * MON-FRI", "0 3 1 * *"]))]
+    #[schemars(extend("pattern" = patterns::CRON, "examples" = ["0 22 * * *", "*/30 9-17 * * MON-FRI", "0 3 1 * *"]))]
     pub cron: Option<String>,
     /// What the clock of `cron` and `only_between` shows, by its IANA name. Without it, this workstation's.
     #[schemars(extend("examples" = ["Europe/Berlin", "UTC"]))]

@@ -15,6 +15,7 @@ use super::words::{
     AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord,
     SpanOrOff, SpanWord,
 };
+use crate::job::CHECKPOINT_SIGNALS;
 
 /// A job: what to run, on which machine, how it is watched, and when it must end.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
@@ -198,7 +199,7 @@ pub struct CheckpointFile {
     pub interval: Option<SpanWord>,
     /// The signal that asks the script to save: `SIGUSR1` for one that saves and goes on, `SIGTERM` for one that saves and
     /// exits. Without it the script is never asked; what it saves by itself counts.
-    #[schemars(extend("examples" = ["SIGUSR1", "SIGTERM"]))]
+    #[schemars(extend("enum" = CHECKPOINT_SIGNALS, "examples" = ["SIGUSR1", "SIGTERM"]))]
     pub signal: Option<String>,
     /// How long a save may take.
     #[schemars(extend("default" = "90s", "examples" = ["30s"]))]

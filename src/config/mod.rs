@@ -19,6 +19,7 @@ mod error;
 mod fragments;
 mod job_root;
 mod load;
+mod patterns;
 mod schema;
 mod settings;
 mod source;

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer};
 
+use super::patterns;
 use crate::job::{AlarmRule, MarketChoice, Reaction};
 use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
@@ -88,74 +89,71 @@ impl<T: FromStr<Err = WordError>> serde::de::Visitor<'_> for WordVisitor<T> {
     }
 }
 
-const SPAN_PATTERN: &str = r"^\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+$";
-const SPAN_OR_OFF_PATTERN: &str = r"^(off|\s*([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+)$";
-
 word!(
     /// A length of time with its unit.
     SpanWord(Span), parse_span,
     expecting "a length of time with its unit, like \"30s\", \"5m\", \"2h\" or \"1h30m\"",
-    schema {"type": "string", "pattern": SPAN_PATTERN}
+    schema {"type": "string", "pattern": patterns::SPAN}
 );
 word!(
     /// A length of time with its unit, or `off`.
     SpanOrOff(Option<Span>), parse_span_or_off,
     expecting "a length of time with its unit, like \"15m\", or \"off\"",
-    schema {"type": "string", "pattern": SPAN_OR_OFF_PATTERN}
+    schema {"type": "string", "pattern": patterns::SPAN_OR_OFF}
 );
 word!(
     /// What the cloud watches of a machine.
     AlarmWord(AlarmRule), parse_alarm,
     expecting "\"heartbeat\", \"heartbeat for 15m\", \"cpu<=0.3 for 5m\" or \"off\"",
-    schema {"type": "string"}
+    schema {"type": "string", "pattern": patterns::ALARM}
 );
 word!(
     /// An amount of dollars.
     Dollars(Usd), parse_dollars,
     expecting "an amount of dollars, like 5, 0.65 or \"$5\"",
-    schema {"type": ["number", "string"]}
+    schema {"type": ["number", "string"], "pattern": patterns::DOLLARS}
 );
 word!(
     /// Dollars for an hour of a machine.
     Hourly(UsdPerHour), parse_hourly,
     expecting "dollars per hour, like 0.25 or \"$0.25\"",
-    schema {"type": ["number", "string"]}
+    schema {"type": ["number", "string"], "pattern": patterns::HOURLY}
 );
 word!(
     /// The most a spot machine may cost an hour.
     Price(PriceRule), parse_price,
     expecting "a price per hour: 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"",
-    schema {"type": ["number", "string"]}
+    schema {"type": ["number", "string"], "pattern": patterns::PRICE}
 );
 word!(
     /// A version of CUDA. Better in quotes: as a number, 12.10 is 12.1.
     CudaWord(Cuda), parse_cuda,
     expecting "a version of CUDA, like \"12.4\"",
-    schema {"type": ["string", "number"]}
+    schema {"type": ["string", "number"], "pattern": patterns::CUDA}
 );
 word!(
     /// Which GPUs.
     Gpus(GpuRequirement), parse_gpus,
     expecting "GPUs, like \"A10G:1\", \"H100:8\", \"at least 24GiB\", \"2 x 24GiB\" or \"none\"",
-    schema {"type": "string"}
+    schema {"type": "string", "pattern": patterns::GPUS}
 );
 word!(
     /// The size of a disk, whole GiB.
     DiskGib(u32), parse_disk,
     expecting "a size with its unit, like \"100GiB\" or \"1TiB\"",
-    schema {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(MiB|GiB|TiB|MB|GB|TB)$"}
+    schema {"type": "string", "pattern": patterns::DISK}
 );
 word!(
     /// A number of bytes.
     Bytes(u64), parse_bytes,
     expecting "a size with its unit, like \"200MiB\" or \"2GiB\"",
-    schema {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)$"}
+    schema {"type": "string", "pattern": patterns::BYTES}
 );
 word!(
     /// Bytes per second.
     Rate(f64), parse_rate,
     expecting "a rate with its unit, like \"100kB/s\"",
-    schema {"type": "string", "pattern": r"^[0-9]+(\.[0-9]+)?\s*(B|kB|KiB|MB|MiB|GB|GiB|TB|TiB)\s*/s$"}
+    schema {"type": "string", "pattern": patterns::RATE}
 );
 word!(
     /// A market.
@@ -173,19 +171,19 @@ word!(
     /// What to do at an end.
     ReactionWord(Reaction), parse_reaction,
     expecting "\"terminate\", \"stop\", \"keep 2h\" or \"notify\"",
-    schema {"type": "string", "pattern": r"^(terminate|stop|notify|keep .+)$"}
+    schema {"type": "string", "pattern": patterns::REACTION}
 );
 word!(
     /// A moment.
     Moment(Timestamp), parse_moment,
     expecting "a date and time, like \"2026-11-21T18:00:00Z\", \"2026-11-21 18:00\" or \"2026-11-21T18:00[Europe/Berlin]\"",
-    schema {"type": "string"}
+    schema {"type": "string", "pattern": patterns::MOMENT}
 );
 word!(
     /// A number, or `unlimited`.
     CountOrUnlimited(u32), parse_count,
     expecting "a whole number or \"unlimited\"",
-    schema {"type": ["integer", "string"]}
+    schema {"type": ["integer", "string"], "pattern": patterns::COUNT_OR_UNLIMITED}
 );
 
 const MARKETS: [&str; 3] = ["on-demand", "spot", "auto"];

@@ -85,6 +85,9 @@ impl fmt::Display for Finding {
 /// The shortest idle window that is not refused: below it, loading the data looks like the end of the work.
 const IDLE_WINDOW_MIN: Span = Span::from_secs(1);
 
+/// What a script may be asked to save with: those that a program can catch and that nothing else sends it while it works.
+pub const CHECKPOINT_SIGNALS: [&str; 5] = ["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"];
+
 /// What stands where the command should be in a job file that nobody has filled in yet.
 pub const COMMAND_PLACEHOLDER: &str = "put your command here";
 
@@ -142,10 +145,10 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
         found.push(Finding::error("checkpoint.grace", "is zero: no save could ever finish"));
     }
     if let Some(signal) = &checkpoint.signal
-        && !["SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT", "SIGHUP"].contains(&signal.as_str())
+        && !CHECKPOINT_SIGNALS.contains(&signal.as_str())
     {
         found.push(
-            Finding::error("checkpoint.signal", format!("`{signal}` is not one of SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGHUP"))
+            Finding::error("checkpoint.signal", format!("`{signal}` is not one of {}", CHECKPOINT_SIGNALS.join(", ")))
                 .hint("SIGUSR1 for a script that saves and goes on, SIGTERM for one that saves and exits"),
         );
     }

@@ -43,6 +43,8 @@ mod notify;
 mod nvml;
 mod objects_s3;
 mod ship;
+#[path = "../support/skipped.rs"]
+mod skipped;
 mod units;
 #[cfg(feature = "lamp")]
 mod workdir;

@@ -5,6 +5,8 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use crate::skipped::skipped;
+
 const UNITS: [&str; 5] = ["lamp-agent.service", "lamp-boot.service", "lamp-workload.service", "lamp-deadman.service", "lamp-deadman.timer"];
 
 fn unit(name: &str) -> PathBuf {
@@ -17,7 +19,7 @@ fn systemd_analyze(arguments: &[&str]) -> Option<Output> {
     match Command::new("systemd-analyze").args(arguments).env("XDG_RUNTIME_DIR", std::env::temp_dir()).output() {
         Ok(output) => Some(output),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            eprintln!("skipped: there is no systemd-analyze on this machine");
+            skipped("there is no systemd-analyze on this machine");
             None
         }
         Err(error) => panic!("systemd-analyze: {error}"),

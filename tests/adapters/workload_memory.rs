@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use crate::skipped::skipped;
 use crate::workload::{Bench, until};
 
 /// A control group with little memory, removed with the test.
@@ -26,7 +27,7 @@ impl SmallGroup {
                 return Some(group);
             }
         }
-        eprintln!("skipped: only root can make a control group with little memory");
+        skipped("only root can make a control group with little memory");
         None
     }
 

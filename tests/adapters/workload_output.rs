@@ -5,6 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use crate::skipped::skipped;
 use crate::workload::{Bench, segments, soon, until};
 
 /// The lines that tell of a gap: how many bytes they say are missing, and how long they are themselves.
@@ -125,7 +126,7 @@ impl SmallDisk {
         if mounted.is_ok_and(|status| status.success()) {
             return Some(SmallDisk(at.to_owned()));
         }
-        eprintln!("skipped: only root can mount the small disk that this test fills");
+        skipped("only root can mount the small disk that this test fills");
         None
     }
 }

@@ -37,6 +37,8 @@ mod secrets;
 mod setup;
 mod shell;
 mod simulate;
+#[path = "../support/skipped.rs"]
+mod skipped;
 #[cfg(feature = "aws")]
 mod ssh;
 mod start;

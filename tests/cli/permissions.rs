@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::sandbox::repository;
 use super::setup::User;
+use crate::skipped::skipped;
 
 fn policy_file(name: &str) -> Value {
     let text = std::fs::read_to_string(repository().join("config/iam").join(name)).expect("it ships");
@@ -251,7 +252,7 @@ fn the_template_has_no_lints() {
     let moto = std::env::var("LAMP_TEST_MOTO").unwrap_or_else(|_| "moto_server".into());
     let program = Path::new(&moto).with_file_name("cfn-lint");
     let Ok(ended) = Command::new(&program).arg(repository().join(TEMPLATE)).output() else {
-        eprintln!("skipped: `{}` is not installed (pip install cfn-lint)", program.display());
+        skipped(format!("`{}` is not installed (pip install cfn-lint)", program.display()));
         return;
     };
     assert!(ended.status.success(), "{}{}", String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use super::bench::{Bench, Finish as _};
 use super::jobs::{SAVES, adds_up, assert_code};
+use crate::skipped::skipped;
 
 const SHIM: &str = r#"
 #define _GNU_SOURCE
@@ -41,7 +42,7 @@ fn shim(bench: &Bench) -> Option<PathBuf> {
     if built.is_ok_and(|status| status.success()) {
         return Some(library);
     }
-    println!("skipped: no C compiler to shift the clock with");
+    skipped("no C compiler to shift the clock with");
     None
 }
 

@@ -19,6 +19,7 @@ use super::bench::wait_until;
 use super::ec2::network::{API, Network};
 use super::machine::{FOLDER, metadata, recorded};
 use super::nspawn::Machine;
+use crate::skipped::skipped;
 
 /// The Ec2 data source alone, by the metadata service alone; no network to set up but loopback.
 const CONFIG: &str = "datasource_list: [ Ec2 ]\ndatasource:\n  Ec2:\n    strict_id: true\n    timeout: 5\n    max_wait: 60\n\
@@ -44,7 +45,7 @@ fn unpacked() -> Option<PathBuf> {
     let root = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/cloud-init/root"));
     let there = root.join("complete").exists();
     if !there {
-        eprintln!("skipped: cloud-init is not unpacked in {} (.ci/cloud-init does it)", root.display());
+        skipped(format!("cloud-init is not unpacked in {} (.ci/cloud-init does it)", root.display()));
     }
     there.then_some(root)
 }
@@ -92,7 +93,7 @@ impl Image {
         let network = match Network::new(&imds, &address) {
             Ok(network) => network,
             Err(why) => {
-                eprintln!("skipped: {why}");
+                skipped(why);
                 return None;
             }
         };

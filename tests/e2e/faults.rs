@@ -4,6 +4,7 @@ use std::process::{Command, Stdio};
 
 use super::bench::{Bench, Finish as _, Running, alive, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code, text};
+use crate::skipped::skipped;
 
 #[test]
 fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
@@ -88,7 +89,7 @@ impl Disk {
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
         let disk = mounted.is_ok_and(|status| status.success()).then_some(Disk(path));
         if disk.is_none() {
-            println!("skipped: no right to mount a small disk");
+            skipped("no right to mount a small disk");
         }
         disk
     }

@@ -31,4 +31,6 @@ mod nspawn;
 mod refusals;
 mod requests;
 mod run;
+#[path = "../support/skipped.rs"]
+mod skipped;
 mod watching;

@@ -10,6 +10,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use super::bench::wait_until;
+use crate::skipped::skipped;
 
 /// Boots, and powers off: does that work here at all?
 const PROBE: &str = "[Unit]\nAfter=basic.target\nRequires=basic.target\n[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff\n";
@@ -41,7 +42,7 @@ fn can_be_had() -> bool {
         probe.power_on();
         if probe.ends_well() { Ok(()) } else { Err(format!("systemd-nspawn cannot boot a machine here: {}", probe.console())) }
     });
-    probed.as_ref().map_err(|why| eprintln!("skipped: {why}")).is_ok()
+    probed.as_ref().map_err(skipped).is_ok()
 }
 
 impl Machine {

@@ -9,6 +9,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::skipped::skipped;
+
 pub struct Moto {
     server: Child,
     pub endpoint: String,
@@ -31,14 +33,14 @@ pub fn moto() -> Option<Moto> {
     // SAFETY: between fork and exec, only a system call. A test that is killed leaves no server behind.
     unsafe { command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?)) };
     let Ok(server) = command.spawn() else {
-        eprintln!("skipped: `{program}` is not installed (pip install 'moto[server]')");
+        skipped(format!("`{program}` is not installed (pip install 'moto[server]')"));
         return None;
     };
     let mut moto = Moto { server, endpoint: format!("http://127.0.0.1:{port}") };
     let until = Instant::now() + Duration::from_secs(60);
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
         if let Ok(Some(status)) = moto.server.try_wait() {
-            eprintln!("skipped: `{program}` ended at once with {status} (pip install 'moto[server]')");
+            skipped(format!("`{program}` ended at once with {status} (pip install 'moto[server]')"));
             return None;
         }
         assert!(Instant::now() < until, "moto does not listen");

@@ -14,6 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::false_ec2::{FalseEc2, Options, Seen, State};
 use crate::false_imds::FalseImds;
 use crate::nspawn::Machine;
+use crate::skipped::skipped;
 
 use super::network::Network;
 
@@ -88,7 +89,7 @@ impl Ec2 {
     pub fn start() -> Option<Self> {
         drop(Machine::new()?);
         if let Err(why) = Network::new(&FalseImds::new(), "127.0.0.1:1") {
-            eprintln!("skipped: {why}");
+            skipped(why);
             return None;
         }
         let cloud = Arc::new(FalseEc2::start(Options { managed: true, ..Options::default() })?);
