@@ -36,6 +36,8 @@ pub(super) struct Sets {
     together: Motion,
     /// Names, without their numbers, whose older members were written again: no series.
     pub mixed: BTreeSet<String>,
+    /// When the newest number of a series was first seen: what is written since belongs to no save before it.
+    pub newest_begun: Option<Duration>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +62,9 @@ impl Sets {
     /// `looked`, `now`: the look before, and this one.
     pub(super) fn observe(&mut self, before: &Picture, after: &Picture, (looked, now): (Duration, Duration), step: Option<f64>) {
         let (was, is) = (by_entry(before), by_entry(after));
+        if self.begins_another(&was, &is) {
+            self.newest_begun = Some(now);
+        }
         let names: BTreeSet<&str> = was.keys().chain(is.keys()).copied().collect();
         let mut changed = Vec::new();
         for name in names {
@@ -70,7 +75,7 @@ impl Sets {
             changed.push(name);
             let whole = old.zip(new).is_some_and(|(old, new)| replaced(old, new));
             let entry = self.entries.entry(name.to_owned()).or_insert_with(|| Entry { motion: Motion::new(now), ..Entry::default() });
-            entry.motion.moved(now, looked, step, whole);
+            entry.motion.moved(now, looked, step, if whole { Some(now) } else { self.newest_begun });
             (entry.there, entry.whole) = (new.is_some(), whole);
             let rewritten = old.zip(new).is_some_and(|(old, new)| new.iter().any(|file| !old.contains(file)));
             if rewritten && let Some((shape, numbers)) = numbered(name) {
@@ -81,8 +86,16 @@ impl Sets {
         self.entries.retain(|_, entry| entry.there || now.saturating_sub(entry.motion.changed) < GONE_FOR);
         let series = self.series(&is);
         if changed.iter().any(|name| !series.contains_key(*name) && !is_log(name)) {
-            self.together.moved(now, looked, step, false);
+            self.together.moved(now, looked, step, self.newest_begun);
         }
+    }
+
+    /// Whether a number appeared that no member of a series had.
+    fn begins_another(&self, was: &BTreeMap<&str, Vec<&TreeFile>>, is: &BTreeMap<&str, Vec<&TreeFile>>) -> bool {
+        let series = self.series(is);
+        let known = |name: &str| was.contains_key(name) || self.entries.contains_key(name);
+        let (old, new): (Vec<_>, Vec<_>) = series.iter().partition(|(name, _)| known(name));
+        new.iter().any(|(_, numbers)| old.iter().all(|(_, known)| known != numbers))
     }
 
     fn series<'a>(&'a self, is: &BTreeMap<&'a str, Vec<&TreeFile>>) -> BTreeMap<&'a str, Numbers> {

@@ -56,14 +56,13 @@ impl Motion {
         Motion { changed: now, begun: now, rested: now, step: None, ever: true }
     }
 
-    /// `looked`: the look before this one, up to which a rest is known. `whole`: a renaming, which takes no time.
-    pub(super) fn moved(&mut self, now: Duration, looked: Duration, step: Option<f64>, whole: bool) {
+    /// `looked`: the look before this one, up to which a rest is known. `not_before`: when what moves now can have begun at
+    /// the earliest, where something beside a rest tells it.
+    pub(super) fn moved(&mut self, now: Duration, looked: Duration, step: Option<f64>, not_before: Option<Duration>) {
         if self.rests(looked) {
             (self.begun, self.rested) = (now, now);
         }
-        if whole {
-            self.begun = now;
-        }
+        self.begun = self.begun.max(not_before.unwrap_or_default());
         (self.changed, self.step, self.ever) = (now, step, true);
     }
 
@@ -132,12 +131,13 @@ impl FolderWatch {
         let before = self.seen.take().unwrap_or_default();
         let changed = before != picture;
         if changed {
-            let whole = one_replaced(&before, &picture);
             // What the first look finds was written while nobody looked, and the work may have gone on for long since: only a
             // mark says at which step.
             let step = if self.looked.is_some() { signs.step } else { signs.marked_step };
-            self.motion.moved(now, self.looked.unwrap_or(now), step, whole);
             self.sets.observe(&before, &picture, (self.looked.unwrap_or(now), now), step);
+            // A renaming takes no time.
+            let whole = one_replaced(&before, &picture).then_some(now);
+            self.motion.moved(now, self.looked.unwrap_or(now), step, whole.or(self.sets.newest_begun));
         }
         if signs.marks > self.marks {
             self.marks = signs.marks;
@@ -270,6 +270,29 @@ mod tests {
         assert_eq!((&ripe.picture, ripe.save_time(None), ripe.step), (&tree(&[("a", 2)]), at(1), Some(5.0)));
         watch.keep(tree(&[("a", 2)]));
         assert_eq!((complete(&watch, 99), watch.dirty()), (None, false));
+    }
+
+    #[test]
+    fn each_of_a_series_is_a_save_of_its_own_however_close_they_follow() {
+        for pointer in [false, true] {
+            let mut watch = FolderWatch::new(tree(&[]));
+            let mut files: Vec<(String, i64)> = Vec::new();
+            watch.observe(tree(&[]), at(0), Signs::default());
+            // A save of two pieces, a second apart, every three seconds: the folder never rests for two.
+            for (number, secs) in (1_i64..).zip((3..20).step_by(3)) {
+                for (piece, later) in [("model", 0), ("optimizer", 1)] {
+                    files.push((format!("{piece}-{number}.pt"), number));
+                    if pointer {
+                        files.retain(|(name, _)| name != "latest");
+                        files.push(("latest".into(), number * 10 + later));
+                    }
+                    let now: Vec<(&str, i64)> = files.iter().map(|(name, stamp)| (name.as_str(), *stamp)).collect();
+                    watch.observe(tree(&now), at(secs + later as u64), Signs::default());
+                }
+            }
+            let ripe = watch.complete(at(22), true).expect("it rested at last");
+            assert_eq!(ripe.save_time(None), at(1), "with a pointer to the newest: {pointer}");
+        }
     }
 
     #[test]
