@@ -8,6 +8,7 @@
 #[path = "ec2/mod.rs"]
 mod ec2;
 mod moto;
+mod skipped;
 
 use std::io::BufRead as _;
 use std::time::Duration;
