@@ -174,8 +174,8 @@ mod tests {
             std::fs::write(folder.path().join(name), script).expect("a program");
             std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).expect("it may run");
         }
-        // Two hundred times as fast: the waits are 300, 150 and 50 ms, and 25 ms for the guard.
-        let power = SystemPower::with_programs_of(folder.path(), 200);
+        // Twenty times as fast: the waits are 3, 1.5 and 0.5 s, and 0.25 s for the guard, in which a busy machine starts a shell.
+        let power = SystemPower::with_programs_of(folder.path(), 20);
         let said = power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on").to_string();
         (std::fs::read_to_string(folder.path().join("calls")).unwrap_or_default(), said)
     }
@@ -187,8 +187,9 @@ mod tests {
             "systemctl --ignore-inhibitors poweroff --force",
             "systemctl --ignore-inhibitors poweroff --force --force",
         ];
-        for (systemd_run, systemctl) in [("exit 0", "exit 0"), ("exit 1", "exit 1"), ("exit 0", "exec sleep 600"), ("exit 1", "kill -TERM $$")] {
-            let (calls, said) = climbed(systemd_run, systemctl).await;
+        let cases = [("exit 0", "exit 0"), ("exit 1", "exit 1"), ("exit 0", "exec sleep 600"), ("exit 1", "kill -TERM $$")];
+        let climbs = cases.map(|(systemd_run, systemctl)| climbed(systemd_run, systemctl));
+        for ((systemd_run, systemctl), (calls, said)) in cases.into_iter().zip(futures::future::join_all(climbs).await) {
             let called: Vec<&str> = calls.lines().filter(|line| line.starts_with("systemctl")).collect();
             assert_eq!(called, rungs, "{systemd_run}, {systemctl}");
             assert!(calls.starts_with("systemd-run --quiet --collect --unit=lamp-poweroff"), "the guard first: {calls}");

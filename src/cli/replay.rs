@@ -170,7 +170,7 @@ impl Change {
         let mut object = Map::from_iter([
             ("t_seconds".to_owned(), json!(self.t_secs)),
             ("verdict".to_owned(), word(self.verdict.standing)),
-            ("action".to_owned(), word(self.verdict.action)),
+            ("action".to_owned(), json!(action_word(self.verdict.action))),
             ("rule".to_owned(), json!(self.rule)),
             ("reason".to_owned(), json!(self.verdict.text)),
         ]);
@@ -199,7 +199,7 @@ impl Replayed {
             "stall_judged": self.stall_judged,
             "first_stop": self.first_stop().map(Change::to_json),
             "changes": self.changes.iter().map(Change::to_json).collect::<Vec<_>>(),
-            "last": { "verdict": word(self.last.standing), "action": word(self.last.action), "reason": self.last.text },
+            "last": { "verdict": word(self.last.standing), "action": action_word(self.last.action), "reason": self.last.text },
         })
     }
 
@@ -217,6 +217,16 @@ impl Replayed {
     }
 }
 
+/// The four words that other programs know. To write down where a job hangs is a rung that only tells.
+fn action_word(action: WatchAction) -> &'static str {
+    match action {
+        WatchAction::None => "none",
+        WatchAction::Notify | WatchAction::Stacks => "notify",
+        WatchAction::Restart => "restart",
+        WatchAction::Stop => "stop",
+    }
+}
+
 fn word(value: impl Serialize) -> Value {
     serde_json::to_value(value).expect("a plain enum has a word")
 }
@@ -225,4 +235,26 @@ fn word(value: impl Serialize) -> Value {
 fn clock(secs: f64) -> String {
     let secs = secs.max(0.0).round() as u64;
     format!("{}:{:02}:{:02}", secs / 3600, secs / 60 % 60, secs % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hung_job_is_told_in_the_four_words_that_other_programs_know() {
+        let hung = |minute: i32| Rates {
+            t_secs: f64::from(minute * 60),
+            interval_secs: 60.0,
+            gpu_percent: Reading::Known(100.0),
+            progress_marks: Reading::Known(f64::from(u8::from(minute < 60))),
+            ..Rates::default()
+        };
+        let series: Vec<Rates> = (0..120).map(hung).collect();
+        let replayed = replay_idle(&series, &IdleSpec::default(), &StallSpec::default());
+        assert!(replayed.stall_judged && replayed.changes.iter().any(|change| change.verdict.action == WatchAction::Stacks), "{replayed:?}");
+        let told: Vec<Value> = replayed.changes.iter().map(Change::to_json).filter(|change| change["verdict"] == "stalled").collect();
+        let actions: Vec<&str> = told.iter().filter_map(|change| change["action"].as_str()).collect();
+        assert_eq!(actions, ["notify", "notify", "restart"], "{told:?}");
+    }
 }

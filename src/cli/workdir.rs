@@ -184,6 +184,9 @@ impl From<PackError> for Fault {
         let fault = Fault::from_error(ExitCode::UNREACHABLE, &error);
         match error {
             PackError::Changed { .. } => fault.hint("run it again when nothing writes to the workdir, or ignore the file in .lampignore"),
+            PackError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => fault
+                .meaning("nothing was started, and nothing bills")
+                .hint("the disk of the state folder is full: free some space, or keep the state elsewhere, XDG_STATE_HOME=/a/larger/disk"),
             _ => fault,
         }
     }

@@ -24,6 +24,13 @@ pub enum SubmitError {
     NoCode(crate::job::JobId),
 }
 
+impl SubmitError {
+    /// No space is left where the job should be kept.
+    pub fn is_full(&self) -> bool {
+        matches!(self, SubmitError::Store(StoreError::Full { .. }) | SubmitError::Record(JobDirError::Store(StoreError::Full { .. })))
+    }
+}
+
 /// Writes a job; `archive` is the packed workdir that `spec.code` describes.
 ///
 /// # Errors

@@ -35,7 +35,7 @@ async fn all_of_it_is_found_in_two_rounds_and_asked_for_once() {
     let aws = cloud(&ec2);
     ec2.take_calls();
     // So long that what is asked at once overlaps on a busy computer too.
-    ec2.latency(Duration::from_millis(300));
+    ec2.latency(Duration::from_millis(800));
     let launch = prepare(&aws, &spec("dlami", 100), &offer(Market::Spot)).await.unwrap();
     let calls = ec2.take_calls();
     assert_eq!((calls.len(), rounds(&calls)), (4, 2), "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());

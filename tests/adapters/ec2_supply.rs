@@ -121,7 +121,8 @@ async fn a_part_that_fails_is_said_and_never_made_up() {
 async fn what_is_remembered_is_not_asked_again_and_nothing_is_asked_in_turn_without_need() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };
     let folder = tempfile::tempdir().unwrap();
-    ec2.latency(Duration::from_millis(100));
+    // So long that what is asked at once overlaps on a busy computer too.
+    ec2.latency(Duration::from_millis(800));
     let spec = machine("A10G:1", MarketChoice::Auto);
     let cold = supply(&session(&ec2, Some(folder.path())), &spec).await.unwrap();
     let calls = ec2.take_calls();

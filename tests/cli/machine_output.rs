@@ -1,10 +1,13 @@
 //! `-o json` of every verb: what comes on stdout is one JSON document, or nothing.
 
+use std::collections::BTreeSet;
+
 use clap::CommandFactory;
 use lamplighter::cli::Cli;
 use serde_json::Value;
 
 use super::place::{Place, end};
+use super::sandbox::repository;
 
 /// Each verb with words that can be run here; a verb that is not in this list fails the test.
 const VERBS: [(&str, &[&str]); 27] = [
@@ -49,6 +52,8 @@ fn what_every_verb_prints_for_machines_is_json() {
     let receipt: Value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("run: {error}: {err}"));
     let job = receipt["job"].as_str().expect("a receipt has its job").to_owned();
     assert_eq!(code, 0);
+    let page = Page::read();
+    let mut undescribed = BTreeSet::new();
     for verb in Cli::command().get_subcommands().map(clap::Command::get_name).filter(|verb| !LEFT_OUT.contains(verb)) {
         let (_, words) = VERBS.iter().find(|(name, _)| *name == verb).unwrap_or_else(|| panic!("`lamp {verb}` is not walked: add it to VERBS"));
         let words: Vec<&str> = words.iter().map(|word| if *word == "JOB" { job.as_str() } else { word }).chain(["-o", "json"]).collect();
@@ -56,11 +61,42 @@ fn what_every_verb_prints_for_machines_is_json() {
         let ended = place.0.end(command.env("AWS_EC2_METADATA_DISABLED", "true"));
         let is_document = ended.out.is_empty() || serde_json::from_str::<Value>(&ended.out).is_ok();
         assert!(is_document, "lamp {words:?}: {}", ended.out);
+        if let Ok(document) = serde_json::from_str(&ended.out) {
+            undescribed.extend(keys(&document).into_iter().filter(|key| !page.describes(verb, key)).map(|key| format!("lamp {verb}: {key}")));
+        }
         // What failed says so on stderr, in the last line, as an object too; what succeeded has printed its result.
         let faulty = ended.err.lines().last().is_some_and(|line| serde_json::from_str::<Value>(line).is_ok_and(|line| line["error"].is_object()));
         assert!(!ended.out.is_empty() || faulty || verb == "daemon", "lamp {words:?}: {} {}", ended.code, ended.err);
     }
+    assert!(undescribed.is_empty(), "docs/cli-json.md does not name {undescribed:#?}");
     place.nothing_is_left();
+}
+
+/// docs/cli-json.md, by its sections.
+struct Page(String);
+
+impl Page {
+    fn read() -> Self {
+        Page(std::fs::read_to_string(repository().join("docs/cli-json.md")).expect("it ships"))
+    }
+
+    /// Whether a section about the verb names the key. A schema and an IAM policy are somebody else's documents.
+    fn describes(&self, verb: &str, key: &str) -> bool {
+        if ["schema", "iam"].contains(&verb) {
+            return true;
+        }
+        let about =
+            |heading: &str| heading.split(',').any(|one| one.trim().strip_prefix("lamp ").is_some_and(|rest| rest.split(' ').next() == Some(verb)));
+        let sections = self.0.split("\n## ").filter(|section| section.lines().next().is_some_and(about));
+        sections.into_iter().any(|section| section.contains(&format!("`{key}`")) || section.contains(&format!("\"{key}\"")))
+    }
+}
+
+/// The keys of a document, and of the objects in its lists.
+fn keys(document: &Value) -> BTreeSet<String> {
+    let own = document.as_object().into_iter().flatten();
+    let below = own.clone().filter_map(|(_, value)| value.as_array()).flatten().filter_map(Value::as_object).flatten();
+    own.chain(below).map(|(key, _)| key.clone()).collect()
 }
 
 #[test]

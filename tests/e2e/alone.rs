@@ -193,7 +193,7 @@ fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
     let bench = Bench::new();
     let script = "trap '' TERM; setsid sh -c 'trap \"\" TERM; echo $$ > away; sleep 300 & wait; sleep 300' & \
                   while [ ! -s away ]; do sleep 0.05; done; echo $$ > pid; while :; do sleep 1; done";
-    let out = bench.agent().args(["run", "--max-runtime", "3s", "--grace", "1s", "--", "sh", "-c", script]).finish();
+    let out = bench.agent().args(["run", "--max-runtime", "10s", "--grace", "1s", "--", "sh", "-c", script]).finish();
     assert_eq!(out.status.code(), Some(124));
     assert_eq!(bench.json("state", "outcome.json")["because"], "max_runtime");
     for file in ["pid", "away"] {

@@ -184,7 +184,7 @@ fn a_second_daemon_on_one_root_is_refused() {
 #[test]
 fn a_torn_checkpoint_is_never_resumed_from() {
     let bench = Bench::new();
-    bench.trainer("STEPS = 30, SAVE_EVERY = 5, STEP_SECS = 0.3", SAVES);
+    bench.trainer("STEPS = 80, SAVE_EVERY = 5, STEP_SECS = 0.3", SAVES);
     bench.submit();
     wait_until("two checkpoints are complete", || (bench.find("jobs-root", "manifest.json").len() >= 2).then_some(()));
     // Stopped, so that no third one comes while the two are damaged.

@@ -12,7 +12,7 @@ fn a_workload_that_ignores_sigterm_and_forks_away_is_gone_all_the_same() {
     bench.shell(
         "trap '' TERM\nsetsid sh -c 'trap \"\" TERM; echo $$ > $E2E_BENCH/away; sleep 300 & wait; sleep 300' &\n\
          while [ ! -s $E2E_BENCH/away ]; do sleep 0.05; done\necho $$ > $E2E_BENCH/pid; while :; do sleep 1; done",
-        "[watch]\ngrace = '1s'\n[limits]\nmax_runtime = '4s'\n",
+        "[watch]\ngrace = '1s'\n[limits]\nmax_runtime = '12s'\n",
     );
     assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 124);
     for file in ["pid", "away"] {
@@ -112,6 +112,25 @@ fn a_full_disk_on_the_machine_hangs_nothing_and_is_told() {
     adds_up(&receipt);
     let whole = (1..=6).all(|step| text(&out.stdout).contains(&format!("step {step}\n")));
     assert!(whole || receipt["losses"].to_string().contains("bytes of output"), "kept, or its loss is told: {receipt:#} {}", text(&out.stdout));
+}
+
+#[test]
+fn a_disk_that_is_full_at_submission_is_said_with_what_to_do_and_nothing_is_started() {
+    for (full, said) in [("jobs-root", "`--job-root ~/lamp-jobs`"), ("state", "XDG_STATE_HOME=")] {
+        let bench = Bench::new();
+        bench.shell("touch $E2E_BENCH/ran", "");
+        // Two megabytes that cannot be packed smaller, and a disk of one.
+        let noise = Command::new("head").args(["-c", "2000000", "/dev/urandom"]).output().unwrap().stdout;
+        std::fs::write(bench.file("w/noise"), noise).unwrap();
+        let Some(_disk) = Disk::mount(&bench, full, "1m") else { return };
+        let out = bench.lamp(&["run", "job.toml"]).finish();
+        assert_code(&out, 103);
+        let err = text(&out.stderr);
+        for word in ["No space left on device", "nothing was started, and nothing bills", "hint: ", said] {
+            assert!(err.contains(word), "{full}: `{word}` is not said:\n{err}");
+        }
+        assert!(!bench.file("ran").exists() && bench.processes().is_empty(), "{full}");
+    }
 }
 
 #[test]

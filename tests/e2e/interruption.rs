@@ -26,7 +26,7 @@ fn asked_to_save(event: &Value) -> bool {
 #[test]
 fn a_rehearsal_to_the_end_proves_that_the_work_survives() {
     let bench = Bench::new();
-    bench.trainer("STEPS = 60", SAVES);
+    bench.trainer("STEPS = 150", SAVES);
     let out = bench.lamp(&["rehearse", "job.toml", "--interrupt-after", "1s", "--notice", "30s", "--to-end", "-o", "json"]).finish();
     assert_code(&out, 0);
     let report: Value = serde_json::from_slice(&out.stdout).unwrap();

@@ -17,12 +17,12 @@ const PROBE: &str = "[Unit]\nAfter=basic.target\nRequires=basic.target\n[Service
 
 /// Should the test be killed. A timer, and no process that a shutdown would have to end first.
 const END: [(&str, &str); 2] = [
-    ("end.timer", "[Timer]\nOnActiveSec=180s\n"),
+    ("end.timer", "[Timer]\nOnActiveSec=30min\n"),
     ("end.service", "[Service]\nType=oneshot\nExecStart=/usr/bin/systemctl poweroff --force --force\n"),
 ];
 
 /// A boot takes a second. Longer delays the tests of a machine on which it hangs, shorter skips on a busy one.
-const PROBE_WAIT: Duration = Duration::from_secs(30);
+const PROBE_WAIT: Duration = Duration::from_secs(120);
 
 /// The disk of a machine, and the machine while it is on.
 pub struct Machine {

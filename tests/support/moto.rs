@@ -37,7 +37,7 @@ pub fn moto() -> Option<Moto> {
         return None;
     };
     let mut moto = Moto { server, endpoint: format!("http://127.0.0.1:{port}") };
-    let until = Instant::now() + Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(300);
     while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
         if let Ok(Some(status)) = moto.server.try_wait() {
             skipped(format!("`{program}` ended at once with {status} (pip install 'moto[server]')"));

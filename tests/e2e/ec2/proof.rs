@@ -84,7 +84,7 @@ fn an_interruption_is_told_in_its_metadata_and_then_the_power_is_gone() {
     );
     let id = launch(&ec2, &watch, &[SPOT]);
     crate::bench::wait_until("it works", || ec2.file(&id, "root/alive").exists().then_some(()));
-    ec2.interrupt(&id, Duration::from_secs(4));
+    ec2.interrupt(&id, Duration::from_secs(15));
     let notice = crate::bench::wait_until("it has read the notice", || object(&ec2, &bucket, "notice"));
     assert!(notice.contains("\"action\":\"terminate\"") && notice.contains("\"time\":\"20"), "{notice}");
     assert_eq!(ec2.instance(&id).state, State::Running);
