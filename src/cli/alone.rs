@@ -89,6 +89,7 @@ impl AloneRun {
             reason: last_reason.map(|reason| reason.text.clone()),
             exit_code: outcome.and_then(|outcome| outcome.exit).map(|exit| exit.shell_code()),
             waiting: None,
+            waiting_until: None,
             trouble: None,
             attention,
             plan: None,

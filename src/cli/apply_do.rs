@@ -173,7 +173,7 @@ async fn make_job(context: &Context, store: &Store, ready: &Ready, jobs: &[JobFa
     let job = JobId::from_name(&ready.prepared.loaded.spec.name, letters);
     let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
     let dir = match controller.first_plan(&spec).await {
-        Ok(planned) => run::launch(context, store, &controller, &ready.prepared, spec, planned.plan).await?.0,
+        Ok(planned) => run::launch(context, store, &controller, &ready.prepared, spec, planned).await?.0,
         // What cannot be had now is waited for, as after any launch that found nothing.
         Err(error) => {
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::log_tail::LogTail;
 use super::summary::Summary;
-use super::{Context, Fault, job_root, live, logs, run, signals};
+use super::{Context, Fault, job_root, live, logs, run, signals, status};
 use crate::controller::{Controller, JobMemory};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
@@ -50,6 +50,8 @@ pub struct Attached<'a> {
     told_at: Duration,
     trouble_at: Option<Duration>,
     attention: Vec<String>,
+    /// The beginning of what it waits for; its numbers change with every look.
+    waits: Option<String>,
 }
 
 impl<'a> Attached<'a> {
@@ -67,6 +69,7 @@ impl<'a> Attached<'a> {
             told_at: Duration::ZERO,
             trouble_at: None,
             attention: Vec::new(),
+            waits: None,
         }
     }
 
@@ -206,6 +209,12 @@ impl<'a> Attached<'a> {
             self.context.printer.warn(&attention);
             self.attention.push(attention);
         }
+        let waits = summary.waiting.as_deref().map(|why| why.split(": ").next().unwrap_or(why).to_owned());
+        if let Some(why) = summary.waiting.as_deref().filter(|_| waits != self.waits) {
+            self.clear();
+            self.context.printer.note(format!("{} waits for {}", summary.job, status::waits(why, summary.waiting_until)));
+        }
+        self.waits = waits;
         let now = self.context.clock.mono();
         let stands = (summary.state, summary.attempt, summary.verdict.clone());
         let changed = self.told.as_ref() != Some(&stands);

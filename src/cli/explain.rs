@@ -4,8 +4,8 @@ use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::explain_words::{asker, reason_text};
-use super::status::local_time;
+use super::explain_words::{asker, market_text, reason_text};
+use super::status::{local_time, waits};
 use super::{Context, ExitCode, Fault, Stream, Style, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
 use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
@@ -29,9 +29,12 @@ struct Explained {
     job: String,
     state: JobState,
     reason: Option<String>,
-    /// Why nothing is launched for it just now.
+    /// Why nothing is launched for it just now, and until when at the latest.
     waiting: Option<String>,
+    waiting_until: Option<Timestamp>,
     requests: Vec<Request>,
+    /// Of `market = "auto"`: which market, each change of it, oldest first.
+    market: Vec<Reason>,
     attempts: Vec<ExplainedAttempt>,
     #[serde(skip)]
     setup: Option<String>,
@@ -66,18 +69,22 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let printer = &context.printer;
     printer.line(format!("{}: {}", explained.job, explained.state));
-    let mut untold: Vec<&Request> = explained.requests.iter().collect();
+    let (mut untold, mut decisions): (Vec<&Request>, Vec<&Reason>) = (explained.requests.iter().collect(), explained.market.iter().collect());
     for (index, attempt) in explained.attempts.iter().enumerate() {
         let next = explained.attempts.get(index + 1).and_then(ExplainedAttempt::began);
         let (now, later) = untold.into_iter().partition::<Vec<_>, _>(|request| next.is_none_or(|next| request.at < next));
-        untold = later;
-        show_attempt(context, attempt, &now, &explained, args.all);
+        let (decided, to_come) = decisions.into_iter().partition::<Vec<_>, _>(|reason| next.is_none_or(|next| reason.at < next));
+        (untold, decisions) = (later, to_come);
+        show_attempt(context, attempt, (&now, &decided), &explained, args.all);
+    }
+    for reason in decisions {
+        printer.prose(2, format!("market at {}: {}", local_time(reason.at), market_text(reason)));
     }
     for request in untold {
         printer.line(format!("request {} by {} at {}: {}", request.number, request.by, local_time(request.at), request.wish));
     }
     if let Some(waiting) = &explained.waiting {
-        printer.prose(2, format!("waits for {waiting}"));
+        printer.prose(2, format!("waits for {}", waits(waiting, explained.waiting_until)));
     }
     if let Some(reason) = &explained.reason {
         printer.prose(2, printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
@@ -102,14 +109,18 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         job: dir.job().to_string(),
         state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
         waiting: summary.as_ref().and_then(|summary| summary.waiting.clone()),
+        waiting_until: summary.as_ref().and_then(|summary| summary.waiting_until),
         reason: summary.and_then(|summary| summary.reason),
         requests: dir.requests().await?,
+        market: unless_damaged(dir.market().await)?.map(|log| log.decisions).unwrap_or_default(),
         attempts,
         setup: dir.spec().await?.and_then(|spec| spec.spec.setup),
     })
 }
 
-fn show_attempt(context: &Context, attempt: &ExplainedAttempt, requests: &[&Request], explained: &Explained, all: bool) {
+type Beside<'a> = (&'a [&'a Request], &'a [&'a Reason]);
+
+fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_>, explained: &Explained, all: bool) {
     let printer = &context.printer;
     let began = attempt.began().unwrap_or(Timestamp::UNIX_EPOCH);
     let number = attempt.attempt.number();
@@ -118,7 +129,7 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, requests: &[&Requ
         None => "a run of the agent alone".to_owned(),
     };
     printer.prose(2, printer.paint(Stream::Out, Style::Bold, &title));
-    for told in told(attempt, requests, explained.setup.as_deref(), all) {
+    for told in told(attempt, beside, explained.setup.as_deref(), all) {
         printer.prose(TEXT_AT, line(began, told.at, told.word, &told.text));
     }
 }
@@ -131,8 +142,11 @@ struct Told {
 }
 
 /// The story of an attempt in the order of time, each thing once.
-fn told(attempt: &ExplainedAttempt, requests: &[&Request], setup: Option<&str>, all: bool) -> Vec<Told> {
+fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Option<&str>, all: bool) -> Vec<Told> {
     let mut lines = Vec::new();
+    // What the plan says is not said twice.
+    let planned = |reason: &Reason| attempt.plan.as_ref().is_some_and(|plan| plan.reasons.contains(&reason.text));
+    lines.extend(decisions.iter().filter(|reason| !planned(reason)).map(|reason| Told { at: reason.at, word: "market", text: market_text(reason) }));
     if let Some(plan) = &attempt.plan {
         lines.push(Told { at: plan.created, word: "plan", text: plan.reasons.join("; ") });
     }
@@ -293,7 +307,8 @@ mod tests {
             events,
         };
         let request = Request { format: 1, number: 1, at: at(10), by: "alice".into(), wish: crate::job::Wish::Stop };
-        let story = told(&attempt, &[&request], Some("set -e\necho one\necho two"), false);
+        let stays = Reason::new(at(25), "market", "stay", "this machine: 2.0 h of work and 5.0 h to spare; anything else could miss the deadline");
+        let story = told(&attempt, (&[&request], &[&stays]), Some("set -e\necho one\necho two"), false);
         let words: Vec<(i64, &str)> = story.iter().map(|line| (line.at.as_second() - at(0).as_second(), line.word)).collect();
         let expected = [
             (1, "started"),
@@ -303,6 +318,7 @@ mod tests {
             (10, "request"),
             (12, "asked"),
             (20, "started"),
+            (25, "market"),
             (28, "because"),
             (30, "because"),
             (31, "settled"),

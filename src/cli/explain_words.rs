@@ -14,6 +14,26 @@ pub fn reason_text(reason: &Reason) -> String {
     format!("{verdict}: {text}{numbers}")
 }
 
+/// A decision about the market: what is done, why, and what its sentence leaves out.
+///
+/// `stays on this machine: 2.0 h of work and 1.5 h to spare; ... (spot is there with 62%, a start takes 12m)`
+pub fn market_text(reason: &Reason) -> String {
+    let (what, why) = reason.text.split_once(": ").unwrap_or(("", &reason.text));
+    let does = match reason.verdict.as_str() {
+        "spot" | "on_demand" => format!("takes {what}"),
+        "wait" => format!("waits for {what}"),
+        "stay" => format!("stays on {what}"),
+        "move_to_spot" | "move_to_on_demand" => format!("moves {what}"),
+        // Of another version.
+        other => format!("{} {what}", other.replace('_', " ")),
+    };
+    let chance = reason.numbers.get("chance_there").map(|chance| format!("spot is there with {:.0}%", 100.0 * chance));
+    let start = reason.numbers.get("start_secs").map(|secs| format!("a start takes {}", with_unit("start_secs", *secs)));
+    let more: Vec<String> = chance.into_iter().chain(start).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
+    format!("{}: {why}{more}", does.trim_end())
+}
+
 /// What is measured, as people say it. `{}` is the number with its unit.
 const PHRASES: &[(&str, &str)] = &[
     ("asked_usd_per_hour", "{} an hour asked"),
@@ -113,6 +133,15 @@ mod tests {
         let many = many.with("window_secs", 1176.9).with("worked_secs", 0.0);
         assert_eq!(reason_text(&many), "busy: working: GPU 93 % (GPU 93%, network 5.4 MB/s, 19m 37s would be too long)");
         assert_eq!(reason_text(&reason("workload", "setup_failed", "the setup script failed")), "setup failed: the setup script failed");
+    }
+
+    #[test]
+    fn a_decision_about_the_market_is_a_sentence() {
+        let text = "a cheaper machine than one on demand: 5.0 h of work and 2.8 h to spare; the rest is expected to cost $4.00 waiting now";
+        let waits = reason("market", "wait", text).with("slack_hours", 2.8).with("start_secs", 720.0).with("chance_there", 0.618);
+        assert_eq!(market_text(&waits), format!("waits for {text} (spot is there with 62%, a start takes 12m)"));
+        let moves = reason("market", "move_to_spot", "back to spot: no deadline presses");
+        assert_eq!(market_text(&moves), "moves back to spot: no deadline presses");
     }
 
     #[test]

@@ -9,8 +9,7 @@ use serde::Serialize;
 use super::status::local_time;
 use crate::controller::Outlook;
 use crate::market::Span;
-use crate::policy::market_choice::{Capacity, MarketFacts, MarketWatch, Running};
-use crate::policy::market_run::{Drawn, Goes, Play, Ran, Spread, run};
+use crate::policy::market_run::{Drawn, Goes, Play, Ran, Spread, planned, run};
 use crate::policy::spell::ZoneSpells;
 
 /// Enough for one in twenty to be ten; more changes the mean by less than a price does in an hour.
@@ -41,26 +40,6 @@ pub struct Forecast {
     /// The pool whose law they were drawn from.
     pub zone: String,
     pub instance_type: String,
-}
-
-/// The rule, planned for a job that begins now.
-pub fn planned(play: &Play, spells: &ZoneSpells) -> MarketWatch {
-    let Some(deadline) = play.deadline else { return MarketWatch::with_spells(*spells) };
-    MarketWatch::planned(
-        *spells,
-        &MarketFacts {
-            time_left: deadline,
-            work_left: play.work,
-            tick: play.tick,
-            since_look: Duration::ZERO,
-            spot: Capacity::Unknown,
-            running: Running::Nothing,
-            startup: play.start,
-            unsaved: play.saves_every,
-            spot_price: play.spot,
-            on_demand_price: play.on_demand,
-        },
-    )
 }
 
 /// Plays it against as many courses, drawn from the law of a pool; the same ones at each call.

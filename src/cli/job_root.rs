@@ -122,6 +122,16 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
     }
 }
 
+/// The newest job of any of these names.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn newest_named(store: &Store, names: &[&str]) -> Result<Option<JobDir>, Fault> {
+    let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
+    let meant: Vec<JobId> = names.iter().flat_map(|name| of_name(&jobs, name)).collect();
+    Ok(newest(store, &meant).await?.map(|job| JobDir::new(Arc::clone(store), job)))
+}
+
 /// An id is the name and six letters or digits.
 fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
     jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(of, _)| of == name)).cloned().collect()

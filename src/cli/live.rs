@@ -172,6 +172,7 @@ mod tests {
             reason: None,
             exit_code: None,
             waiting: None,
+            waiting_until: None,
             trouble: None,
             attention: vec![],
             plan: None,

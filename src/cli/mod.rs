@@ -13,6 +13,7 @@ mod apply;
 mod apply_do;
 mod args;
 mod attach;
+mod cadence;
 mod caps;
 mod check;
 mod completions;

@@ -6,9 +6,9 @@ use super::forecast::Forecast;
 use super::patience::saying;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, caps, job_root, plan_text, ready, run, status, submission};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, plan_text, ready, run, status, submission};
 use crate::controller::{ActError, Controller, Planned};
-use crate::job::{Plan, ResolvedSpec};
+use crate::job::ResolvedSpec;
 use crate::policy::schedule::Calendar;
 use crate::wire;
 
@@ -50,17 +50,19 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let permitted = controller.permitted(plan).await;
     let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
     let agent = controller.agent_fits(plan).err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
-    let held_back = cap_on(&controller, plan).await?;
+    let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
+    let cadence = cadence::of(&store, &spec, &planned).await;
     let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "quotas": quotas, "refused": refused, "forbidden": forbidden,
             "lacks": lacks, "agent": agent,
-            "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back, "next": next, "market": forecast,
+            "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
+            "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence,
         }));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(cadence.map_or(ExitCode::SUCCESS, |cadence| cadence.code()));
     }
     for line in plan_text::whole(&planned) {
         context.printer.prose(2, line);
@@ -81,16 +83,20 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     if let Some(next) = next {
         context.printer.line(format!("scheduled, from `lamp apply` on; the next run would be at {}", status::local_time(next)));
     }
+    cadence.iter().for_each(|cadence| cadence.tell(context));
     context.printer.note("nothing was started");
-    Ok(ExitCode::SUCCESS)
+    Ok(cadence.map_or(ExitCode::SUCCESS, |cadence| cadence.code()))
 }
 
-/// Why the plan would not be launched now, in a sentence.
+/// What the launch would wait for, as it follows on "waits for": a cheaper machine, or a cap.
 ///
 /// # Errors
 /// The job root does not answer.
-pub async fn cap_on(controller: &Controller, plan: &Plan) -> Result<Option<String>, Fault> {
-    let reason = controller.cap_on(plan).await.map_err(|error| job_root::record_fault(&error))?;
+pub async fn held_back(controller: &Controller, planned: &Planned) -> Result<Option<String>, Fault> {
+    if let Some(waits) = &planned.waits {
+        return Ok(Some(status::waits(&waits.reason.text, waits.until)));
+    }
+    let reason = controller.cap_on(&planned.plan).await.map_err(|error| job_root::record_fault(&error))?;
     Ok(reason.map(|reason| reason.text))
 }
 

@@ -10,8 +10,17 @@ use crate::market::{Quota, Usd};
 /// So many lines of one kind; `-o json` has all.
 const LINES_MAX: usize = 6;
 
-/// Before a run: the machine, its price, its end, and why.
-pub fn short(plan: &Plan) -> Vec<String> {
+/// Before a run: the machine, or the one that is taken in the end if none is taken now.
+pub fn before_a_run(planned: &Planned) -> Vec<String> {
+    let mut lines = short(&planned.plan);
+    if let (Some(_), Some(first)) = (&planned.waits, lines.first_mut()) {
+        *first = format!("if nothing cheaper comes: {first}");
+    }
+    lines
+}
+
+/// The machine, its price, its end, and why.
+fn short(plan: &Plan) -> Vec<String> {
     let offer = &plan.offer;
     let with = if offer.extras.per_hour() > Usd::ZERO { ", with its disk, its address and the power-off" } else { "" };
     let most = match plan.most_usd {
@@ -30,7 +39,7 @@ pub fn short(plan: &Plan) -> Vec<String> {
 /// All that `lamp plan` shows.
 pub fn whole(planned: &Planned) -> Vec<String> {
     let Planned { plan, fallbacks, quotas, refused, .. } = planned;
-    let mut lines = short(plan);
+    let mut lines = before_a_run(planned);
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
     lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| {

@@ -11,7 +11,7 @@ const TAKEN_EVERY: Span = Span::from_secs(6 * 3600);
 
 /// What EC2 gives. The notice of a rehearsal may be shorter, to be done sooner; whether the save fits into that one is a line
 /// of its own.
-const CLOUDS_NOTICE: Span = Span::from_secs(120);
+pub const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
 /// Nothing that is measured here is good for an interval below this.
 const SECOND: Span = Span::from_secs(1);

@@ -8,8 +8,8 @@ use serde_json::json;
 use super::attach::Attached;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, plan_text, ready, receipt, submission};
-use crate::controller::{Controller, DriveError, JobMemory};
-use crate::job::{JobId, JobOutcome, Plan, Receipt, ResolvedSpec};
+use crate::controller::{Controller, DriveError, JobMemory, Planned};
+use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::Cloud;
 use crate::wire::{Store, Workstation};
@@ -55,16 +55,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, &spec)?;
     }
-    let planned = planned?.plan;
-    controller.agent_fits(&planned).map_err(|error| {
+    let planned = planned?;
+    controller.agent_fits(&planned.plan).map_err(|error| {
         Fault::from_error(ExitCode::LAUNCH_FAILED, &error)
             .meaning("nothing was started, and nothing bills")
             .hint("`lamp doctor` says which agent would be shipped")
     })?;
-    for line in plan_text::short(&planned) {
-        context.printer.note(line);
-    }
-    if let Some(reason) = plan::cap_on(&controller, &planned).await? {
+    plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
     let (dir, memory) = launch(context, &store, &controller, &prepared, spec, planned).await?;
@@ -98,10 +96,10 @@ pub async fn launch(
     controller: &Controller,
     prepared: &Prepared,
     spec: ResolvedSpec,
-    planned: Plan,
+    planned: Planned,
 ) -> Result<(JobDir, JobMemory), Fault> {
     let pending = submission::pack(context, prepared, spec)?;
-    let (uploaded, ()) = tokio::join!(pending.upload(store), controller.ship_ahead(&planned));
+    let (uploaded, ()) = tokio::join!(pending.upload(store), controller.ship_ahead(&planned.plan));
     uploaded?;
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
     let (memory, begun) = controller.begin(&dir, &pending.spec, planned).await.map_err(|error| submission::submit_fault(&error))?;

@@ -19,7 +19,8 @@ use crate::config::Hourly;
 use crate::job::{MarketChoice, ResolvedSpec, Spec};
 use crate::market::{Span, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts};
-use crate::policy::market_run::{Goes, Play, Ran, Spread, run as play_once};
+use crate::policy::market_choice::Others;
+use crate::policy::market_run::{Goes, Play, Ran, Spread, planned, run as play_once};
 use crate::policy::pool::Pool;
 use crate::wire::{CapacityTrace, TraceError, read_capacity};
 
@@ -109,7 +110,7 @@ async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Pl
         history: &[],
         running: None,
         more_time: Span::ZERO,
-        spot: Some(auto::SpotPool { pool: &pool, hourly: spot, there: true }),
+        spot: Some(auto::SpotPool { pool: &pool, hourly: spot, there: true, others: Others::default(), elsewhere: 0.0 }),
         on_demand: Some(on_demand),
         now: context.clock.now(),
     });
@@ -159,7 +160,7 @@ fn runs(args: &Args, play: &Play, goes: Goes, pool: &Pool, traces: &[CapacityTra
     let each = args.runs.div_ceil(u32::try_from(traces.len()).unwrap_or(u32::MAX)) as usize;
     for trace in traces {
         let play = Play { tick: trace.tick, ..*play };
-        let watch = forecast::planned(&play, &pool.spells);
+        let watch = planned(&play, &pool.spells);
         let starts = (0..each).map(|n| n * trace.there.len() / each);
         ran.extend(starts.map(|start| {
             // A recording goes round: a job may be longer than what is left of it.

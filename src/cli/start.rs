@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, run, submission};
 use crate::config::{Dollars, Moment, SpanWord};
-use crate::controller::{Controller, JobMemory, Kept, SubmitError, Ticked, continuation_of};
-use crate::job::{JobId, JobOutcome, Plan, RECORD_FORMAT, ResolvedSpec};
+use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
+use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
 use crate::wire::{Store, Workstation};
@@ -73,14 +73,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let spec = spec_of(args, context, &kept, next.job())?;
     run::refuse_cloud(spec.spec.machine.cloud)?;
-    let planned = plan::first(context, &controller, &spec).await?.plan;
+    let planned = plan::first(context, &controller, &spec).await?;
     if args.dry_run {
         return show(context, &controller, &store, &spec, &planned).await;
     }
-    for line in plan_text::short(&planned) {
-        context.printer.note(line);
-    }
-    if let Some(reason) = plan::cap_on(&controller, &planned).await? {
+    plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
     let scratch = submission::scratch(context, next.job())?;
@@ -225,9 +223,10 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn show(context: &Context, controller: &Controller, store: &Store, spec: &ResolvedSpec, planned: &Plan) -> Result<ExitCode, Fault> {
+async fn show(context: &Context, controller: &Controller, store: &Store, spec: &ResolvedSpec, found: &Planned) -> Result<ExitCode, Fault> {
     let caps = caps::shown(context, store).await?;
-    let waits_for = plan::cap_on(controller, planned).await?;
+    let waits_for = plan::held_back(controller, found).await?;
+    let planned = &found.plan;
     if context.is_machine_output() {
         let continues = spec.continues.as_ref();
         context.printer.json(&json!({
@@ -237,9 +236,7 @@ async fn show(context: &Context, controller: &Controller, store: &Store, spec: &
         }));
         return Ok(ExitCode::SUCCESS);
     }
-    for line in plan_text::short(planned) {
-        context.printer.line(line);
-    }
+    plan_text::before_a_run(found).into_iter().for_each(|line| context.printer.line(line));
     caps.iter().for_each(|caps| context.printer.line(caps.text()));
     if let Some(reason) = waits_for {
         context.printer.line(format!("it would wait for {reason}"));

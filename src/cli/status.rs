@@ -130,7 +130,7 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         context.printer.line(render_table_within(context.printer.columns(Stream::Out), &headings, &shown, &[2, 5], GIVE));
     }
     for (summary, waiting) in waiting {
-        context.printer.note(format!("{} waits for {waiting}", summary.job));
+        context.printer.note(format!("{} waits for {}", summary.job, waits(waiting, summary.waiting_until)));
     }
     for (summary, trouble) in troubles {
         context.printer.warn(format!("{}: {trouble}", summary.job));
@@ -167,6 +167,11 @@ fn style(state: JobState) -> Style {
     }
 }
 
+/// What is waited for, and until when, as it follows on "waits for".
+pub fn waits(why: &str, until: Option<Timestamp>) -> String {
+    until.map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
+}
+
 /// Local time for people, to the second.
 pub fn local_time(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
@@ -189,7 +194,7 @@ fn show_one(context: &Context, summary: &Summary) {
         line("because", reason.clone());
     }
     if let Some(waiting) = &summary.waiting {
-        line("waits for", waiting.clone());
+        line("waits for", waits(waiting, summary.waiting_until));
     }
     if let Some(progress) = summary.progress.as_ref().and_then(live::progress_text) {
         line("progress", progress);

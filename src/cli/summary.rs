@@ -40,8 +40,9 @@ pub struct Summary {
     /// Why it ended, once it has.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
-    /// Why nothing is launched for it just now: a cap.
+    /// Why nothing is launched for it just now: a cap, or a cheaper machine; and by when it is launched all the same.
     pub waiting: Option<String>,
+    pub waiting_until: Option<Timestamp>,
     /// What stands in its way just now, by who drives it (`attention.json`); also the last of `attention`.
     pub trouble: Option<String>,
     /// What a person should look at.
@@ -86,6 +87,7 @@ impl Summary {
             // What it waited for before its last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);
             let waiting = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since);
+            summary.waiting_until = waiting.as_ref().and_then(|waiting| waiting.until);
             summary.waiting = waiting.map(|waiting| waiting.why);
         }
         Ok(Some(summary))
@@ -115,6 +117,7 @@ impl Summary {
             reason: Some(receipt.reason),
             exit_code: receipt.exit_code,
             waiting: None,
+            waiting_until: None,
             trouble: None,
             attention: receipt.losses,
             plan: None,
@@ -165,6 +168,7 @@ impl Summary {
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
             waiting: None,
+            waiting_until: None,
             trouble: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),

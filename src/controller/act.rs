@@ -4,14 +4,14 @@ use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
 
 use super::drive::Controller;
-use super::market::{Choosing, MarketMemory, Outlook, WAIT_LOOK, asks};
+use super::market::{Choosing, MarketMemory, NotNow, Outlook, WAIT_LOOK, asks};
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
 use crate::job::{
     AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled,
 };
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Cloud, Offer, Quota, Supply};
+use crate::market::{Cloud, Market, Offer, Quota, Supply};
 use crate::policy::Wishes;
 use crate::policy::auto::AutoStep;
 use crate::policy::continuation::machine_to_start;
@@ -35,8 +35,8 @@ pub enum ActError {
     #[error(transparent)]
     Ship(#[from] ShipError),
     /// The rule for `market = "auto"` wants no machine now.
-    #[error("{}", .0.text)]
-    NotNow(Reason),
+    #[error("no machine now; it waits for {}", .0.reason.text)]
+    NotNow(NotNow),
 }
 
 impl ActError {
@@ -66,6 +66,17 @@ pub struct Planned {
     /// Why it is of this market, `market = "auto"`; and how the job looks at both.
     pub decided: Option<Reason>,
     pub outlook: Option<Outlook>,
+    /// Nothing is launched now: the plan is what is taken when waiting brings nothing cheaper in time.
+    pub waits: Option<NotNow>,
+}
+
+/// Which plan is wanted.
+struct Sought<'a> {
+    attempt: AttemptNo,
+    resume_from: Option<CheckpointNo>,
+    reason: &'a str,
+    /// To be looked at, also where nothing is to be launched now.
+    shown: bool,
 }
 
 /// What one act did.
@@ -98,8 +109,8 @@ impl Controller {
                 let _one_at_a_time = self.launching.lock().await;
                 let planned = self.plan(dir, memory, spec, observed, (*attempt, *resume_from, reason)).await;
                 let mut plan = match planned {
-                    Err(ActError::NotNow(reason)) => {
-                        self.wait_for(dir, memory, reason, WAIT_LOOK).await;
+                    Err(ActError::NotNow(NotNow { reason, until })) => {
+                        self.wait_for(dir, memory, reason, until, WAIT_LOOK).await;
                         return Ok(Done::Waiting);
                     }
                     planned => planned?,
@@ -204,7 +215,8 @@ impl Controller {
     pub async fn first_plan(&self, spec: &ResolvedSpec) -> Result<Planned, ActError> {
         let nothing = Observed { attempts: Vec::new(), requests: Vec::new(), newest_checkpoint: None };
         let resume_from = spec.inherited().map(|from| from.checkpoint.number);
-        self.planned(spec, &nothing, &mut MarketMemory::default(), AttemptNo::FIRST, resume_from, "the job was submitted").await
+        let sought = Sought { attempt: AttemptNo::FIRST, resume_from, reason: "the job was submitted", shown: true };
+        self.planned(spec, &nothing, &mut MarketMemory::default(), sought).await
     }
 
     /// Whether the cloud would let us launch a plan. Launches nothing.
@@ -223,10 +235,10 @@ impl Controller {
         observed: &Observed,
         (attempt, resume_from, reason): (AttemptNo, Option<CheckpointNo>, &str),
     ) -> Result<Plan, ActError> {
-        let planned = self.planned(spec, observed, memory.market(), attempt, resume_from, reason).await;
+        let planned = self.planned(spec, observed, memory.market(), Sought { attempt, resume_from, reason, shown: false }).await;
         let decided = match &planned {
             Ok(planned) => planned.decided.as_ref(),
-            Err(ActError::NotNow(reason)) => Some(reason),
+            Err(ActError::NotNow(waits)) => Some(&waits.reason),
             Err(_) => None,
         };
         if let Some(reason) = decided {
@@ -241,9 +253,7 @@ impl Controller {
         spec: &ResolvedSpec,
         observed: &Observed,
         market: &mut MarketMemory,
-        attempt: AttemptNo,
-        resume_from: Option<CheckpointNo>,
-        reason: &str,
+        Sought { attempt, resume_from, reason, shown }: Sought<'_>,
     ) -> Result<Planned, ActError> {
         let cloud = self.cloud(spec.spec.machine.cloud)?;
         let mut supply = if spec.spec.machine.cloud == Cloud::Local || spec.spec.machine.market == MarketChoice::OnDemand {
@@ -262,14 +272,20 @@ impl Controller {
         let budget_left = relaunch::budget_left(&spec.spec, &history, &wishes);
         let now = self.clock.now();
         let overheads = self.overheads(spec, market, &supply, &history, wishes.more_time).await?;
-        let (mut decided, mut outlook, mut prefers) = (None, None, None);
+        let (mut decided, mut outlook, mut prefers, mut waits) = (None, None, None, None);
         let (more_time, nothing) = (wishes.more_time, Supply::default());
         let asked = Ask { spec: &spec.spec, supply: &nothing, history: &history, budget_left, more_time, overheads: &overheads, prefers: None, now };
         if asks(spec) && kept.is_none() {
             let (verdict, seen) = market.choose(&Choosing { spec, ask: Ask { supply: &supply, ..asked }, history: &history });
             match verdict.step {
                 AutoStep::Take(chosen) => prefers = Some(chosen),
-                AutoStep::Wait => return Err(ActError::NotNow(verdict.reason)),
+                AutoStep::Wait => {
+                    let not_now = NotNow { reason: verdict.reason.clone(), until: verdict.until };
+                    if !shown {
+                        return Err(ActError::NotNow(not_now));
+                    }
+                    (waits, prefers) = (Some(not_now), Some(Market::OnDemand));
+                }
                 AutoStep::Stay | AutoStep::Move(_) => {}
             }
             (decided, outlook) = (Some(verdict.reason), seen);
@@ -322,7 +338,7 @@ impl Controller {
             starts: spec.continues.as_ref().zip(kept).map(|(continues, kept)| continues.starts(kept)),
             tags: tags.to_map(),
         };
-        Ok(Planned { plan, fallbacks: placed.fallbacks, quotas: supply.quotas, refused: supply.refused, decided, outlook })
+        Ok(Planned { plan, fallbacks: placed.fallbacks, quotas: supply.quotas, refused: supply.refused, decided, outlook, waits })
     }
 
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.

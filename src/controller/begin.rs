@@ -9,8 +9,9 @@
 
 use std::time::Duration;
 
-use super::act::ActError;
+use super::act::{ActError, Planned};
 use super::drive::Controller;
+use super::market::{NotNow, WAIT_LOOK};
 use super::memory::JobMemory;
 use super::submit::{SubmitError, create_spec};
 use crate::job::{AttemptNo, JobId, Plan, ResolvedSpec};
@@ -34,7 +35,11 @@ impl Controller {
 
     async fn refresh(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
         if elapsed(plan.created, self.clock.now()) > FRESH {
-            *plan = self.first_plan(spec).await?.plan;
+            let planned = self.first_plan(spec).await?;
+            if let Some(waits) = planned.waits {
+                return Err(ActError::NotNow(waits));
+            }
+            *plan = planned.plan;
         }
         self.write_user_data(plan).await
     }
@@ -45,18 +50,33 @@ impl Controller {
     ///
     /// # Errors
     /// When no job was made.
-    pub async fn begin(&self, dir: &JobDir, spec: &ResolvedSpec, mut plan: Plan) -> Result<(JobMemory, Result<(), ActError>), SubmitError> {
+    pub async fn begin(&self, dir: &JobDir, spec: &ResolvedSpec, planned: Planned) -> Result<(JobMemory, Result<(), ActError>), SubmitError> {
         let mut memory = JobMemory { spec: Some(spec.clone()), ..JobMemory::default() };
-        if let Err(error) = self.refresh(spec, &mut plan).await {
-            create_spec(dir, spec).await?;
-            return Ok((memory, Err(error)));
+        let Planned { mut plan, decided, waits, .. } = planned;
+        let refreshed = match waits {
+            Some(waits) => Err(ActError::NotNow(waits)),
+            None => self.refresh(spec, &mut plan).await,
+        };
+        match refreshed {
+            Ok(()) => {}
+            // It exists, and a drive looks again and again whether its moment has come.
+            Err(ActError::NotNow(NotNow { reason, until })) => {
+                create_spec(dir, spec).await?;
+                self.log_market(dir, memory.market(), &reason).await;
+                self.wait_for(dir, &mut memory, reason, until, WAIT_LOOK).await;
+                return Ok((memory, Ok(())));
+            }
+            Err(error) => {
+                create_spec(dir, spec).await?;
+                return Ok((memory, Err(error)));
+            }
         }
         // What a cap over all jobs holds back, or may, is made all the same, and a drive launches it.
         match self.cap_on(&plan).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
                 create_spec(dir, spec).await?;
-                self.wait_for(dir, &mut memory, reason, super::cap::LOOK).await;
+                self.wait_for(dir, &mut memory, reason, None, super::cap::LOOK).await;
                 return Ok((memory, Ok(())));
             }
             Err(error) => {
@@ -75,6 +95,9 @@ impl Controller {
             Ok(Created::Exists) => Ok(()),
             Err(error) => Err(error.into()),
         };
+        if let Some(reason) = &decided {
+            self.log_market(dir, memory.market(), reason).await;
+        }
         if memory.attempts.values().any(|attempt| attempt.watched.refused.is_some()) {
             self.next_after_refusal(&spec.job, &mut memory).await;
         }

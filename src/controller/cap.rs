@@ -113,18 +113,18 @@ impl Controller {
         let reason = self.cap_on(plan).await?;
         let held = reason.is_some();
         match reason {
-            Some(reason) => self.wait_for(dir, memory, reason, LOOK).await,
+            Some(reason) => self.wait_for(dir, memory, reason, None, LOOK).await,
             None => memory.held_back = None,
         }
         Ok(held)
     }
 
     /// Records why a job waits, once for each sentence.
-    pub(super) async fn wait_for(&self, dir: &JobDir, memory: &mut JobMemory, reason: Reason, look: Duration) {
+    pub(super) async fn wait_for(&self, dir: &JobDir, memory: &mut JobMemory, reason: Reason, until: Option<Timestamp>, look: Duration) {
         let said = memory.held_back.take().map(|held| held.said);
         if said.as_ref() != Some(&reason.text) {
             info!(job = %dir.job(), "not launched: {}", reason.text);
-            let waiting = Waiting { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), why: reason.text.clone(), until: None };
+            let waiting = Waiting { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), why: reason.text.clone(), until };
             if let Err(error) = dir.put_waiting(&waiting).await {
                 warn!(job = %dir.job(), "cannot record why it waits: {}", chain(&error));
             }

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
 use tracing::{debug, info};
 
 use super::drive::Controller;
@@ -23,10 +24,11 @@ use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Re
 use crate::jobdir::{self, JobDir, JobDirError, layout};
 use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
-use crate::policy::market_choice::MarketWatch;
+use crate::policy::market_choice::{MarketWatch, Others};
 use crate::policy::placement::{self, Ask, Overheads};
 use crate::policy::pool::Pool;
 use crate::policy::reconcile::{AttemptFacts, CloudAnswer, history};
+use crate::policy::zones::{self, Zone};
 use crate::policy::{Wishes, relaunch};
 use crate::ports::chain;
 
@@ -49,6 +51,8 @@ pub struct MarketMemory {
     /// The pool that the watch has planned for.
     watched: Option<(String, String)>,
     pools: BTreeMap<(String, String), Pool>,
+    /// What the others were worth at the last look at all of them: while a spot machine runs, nobody asks what they cost.
+    others: Others,
     read: Option<Duration>,
     /// The next look at a machine that runs, on the steady clock.
     next: Duration,
@@ -63,6 +67,15 @@ pub struct Outlook {
     pub pool: Pool,
     pub spot: UsdPerHour,
     pub on_demand: UsdPerHour,
+}
+
+/// No machine is asked for now.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NotNow {
+    /// What is waited for, as it follows on "waits for".
+    pub reason: Reason,
+    /// By when one on demand is taken; `None`: nothing presses.
+    pub until: Option<Timestamp>,
 }
 
 /// What the market of the next machine is decided from.
@@ -90,7 +103,7 @@ impl MarketMemory {
     /// What starts add to an hour of work in each pool that is known.
     pub(super) fn overheads(&self, facts: &AutoFacts<'_>) -> Overheads {
         let standing = auto::standing(facts);
-        let of = |pool: &Pool| standing.start / auto::life_hours(pool, standing.work_left);
+        let of = |pool: &Pool| standing.start / zones::life_hours(&pool.spells, standing.work_left);
         self.pools.iter().map(|(key, pool)| (key.clone(), of(pool))).collect()
     }
 
@@ -105,9 +118,10 @@ impl MarketMemory {
         let on_demand = placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer.hourly());
         // What stays of on-demand that was refused a moment ago is its price.
         let on_demand = on_demand.or_else(|| fulls.offers.iter().filter(|offer| ask.fits_later(offer)).map(Offer::hourly).min());
+        let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: None, on_demand, now: ask.now };
         let pool = spot.as_ref().map(|offer| self.pool(offer));
-        let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| SpotPool { pool, hourly: offer.hourly(), there });
-        let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: seen, on_demand, now: ask.now };
+        let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| self.beside(&Ask { supply: &spots, ..*ask }, &facts, offer, pool, there));
+        let facts = AutoFacts { spot: seen, ..facts };
         let verdict = self.judge(&facts);
         let standing = auto::standing(&facts);
         let outlook = seen.zip(on_demand).map(|(seen, on_demand)| Outlook {
@@ -118,6 +132,20 @@ impl MarketMemory {
             on_demand,
         });
         (verdict, outlook)
+    }
+
+    /// A pool, with what the other pools on offer are worth beside it.
+    fn beside<'a>(&mut self, ask: &Ask<'_>, facts: &AutoFacts<'_>, chosen: &Offer, pool: &'a Pool, there: bool) -> SpotPool<'a> {
+        let cheaper = |offer: &&Offer| facts.on_demand.is_none_or(|full| offer.hourly() < full);
+        let offers = ask.supply.offers.iter().filter(|offer| !offer.is_same_pool(chosen) && ask.fits_later(offer)).filter(cheaper);
+        let pools: Vec<(Pool, UsdPerHour)> = offers.map(|offer| (self.pool(offer), offer.hourly())).collect();
+        let rest = pools.iter().map(|(pool, hourly)| {
+            let there = pool.spells.seen().unwrap_or_default();
+            Zone { spells: &pool.spells, hourly: *hourly, there, hours_since_look: pool.hours_since_look(ask.now) }
+        });
+        let work_left = auto::standing(facts).work_left;
+        self.others = zones::others(&pool.spells, rest.clone(), work_left);
+        SpotPool { pool, hourly: chosen.hourly(), there, others: self.others, elsewhere: zones::chance_there(rest, 0.0) }
     }
 
     fn judge(&mut self, facts: &AutoFacts<'_>) -> AutoVerdict {
@@ -242,7 +270,7 @@ impl Controller {
             history: &history,
             running: Some((&open.plan, open.status.as_ref())),
             more_time: Wishes::of(&observed.requests).more_time,
-            spot: Some(SpotPool { pool: &pool, hourly: offer.hourly(), there: true }),
+            spot: Some(SpotPool { pool: &pool, hourly: offer.hourly(), there: true, others: memory.others, elsewhere: 0.0 }),
             on_demand: full,
             now,
         }))
@@ -283,7 +311,7 @@ impl Controller {
         let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time, overheads, prefers: None, now };
         let placed = placement::place(&ask).ok();
         let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
-        facts.spot = placed.as_ref().zip(pool.as_ref()).map(|(placed, pool)| SpotPool { pool, hourly: placed.offer.hourly(), there: true });
+        facts.spot = placed.as_ref().zip(pool.as_ref()).map(|(placed, pool)| memory.beside(&ask, &facts, &placed.offer, pool, true));
         Ok(Some(memory.judge(&facts)))
     }
 

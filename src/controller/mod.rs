@@ -40,7 +40,7 @@ pub use act::{ActError, Planned};
 pub use bootstrap::{Bootstrap, BootstrapError};
 pub use continuation::{Kept, continuation_of};
 pub use drive::{Controller, DriveError, Ticked};
-pub use market::Outlook;
+pub use market::{NotNow, Outlook};
 pub use memory::JobMemory;
 pub use schedule::ScheduleMemory;
 pub use ship::{ShipError, Shipper};

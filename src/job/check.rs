@@ -144,6 +144,12 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
     if checkpoint.grace == Span::ZERO {
         found.push(Finding::error("checkpoint.grace", "is zero: no save could ever finish"));
     }
+    let machine = &spec.machine;
+    if machine.cloud != Cloud::Local && machine.market != MarketChoice::OnDemand && checkpoint.grace > SPOT_NOTICE {
+        let text = format!("lets a save take {}, and a spot machine gives {SPOT_NOTICE} of notice: one that takes longer is lost", checkpoint.grace);
+        let hint = format!("up to {} of work goes with it; `lamp rehearse` measures the save", checkpoint.interval);
+        found.push(Finding::warning("checkpoint.grace", text).hint(hint));
+    }
     if let Some(signal) = &checkpoint.signal
         && !CHECKPOINT_SIGNALS.contains(&signal.as_str())
     {
@@ -153,6 +159,9 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
         );
     }
 }
+
+/// What EC2 gives before it takes a spot machine back.
+const SPOT_NOTICE: Span = Span::from_secs(120);
 
 /// `.`, `./` and the like.
 fn is_workdir_itself(path: &str) -> bool {

@@ -16,9 +16,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::market_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Running};
+use super::market_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running};
 use super::pool::{Pool, start_of};
 use super::spell::GAP_HOURS_MAX;
+use super::zones::{LIFE_HOURS_MAX, life_hours, usd_per_useful_hour};
 use crate::instance::Status;
 use crate::job::{AttemptRecord, Plan, Progress, Reason, Spec};
 use crate::market::{Market, Span, UsdPerHour, elapsed};
@@ -49,9 +50,6 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(5 * 60);
 /// The longest that a decision may come late: the rule is safe for looks as far apart as this.
 const TICK: Duration = Duration::from_secs(6 * 60);
 
-/// What a life is worth knowing of where no deadline says how long: a day is as good as for ever.
-const LIFE_HOURS_MAX: f64 = 24.0;
-
 /// What a decision goes by.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoFacts<'a> {
@@ -75,6 +73,17 @@ pub struct SpotPool<'a> {
     pub hourly: UsdPerHour,
     /// No refusal speaks against it.
     pub there: bool,
+    /// What other pools are worth beside it, and the chance that one of them is there now.
+    pub others: Others,
+    pub elsewhere: f64,
+}
+
+impl SpotPool<'_> {
+    /// The chance that a spot machine is to be had, there or elsewhere, so many hours from now.
+    fn chance(&self, now: Timestamp, in_hours: f64) -> f64 {
+        let here = self.pool.spells.chance_there(self.pool.hours_since_look(now) + in_hours);
+        1.0 - (1.0 - here) * (1.0 - self.elsewhere)
+    }
 }
 
 /// What is to be done about the market.
@@ -95,6 +104,8 @@ pub enum AutoStep {
 pub struct AutoVerdict {
     pub step: AutoStep,
     pub reason: Reason,
+    /// Of [`AutoStep::Wait`]: by when a machine on demand is taken at the latest. `None`: nothing presses.
+    pub until: Option<Timestamp>,
 }
 
 /// How the job stands, in hours.
@@ -172,16 +183,6 @@ fn left_at_checkpoint(history: &[AttemptRecord]) -> Option<Duration> {
     Some(Duration::from_secs_f64(left))
 }
 
-/// What an hour of work costs on a machine that lives so long: each life pays one start.
-pub fn usd_per_useful_hour(hourly: UsdPerHour, start_hours: f64, life_hours: f64) -> f64 {
-    hourly.per_hour().dollars() * (1.0 + start_hours / life_hours.max(1e-3))
-}
-
-/// How long a machine of a pool is expected to live, for a job with so much work left.
-pub fn life_hours(pool: &Pool, work_left: Option<f64>) -> f64 {
-    pool.spells.life_hours(work_left.unwrap_or(LIFE_HOURS_MAX).clamp(0.1, LIFE_HOURS_MAX))
-}
-
 /// The decision. `watch` keeps its plan for the rest of the job from one decision to the next.
 pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
     let standing = standing(facts);
@@ -196,11 +197,11 @@ pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
 /// One market is all there is.
 fn only(facts: &AutoFacts<'_>, market: Market, why: &str) -> AutoVerdict {
     let step = if facts.running.is_some() { AutoStep::Stay } else { AutoStep::Take(market) };
-    AutoVerdict { step, reason: Reason::new(facts.now, "market", step.word(), why) }
+    AutoVerdict { step, reason: Reason::new(facts.now, "market", step.word(), format!("{}: {why}", step.words())), until: None }
 }
 
 fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<'_>, on_demand: UsdPerHour) -> AutoVerdict {
-    let life = life_hours(spot.pool, standing.work_left);
+    let life = life_hours(&spot.pool.spells, standing.work_left);
     let (on_spot, full) = (usd_per_useful_hour(spot.hourly, standing.start, life), on_demand.per_hour().dollars());
     let scarce = on_spot > full;
     let here = facts.running.map(|(plan, _)| plan.offer.market);
@@ -210,7 +211,7 @@ fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<
         Some(Market::OnDemand) => {
             // Both starts are paid: the one back, and the one after it is refused or taken.
             let gain = standing.work_left.unwrap_or(0.0).min(life) * (full - spot.hourly.per_hour().dollars());
-            let chance = spot.pool.spells.chance_there(spot.pool.hours_since_look(facts.now));
+            let chance = spot.chance(facts.now, 0.0);
             let worth = spot.there && !scarce && chance * gain > 2.0 * standing.start * full;
             (if worth { AutoStep::Move(Market::Spot) } else { AutoStep::Stay }, prices)
         }
@@ -220,7 +221,10 @@ fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<
     };
     AutoVerdict {
         step,
-        reason: Reason::new(facts.now, "market", step.word(), text).with("life_hours", life).with("spot_usd_per_useful_hour", on_spot),
+        reason: Reason::new(facts.now, "market", step.word(), format!("{}: {text}", step.words()))
+            .with("life_hours", life)
+            .with("spot_usd_per_useful_hour", on_spot),
+        until: None,
     }
 }
 
@@ -260,8 +264,8 @@ fn under_deadline(
         spot_price: spot.hourly,
         on_demand_price: on_demand,
     };
-    let verdict = watch.decide(&spells, &asked);
-    let chance = spot.pool.spells.chance_there(since_look);
+    let verdict = watch.decide(&spells, spot.others, &asked);
+    let chance = spot.chance(facts.now, 0.0);
     let step = match (here, verdict.step) {
         (None, MarketStep::Spot) => AutoStep::Take(Market::Spot),
         (None, MarketStep::OnDemand) => AutoStep::Take(Market::OnDemand),
@@ -270,10 +274,10 @@ fn under_deadline(
         (Some(Market::OnDemand), _) => {
             // A refusal costs a start on demand, and its time.
             let late = MarketFacts { time_left: asked.time_left.saturating_sub(asked.startup), ..asked };
-            let refused = watch.decide(&spells, &late).on_demand_usd;
+            let refused = watch.decide(&spells, spot.others, &late).on_demand_usd;
             let full = on_demand.per_hour().dollars();
             let loss = refused.zip(verdict.on_demand_usd).map(|(refused, stay)| (refused - stay).max(0.0) + standing.start * full);
-            let soon = spot.pool.spells.chance_there(since_look + hours(LOOK_EVERY));
+            let soon = spot.chance(facts.now, hours(LOOK_EVERY));
             let attempt = Try { spot: verdict.spot_usd, loss, waited: since_look, work: work_left, full, chance, soon };
             if attempt.is_worth_it() { AutoStep::Move(Market::Spot) } else { AutoStep::Stay }
         }
@@ -288,7 +292,9 @@ fn under_deadline(
     for (name, usd) in [("wait_usd", verdict.wait_usd), ("spot_usd", verdict.spot_usd), ("on_demand_usd", verdict.on_demand_usd)] {
         reason = reason.with(name, usd.unwrap_or(f64::NAN));
     }
-    AutoVerdict { step, reason }
+    let spare = time(verdict.slack_hours - standing.start);
+    let until = (step == AutoStep::Wait).then(|| facts.now.saturating_add(spare).unwrap_or(Timestamp::MAX));
+    AutoVerdict { step, reason, until }
 }
 
 /// A machine on demand that is given up before anybody knows whether spot can be had: where it cannot, a start was paid for
@@ -369,7 +375,7 @@ impl AutoStep {
         match self {
             AutoStep::Take(Market::Spot) => "a spot machine",
             AutoStep::Take(Market::OnDemand) => "a machine on demand",
-            AutoStep::Wait => "no machine now",
+            AutoStep::Wait => "a cheaper machine than one on demand",
             AutoStep::Stay => "this machine",
             AutoStep::Move(Market::Spot) => "back to spot",
             AutoStep::Move(Market::OnDemand) => "on to a machine on demand",

@@ -1,7 +1,7 @@
 //! How often it pays to save a checkpoint, and which cadence cannot work.
 //!
-//! How long the interval should be follows from what a save costs and how often the machine is taken away: J. W. Young, "A first order approximation to the optimum
-//! checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
+//! How long the interval should be follows from what a save costs and how often the machine is taken away: J. W. Young, "A
+//! first order approximation to the optimum checkpoint interval", CACM 17(9), 1974; J. T. Daly, "A higher order estimate of the optimum checkpoint interval for
 //! restart dumps", Future Generation Computer Systems 22(3), 2006. What must never live here: how a checkpoint is made.
 
 use serde::{Deserialize, Serialize};
@@ -54,6 +54,39 @@ pub enum CadenceFault {
         "saving and uploading takes {save}, longer than the {notice} of notice: no final checkpoint fits, an interruption costs up to {interval}"
     )]
     LongerThanNotice { save: Span, notice: Span, interval: Span },
+}
+
+/// What is known of a job's saves, and of the machines that it runs on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cadence {
+    pub interval: Span,
+    /// For which training stands still.
+    pub save: Span,
+    /// Until it is uploaded, too: what must fit into the notice.
+    pub whole: Span,
+    /// From the loss of a machine to work on the next one.
+    pub restart: Span,
+    pub taken_every: Span,
+    /// `None`: these machines are not taken away.
+    pub notice: Option<Span>,
+}
+
+/// Whether a cadence can work, what it costs, and what would cost the least.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CadenceVerdict {
+    pub fault: Option<CadenceFault>,
+    pub cost: CadenceCost,
+    /// Daly's interval; never shorter than a save takes until it is uploaded.
+    pub best: Span,
+    pub best_cost: CadenceCost,
+}
+
+impl Cadence {
+    pub fn judge(&self) -> CadenceVerdict {
+        let cost = |interval: Span| cadence_cost(interval, self.save, self.restart, self.taken_every);
+        let best = daly_interval(self.save, self.taken_every).max(self.whole);
+        CadenceVerdict { fault: check_cadence(self.interval, self.whole, self.notice).err(), cost: cost(self.interval), best, best_cost: cost(best) }
+    }
 }
 
 /// Whether a final save fits into the notice (less the manifest's margin) and saves fit between each other.

@@ -8,7 +8,7 @@
 //!   wait            slack - step                      costs nothing
 //!   run on          slack                             costs the step at the market's price
 //!   start           slack - startup                   costs the step too
-//!   spot is gone    slack - work that was not saved   and nothing runs
+//!   spot is gone    slack - work that was not saved   and nothing runs; there may be capacity in another zone
 //! ```
 //!
 //! The deadline is a wall: where nothing runs, a slack below one start-up does not exist; where on-demand runs with less
@@ -56,6 +56,8 @@ pub struct Terms {
     pub tick: f64,
     /// The price of spot over that of on-demand.
     pub spot_share: f64,
+    /// The chance that another zone has capacity when this one's goes; 0 where there is one zone.
+    pub elsewhere: f64,
 }
 
 /// One moment of a job. Times in hours.
@@ -150,7 +152,12 @@ impl Horizon {
         let (of_wait, of_start) = (self.step / self.cell, startup / self.cell);
         // On-demand that was started with too little slack to be left again runs to the end.
         let to_the_end = |at: f64| (time_left - self.step - startup - at * self.cell).max(0.0) as f32;
-        shift(values(false, Runs::Nothing, 0), self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
+        // Where capacity ends here, another zone may have it.
+        let elsewhere = self.terms.elsewhere as f32;
+        for (on, out) in [(Runs::Nothing, &mut scratch.ended_nothing), (Runs::OnDemand, &mut scratch.ended_on_demand)] {
+            blend(elsewhere, values(true, on, 0), values(false, on, 0), out);
+        }
+        shift(&scratch.ended_nothing, self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
         for there in [true, false] {
             for class in 0..CLASSES {
                 let older = (class + 1).min(CLASSES - 1);
@@ -158,8 +165,13 @@ impl Horizon {
                 let ends = ends_within(if there { self.there[class] } else { self.gone[class] }, self.step);
                 let weights = [ends, (1.0 - ends) * (1.0 - grows), (1.0 - ends) * grows].map(|weight| weight as f32);
                 let next = |on: Runs, out: &mut [f32], turned: &[f32]| mix(weights, turned, values(there, on, class), values(there, on, older), out);
-                next(Runs::Nothing, &mut scratch.nothing, values(!there, Runs::Nothing, 0));
-                next(Runs::OnDemand, &mut scratch.on_demand, values(!there, Runs::OnDemand, 0));
+                let (nothing, on_demand) = if there {
+                    (&scratch.ended_nothing[..], &scratch.ended_on_demand[..])
+                } else {
+                    (values(true, Runs::Nothing, 0), values(true, Runs::OnDemand, 0))
+                };
+                next(Runs::Nothing, &mut scratch.nothing, nothing);
+                next(Runs::OnDemand, &mut scratch.on_demand, on_demand);
                 shift(&scratch.nothing, of_wait, &mut scratch.wait, |_| NEVER);
                 shift(&scratch.on_demand, of_start, &mut scratch.start_on_demand, to_the_end);
                 if there {
@@ -212,13 +224,19 @@ impl Horizon {
 
     /// What each answer of this tick leads to.
     pub fn ahead(&self, now: &Moment) -> Ahead {
-        let Terms { startup, unsaved, tick, spot_share } = self.terms;
+        let Terms { startup, unsaved, tick, spot_share, elsewhere } = self.terms;
         let (class, slack, later) = (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
         let ends = ends_within(if now.there { self.there[class] } else { self.gone[class] }, tick);
         let class = age_class(now.age + tick);
         let next = |on: Runs, turned: f64, stays: f64| {
             let turned_on = if on == Runs::Spot { Runs::Nothing } else { on };
-            ends * self.value(!now.there, turned_on, 0, later, turned) + (1.0 - ends) * self.value(now.there, on, class, later, stays)
+            let ended = |there: bool| self.value(there, turned_on, 0, later, turned);
+            let ended = match now.there {
+                false => ended(true),
+                true if elsewhere > 0.0 => elsewhere * ended(true) + (1.0 - elsewhere) * ended(false),
+                true => ended(false),
+            };
+            ends * ended + (1.0 - ends) * self.value(now.there, on, class, later, stays)
         };
         let owed = |on: Runs| if now.on == on { now.startup_left } else { startup };
         let paid = |on: Runs| (now.work_left + owed(on)).min(tick);
@@ -241,6 +259,8 @@ fn lerp(from: f64, to: f64, part: f64) -> f64 {
 
 /// The rows that one step needs in between.
 struct Scratch {
+    ended_nothing: Vec<f32>,
+    ended_on_demand: Vec<f32>,
     lost: Vec<f32>,
     nothing: Vec<f32>,
     spot: Vec<f32>,
@@ -253,7 +273,24 @@ struct Scratch {
 impl Scratch {
     fn new(cells: usize) -> Self {
         let row = || vec![0.0; cells];
-        Scratch { lost: row(), nothing: row(), spot: row(), on_demand: row(), wait: row(), start_spot: row(), start_on_demand: row() }
+        Scratch {
+            ended_nothing: row(),
+            ended_on_demand: row(),
+            lost: row(),
+            nothing: row(),
+            spot: row(),
+            on_demand: row(),
+            wait: row(),
+            start_spot: row(),
+            start_on_demand: row(),
+        }
+    }
+}
+
+/// `part` of `x`, the rest of `y`.
+fn blend(part: f32, x: &[f32], y: &[f32], out: &mut [f32]) {
+    for (out, (x, y)) in out.iter_mut().zip(x.iter().zip(y)) {
+        *out = part * x + (1.0 - part) * y;
     }
 }
 

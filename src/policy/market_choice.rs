@@ -28,7 +28,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::horizon::{Ahead, FRESH_HOURS, Horizon, Moment, Runs, Terms};
-use super::spell::ZoneSpells;
+use super::spell::{ZoneSpells, rates};
 use crate::market::UsdPerHour;
 
 /// Times are compared to the millisecond; durations come in whole ones.
@@ -120,10 +120,20 @@ pub struct MarketVerdict {
     pub on_demand_usd: Option<f64>,
 }
 
+/// What other zones are worth to a job beside the one that was chosen (`zones`). None: as if there were one zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Others {
+    /// The chance that another has capacity when this one's goes.
+    pub there: f64,
+    /// How much faster capacity comes back where all of them are looked at: added to this zone's own factor.
+    pub comes_back: f64,
+}
+
 /// The rule over time: what it learned of a zone, and its plan for the rest of the job.
 #[derive(Clone, Debug, Default)]
 pub struct MarketWatch {
     spells: ZoneSpells,
+    others: Others,
     solved: Option<Solved>,
     /// The plan is kept to the end, whatever is learned.
     planned: bool,
@@ -145,10 +155,11 @@ impl MarketWatch {
 
     /// Plans a whole job once, to play it many times: nothing is learned meanwhile, and a copy costs nothing.
     pub fn planned(spells: ZoneSpells, facts: &MarketFacts) -> Self {
-        let (terms, _) = terms(facts);
+        let (terms, _) = terms(facts, &Others::default());
         let (time_left, slack) = (hours(facts.time_left), hours(facts.time_left) - hours(facts.work_left));
         let horizon = Horizon::solve(terms, (spells.there.rates(), spells.gone.rates()), time_left, slack, time_left);
-        MarketWatch { spells, solved: Some(Solved { horizon: Arc::new(horizon), terms, time_left, slack }), planned: true }
+        let solved = Some(Solved { horizon: Arc::new(horizon), terms, time_left, slack });
+        MarketWatch { spells, others: Others::default(), solved, planned: true }
     }
 
     /// What is known of the zone now, for the next job.
@@ -166,17 +177,22 @@ impl MarketWatch {
             (Capacity::Unknown, _) => None,
         };
         self.spells.look(hours(facts.since_look), there);
-        self.weigh(facts, there)
+        self.weigh(facts, there, self.spells.age_hours())
     }
 
-    /// One decision with what somebody else knows of the zone: nothing is taken from the facts.
-    pub fn decide(&mut self, spells: &ZoneSpells, facts: &MarketFacts) -> MarketVerdict {
-        self.spells = *spells;
+    /// One decision with what somebody else knows of the zone, and of others: nothing is taken from the facts.
+    pub fn decide(&mut self, spells: &ZoneSpells, others: Others, facts: &MarketFacts) -> MarketVerdict {
+        self.decide_at(spells, others, spells.age_hours(), facts)
+    }
+
+    /// The same where the spell is of that age: of all zones together, it is none's own.
+    pub fn decide_at(&mut self, spells: &ZoneSpells, others: Others, age_hours: f64, facts: &MarketFacts) -> MarketVerdict {
+        (self.spells, self.others) = (*spells, others);
         let there = matches!(facts.spot, Capacity::There);
-        self.weigh(facts, Some(there))
+        self.weigh(facts, Some(there), age_hours)
     }
 
-    fn weigh(&mut self, facts: &MarketFacts, there: Option<bool>) -> MarketVerdict {
+    fn weigh(&mut self, facts: &MarketFacts, there: Option<bool>, age: f64) -> MarketVerdict {
         let (on, startup_left) = match facts.running {
             Running::Nothing => (Runs::Nothing, 0.0),
             // Taken back since the last tick, whatever the facts call it.
@@ -184,15 +200,8 @@ impl MarketWatch {
             Running::Spot { startup_left } => (Runs::Spot, hours(startup_left)),
             Running::OnDemand { startup_left } => (Runs::OnDemand, hours(startup_left)),
         };
-        let now = Moment {
-            time_left: hours(facts.time_left),
-            work_left: hours(facts.work_left),
-            on,
-            startup_left,
-            there: there == Some(true),
-            age: self.spells.age_hours(),
-        };
-        let (terms, on_demand) = terms(facts);
+        let now = Moment { time_left: hours(facts.time_left), work_left: hours(facts.work_left), on, startup_left, there: there == Some(true), age };
+        let (terms, on_demand) = terms(facts, &self.others);
         self.choose(&terms, &now, on_demand)
     }
 
@@ -250,7 +259,8 @@ impl MarketWatch {
             solved.terms == *terms && fresh && slack <= solved.slack + TIME_TIE_HOURS
         };
         if !self.solved.as_ref().is_some_and(fits) {
-            let horizon = Horizon::solve(*terms, (self.spells.there.rates(), self.spells.gone.rates()), time_left, slack, FRESH_HOURS);
+            let gone = rates(self.spells.gone.factor() + self.others.comes_back);
+            let horizon = Horizon::solve(*terms, (self.spells.there.rates(), gone), time_left, slack, FRESH_HOURS);
             self.solved = Some(Solved { horizon: Arc::new(horizon), terms: *terms, time_left, slack });
         }
         &self.solved.as_ref().expect("it was solved above where it was missing").horizon
@@ -258,11 +268,12 @@ impl MarketWatch {
 }
 
 /// The terms of a job, and what an hour on demand costs, dollars.
-fn terms(facts: &MarketFacts) -> (Terms, f64) {
+fn terms(facts: &MarketFacts, others: &Others) -> (Terms, f64) {
     let (spot, on_demand) = (facts.spot_price.per_hour().dollars(), facts.on_demand_price.per_hour().dollars());
     // Where nothing has a price (a machine of one's own), no market is cheaper.
     let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
-    (Terms { startup: hours(facts.startup), unsaved: hours(facts.unsaved), tick: hours(facts.tick), spot_share }, on_demand)
+    let (startup, unsaved, tick) = (hours(facts.startup), hours(facts.unsaved), hours(facts.tick));
+    (Terms { startup, unsaved, tick, spot_share, elsewhere: others.there }, on_demand)
 }
 
 /// Which answers leave the deadline in reach whatever spot does; on-demand always does what can be done.

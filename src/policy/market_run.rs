@@ -73,7 +73,27 @@ fn time(hours: f64) -> Duration {
     Duration::from_secs_f64(hours.max(0.0) * 3600.0)
 }
 
-/// Plays it. `watch`: planned once for this job ([`MarketWatch::planned`]) and used by [`Goes::Auto`] with a deadline.
+/// The rule, planned for a job that begins now.
+pub fn planned(play: &Play, spells: &ZoneSpells) -> MarketWatch {
+    let Some(deadline) = play.deadline else { return MarketWatch::with_spells(*spells) };
+    MarketWatch::planned(
+        *spells,
+        &MarketFacts {
+            time_left: deadline,
+            work_left: play.work,
+            tick: play.tick,
+            since_look: Duration::ZERO,
+            spot: Capacity::Unknown,
+            running: Running::Nothing,
+            startup: play.start,
+            unsaved: play.saves_every,
+            spot_price: play.spot,
+            on_demand_price: play.on_demand,
+        },
+    )
+}
+
+/// Plays it. `watch`: planned once for this job ([`planned`]) and used by [`Goes::Auto`] with a deadline.
 pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut() -> bool) -> Ran {
     let mut watch = watch.clone();
     let (tick, work, start) = (hours(play.tick), hours(play.work), hours(play.start));

@@ -9,6 +9,7 @@
 //!   records + cloud's answer ──> reconcile ──> Act (the controller's one decision), with relaunch inside
 //!   what all jobs cost ──> cap                        (before each launch)
 //!   looks at a zone -> spell -> horizon -> market_choice -> MarketVerdict  (spot, on-demand or wait, under a deadline)
+//!   looks at many   -> spell -> zones ─────────┘            (which of them, and what the others are worth)
 //!   cron, hours, price ──> schedule ──> DueVerdict  (the daemon)
 //! ```
 //! The agent and the controller call these with facts that they gathered, `lamp replay` with recorded ones. What must
@@ -50,9 +51,10 @@ mod supervise;
 mod verdict;
 mod watched;
 mod wishes;
+pub mod zones;
 
 pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points};
-pub use checkpointing::{CadenceCost, CadenceFault, cadence_cost, check_cadence, daly_interval, young_interval};
+pub use checkpointing::{Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval, young_interval};
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};

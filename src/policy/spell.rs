@@ -40,6 +40,9 @@ const UNSEEN_AGE_HOURS: f64 = 0.25;
 /// Two looks further apart than this do not tell what happened between them, hours. Probes every ten minutes are dense enough.
 pub const GAP_HOURS_MAX: f64 = 0.5;
 
+/// No age matters beyond this, hours.
+const OLD_HOURS: f64 = 1000.0;
+
 /// The step of an integral over a life, hours: finer than the youngest ages of the law.
 const LIFE_STEP_HOURS: f64 = 0.1;
 
@@ -85,13 +88,28 @@ impl Seen {
     }
 
     pub fn rates(&self) -> Rates {
-        std::array::from_fn(|class| {
-            let from = AGES[class];
-            // The last class stands for ages up to three times its beginning.
-            let to = AGES.get(class + 1).copied().unwrap_or(3.0 * from);
-            self.factor() * ends_between(from, to) / (to - from)
-        })
+        rates(self.factor())
     }
+}
+
+/// The law's rates of ending, so many times.
+pub fn rates(factor: f64) -> Rates {
+    std::array::from_fn(|class| {
+        let from = AGES[class];
+        // The last class stands for ages up to three times its beginning.
+        let to = AGES.get(class + 1).copied().unwrap_or(3.0 * from);
+        factor * ends_between(from, to) / (to - from)
+    })
+}
+
+/// The law's rate of ending at an age, per hour.
+pub fn rate_at(age_hours: f64) -> f64 {
+    POWER / (age_hours + YOUNG_HOURS) + DAILY_PER_HOUR
+}
+
+/// The age at which the law's rate is this; 0 for all that is faster than the law ever is.
+pub fn age_of_rate(rate: f64) -> f64 {
+    (POWER / (rate - DAILY_PER_HOUR).max(POWER / OLD_HOURS) - YOUNG_HOURS).max(0.0)
 }
 
 /// Capacity of one zone and type, as far as it was watched. Serialised, it is what a later job starts from.

@@ -18,8 +18,8 @@ fn a_new_job_is_launched_without_a_look() {
     simulate(async |clock| {
         let world = World::unmade(clock, &[ENDS]).await;
         let controller = world.controller();
-        let plan = controller.first_plan(&world.spec).await.unwrap().plan;
-        let (memory, begun) = controller.begin(&world.dir, &world.spec, plan).await.unwrap();
+        let planned = controller.first_plan(&world.spec).await.unwrap();
+        let (memory, begun) = controller.begin(&world.dir, &world.spec, planned).await.unwrap();
         begun.unwrap();
         assert_eq!(world.cloud.launches(), 1, "before anybody looked at it");
         let receipt = controller.drive_on(world.job(), memory).await.unwrap();
@@ -35,8 +35,8 @@ fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
         let world = World::unmade(clock, &[ENDS]).await;
         world.cloud.fail_launches(&[CloudFault::NoCapacity]);
         let controller = world.controller();
-        let plan = controller.first_plan(&world.spec).await.unwrap().plan;
-        let (_, begun) = controller.begin(&world.dir, &world.spec, plan).await.unwrap();
+        let planned = controller.first_plan(&world.spec).await.unwrap();
+        let (_, begun) = controller.begin(&world.dir, &world.spec, planned).await.unwrap();
         begun.unwrap();
         let settled = world.dir.settled(AttemptNo::FIRST).await.unwrap().expect("settled");
         assert_eq!((settled.because, settled.instance), (EndedBecause::LaunchFailed, None));
@@ -55,12 +55,12 @@ fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
                 let store: Arc<dyn Store> = mortal::store(&life, world.store.clone());
                 let cloud: Arc<dyn Cloud> = mortal::cloud(&life, world.port());
                 let first = world.controller_on(store.clone(), cloud);
-                let plan = world.controller().first_plan(&world.spec).await.unwrap().plan;
+                let planned = world.controller().first_plan(&world.spec).await.unwrap();
                 let dir = JobDir::new(store, world.job().clone());
                 let died = tokio::select! {
                     biased;
                     () = life.died() => true,
-                    _ = first.begin(&dir, &world.spec, plan) => false,
+                    _ = first.begin(&dir, &world.spec, planned) => false,
                 };
                 let what = format!("died at call {calls}, after its effect: {after}");
                 if world.dir.spec().await.unwrap().is_some() {

@@ -82,7 +82,7 @@ fn without_capacity_it_waits_as_long_as_it_may_and_is_in_time_on_demand() {
         let began = receipt.attempts.iter().find_map(|attempt| attempt.started).unwrap();
         assert!(began.duration_since(world.spec.created).as_secs_f64() > 600.0, "it waited");
         assert!(verdicts(&world).await.contains(&"wait".to_owned()));
-        assert!(world.dir.waiting().await.unwrap().unwrap().why.starts_with("no machine now: "));
+        assert!(world.dir.waiting().await.unwrap().unwrap().why.starts_with("a cheaper machine than one on demand: "));
         assert!(pool(&world).await.spells.gone.factor() < 1.0, "this zone is empty for longer than others");
     });
 }

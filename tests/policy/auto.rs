@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use lamplighter::job::{AttemptPhase, AttemptRecord, CheckpointSpec, EndedBecause, Outcome, Plan, Progress, Refusal, Settled, Spec};
 use lamplighter::market::{self, Market, Offer, Span, UsdPerHour};
 use lamplighter::policy::auto::{AutoFacts, AutoStep, SpotPool, judge, standing};
-use lamplighter::policy::market_choice::MarketWatch;
+use lamplighter::policy::market_choice::{MarketWatch, Others};
 use lamplighter::policy::pool::Pool;
 
 use super::reconcile_facts::{now, outcome, plan, settled, spec, status};
@@ -27,7 +27,7 @@ fn price(dollars: &str) -> UsdPerHour {
 }
 
 fn facts<'a>(spec: &'a Spec, history: &'a [AttemptRecord], pool: &'a Pool) -> AutoFacts<'a> {
-    let spot = Some(SpotPool { pool, hourly: price("1"), there: true });
+    let spot = Some(SpotPool { pool, hourly: price("1"), there: true, others: Others::default(), elsewhere: 0.0 });
     AutoFacts { spec, history, running: None, more_time: Span::ZERO, spot, on_demand: Some(price("3")), now: now() }
 }
 

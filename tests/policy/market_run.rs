@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lamplighter::market::{Usd, UsdPerHour};
-use lamplighter::policy::market_choice::{Capacity, MarketFacts, MarketWatch, Running};
-use lamplighter::policy::market_run::{Drawn, Goes, Play, Ran, Spread, run};
+use lamplighter::policy::market_choice::MarketWatch;
+use lamplighter::policy::market_run::{Drawn, Goes, Play, Ran, Spread, planned, run};
 use lamplighter::policy::spell::ZoneSpells;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -23,22 +23,6 @@ fn play(work: u32, deadline: Option<u32>) -> Play {
         spot: price(1.0),
         on_demand: price(3.0),
     }
-}
-
-fn planned(play: &Play) -> MarketWatch {
-    let facts = MarketFacts {
-        time_left: play.deadline.unwrap(),
-        work_left: play.work,
-        tick: play.tick,
-        since_look: Duration::ZERO,
-        spot: Capacity::Unknown,
-        running: Running::Nothing,
-        startup: play.start,
-        unsaved: play.saves_every,
-        spot_price: play.spot,
-        on_demand_price: play.on_demand,
-    };
-    MarketWatch::planned(ZoneSpells::default(), &facts)
 }
 
 #[test]
@@ -67,7 +51,7 @@ fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
     let spells = ZoneSpells::default();
     let mean = |deadline: u32| {
         let play = play(20, Some(deadline));
-        let watch = planned(&play);
+        let watch = planned(&play, &spells);
         let all: Vec<Ran> = (0..60)
             .map(|seed| {
                 let mut course = Drawn::new(seed, &spells, play.tick);

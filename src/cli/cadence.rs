@@ -1,0 +1,181 @@
+//! Whether the cadence of a job's checkpoints can work on the planned machine, from the saves that earlier runs of its name
+//! measured, and what would pay better.
+//!
+//! The rule is in `policy::checkpointing`; a rehearsal judges the same with the save that it made itself.
+
+use serde::Serialize;
+
+use super::rehearsal_cadence::CLOUDS_NOTICE;
+use super::rehearse::REHEARSAL;
+use super::{Context, ExitCode, job_root};
+use crate::controller::Planned;
+use crate::job::{CheckpointSpec, Manifest, MarketChoice, ResolvedSpec};
+use crate::jobdir::{self, JobDir, layout};
+use crate::market::{Cloud, Span};
+use crate::policy::auto::UNMEASURED_START;
+use crate::policy::pool::Pool;
+use crate::policy::{Cadence, CadenceFault, CadenceVerdict};
+use crate::wire::Store;
+
+/// So many saves say how long one takes: more are of an older program.
+const SAVES_READ: usize = 10;
+
+/// A mean life beyond this is as good as for ever, hours.
+const LIFE_HOURS_MAX: f64 = 48.0;
+
+/// What `lamp plan` says of it; the field names are an interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct Shown {
+    pub job: String,
+    pub saves: usize,
+    pub save_seconds: f64,
+    pub whole_seconds: f64,
+    pub interval_seconds: f64,
+    pub taken_every_seconds: f64,
+    pub saving_share: f64,
+    pub lost_share: f64,
+    pub best_seconds: f64,
+    pub best_share: f64,
+    pub fault: Option<String>,
+    #[serde(skip)]
+    verdict: CadenceVerdict,
+    #[serde(skip)]
+    cadence: Cadence,
+}
+
+/// `None`: no save was measured, or nobody takes such a machine away. What cannot be read was never measured.
+pub async fn of(store: &Store, spec: &ResolvedSpec, planned: &Planned) -> Option<Shown> {
+    let (job, machine) = (&spec.spec, &spec.spec.machine);
+    let checkpoint = job.checkpoint.as_ref()?;
+    if machine.cloud == Cloud::Local || machine.market == MarketChoice::OnDemand {
+        return None;
+    }
+    let rehearsed = format!("{}{REHEARSAL}", job.name);
+    let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
+    let saves = saves(&dir).await;
+    let pool = match &planned.outlook {
+        Some(outlook) => outlook.pool.clone(),
+        None => pool(store, planned).await,
+    };
+    let taken_every = hours(pool.spells.met().life_hours(LIFE_HOURS_MAX));
+    let restart = pool.starts.iter().max().copied().unwrap_or(Span::from_duration(UNMEASURED_START));
+    Shown::judge(dir.job().as_str(), &saves, checkpoint, taken_every, restart)
+}
+
+async fn saves(dir: &JobDir) -> Vec<Manifest> {
+    let mut saves = Vec::new();
+    for number in dir.checkpoint_numbers().await.unwrap_or_default().into_iter().rev().take(SAVES_READ) {
+        saves.extend(dir.manifest(number).await.ok().flatten());
+    }
+    saves
+}
+
+async fn pool(store: &Store, planned: &Planned) -> Pool {
+    let (zone, kind) = (planned.plan.offer.zone.as_str(), planned.plan.offer.instance_type.as_str());
+    let key = layout::pool(zone, kind);
+    let known = store.get(&key).await.ok().flatten();
+    known.and_then(|bytes| jobdir::decode(&key, &bytes).ok()).unwrap_or_else(|| Pool::new(zone, kind))
+}
+
+fn hours(hours: f64) -> Span {
+    Span::from_secs((hours * 3600.0).round() as u64)
+}
+
+fn secs(secs: f64) -> Span {
+    Span::from_duration(std::time::Duration::from_millis((secs.max(0.0) * 1000.0).round() as u64))
+}
+
+/// The number that this share of them does not exceed.
+fn quantile(mut numbers: Vec<f64>, percent: usize) -> Option<f64> {
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers.get((numbers.len() * percent).div_ceil(100).checked_sub(1)?).copied()
+}
+
+impl Shown {
+    fn judge(job: &str, saves: &[Manifest], spec: &CheckpointSpec, taken_every: Span, restart: Span) -> Option<Shown> {
+        let save = quantile(saves.iter().map(|save| save.save_secs).collect(), 50)?;
+        let whole = quantile(saves.iter().map(|save| save.save_secs + save.upload_secs).collect(), 95)?;
+        let cadence = Cadence { interval: spec.interval, save: secs(save), whole: secs(whole), restart, taken_every, notice: Some(CLOUDS_NOTICE) };
+        let verdict = cadence.judge();
+        Some(Shown {
+            job: job.to_owned(),
+            saves: saves.len(),
+            save_seconds: save,
+            whole_seconds: whole,
+            interval_seconds: spec.interval.secs_f64(),
+            taken_every_seconds: taken_every.secs_f64(),
+            saving_share: verdict.cost.saving_share,
+            lost_share: verdict.cost.lost_share,
+            best_seconds: verdict.best.secs_f64(),
+            best_share: verdict.best_cost.saving_share + verdict.best_cost.lost_share,
+            fault: verdict.fault.map(|fault| fault.to_string()),
+            verdict,
+            cadence,
+        })
+    }
+
+    /// A save that does not fit into the notice is no plan for a machine that is taken away.
+    pub fn code(&self) -> ExitCode {
+        if matches!(self.verdict.fault, Some(CadenceFault::LongerThanNotice { .. })) { ExitCode::REFUSED } else { ExitCode::SUCCESS }
+    }
+
+    fn text(&self) -> String {
+        let Shown { cadence, verdict, .. } = self;
+        let percent = |share: f64| format!("{:.1}%", 100.0 * share);
+        format!(
+            "a checkpoint every {}: saves took {} in {}; on machines that are taken every {} {} of the time goes into saving and {} is lost, \
+             with the next start; every {} would cost {}",
+            cadence.interval,
+            cadence.whole,
+            self.job,
+            cadence.taken_every,
+            percent(self.saving_share),
+            percent(self.lost_share),
+            verdict.best,
+            percent(self.best_share)
+        )
+    }
+
+    pub fn tell(&self, context: &Context) {
+        context.printer.prose(2, self.text());
+        if let Some(fault) = &self.fault {
+            context.printer.warn(fault);
+            context.printer.hint("save less or less often: a longer `checkpoint.interval`, a smaller state, a faster disk; or --market on-demand");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(number: u32, save: f64, upload: f64) -> Manifest {
+        let text = serde_json::json!({ "format": 1, "number": number, "attempt": 1, "created": "2026-01-01T00:00:00Z", "files": [],
+            "save_secs": save, "upload_secs": upload });
+        serde_json::from_value(text).expect("a manifest")
+    }
+
+    fn shown(saves: &[(f64, f64)]) -> Option<Shown> {
+        let saves: Vec<Manifest> = saves.iter().zip(1..).map(|((save, upload), number)| manifest(number, *save, *upload)).collect();
+        let spec = CheckpointSpec { path: "c".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(60) };
+        Shown::judge("toy-222222", &saves, &spec, Span::from_secs(4 * 3600), Span::from_secs(600))
+    }
+
+    #[test]
+    fn what_was_measured_says_what_a_cadence_costs() {
+        let shown = shown(&[(5.0, 5.0), (6.0, 4.0), (8.0, 20.0)]).expect("measured");
+        assert_eq!((shown.save_seconds, shown.whole_seconds, shown.code()), (6.0, 28.0, ExitCode::SUCCESS));
+        let text = shown.text();
+        assert!(text.starts_with("a checkpoint every 10m: saves took 28s in toy-222222; on machines that are taken every 4h 1.0% of"), "{text}");
+        // Half of an interval and a start of ten minutes, every four hours.
+        assert!((shown.lost_share - (303.0 + 600.0) / 14_400.0).abs() < 1e-9, "{}", shown.lost_share);
+        assert!(shown.best_share <= shown.saving_share + shown.lost_share);
+    }
+
+    #[test]
+    fn a_save_that_does_not_fit_into_the_notice_is_refused() {
+        let shown = shown(&[(50.0, 60.0)]).expect("measured");
+        assert!(shown.code() == ExitCode::REFUSED && shown.fault.as_ref().is_some_and(|fault| fault.contains("longer than the 2m of notice")));
+        assert!(self::shown(&[]).is_none(), "what was never measured is not judged");
+    }
+}
