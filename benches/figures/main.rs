@@ -9,6 +9,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "measures the real thing: starts programs, reads clocks and /proc")]
 
+mod bids;
 mod ending;
 #[path = "../../tests/fake_nvml/support.rs"]
 mod fake_nvml;
@@ -22,6 +23,7 @@ mod machine;
 mod place;
 mod rest;
 mod upload;
+mod zones;
 
 use std::path::PathBuf;
 
@@ -34,6 +36,8 @@ figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]
   listing   `lamp status` over 1000 finished jobs, `lamp --help`
   logs      the way of the output from the workload to the disk
   fleet     one daemon over up to 10,000 machines: calls, processor time, memory
+  bids      the bids of `auto` over recorded spot prices: --data FOLDER
+  zones     the market rule over several zones, on recorded capacity and prices: --data FOLDER
   upload    2 GB to a bucket beside s5cmd and `aws s3 sync`: --server PATH (s3s-fs) --s5cmd PATH --aws PATH
 ";
 
@@ -46,6 +50,7 @@ pub struct Asked {
     pub server: PathBuf,
     pub s5cmd: PathBuf,
     pub aws: PathBuf,
+    pub data: PathBuf,
 }
 
 fn main() {
@@ -68,6 +73,7 @@ fn main() {
         server: "s3s-fs".into(),
         s5cmd: "s5cmd".into(),
         aws: "aws".into(),
+        data: "data/spot_capacity".into(),
     };
     while let Some(word) = words.next() {
         let value = words.next().unwrap_or_default();
@@ -78,6 +84,7 @@ fn main() {
             "--server" => asked.server = value.into(),
             "--s5cmd" => asked.s5cmd = value.into(),
             "--aws" => asked.aws = value.into(),
+            "--data" => asked.data = value.into(),
             "--secs" => asked.secs = value.parse().ok(),
             _ => return print!("{HELP}"),
         }
@@ -91,6 +98,8 @@ fn main() {
         "logs" => logs::measure(&asked),
         "fleet" => fleet::measure(),
         "upload" => upload::measure(&asked),
+        "zones" => zones::measure(&asked),
+        "bids" => bids::measure(&asked),
         _ => print!("{HELP}"),
     }
     machine::say_load("after");

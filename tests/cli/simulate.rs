@@ -58,3 +58,12 @@ fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
     let ended = sandbox.lamp(&[&["simulate"], &PRICES[..], &["--", "true"]].concat());
     assert!(ended.code == 100 && ended.err.contains("does not say how much work it is"), "{}", ended.err);
 }
+
+#[test]
+fn the_plot_of_a_recorded_course_is_drawn_as_it_is_here() {
+    let sandbox = Sandbox::new();
+    sandbox.write("flaps.json", r#"{"gap_seconds": 600, "first": 1, "runs": [40, 6, 12, 3, 90, 20, 5, 5, 7, 31, 200, 64]}"#);
+    let ended = sandbox.lamp(&simulate(&["--trace", "flaps.json", "--start", "12m"]));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    insta::assert_snapshot!(ended.out);
+}

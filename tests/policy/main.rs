@@ -11,6 +11,7 @@ mod idle;
 mod idle_laws;
 mod interruption;
 mod market_choice;
+mod market_laws;
 mod market_run;
 #[cfg(feature = "lamp")]
 mod placement;

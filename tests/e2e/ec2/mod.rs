@@ -23,3 +23,5 @@ mod proof;
 mod restart;
 #[cfg(feature = "aws")]
 mod stories;
+#[cfg(feature = "aws")]
+mod waiting;
