@@ -1,6 +1,9 @@
 //! `lamp run` from the file to the receipt: whose exit code, whose output, what comes home.
 
+use std::io::Write as _;
 use std::process::Stdio;
+
+use crate::skipped::skipped;
 
 use super::bench::{Bench, Finish as _, Running, kill, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code, text};
@@ -137,5 +140,33 @@ fn ctrl_c_detaches_and_the_job_goes_on_to_its_receipt() {
     assert_eq!(receipt["outcome"], "succeeded");
     assert_eq!(bench.begins().len(), 1);
     adds_up(&receipt);
+    wait_until("its driver ends", || bench.processes().is_empty().then_some(()));
+}
+
+/// In a terminal of its own (util-linux's `script` makes one): a line under the log that is drawn again and again, and Ctrl-C
+/// as the terminal sends it.
+#[test]
+fn a_terminal_has_its_live_line_and_ctrl_c_says_how_to_come_back() {
+    let bench = Bench::new();
+    bench.trainer("", SAVES);
+    let lamp = format!("stty cols 100 rows 30; exec {} run job.toml", env!("CARGO_BIN_EXE_lamp"));
+    let mut script = bench.command("script");
+    script.env("LAMP_JOB_ROOT", bench.root()).env("TERM", "xterm").args(["-qfec", &lamp, "typescript"]);
+    let Ok(mut terminal) = script.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn() else {
+        return skipped("there is no `script` that makes a terminal");
+    };
+    let shown = || std::fs::read(bench.file("typescript")).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+    wait_until("a live line with its progress", || {
+        let line = |line: &&str| line.contains("  running  ") && line.contains("  step ") && line.contains(", and no limit is set");
+        shown().split('\r').find(line).map(|line| assert!(line.trim_start_matches("\u{1b}[2K").chars().count() <= 100, "{line}"))
+    });
+    let mut keys = terminal.stdin.take().expect("it is piped");
+    keys.write_all(b"\x03").expect("the terminal takes a key");
+    wait_until("the terminal's program ends", || terminal.try_wait().expect("it is our child"));
+    let shown = shown();
+    assert!(shown.contains("detached; job toy-") && shown.contains("lamp logs -f toy-") && shown.contains("lamp stop toy-"), "{shown}");
+    assert!(bench.record("receipt.json").is_none(), "it goes on");
+    bench.go();
+    assert_eq!(bench.receipt()["outcome"], "succeeded");
     wait_until("its driver ends", || bench.processes().is_empty().then_some(()));
 }
