@@ -5,6 +5,8 @@
 pub mod agent;
 #[cfg(feature = "lamp")]
 pub mod setup;
+#[cfg(feature = "aws")]
+pub mod sweeper;
 #[cfg(feature = "lamp")]
 mod workstation;
 

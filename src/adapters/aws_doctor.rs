@@ -17,8 +17,10 @@ use jiff::fmt::rfc2822;
 
 use super::aws_said::{found, said};
 use super::aws_session::AwsSession;
+use super::aws_setup_sweeper::Place;
 use super::{aws_credentials, aws_setup_bucket, aws_setup_group, aws_setup_roles};
-use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound};
+use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
+use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 use crate::market::Region;
 use crate::ports::NoCredentials;
 
@@ -145,6 +147,12 @@ impl AwsDoctor {
 
     pub async fn spot_role(&self) -> Found<()> {
         aws_setup_roles::linked(&self.session.iam().await, aws_setup_roles::SPOT_ROLE).await
+    }
+
+    /// The sweeper of this owner, and what calls it.
+    pub async fn sweeper(&self, account: &str, names: &SetupNames) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+        let (place, name) = (Place { session: &self.session, account, names }, names.sweeper());
+        tokio::join!(place.function(&name), place.schedule(&name))
     }
 
     pub async fn network(&self, group: &str, region: &str) -> RegionFound {

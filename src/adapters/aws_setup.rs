@@ -4,16 +4,21 @@
 //!   look()  ── aws_setup_bucket   S3
 //!   act()   ── aws_setup_roles    IAM: role, instance profile, service-linked roles
 //!           ── aws_setup_group    EC2: security group, default VPC, what still runs
+//!           ── aws_setup_sweeper  the sweeper in the cloud: IAM, Lambda, EventBridge Scheduler, CloudWatch Logs
 //! ```
 //! Everything that can be asked at once is. What must never live here: which step is right (`policy::setup`).
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 
 use super::aws_credentials::lacking;
 use super::aws_said::said;
 use super::aws_session::AwsSession;
+use super::aws_setup_sweeper::Place;
+use super::sweeper_program::{self, SweeperProgram};
 use super::{aws_setup_bucket as bucket, aws_setup_group as group, aws_setup_roles as roles};
 use crate::instance::setup::{BOX_ROLE, GROUP, InUse, SetupFound, SetupNames, SetupStep};
+use crate::instance::sweeper::{Sweeper, SweeperFound};
 use crate::market::Region;
 
 /// Why something could not be looked at, made or taken away.
@@ -42,10 +47,15 @@ pub struct SetupWish {
     pub regions: Vec<String>,
     /// Shells on the machines, through Session Manager.
     pub session_manager: bool,
+    /// The program of the sweeper in the cloud, instead of this one.
+    pub sweeper_binary: Option<PathBuf>,
 }
 
 pub struct AwsSetup {
     session: Arc<AwsSession>,
+    sweeper_binary: Option<PathBuf>,
+    /// Read and packed when it is asked for: most setups need none.
+    program: OnceLock<Result<SweeperProgram, String>>,
     pub account: String,
     pub names: SetupNames,
 }
@@ -80,7 +90,7 @@ impl AwsSetup {
             group: GROUP.to_owned(),
             session_manager: wish.session_manager,
         };
-        Ok(AwsSetup { session, account, names })
+        Ok(AwsSetup { session, sweeper_binary: wish.sweeper_binary, program: OnceLock::new(), account, names })
     }
 
     pub async fn look(&self) -> SetupFound {
@@ -97,6 +107,29 @@ impl AwsSetup {
         SetupFound { bucket, role, profile, regions, spot_role, alarm_role }
     }
 
+    /// What stands of the sweeper of this owner.
+    pub async fn look_at_sweeper(&self) -> SweeperFound {
+        self.sweeper().look().await
+    }
+
+    /// What it should be, with the program that is at hand.
+    pub fn wanted_sweeper(&self) -> Sweeper {
+        self.sweeper().wanted(self.program())
+    }
+
+    /// The program that the sweeper is made of, for people; `None`: there is none.
+    pub fn sweeper_program(&self) -> Option<(PathBuf, usize)> {
+        self.program().as_ref().ok().map(|program| (program.path.clone(), program.archive.len()))
+    }
+
+    fn sweeper(&self) -> Place<'_> {
+        Place { session: &self.session, account: &self.account, names: &self.names }
+    }
+
+    fn program(&self) -> &Result<SweeperProgram, String> {
+        self.program.get_or_init(|| sweeper_program::find(self.sweeper_binary.as_deref()))
+    }
+
     /// What must be known before anything is taken away.
     ///
     /// # Errors
@@ -105,7 +138,7 @@ impl AwsSetup {
         let s3 = self.session.s3(&self.home()).await;
         let contents = async {
             match found.bucket.there() {
-                Some(_) => bucket::contents(&s3, &self.names.bucket, &self.names.prefix).await,
+                Some(_) => bucket::contents(&s3, &self.names).await,
                 None => Ok(InUse::default()),
             }
         };
@@ -127,6 +160,8 @@ impl AwsSetup {
             | SetupStep::DeleteBucket => bucket::act(&self.session.s3(&self.home()).await, &self.names, step).await,
             SetupStep::CreateGroup { region, vpc } => group::create(&self.session, &self.names, region, vpc).await,
             SetupStep::DeleteGroup { region, id } => group::delete(&self.session, region, id).await,
+            SetupStep::Sweeper(step) if step.takes_away() => self.sweeper().take_away(*step).await,
+            SetupStep::Sweeper(step) => self.sweeper().make(*step, self.program()).await,
             of_iam => roles::act(&self.session.iam().await, &self.names, of_iam).await,
         }
     }

@@ -117,7 +117,7 @@ pub(super) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Re
             let call = s3.put_bucket_lifecycle_configuration().bucket(bucket).lifecycle_configuration(lifecycle());
             done(call.send().await, "give the bucket a lifecycle")
         }
-        SetupStep::EmptyBucket => empty(s3, bucket).await,
+        SetupStep::EmptyBucket => empty(s3, bucket, "").await,
         SetupStep::DeleteBucket => match s3.delete_bucket().bucket(bucket).send().await {
             Err(error) if is_gone(&error) => Ok(()),
             answer => done(answer, "delete the bucket"),
@@ -159,7 +159,8 @@ where
 }
 
 /// How many jobs, and how much in all versions.
-pub(super) async fn contents(s3: &Client, bucket: &str, prefix: &str) -> Result<InUse, SetupError> {
+pub(super) async fn contents(s3: &Client, names: &SetupNames) -> Result<InUse, SetupError> {
+    let (bucket, prefix, sweeper) = (names.bucket.as_str(), names.prefix.as_str(), sweepers(names));
     let refused = |why| SetupError::new(format!("see what is in the bucket {bucket}"), why);
     let mut used = InUse::default();
     let mut pages = s3.list_objects_v2().bucket(bucket).prefix(format!("{prefix}jobs/")).delimiter("/").into_paginator().send();
@@ -168,8 +169,10 @@ pub(super) async fn contents(s3: &Client, bucket: &str, prefix: &str) -> Result<
     }
     let mut marker = None;
     loop {
-        let (page, next) = versions(s3, bucket, marker).await.map_err(refused)?;
-        used.objects += page.len() as u64;
+        let (page, next) = versions(s3, bucket, "", marker).await.map_err(refused)?;
+        let own = page.iter().filter(|(object, _)| object.key().starts_with(&sweeper)).count();
+        used.objects += (page.len() - own) as u64;
+        used.sweeper_objects += own as u64;
         used.bytes += page.iter().map(|(_, bytes)| bytes).sum::<u64>();
         if next.is_none() {
             return Ok(used);
@@ -181,9 +184,9 @@ pub(super) async fn contents(s3: &Client, bucket: &str, prefix: &str) -> Result<
 type Marker = (Option<String>, Option<String>);
 
 /// A page of objects in all their versions, with their sizes; and where the next one begins.
-async fn versions(s3: &Client, bucket: &str, marker: Option<Marker>) -> Result<(Vec<(ObjectIdentifier, u64)>, Option<Marker>), String> {
+async fn versions(s3: &Client, bucket: &str, prefix: &str, marker: Option<Marker>) -> Result<(Vec<(ObjectIdentifier, u64)>, Option<Marker>), String> {
     let (key, version) = marker.unwrap_or_default();
-    let call = s3.list_object_versions().bucket(bucket).set_key_marker(key).set_version_id_marker(version);
+    let call = s3.list_object_versions().bucket(bucket).prefix(prefix).set_key_marker(key).set_version_id_marker(version);
     let page = call.send().await.map_err(|error| said(&error))?;
     let one = |key: Option<&str>, version: Option<&str>, bytes: Option<i64>| {
         let id = ObjectIdentifier::builder().key(key.unwrap_or_default()).set_version_id(version.map(str::to_owned)).build();
@@ -196,11 +199,22 @@ async fn versions(s3: &Client, bucket: &str, marker: Option<Marker>) -> Result<(
     Ok((all, next))
 }
 
-/// Deletes every version of every object. A page is at most a thousand, which is also the most that one call deletes.
-async fn empty(s3: &Client, bucket: &str) -> Result<(), SetupError> {
+/// Where the sweeper of this owner keeps its records.
+fn sweepers(names: &SetupNames) -> String {
+    format!("{}sweeper/{}/", names.prefix, names.sweeper())
+}
+
+/// Deletes the records of the sweeper of this owner.
+pub(super) async fn forget_sweeper(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
+    empty(s3, &names.bucket, &sweepers(names)).await
+}
+
+/// Deletes every version of every object below a prefix. A page is at most a thousand, which is also the most that one call
+/// deletes.
+async fn empty(s3: &Client, bucket: &str, prefix: &str) -> Result<(), SetupError> {
     let refused = |why| SetupError::new(format!("empty the bucket {bucket}"), why);
     loop {
-        let (page, _) = versions(s3, bucket, None).await.map_err(refused)?;
+        let (page, _) = versions(s3, bucket, prefix, None).await.map_err(refused)?;
         if page.is_empty() {
             return Ok(());
         }

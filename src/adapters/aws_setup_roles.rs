@@ -34,6 +34,37 @@ pub(super) async fn role(iam: &Client, name: &str) -> Found<RoleFound> {
     }
 }
 
+/// A role with a policy of this name within it.
+pub(super) async fn role_with(iam: &Client, name: &str, policy_name: &str) -> Found<RoleFound> {
+    let (role, policy) = tokio::join!(iam.get_role().role_name(name).send(), policy(iam, name, policy_name));
+    match (found(role), policy) {
+        (Found::There(answer), Ok(policy)) => {
+            Found::There(RoleFound { owner: answer.role().and_then(|role| owner(role.tags())), policy, session_policy: None })
+        }
+        (Found::Nothing, _) => Found::Nothing,
+        (Found::Unknown(why), _) | (_, Err(why)) => Found::Unknown(why),
+    }
+}
+
+/// A role of ours that a service takes.
+pub(super) async fn create(iam: &Client, of: &str, name: &str, trust: &Value, about: &str) -> Result<(), SetupError> {
+    let tag = Tag::builder().key(OWNER_TAG).value(of).build().expect("both the key and the value are given");
+    let call = iam.create_role().role_name(name).assume_role_policy_document(trust.to_string()).description(about).tags(tag);
+    done(call.send().await, &format!("create the role {name}"))
+}
+
+/// Its one policy, which has its name.
+pub(super) async fn write(iam: &Client, name: &str, policy: &Value) -> Result<(), SetupError> {
+    let call = iam.put_role_policy().role_name(name).policy_name(name).policy_document(policy.to_string());
+    done(call.send().await, &format!("write the policy of the role {name}"))
+}
+
+/// With its one policy.
+pub(super) async fn delete(iam: &Client, name: &str) -> Result<(), SetupError> {
+    ended(iam.delete_role_policy().role_name(name).policy_name(name).send().await, &format!("delete the policy of the role {name}"))?;
+    ended(iam.delete_role().role_name(name).send().await, &format!("delete the role {name}"))
+}
+
 /// A policy within a role; an error: why nobody could see.
 async fn policy(iam: &Client, role: &str, name: &str) -> Result<Option<Value>, String> {
     match found(iam.get_role_policy().role_name(role).policy_name(name).send().await) {

@@ -10,6 +10,8 @@ pub mod agent_files;
 pub mod archive;
 mod ask;
 #[cfg(feature = "aws")]
+mod aws_call;
+#[cfg(feature = "aws")]
 pub mod aws_cloud;
 #[cfg(feature = "aws")]
 mod aws_credentials;
@@ -33,6 +35,8 @@ mod aws_setup_bucket;
 mod aws_setup_group;
 #[cfg(feature = "aws")]
 mod aws_setup_roles;
+#[cfg(feature = "aws")]
+mod aws_setup_sweeper;
 #[cfg(feature = "lamp")]
 pub mod capacity_trace;
 pub mod child_workload;
@@ -95,6 +99,8 @@ mod host_usage;
 pub mod imds;
 #[cfg(feature = "lamp")]
 pub mod kept_file;
+#[cfg(feature = "aws")]
+pub mod lambda_runtime;
 #[cfg(feature = "lamp")]
 pub mod local_cloud;
 pub mod local_files;
@@ -132,6 +138,8 @@ pub mod series;
 #[cfg(feature = "lamp")]
 mod series_csv;
 pub mod signals;
+#[cfg(feature = "aws")]
+mod sweeper_program;
 pub mod system_clock;
 pub mod then_command;
 mod typing;
@@ -141,3 +149,5 @@ pub mod user_file;
 pub mod whole_machine;
 #[cfg(feature = "lamp")]
 pub mod workdir_pack;
+#[cfg(feature = "aws")]
+mod zip;

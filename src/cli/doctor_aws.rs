@@ -4,6 +4,7 @@
 mod asked {
     use std::rc::Rc;
 
+    use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
     use crate::cli::Context;
@@ -11,11 +12,13 @@ mod asked {
     use crate::cli::setup_steps::bucket_of;
     use crate::config::AwsFile;
     use crate::instance::setup::{BOX_ROLE, Found, GROUP, SetupNames};
+    use crate::jobdir::SweeperDir;
     use crate::policy::doctor::{
         Check, GpuQuota, Level, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role, judge_writing,
     };
-    use crate::wire::Workstation;
+    use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
     use crate::wire::setup::{AwsDoctor, Who};
+    use crate::wire::{Clock, Workstation, causes};
 
     /// What all questions share. Who we are is asked once; who needs the answer waits for it.
     struct Desk {
@@ -26,6 +29,8 @@ mod asked {
         said: AwsFile,
         owner: String,
         bucket: Option<(String, String)>,
+        workstation: Workstation,
+        clock: Clock,
     }
 
     impl Desk {
@@ -79,6 +84,8 @@ mod asked {
             said: context.user.aws.clone(),
             owner: context.user.owner.clone(),
             bucket: bucket_of(&context.job_root),
+            workstation: workstation.clone(),
+            clock: context.clock.clone(),
         });
         let d = || Rc::clone(&desk);
         vec![
@@ -95,6 +102,7 @@ mod asked {
             }),
             boxed(d(), bucket),
             boxed(d(), role),
+            boxed(d(), sweeper),
             boxed(d(), network),
             boxed(d(), async |desk| match desk.account().await {
                 Some(_) => vec![judge_readable("image", desk.doctor.image(desk.names().await.home()).await)],
@@ -186,6 +194,25 @@ mod asked {
         let names = desk.names().await;
         let (role, profile) = desk.doctor.role(&names.role).await;
         vec![judge_role(names, &role, &profile)]
+    }
+
+    async fn sweeper(desk: &Desk) -> Vec<Check> {
+        let Some(account) = desk.account().await else { return skipped("sweeper") };
+        // Without a bucket there is nothing that it could look after.
+        if desk.bucket.is_none() {
+            return vec![Check::new("sweeper", Level::Skipped, "it looks after a job root in a bucket")];
+        }
+        let names = desk.names().await;
+        let visit = async {
+            let store = desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
+            SweeperDir::new(store, &names.sweeper()).newest_visit().await.map_err(|error| causes(&error).join(": "))
+        };
+        let ((function, schedule), visit) = tokio::join!(desk.doctor.sweeper(account, names), visit);
+        // By AWS's clock, not by ours.
+        let ahead = desk.met().await.1.as_ref().copied().unwrap_or(0);
+        let now = desk.clock.now() - SignedDuration::from_secs(ahead);
+        let seen = SweeperSeen { name: names.sweeper(), function, schedule, visit };
+        vec![judge_sweeper(&names.job_root(), &seen, now)]
     }
 
     async fn network(desk: &Desk) -> Vec<Check> {

@@ -35,8 +35,10 @@ pub enum Name {
     Controller,
     /// The machines
     Box,
-    /// A sweeper in the cloud
+    /// The sweeper in the cloud
     Sweeper,
+    /// The schedule that calls the sweeper
+    SweeperSchedule,
     /// Whoever opens shells with `lamp ssh`, beside `controller`
     Session,
     /// The machines, where shells may be opened, beside `box`
@@ -71,6 +73,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Name::Controller => PolicyName::Controller,
         Name::Box => PolicyName::Box,
         Name::Sweeper => PolicyName::Sweeper,
+        Name::SweeperSchedule => PolicyName::SweeperSchedule,
         Name::Session => PolicyName::Session,
         Name::BoxSession => PolicyName::BoxSession,
     }));

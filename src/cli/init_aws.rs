@@ -14,6 +14,8 @@ use super::setup_steps::{Place, carry_out, confirm, edited, open, refuse_blocked
 use super::{Context, ExitCode, Fault};
 use crate::config::edit;
 use crate::policy::setup::plan_setup;
+use crate::policy::sweeper::plan_sweeper;
+use crate::wire::setup::AwsSetup;
 
 /// Make an AWS account ready: bucket, role of the machines, security group, service-linked roles
 #[derive(Clone, Debug, ClapArgs)]
@@ -27,6 +29,14 @@ pub struct Args {
     /// the account may start sessions anywhere gets a shell there.
     #[arg(long)]
     pub session_manager: bool,
+
+    /// A sweeper in the cloud: every five minutes it ends machines of yours that no job needs, also while every workstation
+    /// sleeps; five to twenty cents a month
+    ///
+    /// A function of AWS Lambda that runs this very program, a schedule that calls it, their roles and a log. Said again after
+    /// an update of `lamp`, it sends the new program.
+    #[arg(long)]
+    pub sweeper: bool,
 }
 
 /// # Errors
@@ -35,7 +45,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let place = &args.place;
     let setup = open(context, place, args.session_manager).await?;
     let found = with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
-    let lines = plan_setup(&setup.names, &found);
+    let mut lines = plan_setup(&setup.names, &found);
+    if args.sweeper {
+        let stands = with_progress(context, || "looking at the sweeper".to_owned(), setup.look_at_sweeper()).await;
+        lines.extend(plan_sweeper(&setup.names, &setup.wanted_sweeper(), &stands));
+    }
     let wanted = settings(&setup.names);
     let configuration = edited(context, |text| edit::add(text, &wanted))?;
     show(context, &setup, &lines);
@@ -66,6 +80,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     }
     context.printer.note("none of it costs anything until it is used; stored jobs do, by the size");
+    if args.sweeper {
+        tell_of_sweeper(context, &setup);
+    }
     if !place.yes {
         confirm(context, "Go on? [y/N]", "y")?;
     }
@@ -73,5 +90,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     write(context, configuration.as_ref(), &wanted);
     tell(true);
     context.printer.note("next: `lamp doctor` looks at all of it; `lamp iam controller` prints what a user of it must be allowed");
+    if !args.sweeper {
+        context.printer.hint("`lamp init aws --sweeper` adds a sweeper in the cloud, which ends what hangs also while this workstation sleeps");
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell_of_sweeper(context: &Context, setup: &AwsSetup) {
+    if let Some((path, bytes)) = setup.sweeper_program() {
+        let megabytes = bytes as f64 / 1e6;
+        context.printer.note(format!("the sweeper is `{}` ({megabytes:.1} MB); it costs five to twenty cents a month", path.display()));
+    }
 }

@@ -70,6 +70,8 @@ mod stop;
 mod submission;
 mod summary;
 mod sweep;
+#[cfg(feature = "aws")]
+mod sweeper;
 mod table;
 #[cfg(feature = "aws")]
 mod uninit;

@@ -61,6 +61,7 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
         prefix: place.prefix.as_deref().map_or(prefix, with_slash),
         regions: place.region.clone(),
         session_manager,
+        sweeper_binary: context.environment.sweeper_binary.clone(),
     };
     let session = job_root::workstation(context)?.aws_session();
     let opened = with_progress(context, || "asking AWS who we are".to_owned(), AwsSetup::new(session, wish)).await;

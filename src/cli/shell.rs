@@ -73,6 +73,10 @@ pub fn main() -> std::process::ExitCode {
         return wire::agent::main(words.into_iter().skip(2).collect(), &["agent"]);
     }
     let environment = Environment::read();
+    #[cfg(feature = "aws")]
+    if let (1, Some(api)) = (words.len(), &environment.lambda_api) {
+        return as_a_function(api, &environment).into();
+    }
     let cli = match Cli::try_parse_from(&words) {
         Ok(cli) => cli,
         Err(error) => return end_of_parsing(&error, &words, &environment).into(),
@@ -86,6 +90,17 @@ pub fn main() -> std::process::ExitCode {
         fault.code
     })
     .into()
+}
+
+/// AWS Lambda starts a function's program without a word, and says where it is to be asked what to do.
+#[cfg(feature = "aws")]
+fn as_a_function(api: &str, environment: &Environment) -> ExitCode {
+    let printer = Printer::new(Format::Text, false, ColorChoice::Never, true);
+    say_what_happens(1, false);
+    super::sweeper::run(api, environment).unwrap_or_else(|fault| {
+        printer.fault(&fault);
+        fault.code
+    })
 }
 
 fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
@@ -131,7 +146,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
 }
 
 /// Runs an async verb to its end on this thread.
-fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
+pub(super) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> Result<ExitCode, Fault> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Fault::new(ExitCode::INTERNAL, "cannot start the runtime").because(&error))?.block_on(verb)
 }

@@ -12,6 +12,7 @@ use super::{Context, ExitCode, Fault};
 use crate::config::edit;
 use crate::instance::setup::{InUse, SetupStep};
 use crate::policy::setup::plan_removal;
+use crate::policy::sweeper::plan_sweeper_removal;
 
 /// Take away what `lamp init aws` made
 #[derive(Clone, Debug, ClapArgs)]
@@ -25,7 +26,7 @@ pub enum What {
     Aws(AwsArgs),
 }
 
-/// The bucket, the role, the instance profile and the security group that carry our owner tag
+/// The bucket, the roles, the instance profile, the security group and the sweeper that carry our owner tag
 #[derive(Clone, Debug, ClapArgs)]
 pub struct AwsArgs {
     #[command(flatten)]
@@ -49,7 +50,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let looking = || "looking at what is there".to_owned();
     let found = with_progress(context, looking, setup.look()).await;
     let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;
-    let lines = plan_removal(&setup.names, &found, &used, args.delete_jobs);
+    let stands = with_progress(context, looking, setup.look_at_sweeper()).await;
+    let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
+    lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
     show(context, &setup, &lines);
     let goes = |step: &SetupStep| lines.iter().any(|line| line.steps.contains(step));
     // The configuration goes on naming a bucket that stays.

@@ -5,9 +5,11 @@
 //! | `LAMP_JOB_ROOT` | where jobs are kept |
 //! | `LAMP_CONFIG` | the user configuration instead of `~/.config/lamplighter/config.toml` |
 //! | `LAMP_OWNER` | whose machines these are |
+//! | `LAMP_SWEEPER_BINARY` | the program that the sweeper in the cloud is made of, instead of this one |
 //! | `LAMP_AGENT_BINARY` | the program that machines run, instead of `lamp-agent-<arch>` beside `lamp` |
 //! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `HOME` | where those are by default |
 //! | `NO_COLOR` | no colour |
+//! | `AWS_LAMBDA_RUNTIME_API` | AWS Lambda has started this program: without a word it is the sweeper in the cloud |
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
 
@@ -21,6 +23,7 @@ pub struct Environment {
     pub config: Option<PathBuf>,
     pub owner: Option<String>,
     pub agent_binary: Option<PathBuf>,
+    pub sweeper_binary: Option<PathBuf>,
     pub config_home: Option<PathBuf>,
     pub state_home: Option<PathBuf>,
     pub cache_home: Option<PathBuf>,
@@ -28,6 +31,7 @@ pub struct Environment {
     pub user: Option<String>,
     pub no_color: bool,
     pub path: Option<OsString>,
+    pub lambda_api: Option<String>,
 }
 
 impl Environment {
@@ -41,6 +45,7 @@ impl Environment {
             config: raw("LAMP_CONFIG").map(PathBuf::from),
             owner: text("LAMP_OWNER"),
             agent_binary: raw("LAMP_AGENT_BINARY").map(PathBuf::from),
+            sweeper_binary: raw("LAMP_SWEEPER_BINARY").map(PathBuf::from),
             config_home: folder("XDG_CONFIG_HOME"),
             state_home: folder("XDG_STATE_HOME"),
             cache_home: folder("XDG_CACHE_HOME"),
@@ -48,6 +53,7 @@ impl Environment {
             user: text("USER").or_else(|| text("LOGNAME")).or_else(login_of_this_process),
             no_color: raw("NO_COLOR").is_some(),
             path: raw("PATH"),
+            lambda_api: text("AWS_LAMBDA_RUNTIME_API"),
         }
     }
 

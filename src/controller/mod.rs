@@ -5,6 +5,7 @@
 //!   drive  ──> observe (records, the cloud's answer) ──> policy::reconcile ──> act ──> again, until the receipt
 //!   drive_all ─ the same for every job of the root, and what is scheduled becomes a job         the daemon
 //!   sweep  ──> machines that no job needs, every five minutes and for `lamp sweep`
+//!   visit     ─ the same from within the cloud, where nothing is remembered between two rounds
 //!   round     ─ of ten thousand jobs, those in which something is new are read, the others rest
 //!   bootstrap ─ what a new machine runs first: the dead-man's switch, then the agent
 //! ```
@@ -35,6 +36,7 @@ pub mod ship;
 mod submit;
 mod sweep;
 mod sweeping;
+mod visit;
 
 pub use act::{ActError, Planned};
 pub use bootstrap::{Bootstrap, BootstrapError};

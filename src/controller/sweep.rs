@@ -48,6 +48,18 @@ pub const SECOND_LOOK: Duration = Duration::from_secs(60);
 /// Records of machines that are read at once.
 pub(super) const READS_IN_FLIGHT: usize = 16;
 
+/// The record of an end gets so long: an orphan bills, and a job root that is down must not keep it alight.
+const INTENT_MAX: Duration = Duration::from_secs(10);
+
+/// What a second look reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// Its tags, its records, its heartbeat, and the store's clock.
+    Everything,
+    /// Its tags and our own clock: the hard cap, for whoever's clock is one of the cloud's.
+    Tags,
+}
+
 impl Controller {
     /// Every place where a machine of ours may be: all regions of every cloud that can be asked.
     pub async fn everywhere(&self) -> (BTreeSet<Place>, Vec<(String, String)>) {
@@ -95,22 +107,31 @@ impl Controller {
     /// # Errors
     /// When the cloud does not answer; then nothing was ended, or it may have been.
     pub async fn end_orphan(&self, before: &Judged) -> Result<Option<Judged>, CloudError> {
+        self.end_by(before, By::Everything).await
+    }
+
+    pub(super) async fn end_by(&self, before: &Judged, by: By) -> Result<Option<Judged>, CloudError> {
         let machine = before.view.machine();
         let cloud = self.cloud(machine.cloud)?;
         let views = cloud.describe(&self.owner, &machine.region).await?;
         let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
-        let now = self.store_now().await;
-        let judged = self.judge(view, now).await;
+        let judged = match by {
+            By::Everything => self.judge(view, self.store_now().await).await,
+            By::Tags => self.judge_by_tags(view),
+        };
         if !matches!(judged.verdict, OrphanVerdict::Orphan { .. }) {
             return Ok(None);
         }
         tracing::warn!(%machine, verdict = ?judged.verdict, "terminating an orphan");
-        self.intend_to_end_orphan(&judged).await;
+        tokio::select! {
+            () = self.intend_to_end_orphan(&judged) => {}
+            () = self.clock.sleep(INTENT_MAX) => tracing::warn!(%machine, "the job root does not answer: why it is ended is not recorded"),
+        }
         cloud.terminate(&machine).await?;
         Ok(Some(judged))
     }
 
-    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Nothing waits for it: an orphan bills.
+    /// As a drive records it, so that whoever settles the attempt knows whose end it was.
     async fn intend_to_end_orphan(&self, orphan: &Judged) {
         let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else { return };
         let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
@@ -160,6 +181,14 @@ impl Controller {
         Judged { view, verdict }
     }
 
+    /// By what stands in the machine's own tags, and nothing else: past its hard cap or not.
+    pub(super) fn judge_by_tags(&self, view: InstanceView) -> Judged {
+        let unread = || "only its tags were read".to_owned();
+        let (records, heartbeat, now) = (Records::Unknown(unread()), Heartbeat::Unknown(unread()), Some(self.clock.now()));
+        let verdict = orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
+        Judged { view, verdict }
+    }
+
     async fn records(&self, view: &InstanceView) -> Records {
         let dir = JobDir::new(Arc::clone(&self.store), view.tags.job.clone());
         let read = async { tokio::try_join!(dir.spec(), dir.receipt(), dir.settled(view.tags.attempt)) };
@@ -187,6 +216,6 @@ impl Controller {
 }
 
 /// For a line in a list: with what to type, since a list has no room for a hint.
-fn why(error: &dyn std::error::Error) -> String {
+pub(super) fn why(error: &dyn std::error::Error) -> String {
     NoCredentials::among(error).map_or_else(|| chain(error), NoCredentials::sentence)
 }

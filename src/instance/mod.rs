@@ -13,7 +13,9 @@ mod sample;
 pub mod setup;
 mod state;
 mod status;
+pub mod sweeper;
 mod tags;
+pub mod visit;
 
 pub use account::{ForeignMachine, Residue};
 pub use notice::{Notice, NoticeKind};

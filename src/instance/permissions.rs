@@ -7,6 +7,8 @@
 
 use serde_json::Value;
 
+use super::sweeper;
+
 /// Whose permissions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyName {
@@ -16,6 +18,8 @@ pub enum PolicyName {
     Box,
     /// The sweeper in the cloud.
     Sweeper,
+    /// The schedule that calls it.
+    SweeperSchedule,
     /// Whoever opens a shell on the machines: beside `Controller`.
     Session,
     /// The machines, where shells may be opened: beside `Box`.
@@ -26,6 +30,9 @@ const CONTROLLER: &str = include_str!("../../config/iam/controller.json");
 const BOX: &str = include_str!("../../config/iam/box.json");
 const BOX_TRUST: &str = include_str!("../../config/iam/box-trust.json");
 const SWEEPER: &str = include_str!("../../config/iam/sweeper.json");
+const SWEEPER_TRUST: &str = include_str!("../../config/iam/sweeper-trust.json");
+const SWEEPER_SCHEDULE: &str = include_str!("../../config/iam/sweeper-schedule.json");
+const SWEEPER_SCHEDULE_TRUST: &str = include_str!("../../config/iam/sweeper-schedule-trust.json");
 const SESSION: &str = include_str!("../../config/iam/session.json");
 const BOX_SESSION: &str = include_str!("../../config/iam/box-session.json");
 
@@ -52,6 +59,7 @@ impl Permissions {
             PolicyName::Controller => CONTROLLER,
             PolicyName::Box => BOX,
             PolicyName::Sweeper => SWEEPER,
+            PolicyName::SweeperSchedule => SWEEPER_SCHEDULE,
             PolicyName::Session => SESSION,
             PolicyName::BoxSession => BOX_SESSION,
         })
@@ -60,6 +68,16 @@ impl Permissions {
     /// Who may take the role of the machines.
     pub fn trust(&self) -> Value {
         self.filled(BOX_TRUST)
+    }
+
+    /// Who may take the role of the sweeper.
+    pub fn sweeper_trust(&self) -> Value {
+        self.filled(SWEEPER_TRUST)
+    }
+
+    /// Who may take the role that calls the sweeper: the schedules of this account and of no other.
+    pub fn schedule_trust(&self, account: &str) -> Value {
+        self.filled(&SWEEPER_SCHEDULE_TRUST.replace("{{account}}", account))
     }
 
     fn filled(&self, text: &str) -> Value {
@@ -100,7 +118,9 @@ impl Permissions {
     }
 
     fn said(&self, text: &str) -> String {
+        let sweeper = sweeper::name(&self.owner);
         let words = [
+            ("{{sweeper}}", &sweeper),
             ("{{partition}}", &self.partition),
             ("{{bucket}}", &self.bucket),
             ("{{prefix}}", &self.prefix),
@@ -147,7 +167,9 @@ mod tests {
     #[test]
     fn nothing_is_left_open_and_nothing_is_a_wildcard() {
         let permissions = permissions();
-        for name in [PolicyName::Controller, PolicyName::Box, PolicyName::Sweeper, PolicyName::Session, PolicyName::BoxSession] {
+        let all =
+            [PolicyName::Controller, PolicyName::Box, PolicyName::Sweeper, PolicyName::SweeperSchedule, PolicyName::Session, PolicyName::BoxSession];
+        for name in all {
             let policy = permissions.policy(name);
             let text = policy.to_string();
             assert!(!text.contains("{{"), "{name:?}: {text}");
@@ -195,6 +217,43 @@ mod tests {
         let channels =
             ["CreateControlChannel", "CreateDataChannel", "OpenControlChannel", "OpenDataChannel"].map(|name| format!("ssmmessages:{name}"));
         assert_eq!(machine, [&["ssm:UpdateInstanceInformation".to_owned()][..], &channels].concat(), "think twice: every process there may do this");
+    }
+
+    /// It ends machines of its owner's, writes its own records, and can launch, change or read nothing else.
+    #[test]
+    fn the_sweeper_ends_what_is_ours_and_the_schedule_calls_the_sweeper() {
+        let policy = permissions().policy(PolicyName::Sweeper);
+        let expected = [
+            "ec2:DescribeInstances",
+            "ec2:DescribeRegions",
+            "ec2:DescribeSpotInstanceRequests",
+            "ec2:CancelSpotInstanceRequests",
+            "ec2:ModifyInstanceAttribute",
+            "ec2:TerminateInstances",
+            "s3:GetObject",
+            "s3:PutObject",
+            "s3:ListBucket",
+            "logs:CreateLogStream",
+            "logs:PutLogEvents",
+        ];
+        assert_eq!(actions(&policy, "Allow"), expected, "think twice: a program that nobody watches may do this");
+        for statement in policy["Statement"].as_array().unwrap() {
+            let text = statement.to_string();
+            let changes = ["ec2:Terminate", "ec2:Modify", "ec2:Cancel"].iter().any(|word| text.contains(word));
+            assert_eq!(statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"] == "alice \"a\"", changes, "{text}");
+            assert!(statement["Resource"] != "*" || statement["Sid"] == "Look", "{text}");
+            if text.contains("s3:PutObject") {
+                assert!(!text.contains("team/*") && !text.contains("jobs/*\""), "its own records, and why a machine ended: {text}");
+            }
+        }
+        let sweeper = sweeper::name("alice \"a\"");
+        let call = permissions().policy(PolicyName::SweeperSchedule);
+        assert_eq!(actions(&call, "Allow"), ["lambda:InvokeFunction"]);
+        assert_eq!(call["Statement"][0]["Resource"], format!("arn:aws:lambda:*:*:function:{sweeper}"));
+        let (function, schedule) = (permissions().sweeper_trust(), permissions().schedule_trust("123456789012"));
+        assert_eq!(function["Statement"][0]["Principal"]["Service"], "lambda.amazonaws.com");
+        assert_eq!(schedule["Statement"][0]["Principal"]["Service"], "scheduler.amazonaws.com");
+        assert_eq!(schedule["Statement"][0]["Condition"]["StringEquals"]["aws:SourceAccount"], "123456789012");
     }
 
     /// Whatever ends or changes a machine asks for our tag, and whatever makes one sets it.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::permissions::{Permissions, partition};
+use super::sweeper::{SweeperStep, name as sweeper_name};
 
 /// What was found when somebody looked. `Unknown` is never `Nothing`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -56,6 +57,11 @@ pub const GROUP: &str = "lamplighter";
 impl SetupNames {
     pub fn home(&self) -> &str {
         self.regions.first().map_or("us-east-1", String::as_str)
+    }
+
+    /// The sweeper of this owner.
+    pub fn sweeper(&self) -> String {
+        sweeper_name(&self.owner)
     }
 
     pub fn job_root(&self) -> String {
@@ -135,9 +141,11 @@ pub struct InUse {
     /// Our machines that are not terminated.
     pub machines: Vec<String>,
     pub jobs: u64,
-    /// Objects with all their versions.
+    /// Objects with all their versions, without the records of our own sweeper.
     pub objects: u64,
     pub bytes: u64,
+    /// The records of our own sweeper, with all their versions.
+    pub sweeper_objects: u64,
 }
 
 /// One thing that is done, in a call.
@@ -166,6 +174,7 @@ pub enum SetupStep {
     DeleteSessionPolicy,
     DeleteRole,
     DeleteGroup { region: String, id: String },
+    Sweeper(SweeperStep),
 }
 
 impl SetupStep {
@@ -185,6 +194,7 @@ impl SetupStep {
             SetupStep::TakeRoleFromProfile => "take the role out",
             SetupStep::DeleteRolePolicy => "delete its policy",
             SetupStep::DeleteSessionPolicy => "let no shells in",
+            SetupStep::Sweeper(step) => step.words(),
             SetupStep::DeleteBucket | SetupStep::DeleteProfile | SetupStep::DeleteRole | SetupStep::DeleteGroup { .. } => "delete",
         }
     }

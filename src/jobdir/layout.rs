@@ -22,6 +22,19 @@ pub fn news(job: &JobId) -> String {
     format!("{NEWS}{job}/")
 }
 
+/// What the sweeper in the cloud leaves; each sweeper has its own name below it.
+pub const SWEEPER: &str = "sweeper/";
+
+/// Orphans by one look.
+pub fn suspects(sweeper: &str) -> String {
+    format!("{SWEEPER}{sweeper}/suspects.json")
+}
+
+/// What its newest visit came to.
+pub fn visit(sweeper: &str) -> String {
+    format!("{SWEEPER}{sweeper}/visit.json")
+}
+
 /// What `lamp apply` hands to a daemon.
 pub const SCHEDULES: &str = "schedules/";
 

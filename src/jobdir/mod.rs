@@ -13,6 +13,7 @@
 //!   jobs/<job>/outputs/...                                      agent
 //!   news/<job>/...                                              whoever wrote something new, where a look costs money (news.rs)
 //!   schedules/<set>/<name>...                                   lamp apply and the daemon (schedules.rs)
+//!   sweeper/<name>/suspects.json  visit.json                    the sweeper in the cloud, overwritten (sweeper.rs)
 //! ```
 //! One writer per key; create-if-absent is the only primitive for agreement. Records carry a format number: readers
 //! ignore unknown fields and refuse a newer format with a sentence that says so. What must never live here: a decision,
@@ -24,9 +25,11 @@ pub mod layout;
 mod news;
 mod record;
 mod schedules;
+mod sweeper;
 
 pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
 pub use journal::{Event, What};
 pub use news::{JobNews, News, has_news, news};
 pub use record::{RecordError, decode, encode};
 pub use schedules::{ScheduleDir, schedules};
+pub use sweeper::SweeperDir;

@@ -51,7 +51,7 @@ impl Check {
     }
 
     /// Nobody may look: it can still be in order.
-    fn unseen(check: impl Into<String>, why: &str) -> Self {
+    pub(super) fn unseen(check: impl Into<String>, why: &str) -> Self {
         let line = Check::warning(check, format!("cannot look: {why}"));
         if why.contains("AccessDenied") || why.contains("UnauthorizedOperation") || why.contains("not authorized") {
             return line.fix("`lamp iam controller` prints the policy that allows it");

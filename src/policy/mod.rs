@@ -48,6 +48,7 @@ pub mod spell;
 mod stall;
 mod stopped;
 mod supervise;
+pub mod sweeper;
 mod verdict;
 mod watched;
 mod wishes;

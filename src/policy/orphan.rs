@@ -1,8 +1,7 @@
 //! Is this machine of ours an orphan: a machine without a living job?
 //!
-//! One decision for `lamp sweep` (by hand, or by the user's timer lamp-sweep) and for the daemon, which sweeps every five
-//! minutes; a sweeper in the cloud, for which `lamp iam sweeper` prints the permissions, is not part of this version. All
-//! times are by the store's own clock, or by the cloud's: a workstation whose clock is a day off must end nothing. What cannot
+//! One decision for `lamp sweep` (by hand, or by the user's timer lamp-sweep), for the daemon, which sweeps every five minutes,
+//! and for the sweeper in the cloud, which visits as often. All times are by the store's own clock, or by the cloud's: a workstation whose clock is a day off must end nothing. What cannot
 //! be read is unknown, and only the hard cap, which stands in the machine's own tags, counts against the unknown. What must never live here: a call.
 
 use std::time::Duration;

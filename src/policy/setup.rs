@@ -28,15 +28,15 @@ pub struct SetupLine {
 }
 
 impl SetupLine {
-    fn new(thing: impl Into<String>, found: impl Into<String>, steps: Vec<SetupStep>) -> Self {
+    pub(super) fn new(thing: impl Into<String>, found: impl Into<String>, steps: Vec<SetupStep>) -> Self {
         SetupLine { thing: thing.into(), found: found.into(), steps, remark: None, blocks: false }
     }
 
-    fn remark(self, remark: impl Into<String>) -> Self {
+    pub(super) fn remark(self, remark: impl Into<String>) -> Self {
         SetupLine { remark: Some(remark.into()), ..self }
     }
 
-    fn unknown(thing: impl Into<String>, why: &str) -> Self {
+    pub(super) fn unknown(thing: impl Into<String>, why: &str) -> Self {
         SetupLine { blocks: true, ..SetupLine::new(thing, "unknown", Vec::new()).remark(why) }
     }
 

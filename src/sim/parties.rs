@@ -14,10 +14,12 @@ use super::store::Line;
 use super::through::Through;
 use super::weather::Trouble;
 use super::world::{OWNER, World};
-use crate::controller::{Controller, SECOND_LOOK};
+use crate::controller::Controller;
 use crate::market::{self, Zone};
-use crate::policy::orphan::OrphanVerdict;
 use crate::ports::{Clock, Cloud, Store};
+
+/// A visit's part of the four minutes that the function has.
+const VISIT_ROOM: Duration = Duration::from_secs(235);
 
 /// How often the sweeper comes (DESIGN, switch E).
 const SWEEP_EVERY: Duration = Duration::from_secs(300);
@@ -82,24 +84,19 @@ fn controller(process: &Arc<Process>, world: &Arc<World>, who: &str, cut_by: Tro
     Controller::new(store, [(market::Cloud::Aws, cloud)].into(), clock, OWNER.into(), who.to_owned(), Zone::new(format!("ws-{who}")))
 }
 
-/// Comes every five minutes, looks twice, ends what is an orphan both times.
+/// Comes every five minutes, with the program that AWS Lambda runs and as much time as that has there.
 pub async fn sweep(world: Arc<World>) {
     loop {
         world.timeline.sleep(SWEEP_EVERY).await;
         let process = Process::new(None);
         // Inside the cloud there is no laptop's line to cut.
         let controller = controller(&process, &world, "sweeper", Trouble::StoreDown, None);
-        let (places, _) = controller.everywhere().await;
-        let found = controller.look_for_orphans(&places).await;
-        let orphans: Vec<_> = found.machines.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect();
-        if orphans.is_empty() {
-            continue;
+        let visit = controller.visit("sim", "sim", VISIT_ROOM).await;
+        for ended in &visit.ended {
+            world.told(format_args!("sweeper: {} ended: {}", ended.machine, ended.why));
         }
-        world.timeline.sleep(SECOND_LOOK).await;
-        for orphan in orphans {
-            // What fails is tried again at the next visit.
-            let ended = controller.end_orphan(orphan).await;
-            world.told(format_args!("sweeper: {} {:?} ended: {}", orphan.view.id, orphan.verdict, matches!(ended, Ok(Some(_)))));
+        for trouble in &visit.trouble {
+            world.told(format_args!("sweeper: {}: {}", trouble.what, trouble.why));
         }
     }
 }

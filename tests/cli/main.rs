@@ -47,4 +47,8 @@ mod start;
 mod support;
 #[cfg(feature = "aws")]
 mod sweep;
+#[cfg(feature = "aws")]
+mod sweeper;
+#[cfg(feature = "aws")]
+mod sweeper_setup;
 mod wishes;

@@ -35,7 +35,7 @@ impl User {
     }
 
     /// What was changed in the cloud: the calls that are neither questions nor the false EC2's own.
-    fn changes(&self) -> Vec<String> {
+    pub fn changes(&self) -> Vec<String> {
         let asks = |action: &str| ["Describe", "Get", "List", "HEAD", "GET"].iter().any(|verb| action.starts_with(verb));
         self.ec2.take_calls().into_iter().map(|call| call.action).filter(|action| !asks(action)).collect()
     }

@@ -27,6 +27,7 @@ mod spot_market;
 mod support;
 mod sweep;
 mod telling;
+mod visit;
 
 use std::sync::Arc;
 

@@ -76,6 +76,8 @@ fn the_job_directory_page_names_every_field_of_every_record() {
         "waiting",
         "market",
         "pool",
+        "suspects",
+        "visit",
     ] {
         let file = format!("{name}.json");
         let record: Value = serde_json::from_str(&text(&format!("tests/data/v1/{file}"))).unwrap();
@@ -120,6 +122,8 @@ fn the_job_directory_page_lists_every_key() {
         layout::waiting(&job),
         layout::market(&job),
         layout::pool("<zone>", "<type>"),
+        layout::suspects("<name>"),
+        layout::visit("<name>"),
         layout::schedule("<set>", "<name>"),
         layout::schedule_code("<set>", "<name>", "<sha256>"),
         layout::schedule_waiting("<set>", "<name>"),

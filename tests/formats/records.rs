@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lamplighter::adapters::objects;
+use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
     Attention, Ending, Lease, Manifest, MarketLog, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish,
@@ -67,6 +68,8 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<Waiting>("waiting.json");
     reads::<MarketLog>("market.json");
     reads::<Pool>("pool.json");
+    reads::<Suspects>("suspects.json");
+    reads::<Visit>("visit.json");
 }
 
 #[test]

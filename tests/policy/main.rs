@@ -28,3 +28,4 @@ mod settlement;
 mod setup;
 mod stall;
 mod supervise;
+mod sweeper;

@@ -4,7 +4,7 @@ use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep};
 use lamplighter::policy::setup::{Lack, ReadyFound, SetupLine, lacking, plan_removal, plan_setup};
 
-fn names() -> SetupNames {
+pub fn names() -> SetupNames {
     SetupNames {
         owner: "alice".into(),
         regions: vec!["us-east-2".into()],

@@ -1,0 +1,185 @@
+//! A visit of the sweeper in the cloud: the same sweep as `lamp sweep` and the daemon's, by a program that remembers nothing
+//! between two rounds and may be cut off at any moment.
+//!
+//! ```text
+//!   every region ──> ours that bill ─┬─ past their hard cap, by tags and our own clock ──> read again ──> terminate
+//!                                    └─ the rest: records, heartbeat, the store's clock ──> policy::orphan
+//!                                         suspected a minute ago or longer ──> all of it once more ──> terminate
+//!                                         new ──> suspects.json ──> a minute, if there is room for it ──> the same
+//! ```
+//! The job root may be down: then nobody is ended but whose hard cap has passed, which stands in the machine's own tags. No
+//! region and no object is waited for longer than its share, so that what is sick hides nothing else. The clock of whoever
+//! makes a visit must be one of the cloud's own. What must never live here: an opinion about what an orphan is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
+
+use super::drive::Controller;
+use super::sweep::{By, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
+use crate::instance::InstanceView;
+use crate::instance::visit::{Ended, Suspect, Suspects, Trouble, Visit};
+use crate::job::RECORD_FORMAT;
+use crate::jobdir::SweeperDir;
+use crate::market::elapsed;
+use crate::policy::orphan::OrphanVerdict;
+use crate::ports::CloudError;
+
+/// A region, or the records of all machines, get so long: every healthy one answers in a second, and a region that hangs must
+/// leave time for all that is not there.
+const LOOK_MAX: Duration = Duration::from_secs(30);
+
+/// A small object of our own gets so long. A visit waits for four of them at most.
+const RECORD_MAX: Duration = Duration::from_secs(10);
+
+/// What the second look and the record of the visit take after the minute between the looks; with less room than both, the
+/// second look is the next visit's.
+const AFTER_THE_WAIT: Duration = Duration::from_secs(50);
+
+/// A suspicion is good for a second look for so long: two visits of five minutes may be lost in between. One that is older is
+/// of a sweeper that was switched off, and says nothing of now.
+const SUSPICION_HOLDS: Duration = Duration::from_secs(16 * 60);
+
+impl Controller {
+    /// One visit, which must be over within `room`; `sweeper` is the name under which it remembers.
+    pub async fn visit(&self, sweeper: &str, version: &str, room: Duration) -> Visit {
+        let until = self.clock.mono() + room;
+        let mut visit = Visit::new(self.clock.now(), version, &self.owner);
+        let dir = SweeperDir::new(Arc::clone(&self.store), sweeper);
+        let views = self.ours_that_bill(&mut visit).await;
+        let (past, rest): (Vec<Judged>, Vec<Judged>) = views.into_iter().map(|view| self.judge_by_tags(view)).partition(is_orphan);
+        self.end_all(past, By::Tags, &mut visit).await;
+        let rest = rest.into_iter().map(|judged| judged.view).collect();
+        self.look_at_leases(rest, &dir, until, &mut visit).await;
+        if let Err(why) = self.within(RECORD_MAX, dir.put_visit(&visit)).await {
+            visit.unknown.push(Trouble { what: "the record of this visit".into(), why });
+        }
+        visit
+    }
+
+    /// All regions of every cloud; each by itself, because one that hangs must not hide the others.
+    async fn ours_that_bill(&self, visit: &mut Visit) -> Vec<InstanceView> {
+        let (places, unknown) = match self.within(LOOK_MAX, async { Ok::<_, CloudError>(self.everywhere().await) }).await {
+            Ok(found) => found,
+            Err(why) => (Default::default(), vec![("the list of regions".to_owned(), why)]),
+        };
+        let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+        let asked = asked.map(|(region, port)| async move { (region, self.within(LOOK_MAX, port.describe(&self.owner, region)).await) });
+        let mut views: Vec<InstanceView> = Vec::new();
+        visit.unknown.extend(unknown.into_iter().map(|(what, why)| Trouble { what, why }));
+        for (region, described) in join_all(asked).await {
+            match described {
+                Ok(described) => {
+                    visit.regions += 1;
+                    views.extend(described.into_iter().filter(|view| view.state.bills() && view.tags.owner == self.owner));
+                }
+                Err(why) => visit.unknown.push(Trouble { what: region.to_string(), why }),
+            }
+        }
+        views.sort_by_key(InstanceView::machine);
+        views.dedup_by_key(|view| view.machine());
+        visit.machines = u32::try_from(views.len()).unwrap_or(u32::MAX);
+        views
+    }
+
+    /// Leases and records, where the job root answers.
+    async fn look_at_leases(&self, views: Vec<InstanceView>, dir: &SweeperDir, until: Duration, visit: &mut Visit) {
+        if views.is_empty() {
+            return;
+        }
+        let root = || self.store.url();
+        let unseen = |visit: &mut Visit, why: String| visit.unknown.push(Trouble { what: root(), why });
+        let now = match self.within(RECORD_MAX, async { Ok::<_, CloudError>(self.store_now().await) }).await {
+            Ok(Some(now)) => now,
+            Ok(None) => return unseen(visit, "it does not say what time it is: no lease was judged".into()),
+            Err(why) => return unseen(visit, format!("{why}: no lease was judged")),
+        };
+        let judged = stream::iter(views).map(|view| self.judge(view, Some(now))).buffered(READS_IN_FLIGHT).collect::<Vec<_>>();
+        let judged = match self.within(LOOK_MAX, async { Ok::<_, CloudError>(judged.await) }).await {
+            Ok(judged) => judged,
+            Err(why) => return unseen(visit, format!("{why}: no lease was judged")),
+        };
+        let orphans: Vec<Judged> = judged.into_iter().filter(is_orphan).collect();
+        let known = match self.within(RECORD_MAX, dir.suspects()).await {
+            Ok(known) => known.map(|known| known.suspects).unwrap_or_default(),
+            Err(why) => {
+                unseen(visit, format!("who was suspected before is not known: {why}"));
+                Vec::new()
+            }
+        };
+        if orphans.is_empty() && known.is_empty() {
+            return;
+        }
+        let all: Vec<(Judged, Suspect)> = orphans.into_iter().map(|orphan| suspected(orphan, &known, now)).collect();
+        visit.suspects = all.iter().map(|(_, suspect)| suspect.clone()).collect();
+        let suspects = Suspects { format: RECORD_FORMAT, suspects: visit.suspects.clone() };
+        if let Err(why) = self.within(RECORD_MAX, dir.put_suspects(&suspects)).await {
+            unseen(visit, format!("whom this visit suspects could not be written: {why}"));
+        }
+        let (due, fresh): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, suspect)| elapsed(suspect.since, now) >= SECOND_LOOK);
+        self.second_look(due, visit).await;
+        if !fresh.is_empty() && until.saturating_sub(self.clock.mono()) >= SECOND_LOOK + AFTER_THE_WAIT {
+            self.clock.sleep(SECOND_LOOK).await;
+            self.second_look(fresh, visit).await;
+        }
+    }
+
+    async fn second_look(&self, suspects: Vec<(Judged, Suspect)>, visit: &mut Visit) {
+        self.end_all(suspects.into_iter().map(|(judged, _)| judged).collect(), By::Everything, visit).await;
+    }
+
+    /// Each is read again before its end. One whose end was refused is told of, and found again by the next visit.
+    async fn end_all(&self, orphans: Vec<Judged>, by: By, visit: &mut Visit) {
+        let ends = orphans.into_iter().map(|orphan| async move {
+            let answer = self.within(LOOK_MAX, self.end_by(&orphan, by)).await;
+            (orphan, answer)
+        });
+        let ends: Vec<_> = stream::iter(ends).buffered(READS_IN_FLIGHT).collect().await;
+        for (orphan, answer) in ends {
+            match answer {
+                Ok(Some(ended)) => visit.ended.push(Ended {
+                    machine: ended.view.machine(),
+                    job: ended.view.tags.job.clone(),
+                    attempt: ended.view.tags.attempt,
+                    why: reason(&ended),
+                }),
+                // It was none any more.
+                Ok(None) => {}
+                Err(why) => {
+                    let what = format!("{} in {}", orphan.view.id, orphan.view.region);
+                    visit.trouble.push(Trouble { what, why: format!("may still run and bill: {why}") });
+                }
+            }
+        }
+    }
+
+    /// In words, an error with its causes; that nobody answered is one.
+    async fn within<T, E: std::error::Error + 'static>(&self, time: Duration, work: impl Future<Output = Result<T, E>>) -> Result<T, String> {
+        tokio::select! {
+            biased;
+            done = work => done.map_err(|error| why(&error)),
+            () = self.clock.sleep(time) => Err(format!("nobody answered within {} s", time.as_secs())),
+        }
+    }
+}
+
+fn is_orphan(judged: &Judged) -> bool {
+    matches!(judged.verdict, OrphanVerdict::Orphan { .. })
+}
+
+fn reason(judged: &Judged) -> String {
+    match &judged.verdict {
+        OrphanVerdict::Orphan { why } | OrphanVerdict::Keep { why } => why.clone(),
+    }
+}
+
+/// Since when it is suspected: from an earlier visit, if that is not too long ago.
+fn suspected(orphan: Judged, known: &[Suspect], now: Timestamp) -> (Judged, Suspect) {
+    let machine = orphan.view.machine();
+    let before = known.iter().find(|known| known.machine == machine && elapsed(known.since, now) <= SUSPICION_HOLDS);
+    let suspect = Suspect { since: before.map_or(now, |known| known.since), why: reason(&orphan), machine };
+    (orphan, suspect)
+}

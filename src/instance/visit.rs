@@ -1,0 +1,82 @@
+//! What the sweeper in the cloud leaves in the job root: whom it suspects, and what its newest visit came to.
+//!
+//! A visit is one round of the sweeper. What must never live here: an opinion about what an orphan is.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::state::MachineRef;
+use crate::job::{AttemptNo, JobId, RECORD_FORMAT};
+
+/// `sweeper/<name>/suspects.json`: orphans by one look, for the second look of a later visit. Overwritten.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspects {
+    pub format: u32,
+    pub suspects: Vec<Suspect>,
+}
+
+/// A machine that was an orphan by one look.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspect {
+    pub machine: MachineRef,
+    /// The first look, by the store's clock.
+    pub since: Timestamp,
+    pub why: String,
+}
+
+/// `sweeper/<name>/visit.json`: the newest visit. Overwritten; the object's own time says when it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Visit {
+    pub format: u32,
+    pub at: Timestamp,
+    /// Of the program that came.
+    pub version: String,
+    pub owner: String,
+    /// Places that answered, and machines of ours that bill there.
+    pub regions: u32,
+    pub machines: u32,
+    /// Orphans by their first look.
+    pub suspects: Vec<Suspect>,
+    pub ended: Vec<Ended>,
+    /// Machines that should have ended and may run on.
+    pub trouble: Vec<Trouble>,
+    /// What could not be seen.
+    pub unknown: Vec<Trouble>,
+}
+
+/// A machine whose end was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub machine: MachineRef,
+    pub job: JobId,
+    pub attempt: AttemptNo,
+    pub why: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    pub what: String,
+    pub why: String,
+}
+
+impl Visit {
+    pub fn new(at: Timestamp, version: &str, owner: &str) -> Self {
+        Visit {
+            format: RECORD_FORMAT,
+            at,
+            version: version.to_owned(),
+            owner: owner.to_owned(),
+            regions: 0,
+            machines: 0,
+            suspects: Vec::new(),
+            ended: Vec::new(),
+            trouble: Vec::new(),
+            unknown: Vec::new(),
+        }
+    }
+
+    /// Somebody should look: nothing was seen at all, or a machine that should have ended may run on.
+    pub fn is_sick(&self) -> bool {
+        self.regions == 0 || !self.trouble.is_empty()
+    }
+}

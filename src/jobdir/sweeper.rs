@@ -1,0 +1,82 @@
+//! Typed access to what the sweeper in the cloud leaves in a job root.
+//!
+//! ```text
+//!   sweeper/<name>/suspects.json    the sweeper, overwritten
+//!   sweeper/<name>/visit.json       the sweeper, overwritten
+//! ```
+//! Each owner's sweeper has its own name, so each key has one writer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::dir::{JobDirError, unless_damaged};
+use super::layout;
+use super::record::{decode, encode};
+use crate::instance::visit::{Suspects, Visit};
+use crate::ports::Store;
+
+/// One sweeper's records. Cheap to clone.
+#[derive(Clone)]
+pub struct SweeperDir {
+    store: Arc<dyn Store>,
+    name: String,
+}
+
+impl SweeperDir {
+    pub fn new(store: Arc<dyn Store>, name: &str) -> Self {
+        SweeperDir { store, name: name.to_owned() }
+    }
+
+    /// Whom an earlier visit suspected; a record that cannot be read is as good as none, and everybody is looked at anew.
+    ///
+    /// # Errors
+    /// When the store does not answer, or a newer version wrote it.
+    pub async fn suspects(&self) -> Result<Option<Suspects>, JobDirError> {
+        unless_damaged(self.read(layout::suspects(&self.name)).await)
+    }
+
+    /// # Errors
+    /// When the store refuses.
+    pub async fn put_suspects(&self, suspects: &Suspects) -> Result<(), JobDirError> {
+        self.put(layout::suspects(&self.name), suspects).await
+    }
+
+    /// # Errors
+    /// As any read of a record.
+    pub async fn visit(&self) -> Result<Option<Visit>, JobDirError> {
+        self.read(layout::visit(&self.name)).await
+    }
+
+    /// The newest visit, and when its record was written, by the store's clock.
+    ///
+    /// # Errors
+    /// As any read of a record.
+    pub async fn newest_visit(&self) -> Result<Option<(Visit, Timestamp)>, JobDirError> {
+        let Some(meta) = self.store.head(&layout::visit(&self.name)).await? else { return Ok(None) };
+        Ok(self.visit().await?.map(|visit| (visit, meta.modified)))
+    }
+
+    /// Overwrites what the visit before came to. A record of a newer version is left alone.
+    ///
+    /// # Errors
+    /// As any write of a record, and when a newer version wrote what is there.
+    pub async fn put_visit(&self, visit: &Visit) -> Result<(), JobDirError> {
+        unless_damaged(self.visit().await)?;
+        self.put(layout::visit(&self.name), visit).await
+    }
+
+    async fn read<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {
+        match self.store.get(&key).await? {
+            Some(bytes) => Ok(Some(decode(&key, &bytes)?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn put<T: Serialize>(&self, key: String, record: &T) -> Result<(), JobDirError> {
+        Ok(self.store.put(&key, Bytes::from(encode(record))).await?)
+    }
+}

@@ -1,0 +1,94 @@
+//! `lamp` as the sweeper in the cloud: a function of AWS Lambda that makes a visit for each call.
+//!
+//! Each visit has a session, a store and a controller of its own: between two calls the process is frozen, and what it had
+//! open then is dead. What must never live here: a decision about a machine.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::clock;
+use crate::adapters::aws_cloud::AwsCloud;
+use crate::adapters::aws_objects;
+use crate::adapters::aws_session::AwsSession;
+use crate::adapters::aws_settings::AwsSettings;
+use crate::adapters::lambda_runtime::LambdaRuntime;
+use crate::adapters::objects::{self, OpenError};
+use crate::controller::Controller;
+use crate::instance::sweeper;
+use crate::instance::visit::Visit;
+use crate::market::{self, Zone};
+use crate::ports;
+
+pub use crate::adapters::lambda_runtime::RuntimeError;
+
+/// Of a call's time, for what comes after the visit: its answer.
+const FOR_THE_ANSWER: Duration = Duration::from_secs(5);
+
+/// Whose machines, and where their jobs are.
+#[derive(Clone, Debug)]
+pub struct SweeperSettings {
+    pub job_root: String,
+    pub owner: String,
+    /// Of this program.
+    pub version: String,
+}
+
+/// Serves calls until Lambda ends this process.
+///
+/// # Errors
+/// When the runtime API does not answer any more.
+pub async fn serve(api: &str, settings: Result<SweeperSettings, String>) -> Result<Infallible, RuntimeError> {
+    let runtime = LambdaRuntime::new(api)?;
+    let settings = match settings {
+        Ok(settings) => settings,
+        Err(why) => {
+            runtime.cannot_begin("Settings", &why).await?;
+            return Err(RuntimeError::Untold("whose machines these are"));
+        }
+    };
+    loop {
+        let call = runtime.next().await?;
+        match visit(&settings, call.left().saturating_sub(FOR_THE_ANSWER)).await {
+            Ok(visit) if visit.is_sick() => runtime.fail(&call, "Sick", said(&visit)).await?,
+            Ok(visit) => runtime.answer(&call, &serde_json::to_value(&visit).unwrap_or_default()).await?,
+            Err(error) => runtime.fail(&call, "JobRoot", error).await?,
+        }
+    }
+}
+
+async fn visit(settings: &SweeperSettings, room: Duration) -> Result<Visit, OpenError> {
+    let session = AwsSession::new(AwsSettings::default());
+    let store = objects::open_through(&settings.job_root, true, aws_objects::access(&session).await)?;
+    let aws: Arc<dyn ports::Cloud> = Arc::new(AwsCloud::new(session));
+    let clouds = BTreeMap::from([(market::Cloud::Aws, aws)]);
+    let name = sweeper::name(&settings.owner);
+    let controller = Controller::new(store, clouds, clock(), settings.owner.clone(), name.clone(), Zone::new(name.clone()));
+    let visit = controller.visit(&name, &settings.version, room).await;
+    tell(&visit);
+    Ok(visit)
+}
+
+/// A line for the log in any case: a log that says nothing looks like a sweeper that does not come.
+fn tell(visit: &Visit) {
+    for ended in &visit.ended {
+        tracing::warn!(machine = %ended.machine, job = %ended.job, "ended: {}", ended.why);
+    }
+    for suspect in &visit.suspects {
+        tracing::warn!(machine = %suspect.machine, since = %suspect.since, "suspected: {}", suspect.why);
+    }
+    for trouble in &visit.trouble {
+        tracing::error!("{}: {}", trouble.what, trouble.why);
+    }
+    for unknown in &visit.unknown {
+        tracing::warn!("{} is unknown: {}", unknown.what, unknown.why);
+    }
+    let (regions, machines) = (visit.regions, visit.machines);
+    tracing::info!(regions, machines, suspects = visit.suspects.len(), ended = visit.ended.len(), "looked");
+}
+
+fn said(visit: &Visit) -> String {
+    let all = if visit.trouble.is_empty() { &visit.unknown } else { &visit.trouble };
+    all.iter().map(|trouble| format!("{}: {}", trouble.what, trouble.why)).collect::<Vec<_>>().join("; ")
+}

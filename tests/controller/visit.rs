@@ -1,0 +1,186 @@
+//! Visits of the sweeper in the cloud: a program without a memory, a minute between two looks, and a job root that may be down.
+
+use std::time::Duration;
+
+use lamplighter::instance::visit::{Suspects, Visit};
+use lamplighter::job::AttemptNo;
+use lamplighter::jobdir::layout;
+use lamplighter::market::Span;
+use lamplighter::ports::{Clock, Store};
+
+use super::World;
+use super::cloud::Life;
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+const NAME: &str = "lamplighter-sweeper-me";
+
+/// As AWS Lambda calls it: four minutes, and five seconds of them for the answer.
+const ROOM: Duration = Duration::from_secs(235);
+
+/// The next visit, by the schedule.
+const EACH: Duration = Duration::from_secs(300);
+
+/// No room for a second look in the same visit.
+const SHORT: Duration = Duration::from_secs(60);
+
+async fn visit(world: &World, room: Duration) -> Visit {
+    let began = world.clock.mono();
+    let visit = world.controller().visit(NAME, "test", room).await;
+    let took = world.clock.mono() - began;
+    assert!(took <= room.max(Duration::from_secs(120)), "a visit of {} s took {} s", room.as_secs(), took.as_secs());
+    visit
+}
+
+/// A machine that was launched an hour ago and whose agent said its last word soon after; nobody drives it.
+async fn silent(clock: std::sync::Arc<VirtualClock>, hours: u64) -> World {
+    let world = World::with(clock.clone(), &[Life::FallsSilent], |spec| {
+        spec.limits.max_runtime = Some(Span::from_secs(hours * 3600));
+        spec.limits.lease = Span::from_secs(1800);
+    })
+    .await;
+    world.controller().look(world.job()).await.unwrap();
+    clock.sleep(Duration::from_secs(3600)).await;
+    assert_eq!(world.cloud.running().len(), 1, "launched");
+    world
+}
+
+fn ids(visit: &Visit) -> Vec<&str> {
+    visit.ended.iter().map(|ended| ended.machine.id.as_str()).collect()
+}
+
+#[test]
+fn an_orphan_is_suspected_by_one_visit_and_ended_by_the_next() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        world.cloud.add_foreign();
+        let first = visit(&world, SHORT).await;
+        assert_eq!((first.suspects.len(), ids(&first), world.cloud.running().len()), (1, vec![], 2), "{first:?}");
+        let kept: Suspects = serde_json::from_slice(&world.store.object(&layout::suspects(NAME)).unwrap()).unwrap();
+        assert_eq!(kept.suspects, first.suspects);
+
+        clock.sleep(EACH).await;
+        let second = visit(&world, SHORT).await;
+        assert_eq!((ids(&second), &world.cloud.running()[..]), (vec!["i-1"], &["i-foreign".to_owned()][..]), "{second:?}");
+        assert_eq!(second.suspects[0].since, first.suspects[0].since);
+        let ending = world.dir.ending(AttemptNo::FIRST).await.unwrap().expect("why it was ended is there for the receipt");
+        assert!(ending.why.starts_with("no heartbeat for "), "{ending:?}");
+
+        clock.sleep(EACH).await;
+        let third = visit(&world, SHORT).await;
+        assert_eq!((third.machines, third.suspects.len(), third.ended.len()), (0, 0, 0), "{third:?}");
+        assert_eq!(world.cloud.complaints(), Vec::<String>::new());
+    });
+}
+
+/// So that the bound on what an orphan costs is the lease, five minutes and two.
+#[test]
+fn with_room_for_it_the_second_look_is_taken_a_minute_later_in_the_same_visit() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        let began = clock.mono();
+        let only = visit(&world, ROOM).await;
+        let took = clock.mono() - began;
+        assert_eq!((ids(&only), world.cloud.running().len()), (vec!["i-1"], 0), "{only:?}");
+        assert!(took >= Duration::from_secs(60) && took <= Duration::from_secs(120), "{took:?}");
+        let told: Visit = serde_json::from_slice(&world.store.object(&layout::visit(NAME)).unwrap()).unwrap();
+        assert_eq!((told, only.is_sick()), (only.clone(), false));
+    });
+}
+
+#[test]
+fn whoever_speaks_again_between_the_looks_is_no_orphan() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        assert_eq!(visit(&world, SHORT).await.suspects.len(), 1);
+        clock.sleep(EACH).await;
+        let key = layout::status(world.job(), AttemptNo::FIRST);
+        let beat = world.store.object(&key).unwrap();
+        world.store.put(&key, beat).await.unwrap();
+        let second = visit(&world, ROOM).await;
+        assert_eq!((second.suspects.len(), ids(&second), world.cloud.running().len()), (0, vec![], 1), "{second:?}");
+        // And it is not remembered against it.
+        clock.sleep(Duration::from_secs(1900)).await;
+        assert_eq!(ids(&visit(&world, SHORT).await), Vec::<&str>::new());
+    });
+}
+
+#[test]
+fn a_suspicion_of_yesterday_is_none() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 48).await;
+        let first = visit(&world, SHORT).await;
+        clock.sleep(Duration::from_secs(24 * 3600)).await;
+        let later = visit(&world, SHORT).await;
+        assert_eq!((ids(&later), later.suspects.len()), (vec![], 1), "the sweeper was switched off for a day: {later:?}");
+        assert_ne!(later.suspects[0].since, first.suspects[0].since);
+        clock.sleep(EACH).await;
+        assert_eq!(ids(&visit(&world, SHORT).await), ["i-1"]);
+    });
+}
+
+/// Whatever is the matter with it: not there, not allowed, hanging.
+#[test]
+fn a_job_root_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap() {
+    for fault in [Fault::Down, Fault::Denied, Fault::Hang] {
+        simulate(async |clock| {
+            let world = silent(clock.clone(), 2).await;
+            world.cloud.add_foreign();
+            world.store.fault("", fault, None);
+            for _ in 0..3 {
+                let blind = visit(&world, ROOM).await;
+                assert_eq!((ids(&blind), blind.machines, world.cloud.running().len()), (vec![], 1, 2), "{fault:?}: {blind:?}");
+                assert!(blind.unknown.iter().any(|unknown| unknown.why.contains("no lease was judged")), "{blind:?}");
+                clock.sleep(EACH).await;
+            }
+            clock.sleep(Duration::from_secs(2 * 3600)).await;
+            let past = visit(&world, ROOM).await;
+            assert_eq!((ids(&past), &world.cloud.running()[..]), (vec!["i-1"], &["i-foreign".to_owned()][..]), "{fault:?}: {past:?}");
+            assert!(past.ended[0].why.starts_with("its hard cap was "), "{past:?}");
+            assert_eq!(world.cloud.complaints(), Vec::<String>::new());
+        });
+    }
+}
+
+/// One record that cannot be read is enough to leave its machine alone.
+#[test]
+fn a_heartbeat_that_cannot_be_read_ends_nobody() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        assert_eq!(visit(&world, SHORT).await.suspects.len(), 1);
+        clock.sleep(EACH).await;
+        for unreadable in ["status.json", "spec.json", "clock"] {
+            world.store.fault(unreadable, Fault::Down, None);
+            let blind = visit(&world, ROOM).await;
+            assert_eq!((ids(&blind), blind.suspects.len()), (vec![], 0), "{unreadable}: {blind:?}");
+            world.store.mend();
+        }
+        assert_eq!(world.cloud.running().len(), 1);
+    });
+}
+
+/// A refusal is told, and the next visit tries again at once.
+#[test]
+fn an_end_that_is_refused_is_tried_again_by_the_next_visit() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        world.cloud.deny(1, 0);
+        let first = visit(&world, ROOM).await;
+        assert!(first.is_sick() && first.ended.is_empty(), "{first:?}");
+        assert!(first.trouble[0].why.starts_with("may still run and bill: "), "{first:?}");
+        clock.sleep(EACH).await;
+        let second = visit(&world, SHORT).await;
+        assert_eq!((ids(&second), second.is_sick()), (vec!["i-1"], false), "{second:?}");
+    });
+}
+
+/// Blind is not well: whoever watches the function hears of it.
+#[test]
+fn a_visit_that_saw_no_region_is_sick() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        world.cloud.fail_describes(100);
+        let blind = visit(&world, ROOM).await;
+        assert!(blind.is_sick() && blind.ended.is_empty() && !blind.unknown.is_empty(), "{blind:?}");
+    });
+}
