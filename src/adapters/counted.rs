@@ -78,6 +78,12 @@ impl Store for CountedStore {
         Ok(sent)
     }
 
+    async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
+        let sent = self.store.put_file_unhashed(key, path).await?;
+        self.add(sent);
+        Ok(sent)
+    }
+
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         let found = self.store.get_file(key, path).await?;
         self.add(found.as_ref().map_or(0, |(bytes, _)| *bytes));

@@ -124,6 +124,7 @@ mod nvml_util;
 mod object_file;
 mod object_parts;
 mod object_s3;
+mod object_source;
 pub mod objects;
 pub mod poweroff;
 mod proc_read;

@@ -4,17 +4,19 @@
 //! ```text
 //!   <folder>/<hash of the key>.jsonl    which key, which upload, which file it was; then a line for each part that arrived
 //! ```
-//! The file is read whole all the same, because its hash is wanted: a part is left out only if the file up to the part's end
-//! has the hash that it had then. What can never be finished is taken back. What must never live here: when to try again.
+//! Where the hash of the file is wanted, it is read whole all the same, and a part is left out only if the file up to the
+//! part's end has the hash that it had then. Where it is not, the file's stamp says that it is the same file, as it does for
+//! checkpoints. What can never be finished is taken back. What must never live here: when to try again.
 
 #![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, and remembers how far they are")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures::stream::{self, FuturesUnordered, StreamExt, TryStreamExt};
@@ -24,19 +26,10 @@ use object_store::{Error, GetOptions, MultipartId, ObjectStore};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-/// The least size of a part on the way up, and its size on the way down. S3 refuses less than 5 MiB; larger parts need
-/// more memory and lose more to a broken line.
-pub(super) const PART_BYTES_MIN: u64 = 8 * 1024 * 1024;
+use super::object_source::{Buffers, Source, generic, part_bytes};
 
-/// S3 allows 10,000 parts; a file that would need more gets larger ones.
-const PARTS_MAX: u64 = 9_000;
-
-/// Parts under way at once: four hold 32 MiB of memory and fill a line of 10 Gbit/s within a region. More gains little.
+/// Parts under way at once where no room bounds them: downloads and copies. Four hold 32 MiB of memory.
 pub(super) const PARTS_IN_FLIGHT: usize = 4;
-
-pub(super) fn part_bytes(size: u64) -> u64 {
-    PART_BYTES_MIN.max(size.div_ceil(PARTS_MAX))
-}
 
 /// What makes a file the same file with the same content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,8 +55,8 @@ struct Head {
 struct Arrived {
     number: usize,
     tag: String,
-    /// Of the file up to the end of this part.
-    sha256: String,
+    /// Of the file up to the end of this part; `None`: nobody asked.
+    sha256: Option<String>,
 }
 
 /// The large files that this process sends, and where it is remembered how far they are.
@@ -71,6 +64,7 @@ struct Arrived {
 pub(super) struct Uploads {
     folder: Option<PathBuf>,
     busy: Mutex<BTreeSet<PathBuf>>,
+    pub buffers: Buffers,
 }
 
 /// One of them.
@@ -92,22 +86,29 @@ impl Drop for Upload<'_> {
 
 impl Uploads {
     pub fn remembered_in(folder: PathBuf) -> Self {
-        Uploads { folder: Some(folder), busy: Mutex::default() }
+        Uploads { folder: Some(folder), ..Uploads::default() }
     }
 
     fn busy(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.busy.lock().expect("nobody panics while holding it: it is only looked at and changed")
     }
 
-    /// Sends a file of more than one part; `first` was read from it already. Gives its size and hash.
-    pub async fn send<S: MultipartStore>(&self, s3: &S, key: &Key, path: &Path, source: Source, first: Bytes) -> Result<(u64, String), Error> {
-        let stamp = stamp(path, &source.file).map_err(generic)?;
+    /// Sends a file of more than one part; `first` was read from it already. Gives its size, and its hash if it was asked for.
+    pub async fn send<S: MultipartStore>(
+        &self,
+        s3: &S,
+        key: &Key,
+        path: &Path,
+        source: Source,
+        first: Bytes,
+    ) -> Result<(u64, Option<String>), Error> {
+        let stamp = stamp(path, source.file()).map_err(generic)?;
         let mut upload = self.begin(s3, key, stamp, source.part_bytes).await?;
         match upload.send_parts(s3, key, source, first).await {
-            Ok((total, sha256, parts)) => match s3.complete_multipart(key, &upload.id, parts).await {
+            Ok((source, parts)) => match s3.complete_multipart(key, &upload.id, parts).await {
                 Ok(_) => {
                     upload.forget();
-                    Ok((total, sha256))
+                    Ok((source.bytes, source.so_far()))
                 }
                 Err(error) => Err(upload.failed(s3, key, error).await),
             },
@@ -162,49 +163,47 @@ impl Uploads {
 }
 
 impl Upload<'_> {
-    /// Sends what has not arrived yet, in order, a few at a time. What is hashed is what is sent.
-    async fn send_parts<S: MultipartStore>(
-        &mut self,
-        s3: &S,
-        key: &Key,
-        mut source: Source,
-        first: Bytes,
-    ) -> Result<(u64, String, Vec<PartId>), Error> {
-        let (id, mut part, mut total) = (self.id.clone(), first, 0);
-        let (mut numbers, mut sending, mut arrived) = (0.., FuturesUnordered::new(), BTreeMap::new());
+    /// Sends what has not arrived yet, in order, as many at once as there is room for. What is hashed is what is sent.
+    async fn send_parts<S: MultipartStore>(&mut self, s3: &S, key: &Key, mut source: Source, first: Bytes) -> Result<(Source, Vec<PartId>), Error> {
+        let (id, mut part, buffers) = (self.id.clone(), first, &self.uploads.buffers);
+        let (mut sending, mut arrived) = (FuturesUnordered::new(), BTreeMap::new());
         while !part.is_empty() {
-            total += part.len() as u64;
-            let (number, sha256) = (numbers.next().expect("it has no end"), source.so_far());
-            if let Some(known) = self.arrived.get(&number).filter(|known| known.sha256 == sha256) {
+            let (number, sha256) = (source.number - 1, source.so_far());
+            if let Some(known) = self.arrived.get(&number).filter(|known| sha256.is_none() || known.sha256 == sha256) {
                 arrived.insert(number, PartId { content_id: known.tag.clone() });
+                drop(std::mem::take(&mut part));
             } else {
-                while sending.len() >= PARTS_IN_FLIGHT {
-                    self.arrives(sending.next().await, &mut arrived)?;
-                }
                 let (body, id) = (std::mem::take(&mut part), &id);
                 sending.push(async move {
+                    let (bytes, began) = (body.len(), Instant::now());
                     let tag = s3.put_part(key, id, number, body.into()).await?.content_id;
+                    buffers.arrived(bytes, began.elapsed());
                     Ok(Arrived { number, tag, sha256 })
                 });
             }
-            // It goes on sending while the next part is read.
-            let mut read = std::pin::pin!(source.next());
+            while let Some(known) = self.arrived.get(&source.number)
+                && source.leave_out().map_err(generic)?
+            {
+                arrived.insert(known.number, PartId { content_id: known.tag.clone() });
+            }
+            // It goes on sending while the next part waits for room and is read.
+            let mut read = std::pin::pin!(source.next(buffers));
             (source, part) = loop {
                 tokio::select! {
                     biased;
-                    Some(sent) = sending.next() => self.arrives(Some(sent), &mut arrived)?,
+                    Some(sent) = sending.next() => self.arrives(sent, &mut arrived)?,
                     read = &mut read => break read?,
                 }
             };
         }
         while let Some(sent) = sending.next().await {
-            self.arrives(Some(sent), &mut arrived)?;
+            self.arrives(sent, &mut arrived)?;
         }
-        Ok((total, source.so_far(), arrived.into_values().collect()))
+        Ok((source, arrived.into_values().collect()))
     }
 
-    fn arrives(&self, sent: Option<Result<Arrived, Error>>, arrived: &mut BTreeMap<usize, PartId>) -> Result<(), Error> {
-        let Some(sent) = sent.transpose()? else { return Ok(()) };
+    fn arrives(&self, sent: Result<Arrived, Error>, arrived: &mut BTreeMap<usize, PartId>) -> Result<(), Error> {
+        let sent = sent?;
         if let Some(record) = &self.record {
             // What is not remembered is sent again, and no more.
             let _kept = line(&sent).and_then(|line| OpenOptions::new().append(true).open(record)?.write_all(line.as_bytes()));
@@ -215,6 +214,7 @@ impl Upload<'_> {
 
     /// It is remembered for the next try, or taken back.
     async fn failed<S: MultipartStore>(&self, s3: &S, key: &Key, error: Error) -> Error {
+        self.uploads.buffers.failed();
         if self.record.is_none() {
             let _gone = s3.abort_multipart(key, &self.id).await;
         } else if matches!(error, Error::NotFound { .. }) {
@@ -250,40 +250,6 @@ fn stamp(path: &Path, file: &File) -> io::Result<Stamp> {
     Ok(Stamp { path, inode, bytes, modified_secs: found.mtime(), modified_nanos: found.mtime_nsec() })
 }
 
-/// A file on its way up, and the hash of what was read of it.
-pub(super) struct Source {
-    file: File,
-    hash: Sha256,
-    pub part_bytes: u64,
-    /// What a part is expected to need: a small file takes no memory for a large one.
-    room: u64,
-}
-
-impl Source {
-    pub fn open(path: &Path) -> Result<Self, Error> {
-        let file = File::open(path).map_err(generic)?;
-        let size = file.metadata().map_err(generic)?.len();
-        let part_bytes = part_bytes(size);
-        Ok(Source { file, hash: Sha256::new(), part_bytes, room: part_bytes.min(size + 1) })
-    }
-
-    /// The next part; shorter only at the end of the file. Read and hashed on another thread, beside what is being sent.
-    pub async fn next(mut self) -> Result<(Self, Bytes), Error> {
-        let read = move || {
-            let mut part = Vec::with_capacity(self.room as usize);
-            (&mut self.file).take(self.part_bytes).read_to_end(&mut part)?;
-            self.hash.update(&part);
-            Ok((self, part.into()))
-        };
-        tokio::task::spawn_blocking(read).await.unwrap_or_else(|panic| Err(io::Error::other(panic))).map_err(generic)
-    }
-
-    /// The hash of what was read.
-    pub fn so_far(&self) -> String {
-        hex::encode(self.hash.clone().finalize())
-    }
-}
-
 /// Through this process, in bounded memory: S3 copies no more than 5 GiB in one call.
 pub(super) async fn copy_in_parts<S: ObjectStore + MultipartStore>(s3: &S, from: &Key, to: &Key, size: u64) -> Result<(), Error> {
     let (step, id) = (part_bytes(size), &s3.create_multipart(to).await?);
@@ -304,15 +270,12 @@ pub(super) async fn copy_in_parts<S: ObjectStore + MultipartStore>(s3: &S, from:
     done
 }
 
-pub(super) fn generic(cause: io::Error) -> Error {
-    Error::Generic { store: "file", source: cause.into() }
-}
-
 #[cfg(test)]
 mod tests {
     use object_store::ObjectStoreExt;
     use object_store::memory::InMemory;
 
+    use super::super::object_source::PART_BYTES_MIN;
     use super::*;
 
     #[tokio::test]

@@ -21,7 +21,8 @@ use object_store::signer::Signer;
 use object_store::{ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 use sha2::{Digest, Sha256};
 
-use super::object_parts::{PART_BYTES_MIN, PARTS_IN_FLIGHT, Source, Uploads, copy_in_parts, generic};
+use super::object_parts::{PARTS_IN_FLIGHT, Uploads, copy_in_parts};
+use super::object_source::{PART_BYTES_MIN, Source, generic};
 use crate::ports::{Created, ObjectMeta, Store, StoreError};
 
 /// What S3 copies in one call.
@@ -33,8 +34,8 @@ const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
 
 pub struct S3Store {
     s3: AmazonS3,
-    /// For the bodies of files. Their SHA-256 is taken on the way for whoever keeps the file, and signing each part would take
-    /// it once more: half of all that an upload computes. TLS protects them on the way, or the machine that they do not leave.
+    /// For the bodies of files. Their SHA-256 is taken on the way for whoever keeps it, and signing each part would take it
+    /// once more: half of all that an upload computes. TLS protects them on the way, or the machine that they do not leave.
     files: AmazonS3,
     /// For a client of another endpoint.
     builder: AmazonS3Builder,
@@ -113,13 +114,13 @@ impl S3Store {
         Some(ObjectMeta { key: self.own(&found.location)?, bytes: found.size, modified })
     }
 
-    async fn upload(&self, key: &str, path: &Path) -> Result<(u64, String), Error> {
+    /// Gives its size, and its hash if that is asked for.
+    async fn upload(&self, key: &str, path: &Path, hashed: bool) -> Result<(u64, Option<String>), Error> {
         let key = self.key(key)?;
-        let (source, first) = Source::open(path)?.next().await?;
-        if (first.len() as u64) < source.part_bytes {
-            let total = first.len() as u64;
+        let (source, first) = Source::open(path, hashed).map_err(generic)?.next(&self.uploads.buffers).await?;
+        if source.at_end() || (first.len() as u64) < source.part_bytes {
             self.files.put(&key, first.into()).await?;
-            return Ok((total, source.so_far()));
+            return Ok((source.bytes, source.so_far()));
         }
         self.uploads.send(&self.files, &key, path, source, first).await
     }
@@ -215,7 +216,12 @@ impl Store for S3Store {
     }
 
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
-        self.upload(key, path).await.map_err(|error| failed("upload", key, error))
+        let (bytes, sha256) = self.upload(key, path, true).await.map_err(|error| failed("upload", key, error))?;
+        Ok((bytes, sha256.expect("it was asked for")))
+    }
+
+    async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
+        self.upload(key, path, false).await.map(|(bytes, _)| bytes).map_err(|error| failed("upload", key, error))
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {

@@ -24,8 +24,8 @@ use crate::job::{CheckpointFile, CheckpointNo, Manifest};
 use crate::jobdir::layout;
 use crate::ports::{Created, FileStamp, Files, Tree, TreeFile};
 
-/// Files on their way at once. One leaves a fast line idle between two files; each costs a buffer of the store's
-/// (multipart uploads: tens of MB), so eight would show in the memory of a small machine.
+/// Files on their way at once. One leaves a fast line idle between two files; checkpoints are few large files, whose parts the
+/// store sends side by side in bounded memory, so that more files at once gain nothing.
 const FILES_IN_FLIGHT: usize = 4;
 
 /// The least time that one file may take, and the slowest line that is still worth waiting for. A try that hangs longer

@@ -16,8 +16,15 @@ use super::outbox::{Outbox, Pace, chain};
 use crate::jobdir::layout;
 use crate::ports::{StoreError, Tree, TreeFile};
 
-/// Uploads at once, as for checkpoints.
-const FILES_IN_FLIGHT: usize = 4;
+/// Small files at once: each waits for an answer, some 30 ms, so that sixteen make 500 of them in a second.
+const SMALL_IN_FLIGHT: usize = 16;
+
+/// Large files at once, as for checkpoints: a store sends the parts of one side by side, and when the time runs out some should
+/// be whole rather than all begun.
+const LARGE_IN_FLIGHT: usize = 4;
+
+/// A small file: what goes to a bucket in one request.
+const SMALL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Files that are looked at for one pattern, below its part without wildcards. A virtual environment with PyTorch has
 /// thirty thousand; more than this is a data set, and its owner should name a narrower path. Each costs about 150 bytes.
@@ -51,27 +58,26 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within:
     // The machine is about to go: tries follow each other closely.
     pace.hurry();
     let arrived = Mutex::new(vec![false; found.files.len()]);
-    let sends: Vec<BoxFuture<'_, ()>> = found
-        .files
-        .iter()
-        .enumerate()
-        .map(|(index, file)| {
-            let (kept, arrived, pace) = (&kept, &arrived, &pace);
-            async move {
-                match send(outbox, workdir, file, pace).await {
-                    Ok(bytes) => {
-                        let mut kept = kept.lock().expect("never held over a panic");
-                        kept.files += 1;
-                        kept.bytes += bytes;
-                        arrived.lock().expect("never held over a panic")[index] = true;
-                    }
-                    Err(error) => tracing::warn!("output `{}` is not kept: {}", file.path, chain(&error)),
+    let keep = |(index, file)| -> BoxFuture<'_, ()> {
+        let (kept, arrived, pace) = (&kept, &arrived, &pace);
+        async move {
+            match send(outbox, workdir, file, pace).await {
+                Ok(bytes) => {
+                    let mut kept = kept.lock().expect("never held over a panic");
+                    kept.files += 1;
+                    kept.bytes += bytes;
+                    arrived.lock().expect("never held over a panic")[index] = true;
                 }
+                Err(error) => tracing::warn!("output `{}` is not kept: {}", file.path, chain(&error)),
             }
-            .boxed()
-        })
-        .collect();
-    let all = futures::stream::iter(sends).buffer_unordered(FILES_IN_FLIGHT).collect::<()>();
+        }
+        .boxed()
+    };
+    let (small, large): (Vec<_>, Vec<_>) = found.files.iter().enumerate().partition(|(_, file)| file.stamp.bytes <= SMALL_BYTES);
+    let (small, large): (Vec<_>, Vec<_>) = (small.into_iter().map(&keep).collect(), large.into_iter().map(&keep).collect());
+    let small = futures::stream::iter(small).buffer_unordered(SMALL_IN_FLIGHT).collect::<()>();
+    let large = futures::stream::iter(large).buffer_unordered(LARGE_IN_FLIGHT).collect::<()>();
+    let all = futures::future::join(small, large);
     let in_time = outbox.within(within, all).await.is_some();
     let arrived = arrived.into_inner().expect("never held over a panic");
     let missing: Vec<&str> = found.files.iter().zip(&arrived).filter(|(_, arrived)| !**arrived).map(|(file, _)| file.path.as_str()).collect();
@@ -93,8 +99,8 @@ async fn send(outbox: &Outbox, workdir: &Path, file: &TreeFile, pace: &Pace) -> 
     let path = workdir.join(&file.path);
     let mut failures = 0;
     loop {
-        match outbox.dir.store().put_file(&key, &path).await {
-            Ok((bytes, _)) => return Ok(bytes),
+        match outbox.dir.store().put_file_unhashed(&key, &path).await {
+            Ok(bytes) => return Ok(bytes),
             Err(error @ (StoreError::Denied { .. } | StoreError::Full { .. })) => return Err(error),
             Err(error) if matches!(outbox.files.stamp(&path), Ok(None)) => return Err(error),
             Err(_) => {}

@@ -41,6 +41,7 @@ mod metrics;
 mod moto;
 mod notify;
 mod nvml;
+mod objects_given_up;
 mod objects_s3;
 mod ship;
 #[path = "../support/skipped.rs"]

@@ -144,9 +144,12 @@ fn arrived(uploads: &Path) -> usize {
     text.lines().count().saturating_sub(1)
 }
 
-async fn dies_in_the_middle(watch: &Watch, uploads: &Path, source: &Path, parts: usize) {
+async fn dies_in_the_middle(watch: &Watch, uploads: &Path, source: &Path, parts: usize, hashed: bool) {
     let (store, source) = (watch.open(uploads), source.to_owned());
-    let upload = tokio::spawn(async move { store.put_file("big", &source).await });
+    let upload = tokio::spawn(async move {
+        let sent = if hashed { store.put_file("big", &source).await.map(|(bytes, _)| bytes) } else { store.put_file_unhashed("big", &source).await };
+        sent.unwrap()
+    });
     let until = std::time::Instant::now() + Duration::from_secs(120);
     while arrived(uploads) < parts {
         assert!(!upload.is_finished() && std::time::Instant::now() < until, "{} parts arrived", arrived(uploads));
@@ -167,7 +170,7 @@ async fn an_upload_that_dies_in_the_middle_goes_on_from_the_parts_that_are_there
     let mut body: Vec<u8> = (0..25 * 1024 * 1024_u32 + 5).map(|n| (n / 7) as u8).collect();
     std::fs::write(&source, &body).unwrap();
     let watch = Watch::before(&moto, 2).await;
-    dies_in_the_middle(&watch, &uploads, &source, 3).await;
+    dies_in_the_middle(&watch, &uploads, &source, 3, true).await;
     watch.seen();
 
     // Another process: what has arrived is not sent again.
@@ -181,7 +184,7 @@ async fn an_upload_that_dies_in_the_middle_goes_on_from_the_parts_that_are_there
 
     // The file is another one by the time: what was begun is taken back, and nothing of it gets into the new one.
     watch.held.store(2, Ordering::Relaxed);
-    dies_in_the_middle(&watch, &uploads, &source, 3).await;
+    dies_in_the_middle(&watch, &uploads, &source, 3, true).await;
     watch.seen();
     watch.held.store(0, Ordering::Relaxed);
     body[0] ^= 1;
@@ -192,6 +195,34 @@ async fn an_upload_that_dies_in_the_middle_goes_on_from_the_parts_that_are_there
     assert!(std::fs::read(&target).unwrap() == body);
     let open = reqwest::get(format!("{}/jobs?uploads", moto.endpoint)).await.unwrap().text().await.unwrap();
     assert!(open.contains("ListMultipartUploadsResult") && !open.contains("<UploadId>"), "nothing is left behind: {open}");
+}
+
+/// The file of outputs: its hash is kept nowhere, so it is not taken either.
+#[tokio::test]
+async fn a_file_whose_hash_nobody_wants_goes_on_as_well_unless_it_is_another_one() {
+    let Some(moto) = moto() else { return };
+    moto.bucket("jobs").await;
+    let folder = tempfile::tempdir().unwrap();
+    let (source, target, uploads) = (folder.path().join("source"), folder.path().join("target"), folder.path().join("uploads"));
+    let mut body: Vec<u8> = (0..25 * 1024 * 1024_u32 + 5).map(|n| (n / 7) as u8).collect();
+    std::fs::write(&source, &body).unwrap();
+    let watch = Watch::before(&moto, 3).await;
+    for changed in [false, true] {
+        watch.held.store(3, Ordering::Relaxed);
+        dies_in_the_middle(&watch, &uploads, &source, 3, false).await;
+        watch.seen();
+        watch.held.store(0, Ordering::Relaxed);
+        if changed {
+            body[9_000_000] ^= 1;
+            std::fs::write(&source, &body).unwrap();
+        }
+        let store = watch.open(&uploads);
+        assert_eq!(store.put_file_unhashed("big", &source).await.unwrap(), body.len() as u64);
+        assert_eq!(watch.seen(), if changed { [1, 2, 3, 4].into() } else { [3].into() });
+        store.get_file("big", &target).await.unwrap().unwrap();
+        assert!(std::fs::read(&target).unwrap() == body);
+        assert_eq!(std::fs::read_dir(&uploads).unwrap().count(), 0, "nothing is remembered of what is whole");
+    }
 }
 
 async fn one_of_sixteen_creators_wins(store: &Arc<dyn Store>) {

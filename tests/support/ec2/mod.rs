@@ -22,7 +22,7 @@ mod cloud;
 mod describe;
 mod fault;
 mod handle;
-mod http;
+pub mod http;
 mod images;
 mod launch;
 mod ledger;

@@ -1,0 +1,163 @@
+//! Uploads that the bucket ended by its own rule, before they were whole: further parts are answered with `NoSuchUpload`.
+//!
+//! Against a false bucket, because moto answers 500 where S3 says 404 and the name of the error.
+
+use std::collections::BTreeSet;
+use std::io::BufReader;
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use lamplighter::adapters::objects;
+use lamplighter::ports::{Store, StoreError};
+
+use crate::ec2::http::{Answer, Request};
+
+const PART: usize = 8 * 1024 * 1024;
+
+/// Uploads that are open, with the numbers of their parts that arrived; and how often something was asked.
+#[derive(Default)]
+struct Bucket {
+    begun: usize,
+    open: Vec<(String, BTreeSet<usize>)>,
+    /// From this part on, nothing arrives, and nothing becomes whole.
+    broken_from: Option<usize>,
+    parts_asked: BTreeSet<usize>,
+    objects: usize,
+}
+
+/// A bucket that knows nothing but uploads in parts.
+struct FalseBucket {
+    endpoint: String,
+    bucket: Arc<Mutex<Bucket>>,
+}
+
+impl FalseBucket {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let this = FalseBucket { endpoint: format!("http://{}", listener.local_addr().unwrap()), bucket: Arc::default() };
+        let bucket = Arc::clone(&this.bucket);
+        // Ends with the test's process: it waits for a connection that never comes.
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let bucket = Arc::clone(&bucket);
+                std::thread::spawn(move || serve(stream, &bucket));
+            }
+        });
+        this
+    }
+
+    fn store(&self, uploads: &Path) -> Arc<dyn Store> {
+        let settings =
+            [("aws_endpoint_url", &*self.endpoint), ("aws_region", "us-east-1"), ("aws_access_key_id", "test"), ("aws_secret_access_key", "test")];
+        objects::open_with_credentials("s3://jobs/root", &settings, uploads).unwrap().0
+    }
+}
+
+fn serve(stream: TcpStream, bucket: &Mutex<Bucket>) {
+    let mut stream = BufReader::new(stream);
+    while let Ok(Some(request)) = Request::read(&mut stream) {
+        let answer = bucket.lock().unwrap().answer(&request);
+        if answer.write(stream.get_mut(), false, "Sat, 21 Nov 2026 12:00:00 GMT").is_err() {
+            return;
+        }
+    }
+}
+
+impl Bucket {
+    fn answer(&mut self, request: &Request) -> Answer {
+        let asked = |name: &str| {
+            let query = request.target.split_once('?').map_or("", |(_, query)| query);
+            query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('=')).map(str::to_owned)
+        };
+        let id = asked("uploadId").unwrap_or_default();
+        let Some(at) = self.open.iter().position(|(open, _)| *open == id) else {
+            if id.is_empty() && request.method == "POST" {
+                self.begun += 1;
+                let id = format!("upload-{}", self.begun);
+                self.open.push((id.clone(), BTreeSet::new()));
+                return xml(200, &format!("<InitiateMultipartUploadResult><UploadId>{id}</UploadId></InitiateMultipartUploadResult>"));
+            }
+            self.parts_asked.extend(asked("partNumber").and_then(|number| number.parse::<usize>().ok()));
+            let why =
+                "The specified multipart upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed.";
+            return xml(404, &format!("<Error><Code>NoSuchUpload</Code><Message>{why}</Message><UploadId>{id}</UploadId></Error>"));
+        };
+        match (&*request.method, asked("partNumber").and_then(|number| number.parse::<usize>().ok())) {
+            ("PUT", Some(number)) => {
+                self.parts_asked.insert(number);
+                if self.broken_from.is_some_and(|first| number >= first) {
+                    return denied();
+                }
+                self.open[at].1.insert(number);
+                let mut answer = Answer::new(200, "text/plain", "");
+                answer.headers.push(("ETag".into(), format!("\"part-{number}-{}\"", request.body.len())));
+                answer
+            }
+            ("POST", None) if self.broken_from.is_some() => denied(),
+            ("POST", None) => {
+                self.open.remove(at);
+                self.objects += 1;
+                xml(200, "<CompleteMultipartUploadResult><ETag>\"whole-1\"</ETag></CompleteMultipartUploadResult>")
+            }
+            _ => {
+                self.open.remove(at);
+                Answer::new(204, "text/plain", "")
+            }
+        }
+    }
+}
+
+fn denied() -> Answer {
+    xml(403, "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>")
+}
+
+fn xml(status: u16, body: &str) -> Answer {
+    Answer::new(status, "application/xml", format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>{body}"))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source()).map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// `arrived` of its three parts are there when it ends the first time, and then the bucket gives it up.
+async fn given_up_after(arrived: usize) {
+    let server = FalseBucket::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, uploads) = (folder.path().join("model.pt"), folder.path().join("uploads"));
+    std::fs::write(&source, vec![7; PART * 2 + 5]).unwrap();
+    let store = server.store(&uploads);
+
+    server.bucket.lock().unwrap().broken_from = Some(arrived + 1);
+    store.put_file("model.pt", &source).await.unwrap_err();
+    assert_eq!(std::fs::read_dir(&uploads).unwrap().count(), 1, "how far it is is remembered");
+    {
+        let mut bucket = server.bucket.lock().unwrap();
+        assert_eq!(bucket.open.len(), 1);
+        bucket.open.clear();
+        (bucket.broken_from, bucket.parts_asked) = (None, BTreeSet::new());
+    }
+
+    let refused = store.put_file("model.pt", &source).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Unavailable { .. }), "a try that may be made again: {refused:?}");
+    assert!(chain(&refused).contains("NoSuchUpload"), "{}", chain(&refused));
+    assert_eq!(std::fs::read_dir(&uploads).unwrap().count(), 0, "it is forgotten, or each further try would meet the same");
+
+    server.bucket.lock().unwrap().parts_asked.clear();
+    assert_eq!(store.put_file("model.pt", &source).await.unwrap().0, PART as u64 * 2 + 5);
+    let bucket = server.bucket.lock().unwrap();
+    assert_eq!(bucket.parts_asked, [1, 2, 3].into(), "none of the parts is there any more");
+    assert_eq!((bucket.begun, bucket.open.len(), bucket.objects), (2, 0, 1));
+    assert_eq!(std::fs::read_dir(&uploads).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn an_upload_that_the_bucket_gave_up_is_begun_anew() {
+    given_up_after(1).await;
+}
+
+/// Only the last call meets it.
+#[tokio::test]
+async fn one_whose_parts_had_all_arrived_is_begun_anew() {
+    given_up_after(3).await;
+}
