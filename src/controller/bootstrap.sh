@@ -62,6 +62,13 @@ systemctl enable --now lamp-deadman.timer || off "the dead-man's switch cannot b
 put /etc/sysctl.d/60-lamplighter.conf 644 "kernel.panic = 10"
 sysctl -q -w kernel.panic=10 2>/dev/null || :
 
+# What is older knows neither the workload's unit nor the agent's list of system calls, and nothing would run.
+set -- $(systemctl --version 2>/dev/null)
+case "${2:-}" in
+    "" | *[!0-9]*) : ;;
+    *) [ "$2" -ge 243 ] || off "this image has systemd $2, and the agent needs 243: Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer" ;;
+esac
+
 put /etc/lamplighter/agent.env 600 "$agent_env"
 
 has curl || has wget || has python3 || off "this image has none of curl, wget and python3: the agent cannot be fetched"

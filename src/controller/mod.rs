@@ -45,6 +45,6 @@ pub use drive::{Controller, DriveError, Ticked};
 pub use market::{NotNow, Outlook};
 pub use memory::JobMemory;
 pub use schedule::ScheduleMemory;
-pub use ship::{ShipError, Shipper};
+pub use ship::{SYSTEMD_MIN, ShipError, Shipper};
 pub use submit::{SubmitError, submit, upload_code};
 pub use sweep::{Found, Judged, SECOND_LOOK};

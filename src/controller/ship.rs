@@ -26,6 +26,8 @@ pub enum ShipError {
     NoAgent(#[from] AgentsError),
     #[error("the agent `{path}` needs glibc {needs}, and {image} has {has}: build one that runs there with `just agent-portable`")]
     TooNew { path: String, needs: Glibc, image: String, has: Glibc },
+    #[error("{image} has systemd {has}, and the agent needs {SYSTEMD_MIN}: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer")]
+    TooOld { image: String, has: u16 },
     #[error("the agent cannot be brought to the job root")]
     Store(#[from] StoreError),
     #[error("the agent `{path}` changed while it was uploaded")]
@@ -110,39 +112,52 @@ impl Shipper {
 }
 
 fn check_image(file: &AgentFile, image: &str) -> Result<(), ShipError> {
-    let Some((needs, has)) = file.glibc.zip(glibc_of(image)) else { return Ok(()) };
-    if needs > has {
-        return Err(ShipError::TooNew { path: file.path.display().to_string(), needs, image: format!("`{image}`"), has });
+    let Some((glibc, systemd)) = known(image) else { return Ok(()) };
+    let image = format!("`{image}`");
+    if systemd < SYSTEMD_MIN {
+        return Err(ShipError::TooOld { image, has: systemd });
     }
-    Ok(())
+    match file.glibc {
+        Some(needs) if needs > glibc => Err(ShipError::TooNew { path: file.path.display().to_string(), needs, image, has: glibc }),
+        _ => Ok(()),
+    }
 }
 
-/// The C library of the images that people train on, by what their names hold. The first row that fits counts.
-const IMAGES: [(&str, Glibc); 19] = [
-    ("amazon linux 2023", Glibc(2, 34)),
-    ("amazon-linux-2023", Glibc(2, 34)),
-    ("al2023", Glibc(2, 34)),
-    ("amazon linux 2", Glibc(2, 26)),
-    ("amazon-linux-2", Glibc(2, 26)),
-    ("amzn2", Glibc(2, 26)),
-    ("ubuntu 20.04", Glibc(2, 31)),
-    ("ubuntu-20.04", Glibc(2, 31)),
-    ("ubuntu-focal-20.04", Glibc(2, 31)),
-    ("ubuntu 22.04", Glibc(2, 35)),
-    ("ubuntu-22.04", Glibc(2, 35)),
-    ("ubuntu-jammy-22.04", Glibc(2, 35)),
-    ("ubuntu 24.04", Glibc(2, 39)),
-    ("ubuntu-24.04", Glibc(2, 39)),
-    ("ubuntu-noble-24.04", Glibc(2, 39)),
-    ("ubuntu/server/20.04", Glibc(2, 31)),
-    ("ubuntu/server/22.04", Glibc(2, 35)),
-    ("debian-11", Glibc(2, 31)),
-    ("debian-12", Glibc(2, 36)),
+/// The oldest systemd that knows what the agent asks of it for a workload (`OOMPolicy=`), and refuses nothing of it. The user
+/// data look at it too; tests/adapters/units.rs holds both to what the units say.
+pub const SYSTEMD_MIN: u16 = 243;
+
+/// What the images that people train on have of the C library and of systemd, by what their names hold. The first row that
+/// fits counts.
+const IMAGES: [(&str, Glibc, u16); 23] = [
+    ("amazon linux 2023", Glibc(2, 34), 252),
+    ("amazon-linux-2023", Glibc(2, 34), 252),
+    ("al2023", Glibc(2, 34), 252),
+    ("amazon linux 2", Glibc(2, 26), 219),
+    ("amazon-linux-2", Glibc(2, 26), 219),
+    ("amzn2", Glibc(2, 26), 219),
+    ("ubuntu 18.04", Glibc(2, 27), 237),
+    ("ubuntu-18.04", Glibc(2, 27), 237),
+    ("ubuntu-bionic-18.04", Glibc(2, 27), 237),
+    ("ubuntu 20.04", Glibc(2, 31), 245),
+    ("ubuntu-20.04", Glibc(2, 31), 245),
+    ("ubuntu-focal-20.04", Glibc(2, 31), 245),
+    ("ubuntu 22.04", Glibc(2, 35), 249),
+    ("ubuntu-22.04", Glibc(2, 35), 249),
+    ("ubuntu-jammy-22.04", Glibc(2, 35), 249),
+    ("ubuntu 24.04", Glibc(2, 39), 255),
+    ("ubuntu-24.04", Glibc(2, 39), 255),
+    ("ubuntu-noble-24.04", Glibc(2, 39), 255),
+    ("ubuntu/server/20.04", Glibc(2, 31), 245),
+    ("ubuntu/server/22.04", Glibc(2, 35), 249),
+    ("ubuntu/server/24.04", Glibc(2, 39), 255),
+    ("debian-11", Glibc(2, 31), 247),
+    ("debian-12", Glibc(2, 36), 252),
 ];
 
-fn glibc_of(image: &str) -> Option<Glibc> {
+fn known(image: &str) -> Option<(Glibc, u16)> {
     let image = image.to_lowercase();
-    IMAGES.iter().find(|(part, _)| image.contains(part)).map(|(_, glibc)| *glibc)
+    IMAGES.iter().find(|(part, ..)| image.contains(part)).map(|(_, glibc, systemd)| (*glibc, *systemd))
 }
 
 #[cfg(test)]
@@ -156,7 +171,6 @@ mod tests {
         let old = file(Some(Glibc(2, 26)));
         for (image, runs) in [
             ("Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2023) 20260101", true),
-            ("Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2) Version 65", false),
             ("/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id", true),
             ("ubuntu/images/hvm-ssd/ubuntu-focal-20.04-amd64-server", false),
             ("ubuntu/images/hvm-ssd/ubuntu-jammy-22.04-amd64-server-20260101", true),
@@ -167,7 +181,22 @@ mod tests {
             assert!(check_image(&old, image).is_ok(), "{image}");
             assert!(check_image(&file(None), image).is_ok(), "{image}");
         }
-        let words = check_image(&new, "amzn2-ami-hvm").unwrap_err().to_string();
-        assert_eq!(words, "the agent `/a` needs glibc 2.34, and `amzn2-ami-hvm` has 2.26: build one that runs there with `just agent-portable`");
+        let words = check_image(&new, "debian-11-amd64").unwrap_err().to_string();
+        assert_eq!(words, "the agent `/a` needs glibc 2.34, and `debian-11-amd64` has 2.31: build one that runs there with `just agent-portable`");
+    }
+
+    #[test]
+    fn an_image_whose_systemd_is_too_old_is_refused_whatever_the_agent() {
+        let file = AgentFile { path: "/a".into(), sha256: String::new(), bytes: 1, glibc: None };
+        for image in
+            ["Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux 2) Version 65", "ubuntu/images/hvm-ssd/ubuntu-bionic-18.04-amd64-server"]
+        {
+            assert!(matches!(check_image(&file, image), Err(ShipError::TooOld { .. })), "{image}");
+        }
+        assert!(check_image(&file, "al2023-ami-2023.5.20240805.0-kernel-6.1-x86_64").is_ok());
+        let words = check_image(&file, "amzn2-ami-hvm").unwrap_err().to_string();
+        let known =
+            "`amzn2-ami-hvm` has systemd 219, and the agent needs 243: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer";
+        assert_eq!(words, known);
     }
 }

@@ -48,6 +48,8 @@ mod ship;
 mod skipped;
 mod units;
 #[cfg(feature = "lamp")]
+mod units_age;
+#[cfg(feature = "lamp")]
 mod workdir;
 mod workload;
 mod workload_ask;

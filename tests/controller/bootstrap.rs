@@ -186,6 +186,36 @@ fn an_image_that_cannot_serve_says_why_and_goes_out() {
     assert!(status == 1 && said.contains("the agent does not run on this image: version GLIBC_2.34 not found"), "{said}");
 }
 
+/// Amazon Linux 2 and CentOS 7 have 219, RHEL 8 has 239, Amazon Linux 2023 and Debian 12 have 252.
+#[test]
+fn an_image_with_an_old_systemd_says_so_and_goes_out() {
+    let text = user_data(&hex(AGENT.as_bytes()));
+    for shell in shells() {
+        for (first, runs) in [
+            ("systemd 219", false),
+            ("systemd 239 (239-82.el8)", false),
+            ("systemd 243 (v243.9-1.fc31)", true),
+            ("systemd 252 (252.23-2.amzn2023)", true),
+            ("systemd 256~rc3", true),
+            ("", true),
+        ] {
+            let machine = FalseMachine::new(AGENT);
+            let asked = machine.path("asked").display().to_string();
+            let version = format!("if [ \"$1\" = --version ]; then echo '{first}'; echo '+PAM +AUDIT -SMACK'; exit; fi");
+            machine.program("systemctl", &format!("{version}\necho systemctl \"$@\" >> '{asked}'"));
+            let (status, said) = machine.boots(&shell, &text);
+            let asked = machine.asked();
+            assert_eq!((status == 0, asked.contains("fetch")), (runs, runs), "{shell:?} {first}: {said}");
+            assert!(asked.contains("enable --now lamp-deadman.timer"), "the switch stands behind it: {asked}");
+            if !runs {
+                let version = first.split(' ').nth(1).unwrap();
+                let words = format!("this image has systemd {version}, and the agent needs {}: ", lamplighter::controller::SYSTEMD_MIN);
+                assert!(said.contains(&words) && asked.contains("systemctl --ignore-inhibitors poweroff"), "{shell:?}: {said} {asked}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_agent_comes_by_what_the_image_has() {
     let text = user_data(&hex(AGENT.as_bytes()));
