@@ -84,6 +84,9 @@ impl Store for Through<dyn Store> {
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
         self.process.call(self.inner.put_file(key, path)).await
     }
+    async fn put_file_unhashed(&self, key: &str, path: &Path) -> Result<u64, StoreError> {
+        self.process.call(self.inner.put_file_unhashed(key, path)).await
+    }
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         self.process.call(self.inner.get_file(key, path)).await
     }
