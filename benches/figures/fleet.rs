@@ -60,6 +60,10 @@ impl Clock for SteppedClock {
         *self.now.lock().expect("one thread")
     }
 
+    fn boot(&self) -> String {
+        String::new()
+    }
+
     async fn sleep(&self, time: Duration) {
         *self.now.lock().expect("one thread") += time;
         let goes_on = self.step.lock().expect("one thread").as_mut().is_none_or(|step| step());

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use rustix::process::Pid;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::holder_cgroup;
 use super::holder_records::{self as records, End, Exit, Printed, Started};
@@ -50,6 +50,11 @@ pub struct HeldWorkload {
     running: Option<AsyncFd<OwnedFd>>,
     /// The main process, opened when it is first waited for: the agent waits anew each second.
     main: OnceLock<io::Result<Option<AsyncFd<OwnedFd>>>>,
+    /// When the main process was first seen dead, and after an end without a record how many it left and until when they are
+    /// killed: those who wait for the end ask anew each second, and the limits hold over all of their questions.
+    died: OnceLock<Instant>,
+    unrecorded: OnceLock<(usize, Instant)>,
+    record_wait: Duration,
     /// The counters when they were last read whole.
     printed: Mutex<(u64, u64)>,
     /// Where they are; the holder writes them in place.
@@ -76,6 +81,9 @@ impl HeldWorkload {
             this_boot: true,
             running,
             main: OnceLock::new(),
+            died: OnceLock::new(),
+            unrecorded: OnceLock::new(),
+            record_wait: RECORD_WAIT,
             printed: Mutex::new((0, 0)),
             counters: OnceLock::new(),
         };
@@ -194,8 +202,7 @@ impl HeldWorkload {
         }
     }
 
-    async fn kill_until_nothing_is_left(&self) -> Result<(), WorkloadError> {
-        let end = Instant::now() + KILL_WAIT;
+    async fn kill_until_nothing_is_left(&self, end: Instant) -> Result<(), WorkloadError> {
         let mut left = self.kill_round();
         while left > 0 {
             if Instant::now() >= end {
@@ -249,7 +256,7 @@ impl Workload for HeldWorkload {
     async fn ended(&self) -> Ended {
         let late = async {
             self.main_dead().await;
-            let _ = timeout(RECORD_WAIT, self.released()).await;
+            sleep_until(*self.died.get_or_init(Instant::now) + self.record_wait).await;
         };
         tokio::select! {
             () = self.released() => {}
@@ -258,9 +265,11 @@ impl Workload for HeldWorkload {
         if let Some(ended) = self.recorded() {
             return ended;
         }
-        tracing::error!(dir = %self.dir.display(), "the holder died without a record of the workload's end; killing what is left");
-        let orphans = self.kill_round();
-        if let Err(error) = self.kill_until_nothing_is_left().await {
+        let (orphans, until) = *self.unrecorded.get_or_init(|| {
+            tracing::error!(dir = %self.dir.display(), "the holder has left no record of the workload's end; killing what is left");
+            (self.kill_round(), Instant::now() + KILL_WAIT)
+        });
+        if let Err(error) = self.kill_until_nothing_is_left(until).await {
             tracing::error!(%error, "the rest of the workload stays");
         }
         Ended { exit: ExitStatus::default(), orphans: u32::try_from(orphans).unwrap_or(u32::MAX) }
@@ -299,7 +308,7 @@ impl Workload for HeldWorkload {
         }
         self.mark_killed();
         self.ask_holder_to_kill();
-        self.kill_until_nothing_is_left().await?;
+        self.kill_until_nothing_is_left(Instant::now() + KILL_WAIT).await?;
         // Its record of the end and the rest of the log, which are read next, are a moment away.
         if timeout(RECORD_WAIT, self.holder_dead()).await.is_err() {
             tracing::warn!(dir = %self.dir.display(), "the holder does not end although nothing is left to hold");
@@ -330,5 +339,57 @@ fn number(signal: Signal) -> rustix::process::Signal {
         Signal::Usr2 => Number::USR2,
         Signal::Int => Number::INT,
         Signal::Hup => Number::HUP,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    /// A process that does nothing, until it is dropped.
+    struct Asleep(Child);
+
+    impl Asleep {
+        fn new() -> (Self, ProcessRef) {
+            let child = Command::new("sleep").arg("1000").spawn().expect("`sleep` is installed");
+            let process = ProcessRef::of(child.id()).expect("nobody has waited for it");
+            (Asleep(child), process)
+        }
+    }
+
+    impl Drop for Asleep {
+        fn drop(&mut self) {
+            let _ = (self.0.kill(), self.0.wait());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_holder_that_hangs_is_given_up_also_by_those_who_ask_anew_each_second() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let ((_holder, holder), (mut main, workload)) = (Asleep::new(), Asleep::new());
+        let launch = serde_json::json!({"name": "n", "argv": ["sleep"], "cwd": dir, "env": {}, "dir": dir, "log_bytes_max": 1, "echo": false});
+        records::write(dir, records::LAUNCH, &launch).expect("written");
+        let started = Started { format: records::FORMAT, boot_id: records::boot_id(), holder, workload, cgroup: None };
+        records::write(dir, records::STARTED, &started).expect("written");
+        let _held = records::open_running_as_holder(dir).expect("a pipe");
+        holder.signal(rustix::process::Signal::STOP).expect("it is ours");
+
+        let mut asked = HeldWorkload::open(dir).expect("readable").expect("it was started");
+        asked.record_wait = Duration::from_millis(500);
+        let slice = Duration::from_millis(50);
+        assert!(timeout(slice, asked.ended()).await.is_err(), "it runs");
+        main.0.kill().expect("it is ours");
+        let end = Instant::now() + Duration::from_secs(30);
+        let ended = loop {
+            if let Ok(ended) = timeout(slice, asked.ended()).await {
+                break ended;
+            }
+            assert!(Instant::now() < end, "it is waited for without end");
+        };
+        assert_eq!(ended, Ended::default(), "nobody knows how");
+        assert!(holder.alive(), "it hangs still");
     }
 }

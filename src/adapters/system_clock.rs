@@ -29,6 +29,10 @@ impl Clock for SystemClock {
         Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
     }
 
+    fn boot(&self) -> String {
+        super::holder_records::boot_id()
+    }
+
     async fn sleep(&self, time: Duration) {
         let end = self.mono().saturating_add(time);
         loop {

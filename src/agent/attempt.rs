@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::observe::{Drawers, Rhythm};
 use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::{End, Extension, HardwareFault, Stage};
+use crate::ports::Clock;
 
 /// What was agreed before the workload starts. Kept on disk: an agent that comes after a crash needs no store to go on.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -107,11 +108,29 @@ pub struct Held {
     pub until: Timestamp,
 }
 
-/// One moment on both clocks.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+/// One moment on both clocks: the wall clock as it was then, carried on by the clock that never steps. A machine whose clock
+/// is set by a day reaches no limit by it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Anchor {
     pub wall: Timestamp,
     pub mono: Duration,
+    /// The life of the machine in which `mono` counts; after another boot it means nothing.
+    #[serde(default)]
+    pub boot: String,
+}
+
+impl Anchor {
+    /// The one that an agent before this one kept, if this machine still lives the same life; else this moment.
+    pub fn kept_or_now(kept: Option<Anchor>, clock: &dyn Clock) -> Anchor {
+        let (wall, mono, boot) = (clock.now(), clock.mono(), clock.boot());
+        kept.filter(|kept| kept.boot == boot && kept.mono <= mono).unwrap_or(Anchor { wall, mono, boot })
+    }
+
+    /// What a wall clock would say now that nobody has set since.
+    pub fn carried(&self, mono: Duration) -> Timestamp {
+        let passed = SignedDuration::try_from(mono.saturating_sub(self.mono));
+        passed.ok().and_then(|passed| self.wall.checked_add(passed).ok()).unwrap_or(self.wall)
+    }
 }
 
 /// A decision that was begun and takes time.

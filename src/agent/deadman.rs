@@ -87,9 +87,6 @@ impl Agent {
     /// Keeps the switch at this machine's hard end.
     pub(super) fn renew_deadline(&self) {
         let Some(deadman) = &self.deadman else { return };
-        let mono = self.out.clock.mono();
-        let anchor = self.memory.anchor.filter(|anchor| mono >= anchor.mono);
-        let steady = anchor.and_then(|anchor| anchor.wall.checked_add(SignedDuration::try_from(mono - anchor.mono).ok()?).ok());
-        deadman.renew(self.kill_at(), steady.unwrap_or_else(|| self.out.clock.now()));
+        deadman.renew(self.kill_at(), self.steady_now());
     }
 }

@@ -176,7 +176,7 @@ impl Agent {
         self.journal.flush(FLUSH_MIN).await;
         self.heartbeat.update(self.status());
         self.heartbeat.flush(FLUSH_MIN).await;
-        while self.out.clock.now().duration_since(at) < NOTICE_VOID_AFTER {
+        while self.steady_now().duration_since(at) < NOTICE_VOID_AFTER {
             self.out.clock.sleep(Duration::from_secs(1)).await;
             self.world.service.alive();
             self.report();
@@ -317,10 +317,11 @@ impl Agent {
         }
     }
 
-    /// What is left of a limit on the wall clock, at most `most`.
+    /// What is left until `by`, at most `most`. In the time in which the limits fall: a clock that was set takes nothing from
+    /// the last save.
     fn within(&self, by: Option<Timestamp>, most: Duration) -> Duration {
         match by {
-            Some(by) => elapsed(self.out.clock.now(), by).min(most),
+            Some(by) => elapsed(self.steady_now(), by).min(most),
             None => most,
         }
     }

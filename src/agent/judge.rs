@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::act::NOBODY;
-use super::attempt::Anchor;
 use super::checkpoints::Saved;
 use super::tick::Agent;
 use crate::instance::{Notice, NoticeKind};
@@ -29,6 +28,8 @@ const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
 pub(super) struct Warned {
     /// The notice that counts now.
     pub notice: Option<Notice>,
+    /// Its time as the agent counts it.
+    pub at: Option<Timestamp>,
     pub first_seen: Option<Timestamp>,
     /// When the workload was asked to save because of it, and whether a complete checkpoint came of that.
     pub asked: Option<Timestamp>,
@@ -80,16 +81,9 @@ impl Agent {
         fault.filter(|_| !self.alone())
     }
 
-    /// The wall clock as it was when this attempt began, carried on by the clock that never steps: a machine whose clock is
-    /// set by a day reaches no limit by it. After a reboot that clock begins anew, and so does the carrying.
-    pub(super) fn steady_now(&mut self) -> Timestamp {
-        let mono = self.out.clock.mono();
-        if self.memory.anchor.is_none_or(|anchor| mono < anchor.mono) {
-            self.memory.anchor = Some(Anchor { wall: self.out.clock.now(), mono });
-        }
-        let anchor = self.memory.anchor.expect("it was just set");
-        let passed = mono.saturating_sub(anchor.mono);
-        jiff::SignedDuration::try_from(passed).ok().and_then(|passed| anchor.wall.checked_add(passed).ok()).unwrap_or(anchor.wall)
+    /// The time that limits, deadlines and waits are counted in: see [`super::attempt::Anchor`].
+    pub(super) fn steady_now(&self) -> Timestamp {
+        self.anchor.carried(self.out.clock.mono())
     }
 
     /// Somebody asked for more time: whatever they do with it, it is not idle already.
@@ -178,8 +172,8 @@ impl Agent {
         if let Some(notice) = newest.filter(|notice| self.warned.notice.as_ref() != Some(notice)) {
             self.journal.record(What::Notice { notice: notice.clone() });
             self.tell_workload(&notice);
-            self.warned =
-                Warned { notice: Some(notice), first_seen: Some(now), asked: None, saved: false, void: std::mem::take(&mut self.warned.void) };
+            let (at, void) = (Some(carried(notice.at, now, self.out.clock.now())), std::mem::take(&mut self.warned.void));
+            self.warned = Warned { notice: Some(notice), at, first_seen: Some(now), asked: None, saved: false, void };
         }
     }
 
@@ -198,7 +192,7 @@ impl Agent {
         let signal = spec.and_then(|spec| spec.signal.as_deref());
         let saves = self.checkpoints.as_ref();
         let facts = NoticeFacts {
-            notice: notice.clone(),
+            notice: Notice { at: self.warned.at.unwrap_or(notice.at), ..notice.clone() },
             first_seen: self.warned.first_seen.unwrap_or(now),
             now,
             // A job without checkpoints has nothing to save, which takes no time.
@@ -299,4 +293,12 @@ impl Agent {
         let tenth = spec.limits.max_runtime.map_or(Duration::MAX, |most| most.duration() / 10);
         Span::from_duration(whole.min(tenth))
     }
+}
+
+/// A time that the cloud names, as the agent counts: so far from now as it is by the wall clock. They differ when the clock was
+/// set since the agent began, as a machine does that finds out the right time after it has started. In whole seconds, as
+/// clouds speak.
+fn carried(at: Timestamp, now: Timestamp, wall: Timestamp) -> Timestamp {
+    let ahead = (now.duration_since(wall).as_secs_f64()).round() as i64;
+    at.checked_add(SignedDuration::from_secs(ahead)).unwrap_or(at)
 }

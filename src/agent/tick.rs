@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::attempt::{Attempt, Memory, Mode};
+use super::attempt::{Anchor, Attempt, Memory, Mode};
 use super::checkpoints::Checkpoints;
 use super::deadman::Deadman;
 use super::drain::Drained;
@@ -89,6 +89,8 @@ pub struct Agent {
     _notices: Option<NoticeWatch>,
     pub(super) news: News,
     pub(super) memory: Memory,
+    /// What [`Agent::steady_now`] counts from; also in `memory`, for the agent after a crash of this one.
+    pub(super) anchor: Anchor,
     pub(super) watching: Watching,
     pub(super) workload: Option<Arc<dyn Workload>>,
     /// The end of the process that runs now, until it was acted on.
@@ -111,7 +113,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    pub fn new(attempt: Attempt, world: World, out: Outbox, memory: Memory) -> Self {
+    pub fn new(attempt: Attempt, world: World, out: Outbox, mut memory: Memory) -> Self {
         let spec = &attempt.resolved.spec;
         let (journal, heartbeat, samples) =
             (Journal::start(out.clone()), Heartbeat::start(out.clone(), attempt.mode == Mode::Launched), Samples::start(out.clone()));
@@ -134,6 +136,8 @@ impl Agent {
         let meter = world.meter.clone().filter(|_| spec.watch.metrics);
         let metrics = meter.map(|meter| Metrics::start(meter, Arc::clone(&out.clock), attempt.instance.clone()));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
+        let anchor = Anchor::kept_or_now(memory.anchor.take(), &*out.clock);
+        memory.anchor = Some(anchor.clone());
         let mut watching = Watching::new(spec, memory.drawers, &memory.rhythm, board.marks());
         watching.remember_fault(memory.hardware.as_ref());
         Agent {
@@ -163,6 +167,7 @@ impl Agent {
             limit_level: LimitLevel::Far,
             next_sample: Duration::ZERO,
             next_keep: Duration::ZERO,
+            anchor,
             attempt,
             world,
             out,

@@ -13,5 +13,9 @@ pub trait Clock: Send + Sync {
     /// A clock that never steps and that counts suspend (`CLOCK_BOOTTIME`), for lengths of time.
     fn mono(&self) -> Duration;
 
+    /// Names the life of the machine in which `mono` counts: after a reboot that clock begins anew, and what it said before
+    /// means nothing. Empty where nobody can tell.
+    fn boot(&self) -> String;
+
     async fn sleep(&self, time: Duration);
 }

@@ -115,6 +115,9 @@ impl Clock for PartyClock {
     fn mono(&self) -> Duration {
         super::planted::steady(&self.world, self.now())
     }
+    fn boot(&self) -> String {
+        String::new()
+    }
     async fn sleep(&self, time: Duration) {
         self.world.timeline.sleep(time).await;
     }

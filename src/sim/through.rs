@@ -46,6 +46,9 @@ impl Clock for Through<dyn Clock> {
     fn mono(&self) -> Duration {
         self.inner.mono()
     }
+    fn boot(&self) -> String {
+        self.inner.boot()
+    }
     async fn sleep(&self, time: Duration) {
         self.inner.sleep(time).await;
         self.process.running().await;

@@ -25,6 +25,10 @@ impl Clock for HandClock {
         self.0.lock().unwrap().1
     }
 
+    fn boot(&self) -> String {
+        String::new()
+    }
+
     async fn sleep(&self, _: Duration) {
         unreachable!("nobody waits here")
     }

@@ -1,8 +1,10 @@
 //! Whole attempts of the shipped agent, from boot to the power switch, with agents that die on the way: behind each port one
 //! dies at its n-th call, before or after its effect, and a new one boots a second later. The workload lives on meanwhile.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use lamplighter::agent::boot::{BootPorts, boot};
 use lamplighter::agent::{Agent, Folders, World};
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Manifest, Outcome, Plan, ResolvedSpec, Wish};
@@ -10,7 +12,7 @@ use lamplighter::jobdir::What;
 use lamplighter::market::Market;
 use lamplighter::ports::{Clock, Files, Metadata, Power, Store, Workloads};
 use lamplighter::sim::{Process, SensesThrough, Through};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::machine::{Machine, Ports};
 use super::support::virtual_clock::{VirtualClock, simulate};
@@ -24,9 +26,11 @@ const STEPS: u64 = 12;
 const STOP_AFTER: u64 = 8;
 
 /// A job on a machine.
-struct Stage {
-    rig: Rig,
-    machine: Arc<Machine>,
+pub struct Stage {
+    pub rig: Rig,
+    pub machine: Arc<Machine>,
+    /// Where its dead-man's switch reads the deadline, if it has one.
+    pub deadline_file: Option<PathBuf>,
 }
 
 /// What must not depend on deaths: the moments may move, the story may not.
@@ -42,12 +46,18 @@ struct Story {
 
 impl Stage {
     async fn new(clock: Arc<VirtualClock>, steps: u64) -> Stage {
+        Stage::limited(clock, steps, json!({}), None).await
+    }
+
+    /// With limits, as the job file says them, and a hard end of the machine.
+    pub async fn limited(clock: Arc<VirtualClock>, steps: u64, limits: Value, kill_at: Option<Timestamp>) -> Stage {
         let rig = Rig::new(clock.clone());
         let resolved: ResolvedSpec = serde_json::from_value(json!({
             "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
             "spec": {
                 "name": "digits", "command": {"shell": "train"}, "setup": "install",
                 "checkpoint": {"path": "ckpt", "interval": "2s", "signal": "SIGUSR1", "grace": "30s"},
+                "limits": limits,
             },
         }))
         .expect("a spec");
@@ -55,14 +65,15 @@ impl Stage {
             &std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/plan.json")).expect("a record of ours"),
         )
         .expect("a plan");
-        let plan = Plan { job: resolved.job.clone(), attempt: AttemptNo::FIRST, kill_at: None, ..plan };
+        let plan = Plan { job: resolved.job.clone(), attempt: AttemptNo::FIRST, kill_at, ..plan };
         let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
         let _ = rig.dir().create_plan(&plan).await.expect("the store works");
-        Stage { machine: Machine::new(clock, steps), rig }
+        let deadline_file = kill_at.map(|_| rig.path("deadline"));
+        Stage { machine: Machine::new(clock, steps), rig, deadline_file }
     }
 
     /// One agent, from its boot to its end; whether it died before.
-    async fn live(&self, life: Arc<Process>) -> bool {
+    pub async fn live(&self, life: Arc<Process>) -> bool {
         tokio::select! {
             biased;
             () = life.died() => true,
@@ -89,7 +100,7 @@ impl Stage {
             power: ports.power,
             insist: true,
             own_network: Arc::default(),
-            deadline_file: None,
+            deadline_file: self.deadline_file.clone(),
             meter: None,
             service: ports.service,
             stacks: Arc::new(calm),

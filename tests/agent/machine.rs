@@ -219,7 +219,7 @@ impl Metadata for Ports {
         let job = "digits-222222".parse().expect("a job id");
         let tags =
             Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at: None };
-        Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: jiff::Timestamp::UNIX_EPOCH })
+        Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: self.0.clock.now() })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
         Ok(Vec::new())

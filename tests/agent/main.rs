@@ -2,10 +2,12 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests play the workload: they write the files that the agent reads")]
 
+mod alone;
 mod boots;
 mod calls;
 mod chaos;
 mod checkpoints;
+mod clocks;
 mod deadman;
 mod hardware;
 mod heartbeat;

@@ -32,6 +32,8 @@ pub struct Played {
     started: Arc<Mutex<u32>>,
     now: Arc<Mutex<Now>>,
     powered_off: Arc<Mutex<bool>>,
+    /// What its cloud says of its end.
+    pub notices: Arc<Mutex<Vec<Notice>>>,
     /// Bytes that its holder has counted.
     pub printed: Arc<AtomicU64>,
     /// Where the agent publishes its measurements.
@@ -51,7 +53,16 @@ impl Played {
     pub fn new(rig: &Rig) -> Self {
         let now = Now { gpus: Reading::Absent, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
         let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
-        Played { clock: rig.clock.clone(), ended: watch::Sender::new(None), started, now, powered_off, printed: Arc::default(), meter: None }
+        Played {
+            clock: rig.clock.clone(),
+            ended: watch::Sender::new(None),
+            started,
+            now,
+            powered_off,
+            notices: Arc::default(),
+            printed: Arc::default(),
+            meter: None,
+        }
     }
 
     pub fn agent(&self, rig: &Rig, spec: &str) -> Agent {
@@ -111,6 +122,11 @@ impl Played {
 
     pub fn starts(&self) -> u32 {
         *self.started.lock().expect("nobody panics with it")
+    }
+
+    /// The workload has ended, by itself or because it was told to.
+    pub fn has_ended(&self) -> bool {
+        self.ended.borrow().is_some()
     }
 
     pub fn is_off(&self) -> bool {
@@ -206,7 +222,7 @@ impl Metadata for Played {
         Ok(Identity { instance: "i-1".into(), tags: BTreeMap::new(), launched: self.clock.now() })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
-        Ok(Vec::new())
+        Ok(self.notices.lock().expect("nobody panics with it").clone())
     }
 }
 

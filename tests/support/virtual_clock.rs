@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use lamplighter::ports::Clock;
 
 #[derive(Default)]
@@ -19,6 +19,9 @@ pub struct VirtualClock(Mutex<State>);
 #[derive(Default)]
 struct State {
     now: Duration,
+    /// How far the wall clock was set.
+    set: SignedDuration,
+    boots: u32,
     next: u64,
     sleepers: BTreeMap<(Duration, u64), Waker>,
 }
@@ -33,11 +36,16 @@ const JUMPS_MAX: usize = 200_000;
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
-        start + self.mono()
+        let state = self.0.lock().unwrap();
+        start + state.now + state.set
     }
 
     fn mono(&self) -> Duration {
         self.0.lock().unwrap().now
+    }
+
+    fn boot(&self) -> String {
+        format!("boot {}", self.0.lock().unwrap().boots)
     }
 
     async fn sleep(&self, time: Duration) {
@@ -76,6 +84,18 @@ impl Drop for Sleep<'_> {
 }
 
 impl VirtualClock {
+    /// Somebody sets the wall clock, on or back; the steady one goes on.
+    pub fn set(&self, by: SignedDuration) {
+        self.0.lock().unwrap().set += by;
+    }
+
+    /// The machine was off for so long. Its steady clock begins anew, and stands by chance where it stood.
+    pub fn reboot(&self, off: Duration) {
+        let mut state = self.0.lock().unwrap();
+        state.set += SignedDuration::try_from(off).expect("no test lasts as long");
+        state.boots += 1;
+    }
+
     async fn drive(&self) {
         for _ in 0..JUMPS_MAX {
             rounds().await;

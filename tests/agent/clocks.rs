@@ -1,0 +1,113 @@
+//! A wall clock that is set, and a machine that is started again: what was to happen after so long happens after so long,
+//! and what was to happen at a time happens at that time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lamplighter::instance::{Notice, NoticeKind};
+use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Outcome};
+use lamplighter::ports::Clock;
+use lamplighter::sim::Process;
+use serde_json::json;
+
+use super::lives::Stage;
+use super::support::virtual_clock::{VirtualClock, simulate, until};
+use super::world::Played;
+use super::{Rig, secs};
+
+const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// Longer than any of these attempts may last.
+const STEPS: u64 = 20_000;
+
+async fn outcome(stage: &Stage) -> Outcome {
+    stage.rig.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").expect("there is an outcome")
+}
+
+#[test]
+fn the_last_save_before_a_limit_has_its_time_whatever_the_clock_was_set_to() {
+    for set in [SignedDuration::ZERO, DAY, -DAY] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let stage = Stage::limited(clock.clone(), STEPS, json!({"max_runtime": "200s"}), None).await;
+            let (died, ()) = tokio::join!(stage.live(Process::new(None)), async {
+                clock.sleep(secs(60)).await;
+                clock.set(set);
+            });
+            assert!(!died && stage.machine.is_dark());
+            let mono = clock.mono();
+            assert!((secs(180)..=secs(200)).contains(&mono), "{set:#}: over after {mono:?}");
+            let outcome = outcome(&stage).await;
+            assert_eq!((outcome.because, &outcome.losses), (EndedBecause::MaxRuntime, &vec![]), "{set:#}");
+            assert_eq!(outcome.exit, Some(ExitStatus { code: Some(143), ..ExitStatus::default() }), "{set:#}: asked, not killed");
+            // It trains on until it is told to end: a step at most.
+            let (saved, done) = (outcome.last_checkpoint.unwrap().step.unwrap(), outcome.progress.unwrap().step.unwrap());
+            assert!(done >= 150.0 && done - saved <= 1.0, "{set:#}: {saved} of {done}");
+        });
+    }
+}
+
+/// After a reboot the steady clock says little of the one before: by chance it may stand beyond where that one began.
+#[test]
+fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let hard_end = clock.now() + SignedDuration::from_hours(5);
+        let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(hard_end)).await;
+        let deadline = || -> Timestamp {
+            let text = std::fs::read_to_string(stage.deadline_file.as_ref().expect("it has a switch")).expect("it was told");
+            Timestamp::from_second(text.trim().parse().expect("seconds")).expect("a time")
+        };
+        for hours in [2, 1] {
+            tokio::select! {
+                died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+                () = clock.sleep(secs(60)) => {}
+            }
+            assert_eq!(deadline(), hard_end, "{hours} hours before the next boot");
+            clock.reboot(Duration::from_secs(hours * 3600));
+        }
+        tokio::select! {
+            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            () = clock.sleep(secs(60)) => {}
+        }
+        assert_eq!(deadline(), hard_end, "a deadline is a time of day");
+        clock.reboot(Duration::from_secs(3 * 3600));
+        let again = clock.mono();
+        assert!(!stage.live(Process::new(None)).await);
+        assert_eq!(outcome(&stage).await.because, EndedBecause::HardEnd);
+        assert!(clock.mono() - again < secs(120), "at once: {:?}", clock.mono() - again);
+    });
+}
+
+/// A machine whose clock was fast when its agent began, and was put right since: what the cloud says by the right time is
+/// no old news.
+#[test]
+fn a_notice_counts_also_when_the_clock_was_wrong_at_the_beginning() {
+    let fast = SignedDuration::from_mins(10);
+    for (at_first, set) in [(SignedDuration::ZERO, SignedDuration::ZERO), (fast, -fast), (-fast, fast)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let rig = Rig::new(clock.clone());
+            let played = Played::new(&rig);
+            clock.set(at_first);
+            let agent = played.agent(&rig, "{}");
+            let told = async {
+                clock.sleep(secs(30)).await;
+                clock.set(set);
+                clock.sleep(secs(30)).await;
+                let at = clock.now() + secs(120);
+                played.notices.lock().unwrap().push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+                until(&clock, "the workload is told to end", secs(120), || played.has_ended()).await;
+                let left = at.duration_since(clock.now());
+                assert!((10..=40).contains(&left.as_secs()), "{at_first:#}: with {left:#} left");
+                // The waiting for the end, too, is counted in steady time.
+                clock.set(DAY);
+                clock.sleep(Duration::try_from(left).unwrap() + secs(170)).await;
+                assert_eq!(played.starts(), 1, "{at_first:#}: it may still be taken");
+                until(&clock, "it was not taken, and the work goes on", secs(30), || played.starts() == 2).await;
+            };
+            tokio::select! {
+                finish = agent.run() => panic!("it ends: {finish:?}"),
+                () = told => {}
+            }
+        });
+    }
+}
