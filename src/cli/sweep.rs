@@ -151,7 +151,7 @@ fn row(judged: &Judged) -> Vec<String> {
 
 fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
     match verdict {
-        OrphanVerdict::Keep { why } => ("keep", why),
+        OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => ("keep", why),
         OrphanVerdict::Orphan { why } => ("orphan", why),
     }
 }

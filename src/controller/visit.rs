@@ -39,6 +39,9 @@ const RECORD_MAX: Duration = Duration::from_secs(10);
 /// second look is the next visit's.
 const AFTER_THE_WAIT: Duration = Duration::from_secs(50);
 
+/// Machines whose records cannot be read are told of one by one up to so many: all of them mostly have one cause.
+const UNREAD_MAX: usize = 10;
+
 /// A suspicion is good for a second look for so long: two visits of five minutes may be lost in between. One that is older is
 /// of a sweeper that was switched off, and says nothing of now.
 const SUSPICION_HOLDS: Duration = Duration::from_secs(16 * 60);
@@ -102,6 +105,7 @@ impl Controller {
             Ok(judged) => judged,
             Err(why) => return unseen(visit, format!("{why}: no lease was judged")),
         };
+        tell_of_unread(&judged, visit);
         let orphans: Vec<Judged> = judged.into_iter().filter(is_orphan).collect();
         let known = match self.within(RECORD_MAX, dir.suspects()).await {
             Ok(known) => known.map(|known| known.suspects).unwrap_or_default(),
@@ -166,13 +170,24 @@ impl Controller {
     }
 }
 
+/// A sweeper that may not read the records keeps every machine, and looks well unless it says so.
+fn tell_of_unread(judged: &[Judged], visit: &mut Visit) {
+    let unread = judged.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Unknown { .. }));
+    let told = unread.clone().take(UNREAD_MAX).map(|judged| Trouble { what: judged.view.id.clone(), why: reason(judged) });
+    visit.unknown.extend(told);
+    let more = unread.count().saturating_sub(UNREAD_MAX);
+    if more > 0 {
+        visit.unknown.push(Trouble { what: format!("{more} more machines"), why: "the same, or the like".into() });
+    }
+}
+
 fn is_orphan(judged: &Judged) -> bool {
     matches!(judged.verdict, OrphanVerdict::Orphan { .. })
 }
 
 fn reason(judged: &Judged) -> String {
     match &judged.verdict {
-        OrphanVerdict::Orphan { why } | OrphanVerdict::Keep { why } => why.clone(),
+        OrphanVerdict::Orphan { why } | OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => why.clone(),
     }
 }
 

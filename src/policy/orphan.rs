@@ -50,6 +50,10 @@ pub enum OrphanVerdict {
     Keep {
         why: String,
     },
+    /// It is kept, because something that would tell could not be read.
+    Unknown {
+        why: String,
+    },
     /// An orphan: it is looked at once more, and then ended.
     Orphan {
         why: String,
@@ -75,19 +79,20 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
     if !view.state.bills() {
         return OrphanVerdict::Keep { why: format!("it is {}", view.state) };
     }
-    let Some(now) = facts.now else { return keep("the job root does not say what time it is") };
+    let unknown = |why: String| OrphanVerdict::Unknown { why };
+    let Some(now) = facts.now else { return unknown("the job root does not say what time it is".into()) };
     if let Some(kill_at) = tags.kill_at.filter(|_| is_past_cap(view, now)) {
         return OrphanVerdict::Orphan { why: format!("its hard cap was {kill_at}") };
     }
     match &facts.records {
-        Records::Unknown(why) => return OrphanVerdict::Keep { why: format!("its records cannot be read: {why}") },
+        Records::Unknown(why) => return unknown(format!("its records cannot be read: {why}")),
         Records::NoJob => return keep("its job is not in this job root"),
         Records::Over => return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() },
         Records::Open => {}
     }
     let since = |at: Timestamp| elapsed(at, now);
     match &facts.heartbeat {
-        Heartbeat::Unknown(why) => OrphanVerdict::Keep { why: format!("its heartbeat cannot be read: {why}") },
+        Heartbeat::Unknown(why) => unknown(format!("its heartbeat cannot be read: {why}")),
         Heartbeat::At(at) if since(*at) > tags.lease.duration() => {
             OrphanVerdict::Orphan { why: format!("no heartbeat for {} min, and its lease is {}", since(*at).as_secs() / 60, tags.lease) }
         }

@@ -153,6 +153,7 @@ fn a_heartbeat_that_cannot_be_read_ends_nobody() {
             world.store.fault(unreadable, Fault::Down, None);
             let blind = visit(&world, ROOM).await;
             assert_eq!((ids(&blind), blind.suspects.len()), (vec![], 0), "{unreadable}: {blind:?}");
+            assert_eq!(blind.unknown.len(), 1, "and it says so: {blind:?}");
             world.store.mend();
         }
         assert_eq!(world.cloud.running().len(), 1);
