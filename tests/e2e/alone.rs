@@ -143,7 +143,8 @@ fn a_watched_machine_that_idles_has_its_command_run_once_with_the_reason() {
     assert_eq!(after.lines().count(), 1, "{after}");
     let outcome = bench.json("state", "outcome.json");
     let because = outcome["because"].as_str().expect("a word");
-    // A machine that others load is not idle; then the longest run ends it. In both cases the reason is the outcome's own.
+    // A machine that others load is not idle (`tests/agent/alone.rs` has a quiet one); then the longest run ends it. In both cases
+    // the reason is the outcome's own.
     assert!(["idle", "max_runtime"].contains(&because), "{outcome}");
     let reasons = outcome["reasons"].as_array().expect("a chain");
     assert_eq!(Some(after.trim()), reasons.last().and_then(|reason| reason["text"].as_str()), "{outcome}");

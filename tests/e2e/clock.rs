@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use super::bench::{Bench, Finish as _};
+use super::bench::{Bench, Finish as _, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code};
 use crate::skipped::skipped;
 
@@ -46,6 +46,16 @@ fn shim(bench: &Bench) -> Option<PathBuf> {
     None
 }
 
+/// Sets the clock, and waits until the machine says so.
+fn set(bench: &Bench, seconds: i64) {
+    bench.write("clock", &seconds.to_string());
+    wait_until("the machine's clock was set", || {
+        let at: jiff::Timestamp = bench.record("attempts/0001/status.json")?["at"].as_str()?.parse().ok()?;
+        let off = at.duration_since(jiff::Timestamp::now()).as_secs() - seconds;
+        (off.abs() < 3600).then_some(())
+    });
+}
+
 fn stepped_by(seconds: i64) {
     let bench = Bench::new();
     bench.trainer("", &format!("{SAVES}[limits]\nmax_runtime = '2h'\nbudget = 100\n"));
@@ -53,7 +63,7 @@ fn stepped_by(seconds: i64) {
     let out = bench.lamp(&["run", "--detach", "job.toml"]).env("LD_PRELOAD", &shim).finish();
     assert_code(&out, 0);
     bench.trains(1, 3.0);
-    bench.write("clock", &seconds.to_string());
+    set(&bench, seconds);
     bench.trains(1, 60.0);
     assert!(bench.record("receipt.json").is_none(), "nothing ended by it");
     bench.go();
@@ -71,4 +81,20 @@ fn a_clock_that_steps_by_a_day_stops_nothing_and_bills_nothing() {
         scope.spawn(|| stepped_by(86_400));
         scope.spawn(|| stepped_by(-86_400));
     });
+}
+
+#[test]
+fn a_clock_that_steps_by_a_day_takes_nothing_from_the_last_save_before_a_limit() {
+    let bench = Bench::new();
+    bench.trainer("", &format!("{SAVES}[limits]\nmax_runtime = '60s'\n"));
+    let Some(shim) = shim(&bench) else { return };
+    let out = bench.lamp(&["run", "--detach", "job.toml"]).env("LD_PRELOAD", &shim).finish();
+    assert_code(&out, 0);
+    bench.trains(1, 0.0);
+    set(&bench, 86_400);
+    let receipt = bench.receipt();
+    assert_eq!(receipt["attempts"][0]["ended_because"], "max_runtime", "{receipt:#}");
+    assert!(receipt["last_checkpoint"]["step"].as_f64().is_some(), "{receipt:#}");
+    let billed = receipt["attempts"][0]["billed_seconds"].as_f64().unwrap();
+    assert!((50.0..600.0).contains(&billed), "the limit is where it was: {receipt:#}");
 }

@@ -136,23 +136,36 @@ fn a_disk_that_is_full_at_submission_is_said_with_what_to_do_and_nothing_is_star
 #[test]
 fn a_full_job_root_holds_up_nothing_and_the_receipt_comes_when_there_is_room() {
     let bench = Bench::new();
-    bench.trainer("", SAVES);
+    bench.trainer("SAVE_EVERY = '5'", SAVES);
     let Some(_disk) = Disk::mount(&bench, "jobs-root", "8m") else { return };
     bench.submit();
     bench.trains(1, 1.0);
     // All that is left, to the last byte.
-    let _full = Command::new("dd")
+    let filled = Command::new("dd")
+        .env("LC_ALL", "C")
         .args(["if=/dev/zero", "bs=4096"])
         .arg(format!("of={}", bench.file("jobs-root/fill").display()))
-        .stderr(Stdio::null())
-        .status();
+        .finish();
+    assert!(text(&filled.stderr).contains("No space left on device"), "{}", text(&filled.stderr));
     let begins = bench.begins();
-    std::thread::sleep(std::time::Duration::from_secs(3));
-    assert!(alive(begins[0].1), "the work goes on");
+    let told = "the heartbeat is not written and will be tried again";
+    wait_until("a write fails", || {
+        let logs = bench.find("state", "/agent.log").into_iter();
+        logs.filter_map(|log| std::fs::read_to_string(log).ok()).any(|log| log.contains(told)).then_some(())
+    });
+    // What it has done, by its own words on the machine's disk.
+    let done = || -> Option<f64> {
+        let said = std::fs::read_to_string(bench.find("state", "/progress.jsonl").first()?).ok()?;
+        serde_json::from_str::<serde_json::Value>(said.lines().rev().nth(1)?).ok()?["step"].as_f64()
+    };
+    let full = wait_until("it says how far it is", done);
+    wait_until("the work goes on", || done().filter(|step| *step > full + 20.0));
+    assert!(alive(begins[0].1) && bench.begins() == begins);
     std::fs::remove_file(bench.file("jobs-root/fill")).unwrap();
     bench.go();
     let receipt = bench.receipt();
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
     assert_eq!(bench.begins(), begins);
-    assert!(receipt["last_checkpoint"].is_null() || receipt["checkpoints"].as_u64().unwrap() >= 1);
+    let kept = receipt["last_checkpoint"]["step"].as_f64().unwrap_or_default();
+    assert!(kept > full + 10.0, "what was saved while there was no room is kept when there is: {kept}, {full}: {receipt:#}");
 }

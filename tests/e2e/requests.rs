@@ -7,6 +7,11 @@ use serde_json::{Value, json};
 use super::bench::{Bench, Finish as _, Running, wait_until};
 use super::jobs::{SAVES, adds_up, assert_code, text};
 
+/// How often the workload was asked to save for this reason.
+fn asked_to_save(bench: &Bench, by: &str) -> usize {
+    bench.events_of(1, "asked").iter().filter(|event| event["by"] == by).count()
+}
+
 #[test]
 fn a_stop_saves_first_and_the_attached_run_says_stopped() {
     let bench = Bench::new();
@@ -19,6 +24,7 @@ fn a_stop_saves_first_and_the_attached_run_says_stopped() {
     assert_eq!(receipt["attempts"][0]["ended_because"], "user_stopped");
     assert!(receipt["last_checkpoint"]["step"].as_f64().unwrap() >= 3.0, "{receipt:#}");
     assert_eq!(receipt["losses"], json!([]));
+    assert_eq!(asked_to_save(&bench, "user_stopped"), 1, "{:#?}", bench.events(1));
     adds_up(&receipt);
     let again = bench.lamp(&["stop", "toy"]).finish();
     assert_code(&again, 102);
@@ -37,8 +43,12 @@ fn a_cancel_ends_at_once_without_a_checkpoint() {
     assert_eq!(receipt["outcome"], "cancelled", "{receipt:#}");
     assert_eq!(receipt["attempts"][0]["ended_because"], "user_cancelled");
     assert!(receipt["reason"].as_str().unwrap().contains("cancel"));
-    let asked_for = bench.events_of(1, "checkpoint").iter().filter(|event| event["asked_by"] == "user_cancelled").count();
-    assert!(asked_for <= 1, "what lies in the folder may be kept, and nobody is asked to save");
+    assert_eq!(
+        asked_to_save(&bench, "user_cancelled"),
+        0,
+        "what lies in the folder may be kept, and nobody is asked to save: {:#?}",
+        bench.events(1)
+    );
 }
 
 /// A job that was submitted and that nobody has driven yet: the spec of another under a new id.

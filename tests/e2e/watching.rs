@@ -56,7 +56,7 @@ fn a_stalled_job_climbs_the_ladder() {
 }
 
 /// Runs a trainer that would go on for ever against a limit.
-fn limited(limits: &str, word: &str, price: &str) {
+fn limited(limits: &str, word: &str, said: &str, price: &str) {
     let bench = Bench::new();
     let machine = if price.is_empty() { String::new() } else { format!("[machine]\nusd_per_hour = {price}\n") };
     bench.trainer("", &format!("{machine}{SAVES}[watch]\ngrace = '1s'\n[limits]\n{limits}\n"));
@@ -68,7 +68,11 @@ fn limited(limits: &str, word: &str, price: &str) {
     assert!(receipt["last_checkpoint"]["step"].as_f64().is_some(), "{word}: what was done is saved before the limit: {receipt:#}");
     let explained = bench.ask(&["explain"]);
     let reasons = explained["attempts"][0]["reasons"].as_array().unwrap();
-    assert!(reasons.iter().any(|reason| reason["verdict"] == word || reason["policy"] == "budget" || reason["policy"] == "limits"), "{reasons:#?}");
+    let reason = reasons.iter().find(|reason| reason["verdict"] == word).unwrap_or_else(|| panic!("no `{word}`: {reasons:#?}"));
+    let number = |name: &str| reason["numbers"][name].as_f64().unwrap_or_else(|| panic!("no {name}: {reason:#}"));
+    assert!(reason["text"].as_str().unwrap().starts_with(&format!("{said} is at 2")), "{reason:#}");
+    assert!(number("used_share") >= 1.0 && number("left_secs") <= 0.0 && number("drain_secs") > 0.0, "{reason:#}");
+    assert!((1e-6..=200.0).contains(&number("spent_usd")), "{reason:#}");
     if word == "budget" {
         let budget = 200.0;
         assert!(receipt["total_usd"].as_f64().unwrap() <= budget, "a budget is a limit: {receipt:#}");
@@ -79,12 +83,12 @@ fn limited(limits: &str, word: &str, price: &str) {
 #[test]
 fn each_limit_ends_the_job_with_its_own_word() {
     std::thread::scope(|scope| {
-        scope.spawn(|| limited("max_runtime = '20s'", "max_runtime", ""));
+        scope.spawn(|| limited("max_runtime = '20s'", "max_runtime", "the longest run time", ""));
         // A second costs five dollars; saving and uploading must fit, so the drain begins well before the 40 seconds are over.
-        scope.spawn(|| limited("budget = 200", "budget", "18000"));
+        scope.spawn(|| limited("budget = 200", "budget", "the budget", "18000"));
         scope.spawn(|| {
             let deadline = jiff::Timestamp::now() + std::time::Duration::from_secs(40);
-            limited(&format!("deadline = '{deadline}'"), "deadline", "");
+            limited(&format!("deadline = '{deadline}'"), "deadline", "the deadline", "");
         });
     });
 }
