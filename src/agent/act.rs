@@ -202,6 +202,9 @@ impl Agent {
     }
 
     pub(super) async fn start(&mut self, argv: Vec<String>) -> Option<Decision> {
+        if self.memory.stage == Stage::Main {
+            self.memory.main_since.get_or_insert(self.out.clock.now());
+        }
         self.memory.start += 1;
         self.memory.setups += u32::from(self.memory.stage == Stage::Setup);
         self.memory.ending = None;

@@ -68,6 +68,9 @@ pub struct Memory {
     pub rhythm: Rhythm,
     pub started: Timestamp,
     pub resumed_from: Option<CheckpointSummary>,
+    /// When the command was first started, by the wall clock, which stamps its files.
+    #[serde(default)]
+    pub main_since: Option<Timestamp>,
     /// When the workload was first seen to work.
     #[serde(default)]
     pub working_since: Option<Timestamp>,
@@ -206,6 +209,7 @@ impl Memory {
             rhythm: Rhythm::default(),
             started,
             resumed_from: None,
+            main_since: None,
             working_since: None,
             saved: None,
             checkpoint_wish: None,

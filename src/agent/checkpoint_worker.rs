@@ -161,7 +161,9 @@ impl Worker {
             // Marked, and what is there is kept already.
             (true, false) => last.map_or(Saved::NoChange(None), Saved::Complete),
             (true, true) if late => Saved::Failed("the checkpoint was still being written when the time was up".into()),
-            (true, true) if ended => Saved::Failed("the workload was killed while it wrote a checkpoint".into()),
+            (true, true) if ended => {
+                Saved::Failed("the workload was ended within two seconds of its last write there, so it may be half of a checkpoint".into())
+            }
             (false, _) if late || ended => Saved::NoChange(last),
             _ => return,
         };

@@ -18,6 +18,7 @@ use super::checkpoints::Saved;
 use super::outbox::chain;
 use super::outputs::{self, Wanted};
 use super::tick::{Agent, Finish};
+use super::unkept;
 use super::wake::Wake;
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
@@ -71,6 +72,12 @@ impl Agent {
         losses.extend(self.upload_rest(&end, asked_by).await);
         if let Afterwards::LeaveToCloud { at } = end.then {
             return self.wait_for_reclaim(at, reason).await;
+        }
+        if matches!(end.then, Afterwards::Terminate)
+            && let Some(text) = self.unkept().await
+        {
+            self.journal.record(What::Loss { text: text.clone() });
+            losses.push(text);
         }
         self.write_outcome(end.because, losses, end.by).await;
         if let Afterwards::Hold(time) = end.then {
@@ -152,8 +159,18 @@ impl Agent {
     }
 
     async fn upload_outputs(&self, within: Duration) -> Vec<String> {
-        let wanted = Wanted { named: &self.attempt.resolved.spec.outputs, if_any: &["lamp-output/**"] };
-        self.alive_while(outputs::upload(&self.out, &self.attempt.folders.work, wanted, within)).await.losses
+        self.alive_while(outputs::upload(&self.out, &self.attempt.folders.work, self.wanted(), within)).await.losses
+    }
+
+    fn wanted(&self) -> Wanted<'_> {
+        Wanted { named: &self.attempt.resolved.spec.outputs, if_any: &["lamp-output/**"] }
+    }
+
+    /// What goes with the machine that is given back, and that nobody asked to keep.
+    async fn unkept(&self) -> Option<String> {
+        let since = self.memory.main_since.filter(|_| self.attempt.mode == Mode::Launched)?;
+        let apart = self.attempt.resolved.spec.checkpoint.as_ref().map(|spec| spec.path.as_str());
+        self.alive_while(unkept::left_behind(&self.out, &self.attempt.folders.work, self.wanted(), apart, since)).await
     }
 
     /// Keeps watchdog and heartbeat alive while something takes its time.

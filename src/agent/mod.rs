@@ -44,6 +44,7 @@ mod requests;
 pub mod samples;
 pub mod stacks;
 mod tick;
+mod unkept;
 mod wake;
 
 pub use attempt::{Attempt, Folders, Memory, Mode, start_dir};

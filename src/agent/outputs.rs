@@ -28,7 +28,7 @@ const SMALL_BYTES: u64 = 8 * 1024 * 1024;
 
 /// Files that are looked at for one pattern, below its part without wildcards. A virtual environment with PyTorch has
 /// thirty thousand; more than this is a data set, and its owner should name a narrower path. Each costs about 150 bytes.
-const FILES_MAX: usize = 60_000;
+pub(super) const FILES_MAX: usize = 60_000;
 
 /// Sentences about single files; the rest is a number.
 const LOSSES_MAX: usize = 10;
@@ -166,7 +166,7 @@ fn base(glob: &str) -> String {
 }
 
 /// Whether a path is what the pattern names, or lies below it.
-fn matches(glob: &str, path: &str) -> bool {
+pub(super) fn matches(glob: &str, path: &str) -> bool {
     let parts = |text: &str| text.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect::<Vec<_>>();
     let (glob, path) = (parts(glob), parts(path));
     !glob.is_empty() && parts_match(&glob, &path)

@@ -37,9 +37,12 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         None => dir.add_request(wish, &workstation.name, now).await.map_err(fault)?,
     };
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    let events = if spec.checkpoint.is_some() { newest_events(&dir).await.map_err(fault)? } else { Vec::new() };
+    let has_one = events.iter().any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
+    let can_go_on = has_one || (wish == Wish::Stop && spec.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()));
     let saved = match (wish, &spec.checkpoint) {
-        (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &newest_events(&dir).await.map_err(fault)?),
-        (Wish::Stop, None) => "it has no [checkpoint], so only its outputs are kept".to_owned(),
+        (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &events),
+        (Wish::Stop, None) => "it has no [checkpoint], so only what `outputs` names and what is in $LAMP_OUTPUT_DIR is kept".to_owned(),
         (_, Some(_)) => "it does not save a checkpoint; the earlier ones are kept".to_owned(),
         (_, None) => "it does not save a checkpoint".to_owned(),
     };
@@ -58,7 +61,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             false => format!("asked {} to {verb}; {saved}", dir.job()),
         });
         context.printer.hint(format!("`lamp status {0}` shows when the machine is gone, `lamp {verb} --wait {0}` waits for it", dir.job()));
-        if spec.checkpoint.is_some() {
+        if can_go_on {
             context.printer.hint(how_to_go_on(&dir));
         }
         return Ok(ExitCode::SUCCESS);

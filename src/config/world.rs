@@ -60,7 +60,9 @@ fn check_program(spec: &Spec, workdir: &Path, environment: &Environment, found: 
     let Some(program) = args.first().filter(|program| !program.trim().is_empty()) else { return };
     if program.contains(char::is_whitespace) && args.len() == 1 {
         let finding = Finding::error("command", format!("`{program}` is one word with blanks in it"));
-        found.push(finding.hint("a list is executed as it is: one word per element, or write the whole as a string"));
+        found.push(
+            finding.hint("a list is executed as it is: one word per element, or write the whole as a string; on the command line, `-- sh -c '…'`"),
+        );
         return;
     }
     let is_path = program.contains('/');

@@ -177,7 +177,7 @@ fn an_exit_completes_what_was_written_and_a_killing_does_not() {
                 Saved::Complete(summary) => assert!(complete && summary.number == CheckpointNo::new(2)),
                 Saved::Failed(why) => {
                     assert!(!complete);
-                    assert_eq!(why, "the workload was killed while it wrote a checkpoint");
+                    assert_eq!(why, "the workload was ended within two seconds of its last write there, so it may be half of a checkpoint");
                     assert!(watched.rig.store.keys("checkpoints/0002/manifest").is_empty());
                 }
                 other => panic!("{other:?}"),

@@ -39,6 +39,23 @@ fn a_job_runs_and_its_outputs_and_receipt_come_home() {
 }
 
 #[test]
+fn what_nobody_asked_to_keep_is_named_before_it_is_gone() {
+    let bench = Bench::new();
+    bench.shell("echo weights > model.pt; mkdir -p runs lamp-output; echo a > runs/log.txt; echo kept > lamp-output/x; touch empty", "");
+    let out = bench.lamp(&["run", "job.toml"]).finish();
+    assert_code(&out, 0);
+    let losses = bench.receipt()["losses"].clone();
+    let text = losses[0].as_str().unwrap();
+    assert!(text.contains("`model.pt` (8 B), `runs/log.txt` (2 B); ") && text.contains("`--keep model.pt`"), "{losses}");
+    let err = self::text(&out.stderr).replace("\n", " ");
+    assert!(err.contains("kept by nobody"), "{err}");
+    // Named, it comes home, and nothing is said.
+    let out = bench.lamp(&["run", "job.toml", "--name", "again", "--keep", "model.pt", "--keep", "runs/**", "-o", "json"]).finish();
+    assert_code(&out, 0);
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&out.stdout).unwrap()["losses"], serde_json::json!([]));
+}
+
+#[test]
 fn the_workloads_own_exit_code_is_lamps() {
     let bench = Bench::new();
     bench.trainer("STEPS = 2, EXIT = 7", "");

@@ -1,0 +1,81 @@
+//! What the work left in its workdir that nothing keeps, said before the machine takes it along.
+//!
+//! A script that writes `model.pt` beside itself ends well, and its model is gone with the machine. Nobody can keep what was not
+//! asked for (it may be a data set), but nobody should learn of it from an empty folder. What must never live here: an upload.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+
+use super::outbox::Outbox;
+use super::outputs::{FILES_MAX, Wanted, matches};
+use crate::ports::TreeFile;
+
+/// Files that are named, the largest; the rest is a number.
+const NAMED_MAX: usize = 3;
+
+/// Parts of a path that tools make for themselves.
+const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
+
+/// A sentence about the files that were written since the command began and that neither `wanted` nor a checkpoint keeps.
+/// `apart`: the checkpoint folder, below the workdir.
+pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: Option<&str>, since: Timestamp) -> Option<String> {
+    let tree = outbox.files.walk_aside(workdir, FILES_MAX).await.ok()?;
+    let is_kept = |path: &str| {
+        let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart);
+        named.into_iter().any(|glob| matches(glob, path))
+    };
+    let since = i64::try_from(since.as_nanosecond()).unwrap_or(i64::MAX);
+    let by_the_work = |file: &&TreeFile| file.stamp.modified_nanos >= since && file.stamp.bytes > 0;
+    let mut files: Vec<&TreeFile> =
+        tree.files.iter().filter(by_the_work).filter(|file| !is_made_by_tools(&file.path) && !is_kept(&file.path)).collect();
+    files.sort_by_key(|file| std::cmp::Reverse(file.stamp.bytes));
+    said(&files)
+}
+
+/// Hidden, or of an interpreter or a package manager.
+fn is_made_by_tools(path: &str) -> bool {
+    path.split('/').any(|part| part.starts_with('.') || MADE_BY_TOOLS.contains(&part)) || path.ends_with(".pyc")
+}
+
+fn said(files: &[&TreeFile]) -> Option<String> {
+    let first = files.first()?;
+    let names: Vec<String> = files.iter().take(NAMED_MAX).map(|file| format!("`{}` ({})", file.path, size(file.stamp.bytes))).collect();
+    let more = files.len().saturating_sub(NAMED_MAX);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    Some(format!(
+        "written into the workdir and kept by nobody: {}{more}; `outputs = [\"{}\"]` in the job file, `--keep {}`, or writing to $LAMP_OUTPUT_DIR keeps such files",
+        names.join(", "),
+        first.path,
+        first.path
+    ))
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..1_000 => format!("{bytes} B"),
+        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
+        _ => format!("{:.1} GB", bytes as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::FileStamp;
+
+    #[test]
+    fn the_largest_are_named_and_how_to_keep_them() {
+        let file = |path: &str, bytes| TreeFile { path: path.into(), stamp: FileStamp { bytes, modified_nanos: 1, inode: 1, mode: 0o644 } };
+        let files = [file("model.pt", 44_000_000), file("a", 3_000), file("b", 20), file("c", 10), file("d", 1)];
+        let text = said(&files.iter().collect::<Vec<_>>()).unwrap();
+        assert_eq!(
+            text,
+            "written into the workdir and kept by nobody: `model.pt` (44.0 MB), `a` (3.0 kB), `b` (20 B) and 2 more; `outputs = [\"model.pt\"]` in \
+             the job file, `--keep model.pt`, or writing to $LAMP_OUTPUT_DIR keeps such files"
+        );
+        assert_eq!(said(&[]), None);
+        assert!(is_made_by_tools("src/__pycache__/a.pyc") && is_made_by_tools(".venv/bin/python") && !is_made_by_tools("runs/model.pt"));
+    }
+}
