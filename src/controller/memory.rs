@@ -124,7 +124,6 @@ impl AttemptMemory {
     /// Takes note of a refused launch.
     pub fn refused(&mut self, refusal: Option<Refusal>, why: String) {
         self.watched.refused = Some((refusal, why));
-        self.watched.unclear = !self.clear;
     }
 
     /// Takes note of a failure, and gives how many there were.
@@ -143,7 +142,7 @@ impl AttemptMemory {
             outcome: self.outcome.clone(),
             settled: self.settled.clone(),
             journal,
-            watched: self.watched.clone(),
+            watched: Watched { unclear: !self.clear, ..self.watched.clone() },
         }
     }
 

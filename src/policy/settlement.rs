@@ -25,8 +25,10 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let known = attempt.lease.as_ref().map(|lease| lease.instance.clone()).or_else(|| attempt.watched.launched.clone());
     let known = known.or_else(|| attempt.status.as_ref().map(|status| status.instance.clone()));
     let instance = view.map(|view| view.id.clone()).or(known).filter(|_| !never_started);
-    let unseen = instance.is_none() && was_unseen(attempt);
-    let existed = instance.is_some() || unseen;
+    let was_there = instance.is_some() || is_spent(attempt);
+    let unsure = !was_there && !never_started && may_have_run(facts, attempt);
+    let existed = was_there || unsure;
+    let unseen = existed && view.is_none() && attempt.status.is_none();
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
     let from = view.map(|view| view.launched).or_else(|| existed.then_some(attempt.plan.created));
     let (to, billed_estimated) = match view.and_then(|view| view.ended) {
@@ -40,12 +42,17 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     };
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
-    let because = because(facts, attempt, view, existed);
+    let because = because(facts, attempt, view, was_there);
     let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none());
     let not_had = || format!("the kept machine {}", shown.map_or("is not shown any more".to_owned(), |view| format!("is {}", view.state)));
     let cloud_reason =
         refused.map(|(_, text)| text.clone()).or_else(|| never_started.then(not_had)).or_else(|| view.and_then(|view| view.state_reason.clone()));
-    let cloud_reason = cloud_reason.or_else(|| view.is_none().then(|| "the cloud knows no machine of this plan".to_owned()));
+    let not_known = if unsure {
+        "whether its machine was ever launched is not known, and the cloud shows none"
+    } else {
+        "the cloud knows no machine of this plan"
+    };
+    let cloud_reason = cloud_reason.or_else(|| view.is_none().then(|| not_known.to_owned()));
     let outcome = attempt.outcome.clone().or_else(|| last_words(facts, attempt, because, instance.clone()?, to?, cloud_reason.as_deref()));
     Settled {
         format: RECORD_FORMAT,
@@ -67,17 +74,31 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
 /// unit at once, or by the next visit of a sweeper: its five minutes, and two for the call.
 const SWEPT_WITHIN: Duration = Duration::from_secs(7 * 60);
 
+/// The cloud shows a machine for about an hour after its end. By a plan that is younger it would still be shown.
+const SHOWN_AFTER_END: Duration = Duration::from_secs(50 * 60);
+
 /// Whether the cloud says that the plan's machine was there and has ended, and nobody has ever seen it or heard of it: the
 /// answer to its launch was lost, and it was gone for longer than the cloud shows such machines before anybody looked.
-fn was_unseen(attempt: &AttemptFacts) -> bool {
+fn is_spent(attempt: &AttemptFacts) -> bool {
     matches!(attempt.watched.refused, Some((Some(Refusal::Spent), _)))
 }
 
-/// The latest that it can have run to: it took no lease, so that the switches that need no agent have ended it.
+/// Whether the same may be true of a machine for which nobody will ask again, because it is not wanted any more or its token is
+/// too old: to ask would be to buy it. A plan from the future says that a clock was set, and nothing of its age.
+fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
+    let AttemptFacts { plan, watched, .. } = attempt;
+    let would_be_shown = plan.offer.cloud == Cloud::Local || (plan.created <= facts.now && elapsed(plan.created, facts.now) < SHOWN_AFTER_END);
+    // Whoever refuses has looked at the token first.
+    watched.unclear && watched.refused.is_none() && !would_be_shown
+}
+
+/// The latest that a machine can have run to of which no look of the cloud and no heartbeat tells: the switches that need no
+/// agent have ended it.
 fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
     let plan = &attempt.plan;
-    let swept = plan.created.saturating_add(plan.boot.duration() + SWEPT_WITHIN).unwrap_or(facts.now);
-    swept.min(facts.now)
+    let (from, patience) = attempt.lease.as_ref().map_or((plan.created, plan.boot), |lease| (lease.taken, plan.lease));
+    let swept = from.saturating_add(patience.duration() + SWEPT_WITHIN).unwrap_or(facts.now);
+    if plan.created > facts.now { swept } else { swept.min(facts.now) }
 }
 
 /// When billing ended, where the cloud does not say so; and whether that may be too late. Certain is the last heartbeat, and
@@ -105,12 +126,12 @@ fn taken_by_cloud(view: Option<&InstanceView>) -> bool {
     view.and_then(|view| view.state_reason.as_deref()).is_some_and(|reason| reason.starts_with("Server.Spot"))
 }
 
-fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>, existed: bool) -> EndedBecause {
+fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>, was_there: bool) -> EndedBecause {
     if let Some(outcome) = &attempt.outcome {
         return outcome.because;
     }
     // A machine that there was all the same was not refused.
-    if attempt.watched.refused.is_some() && !existed {
+    if attempt.watched.refused.is_some() && !was_there {
         return EndedBecause::LaunchFailed;
     }
     if let Some((because, _)) = told_at_the_end(attempt) {
@@ -127,7 +148,7 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
         return EndedBecause::Interrupted;
     }
     if let Some(wish) = Wishes::of(facts.requests).end
-        && (!existed || view.is_some())
+        && (!was_there || view.is_some())
     {
         return wish.because();
     }

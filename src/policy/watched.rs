@@ -27,7 +27,7 @@ pub struct Watched {
     pub asked_for: Option<Duration>,
     /// The launch call was refused: there (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,
-    /// Before the refusal the same launch may have come through: its answer was lost, or another controller made the plan.
+    /// A launch may have come through of which this controller knows nothing: its answer was lost, or another made the plan.
     pub unclear: bool,
     /// From the first to the last of successive answers of the cloud in which the machine was missing.
     pub missing_for: Duration,

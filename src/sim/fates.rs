@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::dice::Dice;
 use super::host::{Host, WATCHDOG};
 use super::parties::Party;
+use super::process::Process;
 use super::weather::Trouble;
 use super::world::{OWNER, World};
 use crate::instance::{Notice, NoticeKind};
@@ -26,6 +27,8 @@ pub enum Fate {
     Rebalance,
     AgentCrash,
     CrashLoop(u32),
+    /// Its program is broken: none that comes up lives for long, as long as there are faults.
+    AgentGone,
     /// SIGSTOP; the watchdog of its unit ends it after half a minute, unless it goes on before.
     AgentHang(Duration),
     Reboot,
@@ -52,19 +55,27 @@ pub enum Story {
     /// A machine is taken before its agent has a word, while the laptop sleeps for longer than the cloud shows it; and whoever
     /// launched it is gone.
     DiedUnseen,
+    /// The same, and the job is to stop before the laptop wakes: nobody asks for the machine again.
+    DiedUnwanted,
+    /// The same, and whoever launched it lives: the name of the machine is all that is known of it.
+    DiedNamed,
 }
 
 /// The faults of a story, in order of their times.
 pub fn story(story: Story) -> Vec<Due> {
     let secs = Duration::from_secs;
+    let mut due = vec![
+        Due { at: Duration::ZERO, fate: Fate::Weather(Trouble::MetadataDown, secs(1800)) },
+        Due { at: secs(3), fate: Fate::LaptopSleep(secs(2 * 3600)) },
+        Due { at: secs(4), fate: Fate::ControllerKill },
+        Due { at: secs(120), fate: Fate::Reclaim { notice: None, takes: true } },
+    ];
     match story {
-        Story::DiedUnseen => vec![
-            Due { at: Duration::ZERO, fate: Fate::Weather(Trouble::MetadataDown, secs(1800)) },
-            Due { at: secs(3), fate: Fate::LaptopSleep(secs(2 * 3600)) },
-            Due { at: secs(4), fate: Fate::ControllerKill },
-            Due { at: secs(120), fate: Fate::Reclaim { notice: None, takes: true } },
-        ],
+        Story::DiedUnseen => {}
+        Story::DiedUnwanted => due.push(Due { at: secs(3600), fate: Fate::Stop }),
+        Story::DiedNamed => due.retain(|due| due.fate != Fate::ControllerKill),
     }
+    due
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +111,12 @@ pub fn of(dice: &Dice, until: Duration) -> Vec<Due> {
     if dice.percent(50) {
         let trouble = dice.pick(&[Trouble::Ec2Lossy, Trouble::LateShows, Trouble::Ec2Stale, Trouble::StoreLossy, Trouble::StoreStale]);
         due.push(Due { at: Duration::ZERO, fate: Fate::Weather(trouble, Duration::from_secs(600)) });
+    }
+    let alone = dice.fork("alone");
+    if alone.percent(8) {
+        // Nobody is left but the switch on the machine, and the sweeper where there is one.
+        let at = alone.between(Duration::ZERO, until);
+        due.extend([Due { at, fate: Fate::AgentGone }, Due { at, fate: Fate::LaptopSleep(Duration::from_secs(24 * 3600)) }]);
     }
     due.sort_by_key(|due| due.at);
     due
@@ -200,10 +217,8 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
             host.state().notices.push(notice);
         }
         Fate::AgentCrash => agent.iter().for_each(|agent| agent.kill()),
-        Fate::CrashLoop(times) => {
-            host.state().crash_loop = times;
-            agent.iter().for_each(|agent| agent.kill());
-        }
+        Fate::CrashLoop(times) => crash_loop(host, agent, times),
+        Fate::AgentGone => crash_loop(host, agent, u32::MAX),
         Fate::AgentHang(time) => {
             let Some(agent) = agent else { return };
             agent.freeze(true);
@@ -212,7 +227,7 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
         }
         Fate::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
         Fate::KernelHang => host.kernel.freeze(true),
-        Fate::BoxClock(off) => host.wall_off.store(off, Ordering::Relaxed),
+        Fate::BoxClock(off) => host.set_clock(off),
         Fate::Xid(ends) => {
             host.state().xids.push(79);
             if ends {
@@ -226,6 +241,11 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
         }
         _ => {}
     }
+}
+
+fn crash_loop(host: &Host, agent: Option<Arc<Process>>, times: u32) {
+    host.state().crash_loop = times;
+    agent.iter().for_each(|agent| agent.kill());
 }
 
 async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option<Duration>, takes: bool) {
@@ -252,7 +272,7 @@ pub fn make_well(world: &Arc<World>, laptop: &Arc<Party>) {
     laptop.wall_off.store(0, Ordering::Relaxed);
     if let Some(host) = world.ec2.running(OWNER) {
         host.disk.fill(false);
-        host.wall_off.store(0, Ordering::Relaxed);
+        host.set_clock(0);
         host.state().crash_loop = 0;
     }
 }

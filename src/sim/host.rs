@@ -4,7 +4,7 @@
 //! What must never live here: what the agent decides. It is the shipped one.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use crate::ports::{Clock, Files, Identity, Metadata, MetadataError, Power, Power
 /// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
 const DEADLINE: &str = "/etc/lamplighter/deadline";
 /// What user data arms it with.
-const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
+pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
 /// How often the unit looks.
 const DEADMAN_EVERY: Duration = Duration::from_secs(60);
 /// `RestartSec` of the agent's unit.
@@ -50,7 +50,8 @@ pub struct Host {
     pub kernel: Arc<Process>,
     pub disk: Arc<Disk>,
     /// How far the machine's wall clock is off, milliseconds.
-    pub wall_off: AtomicI64,
+    wall_off: AtomicI64,
+    clock_was_set: AtomicBool,
     pub boots: AtomicU32,
     /// Its GPU is broken from the start.
     pub lacks_gpu: bool,
@@ -80,6 +81,7 @@ impl Host {
             kernel: Process::new(None),
             disk: Disk::new(Arc::clone(&world.timeline)),
             wall_off: AtomicI64::new(0),
+            clock_was_set: AtomicBool::new(false),
             boots: AtomicU32::new(0),
             lacks_gpu: world.is_rough && world.dice.faults.percent(2),
             state: Mutex::default(),
@@ -108,9 +110,7 @@ impl Host {
         loop {
             self.world.timeline.sleep(DEADMAN_EVERY).await;
             self.kernel.running().await;
-            let Ok(Some(bytes)) = self.disk.read(Path::new(DEADLINE)) else { continue };
-            let deadline: Option<i64> = String::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok());
-            if deadline.is_some_and(|deadline| self.wall().as_second() >= deadline) {
+            if self.deadline().is_some_and(|deadline| self.wall() >= deadline) {
                 self.world.told(format_args!("{}: the deadline has passed, the unit powers off", self.id));
                 self.world.timeline.sleep(Duration::from_secs(5)).await;
                 self.go_dark();
@@ -207,6 +207,24 @@ impl Host {
     /// The machine's own idea of the time of day.
     pub fn wall(&self) -> Timestamp {
         self.world.timeline.wall() + SignedDuration::from_millis(self.wall_off.load(Ordering::Relaxed))
+    }
+
+    /// Sets it, by so many milliseconds beside the world's.
+    pub fn set_clock(&self, off: i64) {
+        if self.wall_off.swap(off, Ordering::Relaxed) != off {
+            self.clock_was_set.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether its clock was always right.
+    pub fn knows_the_time(&self) -> bool {
+        !self.clock_was_set.load(Ordering::Relaxed)
+    }
+
+    /// What its deadline unit reads.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        let bytes = self.disk.read(Path::new(DEADLINE)).ok().flatten()?;
+        Timestamp::from_second(std::str::from_utf8(&bytes).ok()?.trim().parse().ok()?).ok()
     }
 
     /// What a power-off on the box does: the launch said `terminate`.

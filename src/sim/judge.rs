@@ -9,6 +9,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::ec2::Machine;
+use super::host::BOOT_TTL;
 use super::timeline::at;
 use super::weather::Trouble;
 use super::workload::Truth;
@@ -41,6 +42,10 @@ pub struct Judge {
     /// Minutes that a machine has billed after its attempt's outcome, and beyond its cap, with an agent that lives.
     pub(super) lingers: BTreeMap<String, u32>,
     pub(super) overdue: BTreeMap<String, u32>,
+    /// Minutes beyond the cap in which the deadline unit of the machine could do its work, and minutes in which that unit was
+    /// set beyond the cap.
+    pub(super) undead: BTreeMap<String, u32>,
+    pub(super) mistold: BTreeMap<String, u32>,
     pub(super) bodies: BTreeMap<String, Bytes>,
 }
 
@@ -133,7 +138,14 @@ impl Judge {
             // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
             let (alive, _) = Judge::host_truth(world, &id).unwrap_or_default();
             *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store);
-            *self.overdue.entry(id).or_default() += u32::from(beyond && alive);
+            *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive);
+            // It needs a kernel and a clock, and nobody else.
+            let Some(host) = world.ec2.with(&id, |machine| machine.host.clone()).flatten().filter(|host| host.knows_the_time()) else { continue };
+            *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running());
+            // Until its agent has the lease, the time that user data gave it stands.
+            let latest = kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL) + MISTOLD);
+            let mistold = latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
+            *self.mistold.entry(id).or_default() += u32::from(mistold);
         }
     }
 
@@ -145,6 +157,9 @@ impl Judge {
         Some((agent, working))
     }
 }
+
+/// From the launch to the power-on, from which user data counts.
+const MISTOLD: Duration = Duration::from_secs(60);
 
 /// What keeps a sweeper in the cloud from its work.
 const SWEEPERS_TROUBLES: [Trouble; 5] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];

@@ -98,6 +98,12 @@ fn dark_soon_after_the_cap(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<
     if let Some((id, _)) = judge.overdue.iter().find(|(_, minutes)| **minutes > OVERDUE_MINUTES) {
         return Err(format!("{id} lives more than {OVERDUE_MINUTES} minutes beyond its hard cap, and so does its agent"));
     }
+    if let Some((id, _)) = judge.undead.iter().find(|(_, minutes)| **minutes > OVERDUE_MINUTES) {
+        return Err(format!("{id} lives more than {OVERDUE_MINUTES} minutes beyond its hard cap, and its deadline unit could end it"));
+    }
+    if let Some((id, _)) = judge.mistold.iter().find(|(_, minutes)| **minutes > 0) {
+        return Err(format!("the deadline unit of {id} is set beyond its hard cap"));
+    }
     let longest = judge.beyond.iter().find(|(_, minutes)| **minutes > CAP_MINUTES + 1);
     longest.map_or(Ok(()), |(id, _)| Err(format!("{id} lives more than {CAP_MINUTES} minutes beyond its hard cap")))
 }
@@ -126,6 +132,7 @@ fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -
             let may = judge.wish.is_some() || judge.outcomes.contains_key(&attempt) || kill_at.is_some_and(|cap| cap <= at(now));
             if held && moves && !may { Err(format!("{by} ended {id}, whose work was at step {} and went on", truth.step)) } else { Ok(()) }
         }
+        Deed::State { id, reason, .. } if reason.starts_with("Client.InstanceInitiated") => its_own_switch_waits(judge, world, id),
         Deed::Wrote { key, body, new: true, .. } if key.ends_with("/outcome.json") => {
             let Ok(outcome) = serde_json::from_slice::<Outcome>(body) else { return Ok(()) };
             let Some(truth) = last_truth(world, &outcome.instance) else { return Ok(()) };
@@ -140,6 +147,18 @@ fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -
         }
         _ => Ok(()),
     }
+}
+
+/// A power-off on the machine, by its agent or by its deadline unit: not while work moves that somebody hears of.
+fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), String> {
+    let now = world.timeline.now();
+    let Some((_, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
+    let Some(Ok(tags)) = world.ec2.with(id, |machine| Tags::from_map(&machine.tags)) else { return Ok(()) };
+    let attempt = tags.attempt.number();
+    let heard = judge.beats.get(&attempt).is_some_and(|(heard, ..)| now.saturating_sub(*heard) < Duration::from_secs(300));
+    let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
+    let may = judge.wish.is_some() || judge.outcomes.contains_key(&attempt) || tags.kill_at.is_some_and(|cap| cap <= at(now));
+    if heard && moves && !may { Err(format!("{id} put itself out, and its work was at step {} and went on", truth.step)) } else { Ok(()) }
 }
 
 fn was_told(world: &World, id: &str) -> bool {

@@ -202,3 +202,36 @@ fn a_machine_that_nobody_ever_saw_is_in_the_receipt_with_the_most_that_it_can_ha
         assert_eq!(settled.usd.micros(), (billed * 1_000_000).div_ceil(3600) as i64, "a dollar an hour");
     }
 }
+
+/// Seed 1181: the same, and then it was not wanted any more, so that nobody asked the cloud again: that would have bought it.
+#[test]
+fn what_may_have_been_launched_is_in_the_receipt_although_nobody_wants_it_any_more() {
+    let stop = wish(Wish::Stop, 100);
+    let settled = |age: u64, unclear: bool| {
+        let watched = Watched { unclear, missing_for: Duration::from_secs(90), ..Watched::default() };
+        let mut facts = attempt(1, age);
+        facts.watched = watched;
+        let acts = acts(std::slice::from_ref(&facts), std::slice::from_ref(&stop), known(&[]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        assert_eq!((settled.because, settled.instance.as_deref()), (EndedBecause::UserStopped, None));
+        (settled.billed.secs_f64(), settled.billed_estimated, settled.usd > lamplighter::market::Usd::ZERO)
+    };
+    assert_eq!(settled(min(60), true), (min(22) as f64, true, true));
+    assert_eq!(settled(min(60), false), (0.0, false, false), "this controller made the plan, and nothing that it asked for is open");
+    assert_eq!(settled(min(10), true), (0.0, false, false), "a machine that had ended since would still be shown");
+}
+
+/// Its launch was answered, and it was gone for longer than the cloud shows it before the next look.
+#[test]
+fn a_machine_whose_name_alone_is_known_is_billed_to_the_latest_that_it_can_have_run() {
+    let watched = Watched {
+        launched: Some("i-1".into()),
+        asked_for: Some(Duration::from_secs(7200)),
+        missing_for: Duration::from_secs(90),
+        ..Watched::default()
+    };
+    let facts = AttemptFacts { watched, ..attempt(1, 7200) };
+    let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!((settled.instance.as_deref(), settled.billed.secs_f64(), settled.billed_estimated), (Some("i-1"), min(22) as f64, true));
+}

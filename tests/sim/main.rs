@@ -62,16 +62,24 @@ fn the_same_seed_is_the_same_world() {
     assert_ne!(played(Play::seed(3)).sha256, played(Play::seed(4)).sha256);
 }
 
-/// Seed 584: it was paid for, and was in no receipt.
+/// Seeds 584 and 1181: it was paid for, and was in no receipt.
 #[test]
 fn a_machine_that_nobody_ever_saw_is_in_the_receipt() {
-    let played = played(Play { story: Some(Story::DiedUnseen), ..Play::seed(0) });
-    assert!(played.violations.is_empty(), "{}", told(&played));
-    let receipt = played.receipt.unwrap();
-    assert_eq!(receipt.outcome, JobOutcome::Succeeded);
-    let unseen = &receipt.attempts[0];
-    assert_eq!((unseen.instance.as_deref(), unseen.billed_estimated, unseen.ended_because), (None, true, EndedBecause::Lost));
-    assert!(unseen.usd > lamplighter::market::Usd::ZERO && receipt.total_usd >= unseen.usd);
+    let stories = [
+        (Story::DiedUnseen, JobOutcome::Succeeded, None, EndedBecause::Lost),
+        (Story::DiedUnwanted, JobOutcome::Stopped, None, EndedBecause::UserStopped),
+        // Beside three machines of others, numbered from one.
+        (Story::DiedNamed, JobOutcome::Succeeded, Some("i-0004"), EndedBecause::Lost),
+    ];
+    for (story, outcome, instance, because) in stories {
+        let played = played(Play { story: Some(story), ..Play::seed(0) });
+        assert!(played.violations.is_empty(), "{story:?}: {}", told(&played));
+        let receipt = played.receipt.unwrap();
+        assert_eq!(receipt.outcome, outcome, "{story:?}");
+        let unseen = &receipt.attempts[0];
+        assert_eq!((unseen.instance.as_deref(), unseen.billed_estimated, unseen.ended_because), (instance, true, because), "{story:?}");
+        assert!(unseen.usd > lamplighter::market::Usd::ZERO && receipt.total_usd >= unseen.usd, "{story:?}");
+    }
 }
 
 /// What must not depend on deaths.
