@@ -307,7 +307,9 @@ impl Controller {
         if spec.is_alone() {
             return Ok(Some(Step::Alone));
         }
-        let mut observed = observe(&dir, memory, answers, self.clock.mono()).await?;
+        let now = self.clock.mono();
+        memory.looked = Some(now);
+        let mut observed = observe(&dir, memory, answers, now).await?;
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
         let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);
         self.look_who_ended(&dir, &mut observed, &answer).await?;

@@ -8,6 +8,8 @@
 //! ```
 //! Records nothing: the plan is the record. What must never live here: which offer (`policy::placement`).
 
+use std::time::Duration;
+
 use tracing::{info, warn};
 
 use super::act::ActError;
@@ -17,6 +19,10 @@ use super::ship::ShipError;
 use crate::instance::MachineRef;
 use crate::job::{AttemptNo, JobId, Plan};
 use crate::ports::{CloudError, chain};
+
+/// A decision to launch is older than this only where the workstation slept meanwhile, or where everybody took their time: then
+/// the job is looked at once more, for a wish that came since. Shorter, and an ordinary choice among offers is made twice.
+const DECISION_HOLDS: Duration = Duration::from_secs(60);
 
 impl Controller {
     /// Whether the machine of a plan could run the agent that it would get, as far as its image says. Asks nobody.
@@ -35,6 +41,10 @@ impl Controller {
 
     /// Records nothing: a launch whose answer is lost is repeated with the same plan, and the machine is the same.
     pub(super) async fn launch(&self, job: &JobId, memory: &mut JobMemory, attempt: AttemptNo) -> Result<(), ActError> {
+        if memory.looked.is_some_and(|looked| self.clock.mono().saturating_sub(looked) > DECISION_HOLDS) {
+            info!(%job, "looking once more before the launch: the decision is older than {} s", DECISION_HOLDS.as_secs());
+            return Ok(());
+        }
         let trouble_met = &mut memory.trouble_met;
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };

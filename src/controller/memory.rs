@@ -41,6 +41,8 @@ pub struct JobMemory {
     pub market: Option<Box<MarketMemory>>,
     /// Which of its news was there when all of its records were read, if there was nothing to do but wait.
     pub read_at_news: Option<u64>,
+    /// When the look began by which this tick decides, by the steady clock.
+    pub looked: Option<Duration>,
 }
 
 impl JobMemory {

@@ -32,7 +32,7 @@ const OVERDUE_MINUTES: u32 = 3;
 /// A word that somebody else's tag on our machine holds, and that must never reach a record.
 pub const CANARY: &str = "canary-7f3a-never-in-a-record";
 
-/// From a wish in the job directory to the last plan that may not know of it: a listing may be half a minute stale, and a
+/// From a wish in the job directory to the last launch that may not know of it: a listing may be half a minute stale, and a
 /// tick is under way.
 const WISH_SEEN: Duration = Duration::from_secs(120);
 
@@ -260,13 +260,19 @@ fn a_spot_machine_is_never_stopped(_: &Judge, world: &World, deed: &Deed<'_>) ->
     if world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot) { Err(format!("{id} is a spot machine")) } else { Ok(()) }
 }
 
+/// A plan costs nothing: who fell asleep over one writes it on waking, and then looks again before the launch.
 fn a_wish_to_end_is_never_lost(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let late = judge.wish.is_some_and(|wish| world.timeline.now().saturating_sub(wish) > WISH_SEEN);
+    if let Deed::Launched { id, new: true, .. } = deed
+        && late
+    {
+        return Err(format!("{id} was launched after the job was asked to end"));
+    }
     let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
     if key.ends_with("/plan.json") && judge.by_hand.is_some_and(|by_hand| world.timeline.now().saturating_sub(by_hand) < STILL_SHOWN) {
         return Err(format!("{key} was made after a person had ended the machine before"));
     }
-    let late = judge.wish.is_some_and(|wish| world.timeline.now().saturating_sub(wish) > WISH_SEEN);
-    if late && key.ends_with("/plan.json") { Err(format!("{key} was made after the job was asked to end")) } else { Ok(()) }
+    Ok(())
 }
 
 fn launches_and_money_have_a_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {

@@ -9,6 +9,7 @@ use lamplighter::ports::Clock;
 
 use super::World;
 use super::cloud::Life;
+use super::mortal;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 fn becauses(receipt: &lamplighter::job::Receipt) -> Vec<EndedBecause> {
@@ -130,6 +131,34 @@ fn what_somebody_ends_by_hand_is_not_launched_again() {
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
     });
+}
+
+/// Seed 604 of the false world: a laptop slept for forty minutes over its choice of an offer, and bought the machine on waking.
+#[test]
+fn who_slept_looks_for_a_cancel_before_the_launch() {
+    let (mut asleep_over, mut bought) = (0, Vec::new());
+    for calls in 0.. {
+        let late = simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::new(clock.clone(), &[Life::Endless]).await;
+            let life = mortal::pausing(calls, false, &clock, Duration::from_secs(600));
+            let controller = world.controller_on(mortal::store(&life, world.store.clone()), mortal::cloud(&life, world.port()));
+            let cancelled = async {
+                clock.sleep(Duration::from_secs(300)).await;
+                let launched = world.cloud.launches() > 0;
+                world.wish(Wish::Cancel).await;
+                launched
+            };
+            let (driven, was_launched) = tokio::join!(controller.drive(world.job()), cancelled);
+            assert_eq!(driven.unwrap().outcome, JobOutcome::Cancelled, "call {calls}");
+            (!was_launched).then(|| world.cloud.launches() > 0)
+        });
+        let Some(late) = late else { break };
+        asleep_over += 1;
+        bought.extend(late.then_some(calls));
+    }
+    assert!(asleep_over > 5, "{asleep_over}");
+    // Nothing can look again between the request and its way through the wire.
+    assert!(bought.len() <= 1, "bought after sleeping at the calls {bought:?}");
 }
 
 #[test]
