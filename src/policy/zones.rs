@@ -10,7 +10,7 @@
 //!
 //! What must never live here: which answers are safe (`market_choice`), a refusal (`placement`).
 
-use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running};
+use super::market_choice::{Capacity, MarketFacts, MarketVerdict, MarketWatch, Others, Running};
 use super::spell::{ZoneSpells, age_of_rate, rate_at};
 use crate::market::UsdPerHour;
 
@@ -61,15 +61,6 @@ pub fn others<'a>(chosen: &ZoneSpells, others: impl Iterator<Item = Zone<'a>> + 
     Others { there: (there / CHANCE_STEP).round() * CHANCE_STEP, comes_back: others.map(|zone| zone.spells.gone.factor()).sum() }
 }
 
-/// Whether a machine that runs is left for a cheaper one that is there: what is saved before it would have been taken away
-/// anyway is more than the start, and than the starts that a shorter life adds.
-pub fn worth_moving(from: &Zone<'_>, to: &Zone<'_>, start_hours: f64, work_left: f64) -> bool {
-    let stays = life_hours(from.spells, Some(work_left)).min(work_left);
-    let lives = life_hours(to.spells, Some(work_left));
-    let (now, then) = (from.hourly.per_hour().dollars(), to.hourly.per_hour().dollars());
-    (now - then) * stays > then * start_hours * (stays / lives.max(1e-3)).max(1.0)
-}
-
 /// One look at a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ZoneLook {
@@ -113,12 +104,6 @@ impl ZonesWatch {
         let (start, work_left) = (facts.startup.as_secs_f64() / 3600.0, facts.work_left.as_secs_f64() / 3600.0);
         let best = best(&zones, start, Some(work_left)).unwrap_or(0);
         if let Some(here) = here.filter(|here| spells[*here].seen() == Some(true)) {
-            if best != here && worth_moving(&zones[here], &zones[best], start, work_left) {
-                let moved = self.decide(&zones, best, &MarketFacts { running: Running::Nothing, ..*facts });
-                if moved.step == MarketStep::Spot {
-                    return (best, moved);
-                }
-            }
             return (here, self.decide(&zones, here, facts));
         }
         let running = if matches!(facts.running, Running::Spot { .. }) { Running::Nothing } else { facts.running };
@@ -185,15 +170,6 @@ mod tests {
         let two = others(&calm, [zone(&gone, "1"), zone(&calm, "1")].into_iter(), Some(20.0));
         assert!(none.there <= one.there && one.there < two.there && two.there <= 1.0, "{one:?} {two:?}");
         assert!(one.comes_back < two.comes_back);
-    }
-
-    #[test]
-    fn a_machine_is_left_for_a_cheaper_one_when_the_start_pays() {
-        let calm = watched(&[(60, true)]);
-        let (dear, cheap) = (zone(&calm, "1.6"), zone(&calm, "0.9"));
-        assert!(worth_moving(&dear, &cheap, 0.2, 20.0));
-        assert!(!worth_moving(&cheap, &dear, 0.2, 20.0) && !worth_moving(&cheap, &cheap, 0.2, 20.0));
-        assert!(!worth_moving(&dear, &cheap, 0.2, 0.2), "the last minutes are worth no start");
     }
 
     #[test]
