@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use super::outbox::{Outbox, Pace, TRY_SECS_MAX, Task, chain};
 use crate::instance::{Notice, Status};
 use crate::job::{AttemptPhase, CheckpointNo, ExitStatus};
-use crate::jobdir::{News, has_news};
+use crate::jobdir::{JobDirError, News, has_news};
 
 /// The lease is renewed by this write: a hundred and twenty of them fit in a lease of 30 minutes, so that many lost in a
 /// row harm nothing. More often is money for requests (at $5 for a million writes this is 3 cents a day, beside a GPU at
@@ -166,28 +166,51 @@ impl Inner {
     }
 }
 
+/// The numbers of the heartbeats, which only grow.
+struct Numbers {
+    last: u64,
+    set_aside: u64,
+    /// Who writes this key is settled by the lease: once it holds our words, nobody newer comes in between.
+    ours: bool,
+}
+
+impl Numbers {
+    fn recalled(outbox: &Outbox) -> Self {
+        let last = outbox.recall::<Sequence>(SEQUENCE).unwrap_or_default().sequence;
+        Numbers { last, set_aside: last, ours: false }
+    }
+
+    /// `None`: no answer.
+    async fn write(&mut self, outbox: &Outbox, status: &mut Status) -> Option<Result<(), JobDirError>> {
+        if !self.ours {
+            // A full disk kept nothing of the numbers that were set aside: what is in the store was used all the same. Before
+            // that is known, none is written (seed 1449 of the false world: a full disk and a store that lost a read).
+            match outbox.within(TRY_SECS_MAX, outbox.dir.status(outbox.attempt)).await? {
+                Ok(there) => self.last = self.last.max(there.map_or(0, |there| there.sequence)),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+        self.last += 1;
+        status.sequence = self.last;
+        if self.last > self.set_aside {
+            // Before the write: a number that was spent on a lost reply is never used again.
+            self.set_aside = self.last + SET_ASIDE;
+            outbox.keep(SEQUENCE, &Sequence { sequence: self.set_aside });
+        }
+        let written = outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, status, true)).await;
+        self.ours |= matches!(written, Some(Ok(())));
+        written
+    }
+}
+
 async fn run(inner: Arc<Inner>) {
     let outbox = &inner.outbox;
-    let mut sequence = outbox.recall::<Sequence>(SEQUENCE).unwrap_or_default().sequence;
-    let mut set_aside = sequence;
+    let mut numbers = Numbers::recalled(outbox);
     let mut failures = 0;
-    // Who writes this key is settled by the lease: once it holds our words, nobody newer comes in between.
-    let mut ours = false;
     let mut told = Told::default();
     loop {
         let (mut status, update) = due(&inner).await;
-        // A full disk kept nothing of the numbers that were set aside: what is in the store was used all the same.
-        if !ours && let Some(Ok(Some(there))) = outbox.within(TRY_SECS_MAX, outbox.dir.status(outbox.attempt)).await {
-            sequence = sequence.max(there.sequence);
-        }
-        sequence += 1;
-        status.sequence = sequence;
-        if sequence > set_aside {
-            // Before the write: a number that was spent on a lost reply is never used again.
-            set_aside = sequence + SET_ASIDE;
-            outbox.keep(SEQUENCE, &Sequence { sequence: set_aside });
-        }
-        let problem = match outbox.within(TRY_SECS_MAX, outbox.dir.put_status(outbox.attempt, &status, ours)).await {
+        let problem = match numbers.write(outbox, &mut status).await {
             Some(Ok(())) => None,
             Some(Err(error)) => Some(chain(&error)),
             None => Some(format!("no answer within {} s", TRY_SECS_MAX.as_secs())),
@@ -197,7 +220,7 @@ async fn run(inner: Arc<Inner>) {
                 if failures > 0 {
                     tracing::info!("the heartbeat is written again, after {failures} failed tries");
                 }
-                (failures, ours) = (0, true);
+                failures = 0;
                 inner.newest().written_at = Some(outbox.clock.mono());
                 inner.written.send_replace(update);
                 if inner.tells {

@@ -108,13 +108,20 @@ fn numbers_that_a_full_disk_did_not_keep_are_not_used_again() {
             heartbeat.update(status(AttemptPhase::Running, if number % 2 == 0 { "busy" } else { "idle" }, &*clock));
             clock.sleep(secs(1)).await;
         }
-        let first = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
         drop(heartbeat);
-        let heartbeat = Heartbeat::start(rig.outbox(), true);
-        heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
-        assert!(heartbeat.flush(secs(5)).await);
-        let second = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
-        assert!(second.sequence > first.sequence, "{} after {}", second.sequence, first.sequence);
+        // Seed 1449 of the false world: and the first look at what the store holds fails.
+        for fails in [0, 1] {
+            let first = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
+            if fails > 0 {
+                rig.store.fault("status.json", Fault::Down, fails);
+            }
+            let heartbeat = Heartbeat::start(rig.outbox(), true);
+            heartbeat.update(status(AttemptPhase::Ended, "busy", &*clock));
+            assert!(heartbeat.flush(secs(5)).await);
+            let second = rig.dir().status(AttemptNo::FIRST).await.unwrap().unwrap();
+            assert!(second.sequence > first.sequence, "{} after {}", second.sequence, first.sequence);
+            drop(heartbeat);
+        }
     });
 }
 
