@@ -174,8 +174,8 @@ mod tests {
             std::fs::write(folder.path().join(name), script).expect("a program");
             std::fs::set_permissions(folder.path().join(name), std::fs::Permissions::from_mode(0o755)).expect("it may run");
         }
-        // Twenty times as fast: the waits are 3, 1.5 and 0.5 s, and 0.25 s for the guard, in which a busy machine starts a shell.
-        let power = SystemPower::with_programs_of(folder.path(), 20);
+        // Eight times as fast: the waits are 7.5, 4 and 1.3 s, and 0.6 s for the guard, in which a busy machine starts a shell.
+        let power = SystemPower::with_programs_of(folder.path(), 8);
         let said = power.off(PowerOff::Terminate, "a test").await.expect_err("this machine stays on").to_string();
         (std::fs::read_to_string(folder.path().join("calls")).unwrap_or_default(), said)
     }

@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::checkpoint_watch::{Motion, Picture};
+use super::checkpoint_watch::{Motion, Picture, QUIET};
 use crate::ports::TreeFile;
 
 /// What belongs together and has not rested for so long is left out, and the series beside it is kept alone. Sooner, and an
@@ -24,7 +24,7 @@ const LEFT_OUT_AFTER: Duration = Duration::from_secs(2 * 60);
 const GONE_FOR: Duration = Duration::from_secs(30);
 
 /// Numbers beside these words count pieces of one checkpoint, not checkpoints.
-const PIECES: [&str; 8] = ["rank", "shard", "part", "piece", "worker", "layer", "fsdp", "distcp"];
+const PIECES: [&str; 11] = ["rank", "shard", "part", "piece", "worker", "layer", "fsdp", "distcp", "gpu", "expert", "chunk"];
 
 /// The numbers in a name, which order a series.
 type Numbers = Vec<u64>;
@@ -38,6 +38,9 @@ pub(super) struct Sets {
     pub mixed: BTreeSet<String>,
     /// When the newest number of a series was first seen: what is written since belongs to no save before it.
     pub newest_begun: Option<Duration>,
+    /// Of which shapes a number was begun since the folder last rested, and its last change.
+    begun_shapes: BTreeSet<String>,
+    changed: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -62,6 +65,10 @@ impl Sets {
     /// `looked`, `now`: the look before, and this one.
     pub(super) fn observe(&mut self, before: &Picture, after: &Picture, (looked, now): (Duration, Duration), step: Option<f64>) {
         let (was, is) = (by_entry(before), by_entry(after));
+        if looked.saturating_sub(self.changed) >= QUIET {
+            self.begun_shapes.clear();
+        }
+        self.changed = now;
         if self.begins_another(&was, &is) {
             self.newest_begun = Some(now);
         }
@@ -90,12 +97,20 @@ impl Sets {
         }
     }
 
-    /// Whether a number appeared that no member of a series had.
-    fn begins_another(&self, was: &BTreeMap<&str, Vec<&TreeFile>>, is: &BTreeMap<&str, Vec<&TreeFile>>) -> bool {
+    /// Whether a number appeared that no member of a series had, of a kind that had begun another since the last rest: what is
+    /// of another kind, written late, belongs to the checkpoint before it.
+    fn begins_another(&mut self, was: &BTreeMap<&str, Vec<&TreeFile>>, is: &BTreeMap<&str, Vec<&TreeFile>>) -> bool {
         let series = self.series(is);
         let known = |name: &str| was.contains_key(name) || self.entries.contains_key(name);
         let (old, new): (Vec<_>, Vec<_>) = series.iter().partition(|(name, _)| known(name));
-        new.iter().any(|(_, numbers)| old.iter().all(|(_, known)| known != numbers))
+        let shape = |name: &str| numbered(name).map(|(shape, _)| shape);
+        let another = |name: &str, numbers: &Numbers| {
+            old.iter().all(|(_, known)| *known != numbers) && shape(name).is_some_and(|shape| self.begun_shapes.contains(&shape))
+        };
+        let begins = new.iter().any(|(name, numbers)| another(name, numbers));
+        let shapes: Vec<String> = is.keys().filter(|name| !known(name)).filter_map(|name| shape(name)).collect();
+        self.begun_shapes.extend(shapes);
+        begins
     }
 
     fn series<'a>(&'a self, is: &BTreeMap<&'a str, Vec<&TreeFile>>) -> BTreeMap<&'a str, Numbers> {

@@ -296,6 +296,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_written_beside_a_long_save_under_another_number_belongs_to_it() {
+        let mut watch = FolderWatch::new(tree(&[]));
+        watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(0), Signs::default());
+        watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(50), Signs::default());
+        for secs in 100..=160 {
+            watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1), ("model-200.pt", secs)]), at(secs as u64), Signs::default());
+        }
+        let all = tree(&[("meta-1.json", 1), ("meta-2.json", 1), ("model-100.pt", 1), ("model-200.pt", 160)]);
+        watch.observe(all, at(161), Signs::default());
+        assert_eq!(watch.complete(at(163), true).expect("it rests").save_time(None), at(61));
+    }
+
+    #[test]
     fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
         let mut watch = FolderWatch::new(tree(&[]));
         watch.observe(tree(&[("a", 1)]), at(1), Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() });

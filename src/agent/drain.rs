@@ -33,6 +33,9 @@ pub(super) enum Drained {
     NoticeWasVoid,
 }
 
+/// To name what nobody keeps is a kindness: a folder that hangs or is huge holds up no end of a machine.
+const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
+
 /// How long uploads may take when nothing else limits them. A store that is down longer is reported as a loss: paying for
 /// an idle machine without end is the worse harm.
 const UPLOAD_MAX: Duration = Duration::from_secs(30 * 60);
@@ -73,8 +76,8 @@ impl Agent {
         if let Afterwards::LeaveToCloud { at } = end.then {
             return self.wait_for_reclaim(at, reason).await;
         }
-        if matches!(end.then, Afterwards::Terminate)
-            && let Some(text) = self.unkept().await
+        if matches!(end.then, Afterwards::Terminate | Afterwards::Hold(_))
+            && let Some(text) = self.unkept(self.within(end.by, UNKEPT_WITHIN)).await
         {
             self.journal.record(What::Loss { text: text.clone() });
             losses.push(text);
@@ -167,10 +170,13 @@ impl Agent {
     }
 
     /// What goes with the machine that is given back, and that nobody asked to keep.
-    async fn unkept(&self) -> Option<String> {
+    async fn unkept(&self, within: Duration) -> Option<String> {
         let since = self.memory.main_since.filter(|_| self.attempt.mode == Mode::Launched)?;
-        let apart = self.attempt.resolved.spec.checkpoint.as_ref().map(|spec| spec.path.as_str());
-        self.alive_while(unkept::left_behind(&self.out, &self.attempt.folders.work, self.wanted(), apart, since)).await
+        let spec = &self.attempt.resolved.spec;
+        let apart = [spec.checkpoint.as_ref().map(|spec| spec.path.as_str()), spec.watch.done_marker.as_deref()];
+        let apart: Vec<&str> = apart.into_iter().flatten().collect();
+        let looking = unkept::left_behind(&self.out, &self.attempt.folders.work, self.wanted(), &apart, since);
+        self.alive_while(self.out.within(within, looking)).await.flatten()
     }
 
     /// Keeps watchdog and heartbeat alive while something takes its time.

@@ -53,7 +53,11 @@ pub struct Wanted<'a> {
 /// Uploads what is wanted to `outputs/`. Never longer than `within`.
 pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within: Duration) -> Kept {
     let kept = Mutex::new(Kept::default());
-    let found = find(outbox, workdir, wanted).await;
+    let until = outbox.clock.mono() + within;
+    let Some(found) = outbox.within(within, find(outbox, workdir, wanted)).await else {
+        let losses = vec![format!("the outputs were not found within {} s, so none is kept", within.as_secs())];
+        return Kept { losses, ..Kept::default() };
+    };
     let pace = Pace::default();
     // The machine is about to go: tries follow each other closely.
     pace.hurry();
@@ -78,7 +82,7 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within:
     let small = futures::stream::iter(small).buffer_unordered(SMALL_IN_FLIGHT).collect::<()>();
     let large = futures::stream::iter(large).buffer_unordered(LARGE_IN_FLIGHT).collect::<()>();
     let all = futures::future::join(small, large);
-    let in_time = outbox.within(within, all).await.is_some();
+    let in_time = outbox.within(until.saturating_sub(outbox.clock.mono()), all).await.is_some();
     let arrived = arrived.into_inner().expect("never held over a panic");
     let missing: Vec<&str> = found.files.iter().zip(&arrived).filter(|(_, arrived)| !**arrived).map(|(file, _)| file.path.as_str()).collect();
     let mut kept = kept.into_inner().expect("never held over a panic");

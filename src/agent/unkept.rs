@@ -18,11 +18,11 @@ const NAMED_MAX: usize = 3;
 const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
 
 /// A sentence about the files that were written since the command began and that neither `wanted` nor a checkpoint keeps.
-/// `apart`: the checkpoint folder, below the workdir.
-pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: Option<&str>, since: Timestamp) -> Option<String> {
+/// `apart`: what is no result, below the workdir: the checkpoint folder, the mark of the end.
+pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: &[&str], since: Timestamp) -> Option<String> {
     let tree = outbox.files.walk_aside(workdir, FILES_MAX).await.ok()?;
     let is_kept = |path: &str| {
-        let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart);
+        let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart.iter().copied());
         named.into_iter().any(|glob| matches(glob, path))
     };
     let since = i64::try_from(since.as_nanosecond()).unwrap_or(i64::MAX);
@@ -30,7 +30,7 @@ pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, ap
     let mut files: Vec<&TreeFile> =
         tree.files.iter().filter(by_the_work).filter(|file| !is_made_by_tools(&file.path) && !is_kept(&file.path)).collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.stamp.bytes));
-    said(&files)
+    said(&files, tree.truncated)
 }
 
 /// Hidden, or of an interpreter or a package manager.
@@ -38,11 +38,18 @@ fn is_made_by_tools(path: &str) -> bool {
     path.split('/').any(|part| part.starts_with('.') || MADE_BY_TOOLS.contains(&part)) || path.ends_with(".pyc")
 }
 
-fn said(files: &[&TreeFile]) -> Option<String> {
-    let first = files.first()?;
+/// `cut`: there are more files than were looked at.
+fn said(files: &[&TreeFile], cut: bool) -> Option<String> {
+    let Some(first) = files.first() else {
+        return cut.then(|| format!("whether the work left anything in its workdir is not known: it holds more than {FILES_MAX} files"));
+    };
     let names: Vec<String> = files.iter().take(NAMED_MAX).map(|file| format!("`{}` ({})", file.path, size(file.stamp.bytes))).collect();
     let more = files.len().saturating_sub(NAMED_MAX);
-    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    let more = match (more, cut) {
+        (_, true) => format!(" and others (only {FILES_MAX} files were looked at)"),
+        (0, false) => String::new(),
+        (more, false) => format!(" and {more} more"),
+    };
     Some(format!(
         "written into the workdir and kept by nobody: {}{more}; `outputs = [\"{}\"]` in the job file, `--keep {}`, or writing to $LAMP_OUTPUT_DIR keeps such files",
         names.join(", "),
@@ -69,13 +76,14 @@ mod tests {
     fn the_largest_are_named_and_how_to_keep_them() {
         let file = |path: &str, bytes| TreeFile { path: path.into(), stamp: FileStamp { bytes, modified_nanos: 1, inode: 1, mode: 0o644 } };
         let files = [file("model.pt", 44_000_000), file("a", 3_000), file("b", 20), file("c", 10), file("d", 1)];
-        let text = said(&files.iter().collect::<Vec<_>>()).unwrap();
+        let text = said(&files.iter().collect::<Vec<_>>(), false).unwrap();
         assert_eq!(
             text,
             "written into the workdir and kept by nobody: `model.pt` (44.0 MB), `a` (3.0 kB), `b` (20 B) and 2 more; `outputs = [\"model.pt\"]` in \
              the job file, `--keep model.pt`, or writing to $LAMP_OUTPUT_DIR keeps such files"
         );
-        assert_eq!(said(&[]), None);
+        assert_eq!(said(&[], false), None);
+        assert!(said(&[], true).is_some_and(|text| text.contains("is not known")), "what was not looked at is not called nothing");
         assert!(is_made_by_tools("src/__pycache__/a.pyc") && is_made_by_tools(".venv/bin/python") && !is_made_by_tools("runs/model.pt"));
     }
 }

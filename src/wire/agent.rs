@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use futures::FutureExt as _;
 
@@ -95,7 +96,12 @@ fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>
     log_to_stderr(log_default);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).thread_stack_size(512 * 1024).build();
     let done = match runtime {
-        Ok(runtime) => runtime.block_on(work),
+        Ok(runtime) => {
+            let done = runtime.block_on(work);
+            // A thread that hangs in a file system that does not answer holds nobody up.
+            runtime.shutdown_timeout(Duration::from_secs(5));
+            done
+        }
         Err(error) => Err(format!("cannot start: {error}")),
     };
     match done {
