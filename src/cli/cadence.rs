@@ -1,20 +1,24 @@
 //! Whether the cadence of a job's checkpoints can work on the planned machine, from the saves that earlier runs of its name
 //! measured, and what would pay better.
 //!
-//! The rule is in `policy::checkpointing`; a rehearsal judges the same with the save that it made itself.
+//! The rule is in `policy::checkpointing`; a rehearsal judges the same with the save that it made itself. `lamp plan` shows
+//! all of it; `lamp run` starts no machine that can be taken away for a job whose last save does not fit into the notice,
+//! unless it is told to.
 
+use futures::future::join_all;
 use serde::Serialize;
 
 use super::rehearsal_cadence::CLOUDS_NOTICE;
 use super::rehearse::REHEARSAL;
-use super::{Context, ExitCode, job_root};
+use super::table::counted;
+use super::{Context, ExitCode, Fault, job_root};
 use crate::controller::Planned;
 use crate::job::{CheckpointSpec, Manifest, MarketChoice, ResolvedSpec};
-use crate::jobdir::{self, JobDir, layout};
+use crate::jobdir::{self, layout};
 use crate::market::{Cloud, Span};
 use crate::policy::auto::UNMEASURED_START;
 use crate::policy::pool::Pool;
-use crate::policy::{Cadence, CadenceFault, CadenceVerdict};
+use crate::policy::{Cadence, CadenceFault, CadenceVerdict, check_cadence};
 use crate::wire::Store;
 
 /// So many saves say how long one takes: more are of an older program.
@@ -43,8 +47,18 @@ pub struct Shown {
     cadence: Cadence,
 }
 
+/// What the newest job of a name, or its rehearsal, measured of its saves.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    job: String,
+    saves: Vec<Manifest>,
+    spec: CheckpointSpec,
+}
+
 /// `None`: no save was measured, or nobody takes such a machine away. What cannot be read was never measured.
-pub async fn of(store: &Store, spec: &ResolvedSpec, planned: &Planned) -> Option<Shown> {
+///
+/// Three reads of the job root in turn, whatever the number of saves.
+pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     let (job, machine) = (&spec.spec, &spec.spec.machine);
     let checkpoint = job.checkpoint.as_ref()?;
     if machine.cloud == Cloud::Local || machine.market == MarketChoice::OnDemand {
@@ -52,22 +66,51 @@ pub async fn of(store: &Store, spec: &ResolvedSpec, planned: &Planned) -> Option
     }
     let rehearsed = format!("{}{REHEARSAL}", job.name);
     let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
-    let saves = saves(&dir).await;
+    let numbers = dir.checkpoint_numbers().await.unwrap_or_default();
+    let read = join_all(numbers.into_iter().rev().take(SAVES_READ).map(|number| dir.manifest(number))).await;
+    let saves = read.into_iter().filter_map(|manifest| manifest.ok().flatten()).collect();
+    Some(Measured { job: dir.job().as_str().to_owned(), saves, spec: checkpoint.clone() })
+}
+
+/// Beside a plan: what the job's cadence costs on machines of the planned pool.
+pub async fn of(store: &Store, measured: Option<&Measured>, planned: &Planned) -> Option<Shown> {
+    let measured = measured?;
     let pool = match &planned.outlook {
         Some(outlook) => outlook.pool.clone(),
         None => pool(store, planned).await,
     };
     let taken_every = hours(pool.spells.met().life_hours(LIFE_HOURS_MAX));
     let restart = pool.starts.iter().max().copied().unwrap_or(Span::from_duration(UNMEASURED_START));
-    Shown::judge(dir.job().as_str(), &saves, checkpoint, taken_every, restart)
+    Shown::judge(measured, taken_every, restart)
 }
 
-async fn saves(dir: &JobDir) -> Vec<Manifest> {
-    let mut saves = Vec::new();
-    for number in dir.checkpoint_numbers().await.unwrap_or_default().into_iter().rev().take(SAVES_READ) {
-        saves.extend(dir.manifest(number).await.ok().flatten());
+impl Measured {
+    /// Standing still for a save, the median; and until it is uploaded, the 95th percentile.
+    fn seconds(&self) -> Option<(f64, f64)> {
+        let save = quantile(self.saves.iter().map(|save| save.save_secs).collect(), 50)?;
+        let whole = quantile(self.saves.iter().map(|save| save.save_secs + save.upload_secs).collect(), 95)?;
+        Some((save, whole))
     }
-    saves
+
+    /// Before a run: whether a save can be had of a machine that is taken away.
+    ///
+    /// # Errors
+    /// It does not fit into the notice, so that each interruption would cost what was done since the last one.
+    pub fn refuse(&self) -> Result<(), Fault> {
+        let Some((_, whole)) = self.seconds() else { return Ok(()) };
+        match check_cadence(self.spec.interval, secs(whole), Some(CLOUDS_NOTICE)) {
+            Err(fault @ CadenceFault::LongerThanNotice { .. }) => Err(self.refusal(fault)),
+            _ => Ok(()),
+        }
+    }
+
+    fn refusal(&self, fault: CadenceFault) -> Fault {
+        let measured = counted(self.saves.len() as u64, "save");
+        Fault::new(ExitCode::REFUSED, format!("by what `{}` has measured ({measured}), no last checkpoint fits into the notice of a spot machine", self.job))
+            .because(&fault)
+            .meaning("nothing was started, and nothing bills")
+            .hint("save less, or to a faster disk, and let `lamp rehearse` measure it again; or `--market on-demand`; or `--late-save`: it may lose what it did since the last save")
+    }
 }
 
 async fn pool(store: &Store, planned: &Planned) -> Pool {
@@ -92,14 +135,14 @@ fn quantile(mut numbers: Vec<f64>, percent: usize) -> Option<f64> {
 }
 
 impl Shown {
-    fn judge(job: &str, saves: &[Manifest], spec: &CheckpointSpec, taken_every: Span, restart: Span) -> Option<Shown> {
-        let save = quantile(saves.iter().map(|save| save.save_secs).collect(), 50)?;
-        let whole = quantile(saves.iter().map(|save| save.save_secs + save.upload_secs).collect(), 95)?;
+    fn judge(measured: &Measured, taken_every: Span, restart: Span) -> Option<Shown> {
+        let (save, whole) = measured.seconds()?;
+        let spec = &measured.spec;
         let cadence = Cadence { interval: spec.interval, save: secs(save), whole: secs(whole), restart, taken_every, notice: Some(CLOUDS_NOTICE) };
         let verdict = cadence.judge();
         Some(Shown {
-            job: job.to_owned(),
-            saves: saves.len(),
+            job: measured.job.clone(),
+            saves: measured.saves.len(),
             save_seconds: save,
             whole_seconds: whole,
             interval_seconds: spec.interval.secs_f64(),
@@ -155,10 +198,14 @@ mod tests {
         serde_json::from_value(text).expect("a manifest")
     }
 
-    fn shown(saves: &[(f64, f64)]) -> Option<Shown> {
-        let saves: Vec<Manifest> = saves.iter().zip(1..).map(|((save, upload), number)| manifest(number, *save, *upload)).collect();
+    fn measured(saves: &[(f64, f64)]) -> Measured {
+        let saves = saves.iter().zip(1..).map(|((save, upload), number)| manifest(number, *save, *upload)).collect();
         let spec = CheckpointSpec { path: "c".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(60) };
-        Shown::judge("toy-222222", &saves, &spec, Span::from_secs(4 * 3600), Span::from_secs(600))
+        Measured { job: "toy-222222".to_owned(), saves, spec }
+    }
+
+    fn shown(saves: &[(f64, f64)]) -> Option<Shown> {
+        Shown::judge(&measured(saves), Span::from_secs(4 * 3600), Span::from_secs(600))
     }
 
     #[test]
@@ -176,6 +223,14 @@ mod tests {
     fn a_save_that_does_not_fit_into_the_notice_is_refused() {
         let shown = shown(&[(50.0, 60.0)]).expect("measured");
         assert!(shown.code() == ExitCode::REFUSED && shown.fault.as_ref().is_some_and(|fault| fault.contains("longer than the 2m of notice")));
-        assert!(self::shown(&[]).is_none(), "what was never measured is not judged");
+        assert_eq!(measured(&[(50.0, 60.0)]).refuse().expect_err("no run either").code, ExitCode::REFUSED);
+        assert!(self::shown(&[]).is_none() && measured(&[]).refuse().is_ok(), "what was never measured is not judged");
+    }
+
+    #[test]
+    fn a_save_that_takes_longer_than_its_interval_comes_as_often_as_it_can_and_is_not_refused() {
+        let mut measured = measured(&[(20.0, 10.0)]);
+        measured.spec.interval = Span::from_secs(30);
+        assert_eq!(measured.refuse(), Ok(()));
     }
 }

@@ -36,7 +36,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let spec = submission::spec(context, loaded);
-    let (planned, lacks) = ready::planned(context, &controller, &spec).await;
+    let (measured, (planned, lacks)) = tokio::join!(cadence::measured(&store, &spec), ready::planned(context, &controller, &spec));
     let planned = match planned {
         Ok(planned) => planned,
         Err(fault) => {
@@ -52,7 +52,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let agent = controller.agent_fits(plan).err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
-    let cadence = cadence::of(&store, &spec, &planned).await;
+    let cadence = cadence::of(&store, measured.as_ref(), &planned).await;
     let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({

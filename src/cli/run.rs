@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, job_root, outputs, plan, plan_text, ready, receipt, submission};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, ready, receipt, submission};
 use crate::controller::{Controller, DriveError, JobMemory, Planned};
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
@@ -30,6 +30,10 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
 
+    /// Run although saves of this job took longer than the notice of a spot machine
+    #[arg(long)]
+    pub late_save: bool,
+
     /// Where outputs come home to [default: lamp-outputs/JOB]
     #[arg(long, value_name = "FOLDER")]
     pub outputs: Option<PathBuf>,
@@ -51,11 +55,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
     let spec = submission::spec(context, &prepared.loaded);
-    let (planned, lacks) = ready::planned(context, &controller, &spec).await;
+    // At once: what was measured of the job's saves takes no time of its own before the launch.
+    let (measured, (planned, lacks)) = tokio::join!(cadence::measured(&store, &spec), ready::planned(context, &controller, &spec));
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, &spec)?;
     }
     let planned = planned?;
+    if let Some(measured) = measured.filter(|_| !args.late_save) {
+        measured.refuse()?;
+    }
     controller.agent_fits(&planned.plan).map_err(|error| {
         Fault::from_error(ExitCode::LAUNCH_FAILED, &error)
             .meaning("nothing was started, and nothing bills")
