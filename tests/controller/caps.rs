@@ -11,6 +11,7 @@ use lamplighter::policy::cap::Caps;
 use lamplighter::ports::{Clock, Store};
 
 use super::cloud::Life;
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{World, spec};
 
@@ -52,6 +53,39 @@ fn a_launch_waits_until_the_others_leave_room_and_says_why() {
         let (one, other) = if began(&first) < began(&second) { (&first, &second) } else { (&second, &first) };
         let pause = began(other).duration_since(one.ended);
         assert!(!pause.is_negative() && pause <= Duration::from_secs(60).try_into().unwrap(), "soon after the first has ended: {pause}");
+    });
+}
+
+#[test]
+fn two_dozen_jobs_that_come_at_once_pass_a_cap_one_after_the_other() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[HALF_AN_HOUR]).await;
+        // So many that they are driven at once.
+        for name in 'a'..='w' {
+            let mut spec = spec(world.clock.now());
+            spec.job = format!("{name}-222222").parse().unwrap();
+            submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
+        }
+        // As a bucket is: between the look at what is spent and the plan that is written down, the others look too.
+        world.store.fault("", Fault::Slow(Duration::from_millis(40)), None);
+        let daemon = world.controller().capped(per_hour("2.5"));
+        let driven = async {
+            tokio::select! {
+                () = daemon.drive_all(&[], |_| {}) => {}
+                () = clock.sleep(Duration::from_secs(3600)) => {}
+            }
+        };
+        let looked = async {
+            let mut most = 0;
+            for _ in 0..110 {
+                clock.sleep(Duration::from_secs(30)).await;
+                most = most.max(world.cloud.running().len());
+            }
+            most
+        };
+        let ((), most) = tokio::join!(driven, looked);
+        // Each costs $1.23 an hour: two fit.
+        assert_eq!(most, 2);
     });
 }
 
