@@ -1,15 +1,18 @@
 //! `code.tar.zst` on the machine that trains: unpacking what somebody else packed, trusting none of it.
 //!
 //! An archive comes from a bucket that others may write to. So: no absolute path, no `..`, no link that leaves the folder, no
-//! device, no hard link, no more bytes and entries than the spec says. Links are made last, so that nothing is written
-//! through one. What must never live here: packing (that is `workdir_pack`, which the agent does not carry).
+//! device, no hard link, no more bytes and entries than the spec says. Links are made last and never below one another, so
+//! that nothing is written through one. A refusal names its entry. What must never live here: packing (that is `workdir_pack`, which the agent does not carry).
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads archives and writes their files")]
 
+use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use tar::{Archive, EntryType};
@@ -41,16 +44,63 @@ pub struct Unpacked {
 pub enum ArchiveError {
     #[error("cannot read the archive")]
     Read(#[source] io::Error),
-    #[error("cannot write `{}`", path.display())]
+    #[error("cannot read `{}` in the archive", shown(path))]
+    Entry {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// What is behind this entry has no name that could be read; empty: nothing was before it.
+    #[error("cannot read what follows `{}` in the archive", shown(path))]
+    After {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot write `{}`", shown(path))]
     Write {
         path: PathBuf,
         #[source]
         source: io::Error,
     },
-    #[error("the archive was refused: `{}` {problem}", path.display())]
+    #[error("the archive was refused: `{}` {problem}", shown(path))]
     Refused { path: PathBuf, problem: &'static str },
-    #[error("the archive was refused: it holds more than {what}")]
-    TooMuch { what: String },
+    #[error("the archive was refused: with `{}` it holds more than {what}", shown(path))]
+    TooMuch { path: PathBuf, what: String },
+}
+
+/// For a line of text: whoever packed the archive chose the name, with its length and its control characters.
+fn shown(path: &Path) -> String {
+    const CHARS_MAX: usize = 200;
+    let text = path.to_string_lossy();
+    let mut plain: String = text.chars().take(CHARS_MAX).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(CHARS_MAX).is_some() {
+        plain.push('…');
+    }
+    plain
+}
+
+/// Between the contents of two files an archive may hold this much: headers, and the records of long names, which are read
+/// into memory whole. A path has 4 KiB at most and attributes 64; without a bound a few bytes of zstd are a name of gigabytes.
+const BETWEEN_BYTES_MAX: u64 = 1 << 20;
+
+/// A reader that gives no more than it was allowed.
+struct Metered<R> {
+    inner: R,
+    left: Rc<Cell<u64>>,
+}
+
+impl<R: Read> Read for Metered<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.left.get();
+        if left == 0 && !buffer.is_empty() {
+            return Err(io::Error::other(format!("it has more than {BETWEEN_BYTES_MAX} bytes beside the contents of files")));
+        }
+        let most = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.inner.read(&mut buffer[..most])?;
+        self.left.set(left - read as u64);
+        Ok(read)
+    }
 }
 
 /// Unpacks into a folder, which should be empty: an entry that is already there is an error.
@@ -62,10 +112,14 @@ pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits) -> Result<Unpa
     let file = File::open(archive).map_err(ArchiveError::Read)?;
     let plain = zstd::stream::read::Decoder::new(file).map_err(ArchiveError::Read)?;
     fs::create_dir_all(into).map_err(|source| ArchiveError::Write { path: into.to_owned(), source })?;
-    let mut unpacker = Unpacker { into, limits, entries: 0, done: Unpacked::default(), links: Vec::new(), folder_modes: Vec::new() };
-    let mut archive = Archive::new(plain);
+    let left = Rc::new(Cell::new(BETWEEN_BYTES_MAX));
+    let mut archive = Archive::new(Metered { inner: plain, left: Rc::clone(&left) });
+    let mut unpacker =
+        Unpacker { into, limits, left, entries: 0, last: PathBuf::new(), done: Unpacked::default(), links: Vec::new(), folder_modes: Vec::new() };
     for entry in archive.entries().map_err(ArchiveError::Read)? {
-        unpacker.entry(entry.map_err(ArchiveError::Read)?)?;
+        let entry = entry.map_err(|source| ArchiveError::After { path: unpacker.last.clone(), source })?;
+        unpacker.entry(entry)?;
+        unpacker.left.set(BETWEEN_BYTES_MAX);
     }
     unpacker.finish()
 }
@@ -73,7 +127,11 @@ pub fn unpack(archive: &Path, into: &Path, limits: ArchiveLimits) -> Result<Unpa
 struct Unpacker<'a> {
     into: &'a Path,
     limits: ArchiveLimits,
+    /// What the archive may still give before this is set again.
+    left: Rc<Cell<u64>>,
     entries: u64,
+    /// The entry before, for what cannot be read after it.
+    last: PathBuf,
     done: Unpacked,
     /// Relative path and target, made at the end.
     links: Vec<(PathBuf, PathBuf)>,
@@ -83,23 +141,29 @@ struct Unpacker<'a> {
 
 impl Unpacker<'_> {
     fn entry<R: Read>(&mut self, entry: tar::Entry<'_, R>) -> Result<(), ArchiveError> {
-        let path = entry.path().map_err(ArchiveError::Read)?.into_owned();
+        let last = self.last.clone();
+        let path = entry.path().map_err(|source| ArchiveError::After { path: last, source })?.into_owned();
+        self.last.clone_from(&path);
         let refuse = |problem| Err(ArchiveError::Refused { path: path.clone(), problem });
+        let damaged = |source| ArchiveError::Entry { path: path.clone(), source };
         self.entries += 1;
         if self.entries > self.limits.entries_max {
-            return Err(ArchiveError::TooMuch { what: format!("{} entries", self.limits.entries_max) });
+            return Err(ArchiveError::TooMuch { path, what: format!("{} entries", self.limits.entries_max) });
         }
         let Some(inside) = inside(&path) else { return refuse("leaves the folder") };
-        let mode = entry.header().mode().map_err(ArchiveError::Read)? & 0o777;
+        let mode = entry.header().mode().map_err(damaged)? & 0o777;
         match entry.header().entry_type() {
             EntryType::Directory => {
                 self.folder(&inside)?;
-                self.folder_modes.push((inside, mode));
+                // The folder itself is the caller's, and so is who may read it.
+                if inside != Path::new("") {
+                    self.folder_modes.push((inside, mode));
+                }
                 Ok(())
             }
             EntryType::Regular | EntryType::Continuous => self.file(entry, &inside, mode),
             EntryType::Symlink => {
-                let target = entry.link_name().map_err(ArchiveError::Read)?;
+                let target = entry.link_name().map_err(damaged)?;
                 let target = target.map(|target| target.into_owned()).unwrap_or_default();
                 if !link_stays_inside(&inside, &target) {
                     return refuse("is a link that leaves the folder");
@@ -121,8 +185,9 @@ impl Unpacker<'_> {
         let size = entry.size();
         self.done.bytes = self.done.bytes.saturating_add(size);
         if self.done.bytes > self.limits.bytes_max {
-            return Err(ArchiveError::TooMuch { what: format!("{} bytes", self.limits.bytes_max) });
+            return Err(ArchiveError::TooMuch { path: path.to_owned(), what: format!("{} bytes", self.limits.bytes_max) });
         }
+        self.left.set(size);
         if let Some(parent) = path.parent() {
             self.folder(parent)?;
         }
@@ -132,7 +197,7 @@ impl Unpacker<'_> {
         let mut file = OpenOptions::new().write(true).create_new(true).mode(mode | 0o600).open(&target).map_err(failed)?;
         let copied = io::copy(&mut entry, &mut file).map_err(failed)?;
         if copied != size {
-            return Err(ArchiveError::Read(io::ErrorKind::UnexpectedEof.into()));
+            return Err(ArchiveError::Entry { path: path.to_owned(), source: io::ErrorKind::UnexpectedEof.into() });
         }
         if let Ok(secs) = entry.header().mtime() {
             let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(secs.min(u64::from(u32::MAX)));
@@ -143,7 +208,12 @@ impl Unpacker<'_> {
     }
 
     fn finish(self) -> Result<Unpacked, ArchiveError> {
+        let links: BTreeSet<&Path> = self.links.iter().map(|(path, _)| path.as_path()).collect();
         for (path, target) in &self.links {
+            // It would be made where the other link leads, and its target was judged where it is said to be.
+            if path.ancestors().skip(1).any(|above| links.contains(above)) {
+                return Err(ArchiveError::Refused { path: path.clone(), problem: "is below a link" });
+            }
             if let Some(parent) = path.parent() {
                 self.folder(parent)?;
             }

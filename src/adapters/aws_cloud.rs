@@ -19,9 +19,9 @@ use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
 use super::{cloudwatch_alarm, ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_residue, ec2_supply};
-use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
+use crate::instance::{ForeignMachine, InstanceView, MachineRef, OWNER_TAG, Residue};
 use crate::job::{LaunchRequest, MachineSpec, Plan, Spec};
-use crate::market::{Offer, Region, Span, Supply};
+use crate::market::{self, Offer, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError};
 
 pub struct AwsCloud {
@@ -50,7 +50,12 @@ impl Cloud for AwsCloud {
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        ec2_launch::launch(&self.session, plan).await
+        let id = ec2_launch::launch(&self.session, plan).await?;
+        if let Some(owner) = plan.tags.get(OWNER_TAG) {
+            let machine = MachineRef { cloud: market::Cloud::Aws, region: plan.offer.region.clone(), id: id.clone() };
+            self.session.memory.owners.put(machine, owner.clone());
+        }
+        Ok(id)
     }
 
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {

@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 
 use super::aws_session::AwsSession;
 use super::ec2_errors::{Trouble, meaning};
-use crate::instance::{InstanceState, InstanceView, OWNER_TAG, Tags};
+use crate::instance::{InstanceState, InstanceView, OWNER_TAG, Tags, owned_by};
 use crate::market::{Cloud, Market, Region};
 use crate::ports::CloudError;
 
@@ -37,9 +37,9 @@ const ENDED: &str = "instance-terminated";
 /// # Errors
 /// When EC2 does not answer: then nothing is known.
 pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-    let filter = filter(&format!("tag:{OWNER_TAG}"), [owner.to_owned()]);
-    let instances = all(session, region, filter).await?;
-    let mut views: Vec<InstanceView> = instances.iter().filter_map(|instance| ours(region, instance)).collect();
+    let instances = all(session, region, owned(owner)).await?;
+    let mut views: Vec<InstanceView> = instances.iter().filter_map(|instance| ours(region, instance, owner)).collect();
+    views.iter().for_each(|view| session.memory.owners.put(view.machine(), owner.to_owned()));
     tell_spot_ends(session, region, &instances, &mut views).await;
     Ok(views)
 }
@@ -59,6 +59,13 @@ pub async fn by_token(session: &AwsSession, region: &Region, token: &str) -> Res
         Some(Launched { id: instance.instance_id()?.to_owned(), ended })
     };
     Ok(instances.iter().filter_map(launched).collect())
+}
+
+/// What carries this owner's tag. In a filter of EC2 `*` and `?` stand for other letters: an owner with such a letter would be
+/// shown what others own.
+pub fn owned(owner: &str) -> Filter {
+    let literal = owner.replace('\\', r"\\").replace('*', r"\*").replace('?', r"\?");
+    filter(&format!("tag:{OWNER_TAG}"), [literal])
 }
 
 pub fn filter(name: &str, values: impl IntoIterator<Item = String>) -> Filter {
@@ -90,9 +97,9 @@ pub async fn one(session: &AwsSession, region: &Region, id: &str) -> Result<Opti
 }
 
 /// A machine whose tags are wholly ours; others are never touched.
-fn ours(region: &Region, instance: &Instance) -> Option<InstanceView> {
+fn ours(region: &Region, instance: &Instance, owner: &str) -> Option<InstanceView> {
     let id = instance.instance_id()?;
-    match Tags::from_map(&tag_map(instance)) {
+    match owned_by(&tag_map(instance), owner) {
         Ok(tags) => view(region, instance, id, tags),
         Err(error) => {
             tracing::debug!(id, %region, "left alone, though it carries our owner tag: {error}");

@@ -21,7 +21,7 @@ use super::ec2_describe::{self, filter, state, tag_map, transition};
 use super::ec2_errors::{Class, Trouble, meaning};
 use super::ec2_memory::Ec2Memory;
 use super::system_clock::SystemClock;
-use crate::instance::{InstanceState, MachineRef, TAG_PREFIX, Tags};
+use crate::instance::{InstanceState, MachineRef, TAG_PREFIX, Tags, owned_by};
 use crate::job::Plan;
 use crate::ports::{Clock, CloudError};
 
@@ -43,7 +43,7 @@ pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(),
         if state(instance).is_some_and(InstanceState::is_terminated) {
             return Ok(());
         }
-        must_be_ours(instance, &act)?;
+        must_be_ours(session, machine, instance, &act)?;
     }
     match requests {
         Ok(requests) if !requests.is_empty() => cancel(session, machine, requests).await?,
@@ -74,7 +74,7 @@ pub async fn stop(session: &AwsSession, machine: &MachineRef) -> Result<(), Clou
     let act = format!("stop {machine}");
     let seen = look(session, machine).await?;
     let Some(instance) = seen else { return Err(Trouble::ambiguous(&act, "EC2 does not show it now")) };
-    must_be_ours(&instance, &act)?;
+    must_be_ours(session, machine, &instance, &act)?;
     if instance.instance_lifecycle() == Some(&InstanceLifecycleType::Spot) {
         return Err(CloudError::Invalid { what: format!("cannot {act}: it is a spot machine, which can only be terminated, with its disk") });
     }
@@ -99,7 +99,7 @@ pub async fn stop(session: &AwsSession, machine: &MachineRef) -> Result<(), Clou
 pub async fn start(session: &AwsSession, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
     let act = format!("start {machine}");
     let Some(instance) = look(session, machine).await? else { return Err(Trouble::ambiguous(&act, "EC2 does not show it now")) };
-    must_be_ours(&instance, &act)?;
+    must_be_ours(session, machine, &instance, &act)?;
     let client = session.ec2(&machine.region).await;
     let tags = plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let tagged = client.create_tags().resources(&machine.id).set_tags(Some(tags)).send().await;
@@ -119,7 +119,7 @@ pub async fn start(session: &AwsSession, machine: &MachineRef, plan: &Plan) -> R
 pub async fn raise_kill_at(session: &AwsSession, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
     let act = format!("raise the hard cap of {machine}");
     let Some(instance) = look(session, machine).await? else { return Err(Trouble::ambiguous(&act, "EC2 does not show it now")) };
-    let tags = must_be_ours(&instance, &act)?;
+    let tags = must_be_ours(session, machine, &instance, &act)?;
     // Without a cap nothing is to be raised.
     if tags.kill_at.is_none_or(|set| set >= kill_at) {
         return Ok(());
@@ -150,9 +150,15 @@ async fn look(session: &AwsSession, machine: &MachineRef) -> Result<Option<Insta
     ec2_describe::one(session, &machine.region, &machine.id).await
 }
 
-/// The last look before a change: what does not carry all our tags is nobody's to touch.
-fn must_be_ours(instance: &Instance, act: &str) -> Result<Tags, CloudError> {
-    Tags::from_map(&tag_map(instance)).map_err(|error| CloudError::Denied { act: act.to_owned(), cause: Box::new(error) })
+/// The last look before a change: what does not carry all our tags, and the owner for whom it was shown or launched, is
+/// nobody's to touch.
+fn must_be_ours(session: &AwsSession, machine: &MachineRef, instance: &Instance, act: &str) -> Result<Tags, CloudError> {
+    let map = tag_map(instance);
+    let read = match session.memory.owners.get(machine, Duration::MAX) {
+        Some(owner) => owned_by(&map, &owner),
+        None => Tags::from_map(&map),
+    };
+    read.map_err(|error| CloudError::Denied { act: act.to_owned(), cause: Box::new(error) })
 }
 
 fn is_stuck(instance: &Instance) -> bool {

@@ -68,6 +68,8 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
 pub struct Ec2Memory {
     /// Machines that a call did not find, since when.
     pub missing: Remembered<MachineRef, ()>,
+    /// Whose a machine was when it was launched or shown: only for them it is ended, stopped, started or tagged.
+    pub owners: Remembered<MachineRef, String>,
     /// What a spot request says of its end, by its id: it says that for ever.
     pub spot_ends: Remembered<String, String>,
     /// What was found left behind, and whose it was: only that may be removed.

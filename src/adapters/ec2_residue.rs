@@ -16,7 +16,7 @@ use aws_sdk_ec2::types::{SpotInstanceRequest, SpotInstanceState, Tag, Volume, Vo
 
 use super::aws_session::AwsSession;
 use super::cloudwatch_alarm;
-use super::ec2_describe::{self, filter, state};
+use super::ec2_describe::{self, filter, owned, state};
 use super::ec2_errors::meaning;
 use crate::instance::{InstanceState, OWNER_TAG, Residue, TAG_PREFIX};
 use crate::job::JobId;
@@ -83,10 +83,6 @@ pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudE
         INTERFACE => client.delete_network_interface().network_interface_id(id).send().await.map(drop).map_err(|error| meaning(&act, error)),
         other => Err(CloudError::Invalid { what: format!("cannot {act}: nobody knows how to remove a {other}") }),
     }
-}
-
-fn owned(owner: &str) -> aws_sdk_ec2::types::Filter {
-    filter(&format!("tag:{OWNER_TAG}"), [owner.to_owned()])
 }
 
 async fn living(session: &AwsSession, owner: &str, region: &Region) -> Result<Living, CloudError> {

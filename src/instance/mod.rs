@@ -24,4 +24,4 @@ pub use reading::Reading;
 pub use sample::{GpuSample, IoCounters, Marks, Sample};
 pub use state::{InstanceState, InstanceView, MachineRef};
 pub use status::{GpuStatus, Status};
-pub use tags::{OWNER_TAG, TAG_PREFIX, Tags, TagsError};
+pub use tags::{OWNER_TAG, TAG_PREFIX, Tags, TagsError, owned_by};

@@ -37,6 +37,8 @@ pub enum TagsError {
     Missing { key: &'static str },
     #[error("tag `{TAG_PREFIX}{key}` has a value that we never write: `{value}`")]
     Foreign { key: &'static str, value: String },
+    #[error("tag `{OWNER_TAG}` says `{owner}`")]
+    Owner { owner: String },
 }
 
 impl Tags {
@@ -70,6 +72,16 @@ impl Tags {
     }
 }
 
+/// The last word before anything is done to a machine: all tags are ours, and they name this owner. An owner is compared
+/// letter by letter; `me` is not `Me`.
+///
+/// # Errors
+/// Why the machine is not ours.
+pub fn owned_by(map: &BTreeMap<String, String>, owner: &str) -> Result<Tags, TagsError> {
+    let tags = Tags::from_map(map)?;
+    if tags.owner == owner { Ok(tags) } else { Err(TagsError::Owner { owner: tags.owner }) }
+}
+
 fn parsed<T: FromStr>(key: &'static str, value: &str) -> Result<T, TagsError> {
     value.parse().map_err(|_| TagsError::Foreign { key, value: value.to_owned() })
 }
@@ -89,7 +101,11 @@ mod tests {
             kill_at: Some("2026-01-01T00:00:00Z".parse().unwrap()),
         };
         let map = tags.to_map();
-        assert_eq!(Tags::from_map(&map), Ok(tags));
+        assert_eq!(Tags::from_map(&map), Ok(tags.clone()));
+        assert_eq!(owned_by(&map, "me"), Ok(tags));
+        for other in ["Me", "me ", "m", "m*", ""] {
+            assert_eq!(owned_by(&map, other), Err(TagsError::Owner { owner: "me".into() }), "{other}");
+        }
         let mut foreign = map.clone();
         foreign.remove("lamplighter:owner");
         assert_eq!(Tags::from_map(&foreign), Err(TagsError::Missing { key: "owner" }));

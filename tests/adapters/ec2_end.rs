@@ -37,6 +37,29 @@ async fn ours_ends_and_others_are_not_touched() {
     aws.terminate(&machine(&id)).await.unwrap();
 }
 
+/// Somebody else's Lamplighter took it over between the look and the act: all of our tags are there, and another owner's name.
+#[tokio::test]
+async fn another_owners_tags_are_not_ours() {
+    let Some(ec2) = FalseEc2::start(AT_ONCE) else { return };
+    let aws = cloud(&ec2);
+    let shown = launched(&aws, "token-1", Market::OnDemand).await;
+    assert_eq!(views(&aws).await.len(), 1);
+    let theirs: BTreeMap<String, String> = ec2.instance(&shown).tags;
+    for owner in ["somebody", "Me", "me ", "m*"] {
+        ec2.tag(&shown, &theirs.clone().into_iter().chain([("lamplighter:owner".to_owned(), owner.to_owned())]).collect());
+        let error = aws.terminate(&machine(&shown)).await.unwrap_err();
+        assert!(kind(&error) == "denied" && chain(&error).contains(&format!("`lamplighter:owner` says `{owner}`")), "{}", chain(&error));
+        assert!(aws.stop(&machine(&shown)).await.is_err() && aws.raise_kill_at(&machine(&shown), Timestamp::MAX).await.is_err());
+        assert!(aws.start(&machine(&shown), &plan("t", Market::OnDemand)).await.is_err());
+    }
+    assert_eq!(ec2.instance(&shown).state, State::Running);
+    let touching = ["TerminateInstances", "StopInstances", "StartInstances", "CreateTags", "ModifyInstanceAttribute"];
+    assert!(touching.iter().all(|action| ec2.calls_of(action).is_empty()));
+    ec2.tag(&shown, &theirs);
+    aws.terminate(&machine(&shown)).await.unwrap();
+    assert!(is_going(ec2.instance(&shown).state));
+}
+
 #[tokio::test]
 async fn a_protection_of_ours_is_cleared() {
     let Some(ec2) = FalseEc2::start(AT_ONCE) else { return };

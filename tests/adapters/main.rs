@@ -2,6 +2,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "tests set up the world that adapters read")]
 
+#[cfg(feature = "lamp")]
+mod archive_hostile;
 #[path = "../fake_nvml/support.rs"]
 mod fake_nvml;
 

@@ -281,11 +281,11 @@ fn special_permission_bits_do_not_come_along() {
 fn more_than_was_said_is_refused() {
     let big = vec![7_u8; 600];
     let (_, result) = unpack_of(&[(b"a", EntryType::Regular, "", &big), (b"b", EntryType::Regular, "", &big)], LIMITS);
-    assert_eq!(result.expect_err("1200 bytes are more than 1000").to_string(), "the archive was refused: it holds more than 1000 bytes");
+    assert_eq!(result.expect_err("1200 bytes are more than 1000").to_string(), "the archive was refused: with `b` it holds more than 1000 bytes");
     let many: Vec<Vec<u8>> = (0..11).map(|n| format!("f{n}").into_bytes()).collect();
     let entries: Vec<Entry<'_>> = many.iter().map(|name| (&name[..], EntryType::Regular, "", &b""[..])).collect();
     let (_, result) = unpack_of(&entries, LIMITS);
-    assert_eq!(result.expect_err("11 entries are more than 10").to_string(), "the archive was refused: it holds more than 10 entries");
+    assert_eq!(result.expect_err("11 entries are more than 10").to_string(), "the archive was refused: with `f10` it holds more than 10 entries");
 }
 
 #[test]

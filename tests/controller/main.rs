@@ -13,6 +13,7 @@ mod damaged;
 mod deaths;
 mod fate;
 mod faults;
+mod foreign;
 mod guard;
 mod leavings;
 mod lives;
@@ -27,6 +28,7 @@ mod spot_market;
 mod support;
 mod sweep;
 mod telling;
+mod town;
 mod visit;
 
 use std::sync::Arc;
