@@ -55,6 +55,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         origins: Default::default(),
         applied: None,
         continues: None,
+        trial: None,
     }
 }
 

@@ -20,7 +20,7 @@ use super::apply_do::{self, Scheduled};
 use super::confirm;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, job_root, render_table, run};
+use super::{Context, ExitCode, Fault, JobArgs, job_root, proven, render_table, run};
 use crate::job::{Applied, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
 use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes};
@@ -48,6 +48,10 @@ pub struct Args {
     /// Do not ask before something is stopped
     #[arg(short, long)]
     pub yes: bool,
+
+    /// Hand jobs at AWS to the daemon although nothing has shown lately that their machines end by themselves
+    #[arg(long)]
+    pub unproven: bool,
 
     /// The name of the set that the files belong to [default: the directory's name]
     #[arg(long, value_name = "NAME")]
@@ -90,6 +94,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         tell(context, &set, &planned, &[], args.dry_run);
         return Ok(ExitCode::SUCCESS);
     }
+    refuse_unproven(args, context, &store, &planned, &ready).await?;
     confirm(args, context, &planned)?;
     let made = apply_do::carry_out(context, &store, &planned, &ready, &jobs, &kept).await?;
     tell(context, &set, &planned, &made, false);
@@ -230,6 +235,22 @@ fn word(change: ChangeKind) -> &'static str {
         ChangeKind::Changed => "changed",
         ChangeKind::Gone => "gone",
     }
+}
+
+/// What is made here runs while nobody watches.
+async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned: &[Change], ready: &[Ready]) -> Result<(), Fault> {
+    let is_made = |file: &str| planned.iter().any(|change| change.file == file && matches!(change.change, ChangeKind::Create | ChangeKind::Changed));
+    let machines = ready.iter().filter(|one| is_made(&one.applied.file)).map(|one| &one.prepared.loaded.spec.machine);
+    let machines: Vec<_> = machines.filter(|machine| proven::is_asked(machine.cloud, args.unproven)).collect();
+    if machines.is_empty() {
+        return Ok(());
+    }
+    let workstation = job_root::workstation(context)?;
+    let mut regions = BTreeSet::new();
+    for machine in machines {
+        regions.extend(workstation.aws_regions(&machine.regions).await);
+    }
+    proven::look(&workstation, store).await?.refuse(context, &regions, None)
 }
 
 /// Before anything that was running is stopped.

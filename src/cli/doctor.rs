@@ -4,7 +4,7 @@
 //!   checks of this workstation ─┐
 //!   checks of AWS (doctor_aws) ─┴─ all at once ─ a line each, in their order ─ the worst is the exit code
 //! ```
-//! It changes nothing. What must never live here: what is well and what is not (`policy::doctor`).
+//! It changes nothing, but with `--prove`, which is another thing (prove.rs). What must never live here: what is well and what is not (`policy::doctor`).
 
 use std::cell::Cell;
 use std::future::Future;
@@ -22,14 +22,24 @@ use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
 
 /// Look at everything that jobs need, here and at AWS, and say what to do where it is missing
 #[derive(Clone, Debug, ClapArgs)]
-pub struct Args {}
+pub struct Args {
+    /// Buy the smallest machine, give it no agent, and watch whether it ends by itself; says what that costs, and asks
+    #[arg(long)]
+    pub prove: bool,
+
+    #[command(flatten)]
+    pub proof: super::prove::ProofArgs,
+}
 
 /// What will be known; the order is that of the output.
 pub type Asked<'a> = Pin<Box<dyn Future<Output = Vec<Check>> + 'a>>;
 
 /// # Errors
 /// Nothing says where the state folder is.
-pub async fn run(_args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    if args.prove {
+        return super::prove::run(&args.proof, context).await;
+    }
     let workstation = job_root::workstation(context)?;
     let agent = || workstation.agent_to_ship();
     let mut asked: Vec<Asked<'_>> = vec![

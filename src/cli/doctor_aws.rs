@@ -12,10 +12,11 @@ mod asked {
     use crate::cli::setup_steps::bucket_of;
     use crate::config::AwsFile;
     use crate::instance::setup::{BOX_ROLE, Found, GROUP, SetupNames};
-    use crate::jobdir::SweeperDir;
+    use crate::jobdir::{ProofDir, SweeperDir};
     use crate::policy::doctor::{
         Check, GpuQuota, Level, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role, judge_writing,
     };
+    use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
     use crate::wire::setup::{AwsDoctor, Who};
     use crate::wire::{Clock, Workstation, causes};
@@ -103,6 +104,7 @@ mod asked {
             boxed(d(), bucket),
             boxed(d(), role),
             boxed(d(), sweeper),
+            boxed(d(), proofs),
             boxed(d(), network),
             boxed(d(), async |desk| match desk.account().await {
                 Some(_) => vec![judge_readable("image", desk.doctor.image(desk.names().await.home()).await)],
@@ -213,6 +215,20 @@ mod asked {
         let now = desk.clock.now() - SignedDuration::from_secs(ahead);
         let seen = SweeperSeen { name: names.sweeper(), function, schedule, visit };
         vec![judge_sweeper(&names.job_root(), &seen, now)]
+    }
+
+    async fn proofs(desk: &Desk) -> Vec<Check> {
+        let Some(account) = desk.account().await else { return skipped("proof") };
+        if desk.bucket.is_none() {
+            return vec![Check::new("proof", Level::Skipped, "it is kept in a job root in a bucket")];
+        }
+        let found = async {
+            let store = desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
+            ProofDir::new(store, account).all().await.map_err(|error| causes(&error).join(": "))
+        };
+        let found = found.await;
+        let regions = &desk.names().await.regions;
+        regions.iter().map(|region| proof::check(region, found.as_deref(), desk.clock.now())).collect()
     }
 
     async fn network(desk: &Desk) -> Vec<Check> {

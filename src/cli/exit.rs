@@ -36,13 +36,15 @@ impl ExitCode {
     pub const NOT_PROVED: ExitCode = ExitCode(109);
     /// A fault of the tool itself.
     pub const INTERNAL: ExitCode = ExitCode(110);
+    /// Nobody would watch the machine, and nothing has shown lately that it ends by itself.
+    pub const UNPROVEN: ExitCode = ExitCode(111);
     /// Stopped by a limit of the job: run time, budget or deadline. As `timeout(1)` says it.
     pub const LIMIT: ExitCode = ExitCode(124);
     /// Ended by Ctrl-C; an attached job goes on.
     pub const CTRL_C: ExitCode = ExitCode(130);
 
     /// Every named code, with its name as the documentation has it.
-    pub const ALL: [(ExitCode, &'static str); 15] = [
+    pub const ALL: [(ExitCode, &'static str); 16] = [
         (ExitCode::SUCCESS, "success"),
         (ExitCode::USAGE, "usage"),
         (ExitCode::FINDINGS, "findings"),
@@ -56,6 +58,7 @@ impl ExitCode {
         (ExitCode::STOPPED, "stopped"),
         (ExitCode::NOT_PROVED, "not-proved"),
         (ExitCode::INTERNAL, "internal"),
+        (ExitCode::UNPROVEN, "unproven"),
         (ExitCode::LIMIT, "limit"),
         (ExitCode::CTRL_C, "ctrl-c"),
     ];

@@ -46,6 +46,8 @@ mod price_plot;
 mod price_table;
 mod prices;
 mod printer;
+mod prove;
+mod proven;
 mod purchase;
 mod ready;
 mod receipt;

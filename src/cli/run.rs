@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, ready, receipt, submission};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission};
 use crate::controller::{Controller, DriveError, JobMemory, Planned};
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
@@ -25,6 +25,10 @@ pub struct Args {
     /// Submit and return at once
     #[arg(short, long)]
     pub detach: bool,
+
+    /// Leave a machine at AWS alone although nothing has shown lately that it ends by itself
+    #[arg(long)]
+    pub unproven: bool,
 
     /// Show the plan and what it can cost; start nothing
     #[arg(long)]
@@ -55,8 +59,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     // Before the job exists: what cannot be driven from here must not be left for somebody else to find.
     let controller = controller(&workstation, &store)?;
     let spec = submission::spec(context, &prepared.loaded);
-    // At once: what was measured of the job's saves takes no time of its own before the launch.
-    let (measured, (planned, lacks)) = tokio::join!(cadence::measured(&store, &spec), ready::planned(context, &controller, &spec));
+    let is_asked = proven::is_asked(spec.spec.machine.cloud, args.unproven);
+    let proofs = async { if is_asked && args.detach { Some(proven::look(&workstation, &store).await) } else { None } };
+    // At once: what was measured of the job's saves, and what was proven of the account, take no time of their own before the launch.
+    let (measured, proofs, (planned, lacks)) = tokio::join!(cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec));
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, &spec)?;
     }
@@ -70,6 +76,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .hint("`lamp doctor` says which agent would be shipped")
     })?;
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
+    let region = planned.plan.offer.region.to_string();
+    if let Some(proofs) = proofs {
+        proofs?.refuse(context, &[region.clone()].into(), Some(&planned.plan))?;
+    }
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
@@ -81,7 +91,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
     match stand_beside(context, &workstation, &controller, &dir, memory).await? {
         Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
-        None => Ok(ExitCode::CTRL_C),
+        None => {
+            if is_asked {
+                proven::warn(context, &workstation, &store, &region).await;
+            }
+            Ok(ExitCode::CTRL_C)
+        }
     }
 }
 

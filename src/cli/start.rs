@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, run, submission};
+use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, run, submission};
 use crate::config::{Dollars, Moment, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
@@ -43,6 +43,10 @@ pub struct Args {
     /// Start it and return at once
     #[arg(short, long)]
     pub detach: bool,
+
+    /// Leave a machine at AWS alone although nothing has shown lately that it ends by itself
+    #[arg(long)]
+    pub unproven: bool,
 
     /// Show the plan and what it can cost; start nothing
     #[arg(long)]
@@ -80,6 +84,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
+    }
+    if args.detach && proven::is_asked(spec.spec.machine.cloud, args.unproven) {
+        let region = planned.plan.offer.region.to_string();
+        proven::look(&workstation, &store).await?.refuse(context, &[region].into(), Some(&planned.plan))?;
     }
     let scratch = submission::scratch(context, next.job())?;
     controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error))?;
@@ -201,6 +209,7 @@ fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<
         origins,
         applied: None,
         continues: Some(kept.continues.clone()),
+        trial: None,
     })
 }
 

@@ -53,6 +53,7 @@ pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
         origins: loaded.origins.clone(),
         applied: None,
         continues: None,
+        trial: None,
     }
 }
 

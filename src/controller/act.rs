@@ -3,6 +3,7 @@
 use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
 
+use super::bootstrap;
 use super::drive::Controller;
 use super::market::{Choosing, MarketMemory, NotNow, Outlook, WAIT_LOOK, asks};
 use super::memory::{AttemptMemory, JobMemory};
@@ -16,6 +17,7 @@ use crate::policy::Wishes;
 use crate::policy::auto::AutoStep;
 use crate::policy::continuation::machine_to_start;
 use crate::policy::placement::{self, Ask, NoOffer};
+use crate::policy::proof;
 use crate::policy::reconcile::{Act, history};
 use crate::policy::relaunch;
 use crate::ports::{CloudError, Created, chain};
@@ -118,7 +120,7 @@ impl Controller {
                 if self.hold_back(dir, memory, &plan).await? {
                     return Ok(Done::Waiting);
                 }
-                self.write_user_data(&mut plan).await?;
+                self.write_user_data(spec, &mut plan).await?;
                 let created = dir.create_plan(&plan).await?;
                 info!(%job, attempt = attempt.number(), ?created, "{reason}");
                 // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
@@ -310,8 +312,8 @@ impl Controller {
         };
         placed.rejected.extend(unlaunchable);
         let limits = &spec.spec.limits;
-        let tags =
-            Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot: limits.boot, kill_at: placed.kill_at };
+        let boot = spec.trial.map_or(limits.boot, |trial| proof::boot_tag(&trial, limits.boot));
+        let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot, kill_at: placed.kill_at };
         let mut reasons = vec![reason.to_owned()];
         reasons.extend(placed.reasons);
         reasons.extend(decided.as_ref().map(|reason| reason.text.clone()));
@@ -342,7 +344,11 @@ impl Controller {
     }
 
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.
-    pub(super) async fn write_user_data(&self, plan: &mut Plan) -> Result<(), ActError> {
+    pub(super) async fn write_user_data(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
+        if let (Some(trial), Some(launch)) = (&spec.trial, &mut plan.launch) {
+            launch.user_data = bootstrap::of_trial(trial);
+            return Ok(());
+        }
         let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else { return Ok(()) };
         // A kept machine has its agent, and boots with the units that it has.
         if plan.starts.is_some() {

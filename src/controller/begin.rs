@@ -41,7 +41,7 @@ impl Controller {
             }
             *plan = planned.plan;
         }
-        self.write_user_data(plan).await
+        self.write_user_data(spec, plan).await
     }
 
     /// Makes the job, whose code is there already, and launches its first attempt by the plan that [`Controller::first_plan`]

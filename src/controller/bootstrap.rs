@@ -9,14 +9,15 @@
 //! nobody knows which `/bin/sh` an image has. What must never live here: a secret (every process of the machine can read
 //! user data), a decision of the agent.
 
-use std::fmt::Write as _;
-
+use crate::job::{Switch, Trial};
 use crate::market::Span;
 
 /// What EC2 takes, before it is encoded.
 pub const USER_DATA_BYTES_MAX: usize = 16 * 1024;
 
-const SCRIPT: &str = include_str!("bootstrap.sh");
+/// The switch alone, and what comes after it.
+const SWITCH: &str = include_str!("bootstrap.sh");
+const AGENT: &str = include_str!("bootstrap_agent.sh");
 const DEADMAN_SERVICE: &str = include_str!("../../systemd/lamp-deadman.service");
 const DEADMAN_TIMER: &str = include_str!("../../systemd/lamp-deadman.timer");
 const BOOT_SERVICE: &str = include_str!("../../systemd/lamp-boot.service");
@@ -56,16 +57,14 @@ impl Bootstrap<'_> {
     pub fn user_data(&self) -> Result<String, BootstrapError> {
         self.check()?;
         let mut text = String::from("#!/bin/sh\n# Lamplighter makes this machine ready and starts its agent.\n");
-        let mut assign = |name: &str, value: &str| writeln!(text, "{name}={}", shell_quoted(value)).expect("a string takes everything");
+        text.push_str(&switch_words(self.boot));
+        let mut assign = |name: &str, value: &str| text.push_str(&assigned(name, value));
         assign("agent_url", self.agent_url);
         assign("agent_sha256", self.agent_sha256);
-        assign("boot_secs", &self.boot.duration().as_secs().to_string());
         assign("agent_env", self.environment().trim_end());
-        assign("unit_deadman_service", &unit(DEADMAN_SERVICE));
-        assign("unit_deadman_timer", &unit(DEADMAN_TIMER));
-        assign("unit_boot", &unit(BOOT_SERVICE));
         assign("unit_agent", &unit(AGENT_SERVICE));
-        text.push_str(SCRIPT);
+        text.push_str(SWITCH);
+        text.push_str(AGENT);
         if text.len() > USER_DATA_BYTES_MAX {
             return Err(BootstrapError::TooLong { bytes: text.len() });
         }
@@ -94,6 +93,30 @@ impl Bootstrap<'_> {
         let lines = [("LAMP_JOB_ROOT", Some(self.job_root)), ("AWS_REGION", Some(self.region)), ("AWS_ENDPOINT_URL", self.box_endpoint_url)];
         lines.iter().filter_map(|(name, value)| Some(format!("{name}={}\n", environment_quoted((*value)?)))).collect()
     }
+}
+
+/// The user data of a machine that gets no agent: with the switch that is tried, and nothing else.
+pub fn of_trial(trial: &Trial) -> String {
+    let text = "#!/bin/sh\n# Lamplighter tries on this machine whether it ends when nobody watches it.\n";
+    match trial.switch {
+        Switch::DeadlineUnit => format!("{text}{}{SWITCH}say \"the switch is armed, and nothing else works here\"\n", switch_words(trial.lease)),
+        Switch::Sweep => format!("{text}# Nothing on it does: a sweep must.\n"),
+    }
+}
+
+/// What the part of the script that arms the switch needs.
+fn switch_words(boot: Span) -> String {
+    let words = [
+        ("boot_secs", boot.duration().as_secs().to_string()),
+        ("unit_deadman_service", unit(DEADMAN_SERVICE)),
+        ("unit_deadman_timer", unit(DEADMAN_TIMER)),
+        ("unit_boot", unit(BOOT_SERVICE)),
+    ];
+    words.iter().map(|(name, value)| assigned(name, value)).collect()
+}
+
+fn assigned(name: &str, value: &str) -> String {
+    format!("{name}={}\n", shell_quoted(value))
 }
 
 /// One word for a POSIX shell, whatever is in it.
@@ -162,6 +185,19 @@ mod tests {
         let after = ["chmod 755 \"$new\"", "enable lamp-agent.service"];
         let places: Vec<usize> = steps.iter().chain(&after).map(|step| at(step)).collect();
         assert!(places.is_sorted(), "{places:?}");
+    }
+
+    /// Of the whole script it is the beginning, and no word of an agent follows.
+    #[test]
+    fn a_trial_arms_the_switch_and_fetches_nothing() {
+        let of = |switch| of_trial(&Trial { switch, lease: Span::from_secs(120) });
+        let (unit, none) = (of(Switch::DeadlineUnit), of(Switch::Sweep));
+        assert!(unit.contains("boot_secs='120'") && unit.contains("enable --now lamp-deadman.timer"), "{unit}");
+        assert!(bootstrap().user_data().unwrap().contains(SWITCH), "it is the switch of every machine");
+        for word in ["curl", "agent_url", "agent_env", "fetch"] {
+            assert!(!unit.contains(word), "{word}");
+        }
+        assert!(none.lines().all(|line| line.starts_with('#')), "{none}");
     }
 
     /// Comments go, settings stay; a line that continues is whole.

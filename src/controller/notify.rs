@@ -26,6 +26,10 @@ impl Controller {
     /// The end of a job that this controller saw alive: a finished one of last month is no news.
     pub(super) async fn tell_end(&self, dir: &JobDir, memory: &mut JobMemory, receipt: &Receipt) {
         let Some(spec) = memory.spec.clone() else { return };
+        // Its end is what somebody waits for, and no job has failed.
+        if spec.trial.is_some() {
+            return;
+        }
         let text = format!("{}: {}", receipt.outcome, receipt.reason);
         self.tell(dir, &spec, memory, "ended", &text, Some(receipt)).await;
     }

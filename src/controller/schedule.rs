@@ -251,6 +251,7 @@ impl Controller {
             origins: record.origins.clone(),
             applied: Some(Applied { due: Some(due), ..applied.clone() }),
             continues: None,
+            trial: None,
         }
     }
 

@@ -141,7 +141,7 @@ impl Controller {
                 return Ok(());
             }
             let heard = dir.status(tags.attempt).await?.map(|status| status.at);
-            let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: format!("the sweep of {}", self.name), why: why.clone(), heard };
+            let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: Ending::by_sweep(&self.name), why: why.clone(), heard };
             dir.create_ending(tags.attempt, &ending).await.map(drop)
         }
         .await;

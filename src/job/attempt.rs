@@ -34,6 +34,21 @@ pub struct Ending {
     pub heard: Option<Timestamp>,
 }
 
+/// How `by` begins where it was no controller that drives the job, but a sweep.
+const OF_A_SWEEP: &str = "the sweep of ";
+
+impl Ending {
+    /// What a sweep of this name writes into `by`.
+    pub fn by_sweep(name: &str) -> String {
+        format!("{OF_A_SWEEP}{name}")
+    }
+
+    /// Whether a sweep ended it: of `lamp sweep`, of a daemon, or of the cloud's own sweeper.
+    pub fn is_of_a_sweep(&self) -> bool {
+        self.by.starts_with(OF_A_SWEEP)
+    }
+}
+
 /// Where the agent is in its attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{AlarmRule, Applied, Continues, Inherited, JobId};
+use super::{AlarmRule, Applied, Continues, Inherited, JobId, Trial};
 use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
@@ -32,6 +32,9 @@ pub struct ResolvedSpec {
     /// The job that it goes on from; `None`: it begins by itself.
     #[serde(default)]
     pub continues: Option<Continues>,
+    /// It only proves that its machine ends: no agent is fetched there; `None`: a job like any other.
+    #[serde(default)]
+    pub trial: Option<Trial>,
 }
 
 /// How `written_by` begins in the spec of a run of the agent alone.

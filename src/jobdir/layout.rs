@@ -212,6 +212,18 @@ pub fn pool_of(key: &str) -> Option<(&str, &str)> {
     key.strip_prefix(POOLS)?.strip_suffix(".json")?.split_once('/')
 }
 
+/// What was proven of an account: that machines end there when nobody watches them.
+pub const PROOFS: &str = "proofs/";
+
+pub fn proofs(account: &str) -> String {
+    format!("{PROOFS}{account}/")
+}
+
+/// The newest of a region.
+pub fn proof(account: &str, region: &str) -> String {
+    format!("{}{region}.json", proofs(account))
+}
+
 pub fn outputs(id: &JobId) -> String {
     format!("{}outputs/", job(id))
 }

@@ -37,6 +37,7 @@ pub mod orphan;
 mod pace;
 pub mod placement;
 pub mod pool;
+pub mod proof;
 pub mod reconcile;
 pub mod relaunch;
 #[cfg(feature = "lamp")]

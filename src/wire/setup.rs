@@ -38,6 +38,32 @@ impl Workstation {
         (regions, found)
     }
 
+    /// The account that we are known in; or why not, in words.
+    #[cfg(feature = "aws")]
+    pub async fn aws_account(&self) -> Result<String, String> {
+        match self.doctor().who().await.0 {
+            Who::Known { account, .. } => Ok(account),
+            Who::NoCredentials(nobody) => Err(nobody.sentence()),
+            Who::Refused(why) => Err(why),
+        }
+    }
+
+    #[cfg(not(feature = "aws"))]
+    pub async fn aws_account(&self) -> Result<String, String> {
+        Err("this `lamp` was built without cloud `aws`".into())
+    }
+
+    /// Where machines may be bought: the job's regions, else the user's, else home.
+    #[cfg(feature = "aws")]
+    pub async fn aws_regions(&self, asked: &[String]) -> Vec<String> {
+        self.aws_session().regions(asked).await.iter().map(ToString::to_string).collect()
+    }
+
+    #[cfg(not(feature = "aws"))]
+    pub async fn aws_regions(&self, asked: &[String]) -> Vec<String> {
+        asked.to_vec()
+    }
+
     /// The agent that ordinary machines would get, in words; or why there is none.
     pub fn agent_to_ship(&self) -> Result<String, String> {
         let found = AgentFiles::new(self.agent_binary.clone()).find(Arch::X86_64).map_err(|error| error.why)?;

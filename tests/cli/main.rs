@@ -29,6 +29,8 @@ mod place;
 #[cfg(feature = "aws")]
 mod plan_aws;
 mod prices;
+#[cfg(feature = "aws")]
+mod prove;
 mod refused;
 mod replay;
 mod replay_market;

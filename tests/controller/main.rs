@@ -151,6 +151,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
         origins: Default::default(),
         applied: None,
         continues: None,
+        trial: None,
     }
 }
 

@@ -35,14 +35,14 @@ fn a_warm_launch_waits_for_four_round_trips() {
     let Some((ec2, env)) = account() else { return };
     let bench = Bench::new();
     bench.write("job.toml", JOB);
-    let first = lamp(&bench, &env, &["run", "--detach", "job.toml"]);
+    let first = lamp(&bench, &env, &["run", "--detach", "--unproven", "job.toml"]);
     assert_code(&first, 0);
     // Whoever drives the first job asks too.
     bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
     // So long that what is asked at once overlaps on a busy computer too.
     ec2.latency(Duration::from_millis(800));
     ec2.take_calls();
-    let second = lamp(&bench, &env, &["run", "--detach", "job.toml"]);
+    let second = lamp(&bench, &env, &["run", "--detach", "--unproven", "job.toml"]);
     assert_code(&second, 0);
     let before = before_the_launch(&ec2.take_calls());
     let told: Vec<String> = before.iter().map(|call| format!("{:.3} {} {}", call.began.as_secs_f64(), call.service, call.action)).collect();

@@ -78,6 +78,7 @@ fn the_job_directory_page_names_every_field_of_every_record() {
         "pool",
         "suspects",
         "visit",
+        "proof",
     ] {
         let file = format!("{name}.json");
         let record: Value = serde_json::from_str(&text(&format!("tests/data/v1/{file}"))).unwrap();
@@ -124,6 +125,7 @@ fn the_job_directory_page_lists_every_key() {
         layout::pool("<zone>", "<type>"),
         layout::suspects("<name>"),
         layout::visit("<name>"),
+        layout::proof("<account>", "<region>"),
         layout::schedule("<set>", "<name>"),
         layout::schedule_code("<set>", "<name>", "<sha256>"),
         layout::schedule_waiting("<set>", "<name>"),

@@ -6,7 +6,8 @@ use lamplighter::adapters::objects;
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
-    Attention, Ending, Lease, Manifest, MarketLog, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting, Wish,
+    Attention, Ending, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting,
+    Wish,
 };
 use lamplighter::jobdir::{Event, JobDir, JobDirError, RecordError, What, decode, layout};
 use lamplighter::policy::pool::Pool;
@@ -70,6 +71,7 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<Pool>("pool.json");
     reads::<Suspects>("suspects.json");
     reads::<Visit>("visit.json");
+    reads::<Proof>("proof.json");
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod market_laws;
 mod market_run;
 #[cfg(feature = "lamp")]
 mod placement;
+mod proof;
 mod reconcile;
 mod reconcile_elsewhere;
 mod reconcile_extended;

@@ -44,6 +44,7 @@ pub fn spec() -> ResolvedSpec {
         origins: Default::default(),
         applied: None,
         continues: None,
+        trial: None,
     }
 }
 

@@ -20,6 +20,8 @@ mod machines;
 pub mod network;
 mod proof;
 #[cfg(feature = "aws")]
+mod proves;
+#[cfg(feature = "aws")]
 mod restart;
 #[cfg(feature = "aws")]
 mod stories;

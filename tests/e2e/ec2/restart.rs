@@ -34,7 +34,7 @@ fn a_kept_machine_is_started_again_and_goes_on_from_its_checkpoint() {
     assert_eq!((plan["instance"].as_str(), plan["continues"].as_str()), (Some(first.id.as_str()), Some(old.as_str())), "{plan:#}");
     assert!(plan["checkpoint"]["checkpoint"]["number"].as_u64() >= Some(1) && plan["most_usd"].as_f64() > Some(0.0), "{plan:#}");
     assert_eq!(desk.ec2.instance(&first.id).state, State::Stopped, "a dry run starts nothing");
-    desk.must(&["start", "--detach", &old]);
+    desk.must(&["start", "--detach", "--unproven", &old]);
     let begun = patiently("the trainer begins again", || begins(&first.id).lines().nth(1).map(str::to_owned));
     let (attempt, step) = begun.split_once(' ').expect("two numbers");
     assert!(attempt == "1" && step.parse::<u32>().is_ok_and(|step| step > 0), "it goes on where it was: {begun}");

@@ -44,7 +44,7 @@ impl<'a> Story<'a> {
     fn begin_with(desk: &'a Desk<Ec2>, name: &str, job: &str, agent: &str) -> Self {
         let file = format!("{name}.toml");
         desk.bench.write(&file, &job.replace("'toy'", &format!("'{name}'")));
-        let mut run = desk.lamp(&["run", "--detach", &file]);
+        let mut run = desk.lamp(&["run", "--detach", "--unproven", &file]);
         let out = run.env("LAMP_AGENT_BINARY", desk.bench.file(agent)).output().expect("it runs");
         assert!(out.status.success(), "{name}: {}", text(&out.stderr));
         Story { desk, job: text(&out.stdout).trim().to_owned() }

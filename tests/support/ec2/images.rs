@@ -14,10 +14,12 @@ struct Image {
     created: &'static str,
     /// The part of the parameter's name between the architecture and `/latest/ami-id`.
     parameter: &'static str,
+    /// Of its own disk.
+    gib: &'static str,
 }
 
 const fn image(id: &'static str, name: &'static str, architecture: &'static str, root: &'static str, parameter: &'static str) -> Image {
-    Image { id, name, architecture, root, created: "2026-06-01T09:00:00.000Z", parameter }
+    Image { id, name, architecture, root, created: "2026-06-01T09:00:00.000Z", parameter, gib: "65" }
 }
 
 const UBUNTU_22: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260601";
@@ -26,7 +28,12 @@ const AMAZON: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Amazon Linux
 const ARM: &str = "Deep Learning ARM64 Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260601";
 const OLD: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20250301";
 
+/// Amazon's own small image, and the parameter that names it.
+const PLAIN: &str = "al2023-ami-2023.8.20260601.0-kernel-6.1-x86_64";
+const PLAIN_PARAMETER: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
+
 const IMAGES: &[Image] = &[
+    Image { gib: "8", ..image("ami-0d15ea5e0000a1023", PLAIN, "x86_64", "/dev/xvda", PLAIN_PARAMETER) },
     image("ami-0d15ea5e000000022", UBUNTU_22, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-22.04"),
     image("ami-0d15ea5e000000024", UBUNTU_24, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
     image("ami-0d15ea5e000002023", AMAZON, "x86_64", "/dev/xvda", "base-oss-nvidia-driver-gpu-amazon-linux-2023"),
@@ -39,6 +46,9 @@ const OWNER: &str = "898082745236";
 
 /// `/aws/service/deeplearning/ami/ARCHITECTURE/NAME/latest/ami-id`.
 pub(super) fn of_parameter(name: &str) -> Option<&'static str> {
+    if name == PLAIN_PARAMETER {
+        return IMAGES.iter().find(|image| image.parameter == name).map(|image| image.id);
+    }
     let rest = name.strip_prefix("/aws/service/deeplearning/ami/")?.strip_suffix("/latest/ami-id")?;
     let (architecture, named) = rest.split_once('/')?;
     IMAGES.iter().find(|image| image.architecture == architecture && image.parameter == named).map(|image| image.id)
@@ -105,7 +115,7 @@ fn item(image: &Image) -> Node {
         ("platformDetails", "Linux/UNIX"),
     ];
     let disk =
-        [("snapshotId", "snap-0d15ea5e"), ("volumeSize", "65"), ("deleteOnTermination", "true"), ("volumeType", "gp3"), ("encrypted", "false")];
+        [("snapshotId", "snap-0d15ea5e"), ("volumeSize", image.gib), ("deleteOnTermination", "true"), ("volumeType", "gp3"), ("encrypted", "false")];
     let disk = Node::with("ebs", disk.map(|(name, value)| Node::leaf(name, value)));
     let mapping = Node::with("blockDeviceMapping", [Node::with("item", [Node::leaf("deviceName", image.root), disk])]);
     Node::with("item", fields.map(|(name, value)| Node::leaf(name, value)).into_iter().chain([mapping]))

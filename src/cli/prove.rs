@@ -1,0 +1,340 @@
+//! `lamp doctor --prove`: buys the smallest machine, gives it no agent, and watches whether it ends by itself.
+//!
+//! ```text
+//!   what can be tried ──> plans ──> the most it costs, asked ──> begin ──> drive, as any job ──> receipts
+//!                                                                  └─ Ctrl-C: cancel, drive to the end ─┘
+//!   settled, ending ──> policy::proof ──> proofs/<account>/<region>.json ──> what was proven
+//! ```
+//! Each trial is a job (docs/decisions/0017): its intent is recorded before the launch, its machine has tags and a hard cap,
+//! and when this process dies a daemon or `lamp sweep` ends it like any other. What must never live here: what is proven
+//! (`policy::proof`).
+
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use futures::future::{FutureExt as _, join_all};
+use jiff::Timestamp;
+use serde_json::json;
+
+use super::fetch::with_progress;
+use super::printer::{Stream, Style};
+use super::table::counted;
+use super::{Context, ExitCode, Fault, confirm, job_root, plan, proven, ready, run, signals};
+use crate::config::SpanWord;
+use crate::controller::{Controller, DriveError, JobMemory, Planned};
+use crate::instance::sweeper;
+use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial, Tried, Wish};
+use crate::jobdir::{JobDir, JobDirError, ProofDir, SweeperDir};
+use crate::market::{Cloud, Span, Usd, elapsed};
+use crate::policy::proof;
+use crate::wire::{self, Store, Workstation};
+
+#[derive(Clone, Debug, clap::Args)]
+pub struct ProofArgs {
+    /// Where the proof is made [default: the first of your regions]
+    #[arg(long, value_name = "REGION", requires = "prove")]
+    pub region: Option<String>,
+
+    /// Of these types the cheapest is bought [default: the smallest that AWS has]
+    #[arg(long, value_name = "TYPE", requires = "prove")]
+    pub instance_type: Vec<String>,
+
+    /// Do not ask before a machine is bought
+    #[arg(short, long, requires = "prove")]
+    pub yes: bool,
+
+    /// How long the machine may live before it is the switch's; a test's
+    #[arg(long, hide = true, value_name = "TIME", requires = "prove")]
+    pub lease: Option<SpanWord>,
+
+    /// How long the switch has after that; a test's
+    #[arg(long, hide = true, value_name = "TIME", requires = "prove")]
+    pub within: Option<SpanWord>,
+}
+
+/// A sweeper comes every five minutes; one that was not here for three of its visits ends nothing.
+const VISITED_WITHIN: Duration = Duration::from_secs(15 * 60);
+
+/// What is tried, and its job.
+struct Attempt {
+    trial: Trial,
+    within: Span,
+    dir: JobDir,
+}
+
+/// What everything here needs.
+struct Desk<'a> {
+    context: &'a Context,
+    workstation: Workstation,
+    store: Store,
+    controller: Controller,
+    account: String,
+    region: String,
+}
+
+/// # Errors
+/// Something lacks, nobody said yes, no machine was to be had, or Ctrl-C was pressed.
+pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault> {
+    run::refuse_cloud(Cloud::Aws)?;
+    let workstation = job_root::workstation(context)?;
+    let account = proven::account(&workstation).await?;
+    let home = workstation.aws_regions(&[]).await.into_iter().next().unwrap_or_default();
+    let store = job_root::open(context).await?;
+    let controller = run::controller(&workstation, &store)?;
+    let region = args.region.clone().unwrap_or(home);
+    let desk = Desk { context, workstation, store, controller, account, region };
+    let planned = desk.plans(args).await?;
+    let most: Usd = planned.iter().filter_map(|(.., planned)| planned.plan.most_usd).sum();
+    for (trial, _, planned) in &planned {
+        let offer = &planned.plan.offer;
+        context.printer.note(format!(
+            "{}: {} in {}, {}, no agent, a lease of {}; at most {}",
+            trial.switch,
+            offer.instance_type,
+            offer.zone,
+            offer.price,
+            trial.lease,
+            planned.plan.most_usd.unwrap_or_default()
+        ));
+    }
+    let what = format!("this buys {} in {}, which cost at most {most}", counted(planned.len() as u64, "machine"), desk.region);
+    confirm::confirm(context, &what, args.yes, "nothing was started, and nothing bills")?;
+    // Heard from before anything is bought: a Ctrl-C meanwhile waits for its turn, and ends what was launched.
+    let mut left = pin!(signals::left());
+    let _not_yet = left.as_mut().now_or_never();
+    let (attempts, memories) = desk.begin(planned).await?;
+    desk.watch(&attempts, memories, left).await?;
+    desk.conclude(&attempts).await
+}
+
+impl Desk<'_> {
+    /// Each switch that can be tried here, with its plan.
+    async fn plans(&self, args: &ProofArgs) -> Result<Vec<(Trial, ResolvedSpec, Planned)>, Fault> {
+        let mut switches = vec![Switch::DeadlineUnit];
+        if self.somebody_sweeps().await {
+            switches.push(Switch::Sweep);
+        } else {
+            self.context
+                .printer
+                .warn("no sweeper has visited this job root lately, and no daemon runs here: only the switch on the machine is tried");
+            self.context.printer.hint("`lamp init aws` installs a sweeper in the cloud, which ends a machine whose kernel hangs");
+        }
+        let types = if args.instance_type.is_empty() { proof::TYPES.map(str::to_owned).to_vec() } else { args.instance_type.clone() };
+        let mut plans = Vec::new();
+        for switch in switches {
+            let trial = Trial { switch, lease: args.lease.as_ref().map_or(proof::LEASE, |lease| lease.0) };
+            let within = args.within.as_ref().map_or(proof::within(switch), |within| within.0);
+            let spec = self.spec(trial, within, &types);
+            let (planned, lacks) = ready::planned(self.context, &self.controller, &spec).await;
+            ready::refuse(&lacks, &spec)?;
+            let planned = planned?;
+            if let Some(reason) = plan::held_back(&self.controller, &planned).await? {
+                return Err(
+                    Fault::new(ExitCode::REFUSED, format!("the proof would wait for {reason}")).meaning("nothing was started, and nothing bills")
+                );
+            }
+            plans.push((trial, spec, planned));
+        }
+        Ok(plans)
+    }
+
+    fn spec(&self, trial: Trial, within: Span, types: &[String]) -> ResolvedSpec {
+        let spec = proof::spec(&trial, within, &self.region, types);
+        ResolvedSpec {
+            format: RECORD_FORMAT,
+            job: JobId::from_name(&spec.name, wire::random_letters()),
+            created: self.context.clock.now(),
+            written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+            spec,
+            code: None,
+            origins: Default::default(),
+            applied: None,
+            continues: None,
+            trial: Some(trial),
+        }
+    }
+
+    /// Whether anybody would end a machine of this job root from outside. What cannot be read is tried, and told by its end.
+    async fn somebody_sweeps(&self) -> bool {
+        if self.workstation.daemon_runs() {
+            return true;
+        }
+        let visits = SweeperDir::new(self.store.clone(), &sweeper::name(&self.context.user.owner));
+        let now = self.context.clock.now();
+        match visits.newest_visit().await {
+            Ok(visit) => visit.is_some_and(|(_, at)| elapsed(at, now) <= VISITED_WITHIN),
+            Err(_) => true,
+        }
+    }
+
+    /// The intent of each is recorded before its launch. When one cannot be made, those before it are ended.
+    async fn begin(&self, planned: Vec<(Trial, ResolvedSpec, Planned)>) -> Result<(Vec<Attempt>, Vec<JobMemory>), Fault> {
+        let (mut attempts, mut memories) = (Vec::new(), Vec::new());
+        for (trial, spec, planned) in planned {
+            let dir = JobDir::new(self.store.clone(), spec.job.clone());
+            let within = Span::from_duration(spec.spec.limits.boot.duration().saturating_sub(trial.lease.duration()));
+            match self.controller.begin(&dir, &spec, planned).await {
+                Ok((memory, begun)) => {
+                    if let Err(error) = begun {
+                        self.context.printer.warn(format!("not launched yet, trying again: {error}"));
+                    }
+                    attempts.push(Attempt { trial, within, dir });
+                    memories.push(memory);
+                }
+                Err(error) => {
+                    let fault = super::submission::submit_fault(&error);
+                    self.end(&attempts).await;
+                    return Err(fault);
+                }
+            }
+        }
+        Ok((attempts, memories))
+    }
+
+    /// Drives every job to its receipt. At Ctrl-C the machines are ended first.
+    async fn watch(&self, attempts: &[Attempt], memories: Vec<JobMemory>, left: Pin<&mut impl Future<Output = ()>>) -> Result<(), Fault> {
+        let jobs: Vec<String> = attempts.iter().map(|attempt| attempt.dir.job().to_string()).collect();
+        let patience = attempts.iter().map(|attempt| attempt.trial.lease.duration() + attempt.within.duration()).max().unwrap_or_default();
+        let until = super::status::local_time(self.context.clock.now().saturating_add(patience).unwrap_or(Timestamp::MAX));
+        self.context.printer.note(format!("watching {}: whatever lives at {until} is ended then; Ctrl-C ends it now", jobs.join(" and ")));
+        let driven = attempts.iter().zip(memories).map(|(attempt, memory)| self.controller.drive_on(attempt.dir.job(), memory));
+        let mut drive = pin!(join_all(driven));
+        let told = || format!("waiting for the end of {}", counted(attempts.len() as u64, "machine"));
+        let watched = tokio::select! {
+            biased;
+            driven = with_progress(self.context, told, &mut drive) => Some(driven),
+            () = left => None,
+        };
+        if let Some(driven) = watched {
+            return self.all_driven(driven, attempts);
+        }
+        self.context.printer.note("ending the machines; Ctrl-C again leaves that to a process in the background");
+        self.cancel(attempts).await;
+        let ended = tokio::select! {
+            biased;
+            _ = &mut drive => true,
+            () = signals::left() => false,
+        };
+        if !ended {
+            self.leave(attempts);
+        }
+        let meaning = if ended { "its machines have ended" } else { "somebody else ends its machines; `lamp sweep` shows whether any is left" };
+        Err(Fault::new(ExitCode::CTRL_C, "the proof was broken off").meaning(format!("{meaning}, and nothing was proven")))
+    }
+
+    /// A job whose records are gone cannot be driven, and its machine must go all the same.
+    fn all_driven(&self, driven: Vec<Result<Receipt, DriveError>>, attempts: &[Attempt]) -> Result<(), Fault> {
+        match driven.into_iter().find_map(Result::err) {
+            None => Ok(()),
+            Some(error) => {
+                self.leave(attempts);
+                Err(run::drive_fault(&error).hint("`lamp sweep` shows whether a machine is left, and ends it"))
+            }
+        }
+    }
+
+    async fn cancel(&self, attempts: &[Attempt]) {
+        for attempt in attempts {
+            let wish = attempt.dir.add_request(Wish::Cancel, &self.workstation.name, self.context.clock.now()).await;
+            if let Err(error) = wish {
+                // Its patience and its hard cap end it.
+                self.context.printer.warn(format!("{} could not be cancelled, and ends later: {error}", attempt.dir.job()));
+            }
+        }
+    }
+
+    /// Ends what was begun, by the ordinary way.
+    async fn end(&self, attempts: &[Attempt]) {
+        self.cancel(attempts).await;
+        let drive = join_all(attempts.iter().map(|attempt| self.controller.drive(attempt.dir.job())));
+        tokio::select! {
+            _ = drive => {}
+            () = signals::left() => self.leave(attempts),
+        }
+    }
+
+    fn leave(&self, attempts: &[Attempt]) {
+        for attempt in attempts {
+            if let Err(fault) = run::hand_over(&self.workstation, attempt.dir.job()) {
+                self.context.printer.warn(fault.sentence());
+            }
+        }
+    }
+
+    /// What the ends have proven, recorded and shown.
+    async fn conclude(&self, attempts: &[Attempt]) -> Result<ExitCode, Fault> {
+        let mut trials = Vec::new();
+        for attempt in attempts {
+            match self.tried(attempt).await.map_err(|error| job_root::record_fault(&error))? {
+                Ok(tried) => trials.push(tried),
+                Err(fault) => return Err(fault),
+            }
+        }
+        let proof = Proof {
+            format: RECORD_FORMAT,
+            at: self.context.clock.now(),
+            account: self.account.clone(),
+            region: self.region.clone(),
+            by: self.workstation.name.clone(),
+            written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
+            passed: trials.iter().all(|tried| tried.proven),
+            trials,
+        };
+        let kept = ProofDir::new(self.store.clone(), &self.account).put(&proof).await;
+        show(self.context, &proof);
+        kept.map_err(|error| job_root::record_fault(&error).meaning("the machines have ended, and what they have proven is not recorded"))?;
+        Ok(if proof.passed { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED })
+    }
+
+    async fn tried(&self, Attempt { trial, within, dir }: &Attempt) -> Result<Result<Tried, Fault>, JobDirError> {
+        let receipt = dir.receipt().await?;
+        if let Some(receipt) = receipt.as_ref().filter(|receipt| receipt.outcome == JobOutcome::Cancelled) {
+            let what = format!("{} was cancelled: {}", dir.job(), receipt.reason);
+            return Ok(Err(Fault::new(ExitCode::STOPPED, what).meaning("its machine has ended, and nothing was proven")));
+        }
+        // The attempts before the last found no machine.
+        if let Some(number) = dir.attempts().await?.into_iter().next_back()
+            && let (Some(plan), Some(settled)) = (dir.plan(number).await?, dir.settled(number).await?)
+            && let ending = dir.ending(number).await?
+            && let Some(tried) = proof::judge(trial, *within, &AttemptRecord { plan, settled }, ending.as_ref())
+        {
+            return Ok(Ok(tried));
+        }
+        let why = receipt.map_or_else(|| "no word of it".to_owned(), |receipt| receipt.reason);
+        Ok(Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("no machine was to be had for the {} trial: {why}", trial.switch))
+            .meaning("nothing bills, and nothing was proven")
+            .hint("`--instance-type` names another type, `--region` another region")))
+    }
+}
+
+fn show(context: &Context, proof: &Proof) {
+    let until = proof::good_until(proof);
+    if context.is_machine_output() {
+        let mut value = json!(proof);
+        value["good_until"] = json!(proof.passed.then_some(until));
+        context.printer.json(&value);
+        return;
+    }
+    let printer = &context.printer;
+    for tried in &proof.trials {
+        let (word, style) = if tried.proven { ("proven", Style::Good) } else { ("FAILED", Style::Bad) };
+        let Tried { instance, instance_type, zone, after_lease, lease, within, .. } = tried;
+        printer.prose(
+            8,
+            format!(
+                "{}  {}: {instance} ({instance_type} in {zone}) ended {after_lease} after its lease of {lease}, of {within} that it may: {}",
+                printer.paint(Stream::Out, style, word),
+                tried.switch,
+                tried.said
+            ),
+        );
+    }
+    if proof.passed {
+        let until = until.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d");
+        printer.note(format!("machines of account {} in {} end by themselves; the proof is good until {until}", proof.account, proof.region));
+    } else {
+        printer
+            .warn("NOT PROVEN: a machine that nobody watches may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
+        printer.hint("`lamp doctor` looks at the sweeper and the role; `lamp receipt` says how each machine has ended");
+    }
+}

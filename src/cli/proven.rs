@@ -1,0 +1,88 @@
+//! May a machine be left alone? Not where nothing has shown lately that machines end by themselves.
+//!
+//! ```text
+//!   who we are ──> the account's proofs ──> policy::proof::standing ──> go on | refuse (exit code 111) | warn
+//! ```
+//! Only machines at AWS are asked for: one of this workstation bills nobody. What must never live here: how long a proof holds
+//! (`policy::proof`).
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Context, ExitCode, Fault, job_root};
+use crate::job::{Plan, Proof};
+use crate::jobdir::ProofDir;
+use crate::market::Cloud;
+use crate::policy::proof::{Standing, standing};
+use crate::wire::{Store, Workstation};
+
+/// Who leaves does not wait longer for a word of warning.
+const WARN_WITHIN: Duration = Duration::from_secs(3);
+
+/// The account, and the newest proof of each region.
+pub struct Proofs {
+    account: String,
+    proofs: Vec<Proof>,
+}
+
+/// # Errors
+/// AWS does not know us, or the job root does not answer.
+pub async fn look(workstation: &Workstation, store: &Store) -> Result<Proofs, Fault> {
+    let account = account(workstation).await?;
+    let proofs = ProofDir::new(store.clone(), &account).all().await.map_err(|error| job_root::record_fault(&error))?;
+    Ok(Proofs { account, proofs })
+}
+
+/// # Errors
+/// AWS does not know us.
+pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
+    workstation.aws_account().await.map_err(|why| {
+        Fault::new(ExitCode::UNREACHABLE, format!("whose account this is cannot be asked: {why}"))
+            .meaning("nothing was started, and nothing bills")
+            .hint("`lamp doctor` says who you are to AWS")
+    })
+}
+
+impl Proofs {
+    fn standing(&self, context: &Context, region: &str) -> Standing<'_> {
+        standing(self.proofs.iter().find(|proof| proof.region == region), context.clock.now())
+    }
+
+    /// # Errors
+    /// When a region has no good proof: then nothing may be left alone there. `plan` says what is at stake.
+    pub fn refuse(&self, context: &Context, regions: &BTreeSet<String>, plan: Option<&Plan>) -> Result<(), Fault> {
+        let bad: Vec<(&String, Standing<'_>)> =
+            regions.iter().map(|region| (region, self.standing(context, region))).filter(|(_, standing)| !standing.is_good()).collect();
+        let Some((first, _)) = bad.first() else { return Ok(()) };
+        let words: Vec<String> = bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
+        let what =
+            format!("nobody would watch this machine, and account {} has not shown that it ends by itself: {}", self.account, words.join(", "));
+        let stake = plan.and_then(|plan| {
+            let most = plan.most_usd.map_or_else(|| "and nothing bounds that".to_owned(), |most| format!("up to {most} in all"));
+            Some(format!("it would bill {} until somebody ends it, {most}", plan.offer.hourly())).filter(|_| plan.starts.is_none())
+        });
+        let stake = stake.map(|stake| format!("; if its agent died and the other switches did not work, {stake}")).unwrap_or_default();
+        Err(Fault::new(ExitCode::UNPROVEN, what)
+            .meaning(format!("nothing was started, and nothing bills{stake}"))
+            .hint(format!("`lamp doctor --prove --region {first}` shows it, for about a cent and ten minutes; `--unproven` goes on without")))
+    }
+}
+
+/// For whoever leaves an attached job: it goes on, and they are told what nobody has shown.
+pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, region: &str) {
+    let looked = tokio::select! {
+        looked = look(workstation, store) => looked.ok(),
+        () = context.clock.sleep(WARN_WITHIN) => None,
+    };
+    let Some(proofs) = looked else { return };
+    let standing = proofs.standing(context, region);
+    if !standing.is_good() {
+        context.printer.warn(format!("nobody watches its machine now, and {region} {} that machines end by themselves", standing.words()));
+        context.printer.hint(format!("`lamp doctor --prove --region {region}` shows it, for about a cent and ten minutes"));
+    }
+}
+
+/// Whether leaving such a machine alone asks for a proof.
+pub fn is_asked(cloud: Cloud, unproven: bool) -> bool {
+    cloud != Cloud::Local && !unproven
+}

@@ -1,0 +1,67 @@
+//! Typed access to the proofs of a job root: that machines of an account end when nobody watches them.
+//!
+//! ```text
+//!   proofs/<account>/<region>.json     whoever makes a proof, overwritten
+//! ```
+//! The newest counts, whatever it says. Two that prove at once each write a whole one. What must never live here: how long a
+//! proof holds (`policy::proof`).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::dir::{JobDirError, unless_damaged};
+use super::layout;
+use super::record::{decode, encode};
+use crate::job::Proof;
+use crate::ports::Store;
+
+/// The proofs of one account. Cheap to clone.
+#[derive(Clone)]
+pub struct ProofDir {
+    store: Arc<dyn Store>,
+    account: String,
+}
+
+impl ProofDir {
+    pub fn new(store: Arc<dyn Store>, account: &str) -> Self {
+        ProofDir { store, account: account.to_owned() }
+    }
+
+    /// The newest of a region; one that cannot be read is as good as none, and another is made.
+    ///
+    /// # Errors
+    /// When the store does not answer, or a newer version wrote it.
+    pub async fn newest(&self, region: &str) -> Result<Option<Proof>, JobDirError> {
+        let key = layout::proof(&self.account, region);
+        unless_damaged(match self.store.get(&key).await? {
+            Some(bytes) => decode(&key, &bytes).map(Some).map_err(JobDirError::from),
+            None => Ok(None),
+        })
+    }
+
+    /// The newest of each region.
+    ///
+    /// # Errors
+    /// As [`ProofDir::newest`].
+    pub async fn all(&self) -> Result<Vec<Proof>, JobDirError> {
+        let mut proofs = Vec::new();
+        // A handful: one for each region that somebody uses.
+        for meta in self.store.list(&layout::proofs(&self.account)).await? {
+            let region = meta.key.strip_prefix(&layout::proofs(&self.account)).and_then(|name| name.strip_suffix(".json"));
+            let Some(region) = region else { continue };
+            proofs.extend(self.newest(region).await?);
+        }
+        Ok(proofs)
+    }
+
+    /// Overwrites the one before. A record of a newer version is left alone.
+    ///
+    /// # Errors
+    /// As any write of a record, and when a newer version wrote what is there.
+    pub async fn put(&self, proof: &Proof) -> Result<(), JobDirError> {
+        self.newest(&proof.region).await?;
+        let key = layout::proof(&self.account, &proof.region);
+        Ok(self.store.put(&key, Bytes::from(encode(proof))).await?)
+    }
+}

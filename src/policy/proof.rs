@@ -1,0 +1,215 @@
+//! Does a machine end when nobody watches it? What a trial asks for, what its end has proven, and how long that holds.
+//!
+//! ```text
+//!   trial ──> spec of a small job ──> (launched and driven as any other) ──> settled, ending ──> Tried
+//!   the newest proof, now ──> Standing ──> may a machine be left alone?
+//! ```
+//! The switch under trial is the first that may act: the deadline unit's machine is no orphan before its unit has had its
+//! time, and nothing works on the machine of a sweep. What must never live here: a call, a machine's price.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::doctor::Check;
+use crate::job::{
+    AlarmRule, AttemptRecord, Command, EndedBy, Ending, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, Proof, Spec, Switch, Trial, Tried,
+    WatchSpec,
+};
+use crate::market::{Cloud, GpuRequirement, Span, elapsed};
+
+/// How long a proof is good for (FAULTS §5). Images, roles and the sweeper change in months; every day would cost a cent and
+/// ten minutes of somebody's patience.
+pub const HOLDS: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// A proof of a workstation whose clock is ahead counts as of now; one that is dated later than this says nothing.
+const AHEAD_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// The lease of a trial: the shortest that a job file may ask for.
+pub const LEASE: Span = Span::from_secs(2 * 60);
+
+/// After its lease: three minutes of boot before the unit is armed (the lease is counted from the launch here, and from the
+/// arming on the machine), a minute until the unit looks, two until the power is off.
+const DEADLINE_WITHIN: Span = Span::from_secs(6 * 60);
+
+/// After its lease: five minutes to the next visit, five more where the second look is left to the one after, two for the call.
+const SWEEP_WITHIN: Span = Span::from_secs(12 * 60);
+
+/// Beyond the patience with a switch: the machine's last moment must not be what ends it.
+const CAP_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// A launch and an end are told to the second, each rounded its own way.
+const ROUNDING: Duration = Duration::from_secs(2);
+
+/// Small machines of the ordinary processor, cheapest first in most regions; the micro ones are what a new account may have.
+pub const TYPES: [&str; 6] = ["t3a.nano", "t3.nano", "t3a.micro", "t3.micro", "t2.nano", "t2.micro"];
+
+/// Amazon Linux 2023: small, in every region, and its systemd is older than that of the images that people train on.
+pub const IMAGE: &str = "ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
+
+/// The size of that image's own disk.
+const DISK_GIB: u32 = 8;
+
+/// How long a switch has after the lease, before whoever made the trial ends the machine.
+pub fn within(switch: Switch) -> Span {
+    match switch {
+        Switch::DeadlineUnit => DEADLINE_WITHIN,
+        Switch::Sweep => SWEEP_WITHIN,
+    }
+}
+
+/// What a sweep reads from the machine's tags: from when on it may be taken for an orphan. `patience` is the job's own.
+pub fn boot_tag(trial: &Trial, patience: Span) -> Span {
+    match trial.switch {
+        Switch::DeadlineUnit => patience,
+        Switch::Sweep => trial.lease,
+    }
+}
+
+/// The job of a trial: the smallest machine, no agent, no second attempt. `within` is that of the switch, or a test's.
+pub fn spec(trial: &Trial, within: Span, region: &str, types: &[String]) -> Spec {
+    let patience = trial.lease.duration() + within.duration();
+    let machine = MachineSpec {
+        cloud: Cloud::Aws,
+        gpus: GpuRequirement::NONE,
+        instance_types: types.to_vec(),
+        regions: vec![region.to_owned()],
+        image: IMAGE.to_owned(),
+        disk_gib: DISK_GIB,
+        market: MarketChoice::OnDemand,
+        ..MachineSpec::default()
+    };
+    let limits =
+        LimitsSpec { max_runtime: Some(Span::from_duration(patience + CAP_AFTER)), boot: Span::from_duration(patience), ..LimitsSpec::default() };
+    Spec {
+        name: "proof".into(),
+        command: Command::Args(vec!["true".into()]),
+        setup: None,
+        env: Default::default(),
+        outputs: Vec::new(),
+        machine,
+        watch: WatchSpec { metrics: false, alarm: AlarmRule::Off, ..WatchSpec::default() },
+        limits,
+        checkpoint: None,
+        on: Default::default(),
+        retries: Default::default(),
+        interruptions: InterruptionsSpec { max: 0 },
+    }
+}
+
+/// What the end of a trial has proven. `ending` is what of ours has recorded that it ended the machine.
+///
+/// `None`: no machine was ever launched, and nothing was tried.
+pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option<&Ending>) -> Option<Tried> {
+    let (plan, settled) = (&record.plan, &record.settled);
+    let (instance, from, to) = (settled.instance.clone()?, settled.billed_from?, settled.billed_to?);
+    let reason = settled.cloud_reason.as_deref().unwrap_or_default();
+    let lived = elapsed(from, to);
+    let after_lease = lived.saturating_sub(trial.lease.duration());
+    let ended_by = match ending {
+        Some(ending) if ending.is_of_a_sweep() => EndedBy::Sweep,
+        Some(_) => EndedBy::Prover,
+        None if reason.starts_with("Client.InstanceInitiatedShutdown") => EndedBy::Itself,
+        None if reason.starts_with("Client.User") => EndedBy::Somebody,
+        None => EndedBy::Cloud,
+    };
+    let kept = lived + ROUNDING >= trial.lease.duration();
+    let in_time = after_lease <= within.duration();
+    let (proven, said) = match (trial.switch, ended_by) {
+        (Switch::DeadlineUnit, EndedBy::Itself) if kept && in_time => {
+            (true, "its deadline unit powered it off, and the cloud terminated it for that".to_owned())
+        }
+        (Switch::DeadlineUnit, EndedBy::Itself) if !kept => (false, format!("it powered itself off before its lease was over: {reason}")),
+        (Switch::DeadlineUnit, EndedBy::Itself) => (false, "it powered itself off, but too late".to_owned()),
+        (Switch::Sweep, EndedBy::Sweep) if in_time => (true, format!("{} ended it", ending.map_or("a sweep", |ending| &ending.by))),
+        (Switch::Sweep, EndedBy::Sweep) => (false, format!("{} ended it, but too late", ending.map_or("a sweep", |ending| &ending.by))),
+        (_, EndedBy::Prover) => (false, format!("it did not end by itself, and was ended: {}", ending.map_or("", |ending| &ending.why))),
+        (Switch::DeadlineUnit, EndedBy::Sweep) => (false, "its deadline unit did not end it, and a sweep did".to_owned()),
+        (Switch::Sweep, EndedBy::Itself) => (false, "it powered itself off, though nothing that we gave it does".to_owned()),
+        (_, EndedBy::Somebody) => (false, "somebody asked the cloud to end it, and nothing of ours has recorded that".to_owned()),
+        (_, EndedBy::Cloud) => (false, format!("the cloud ended it: {}", if reason.is_empty() { "no reason given" } else { reason })),
+    };
+    let launch = plan.launch.as_ref();
+    Some(Tried {
+        switch: trial.switch,
+        proven,
+        job: plan.job.clone(),
+        instance,
+        instance_type: plan.offer.instance_type.clone(),
+        zone: plan.offer.zone.to_string(),
+        image: launch.map(|launch| launch.image_name.clone().unwrap_or_else(|| launch.image.clone())).unwrap_or_default(),
+        lease: trial.lease,
+        within,
+        lived: whole_seconds(lived),
+        after_lease: whole_seconds(after_lease),
+        ended_by,
+        said,
+        usd: settled.usd,
+    })
+}
+
+/// What was begun counts: a bound is never said to be better than it was.
+fn whole_seconds(time: Duration) -> Span {
+    Span::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
+}
+
+/// What the newest proof of an account and region says today.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Standing<'a> {
+    None,
+    /// The newest has failed: what an older one said does not count.
+    Failed(&'a Proof),
+    Old(&'a Proof),
+    /// Dated in the future: a clock was wrong.
+    Ahead(&'a Proof),
+    Good(&'a Proof),
+}
+
+pub fn standing(newest: Option<&Proof>, now: Timestamp) -> Standing<'_> {
+    let Some(proof) = newest else { return Standing::None };
+    match proof {
+        proof if !proof.passed => Standing::Failed(proof),
+        proof if elapsed(now, proof.at) > AHEAD_MAX => Standing::Ahead(proof),
+        proof if elapsed(proof.at, now) > HOLDS => Standing::Old(proof),
+        proof => Standing::Good(proof),
+    }
+}
+
+impl Standing<'_> {
+    pub fn is_good(&self) -> bool {
+        matches!(self, Standing::Good(_))
+    }
+
+    /// As it follows on "in REGION": why no machine there may be left alone.
+    pub fn words(&self) -> String {
+        match self {
+            Standing::None => "has no proof".to_owned(),
+            Standing::Failed(proof) => format!("has a proof of {:.0} that failed", proof.at),
+            Standing::Old(proof) => format!("has a proof of {:.0}, which is older than {} days", proof.at, HOLDS.as_secs() / 86_400),
+            Standing::Ahead(proof) => format!("has a proof of {:.0}, which is in the future", proof.at),
+            Standing::Good(proof) => format!("has a proof of {:.0}", proof.at),
+        }
+    }
+}
+
+/// The line of `lamp doctor`. Without a proof nothing is broken: a detached launch asks for one.
+pub fn check(region: &str, found: Result<&[Proof], &String>, now: Timestamp) -> Check {
+    let name = format!("proof, {region}");
+    let proofs = match found {
+        Ok(proofs) => proofs,
+        Err(why) => return Check::unseen(name, why),
+    };
+    match standing(proofs.iter().find(|proof| proof.region == region), now) {
+        Standing::Good(proof) => {
+            let switches: Vec<String> = proof.trials.iter().map(|tried| tried.switch.to_string()).collect();
+            Check::ok(name, format!("machines end by themselves ({}), proven on {:.0}", switches.join(", "), proof.at))
+        }
+        other => Check::warning(name, format!("{region} {} that a machine ends when nobody watches it", other.words()))
+            .fix(format!("`lamp doctor --prove --region {region}`, for about a cent and ten minutes")),
+    }
+}
+
+/// Until when a proof holds.
+pub fn good_until(proof: &Proof) -> Timestamp {
+    proof.at.saturating_add(HOLDS).unwrap_or(Timestamp::MAX)
+}

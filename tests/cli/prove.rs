@@ -1,0 +1,242 @@
+//! `lamp doctor --prove` against a false AWS, and who is refused without it. No machine stands behind an instance: its fate is
+//! the test's. tests/e2e/ec2/proves.rs has real machines.
+
+use std::process::{Child, Command, Stdio};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::ec2::{FalseEc2, Options, Seen, State};
+use super::place::{Place, end, signal, wait_until};
+
+/// Longer than any test is slow: who waits for it has failed.
+const NEVER: &str = "30m";
+
+struct Account {
+    /// Dropped first: what drives jobs there needs the cloud to be told no.
+    place: Place,
+    ec2: FalseEc2,
+}
+
+impl Account {
+    /// As `lamp init aws` makes it, and a job for it.
+    fn new() -> Option<Self> {
+        let ec2 = FalseEc2::start(Options::default())?;
+        let account = Account { place: Place::new("true"), ec2 };
+        account.place.0.write("w/job.sh", "true\n");
+        account.place.0.write("agent-stands-for-one", std::fs::read(env!("CARGO_BIN_EXE_lamp-agent")).expect("it was built with the tests"));
+        account.place.0.write(
+            "job.toml",
+            "name = 'alone'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\n[machine]\ncloud = 'aws'\ngpus = 'none'\ninstance_types = ['m5.large']\n\
+             [limits]\nmax_runtime = '1h'\n",
+        );
+        let made = account.lamp(&["init", "aws", "--yes"]);
+        assert_eq!(made.0, 0, "{made:?}");
+        Some(account)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.place.0.command(words);
+        command.envs(self.ec2.env()).env("LAMP_AGENT_BINARY", self.place.0.path().join("agent-stands-for-one"));
+        command
+    }
+
+    fn lamp(&self, words: &[&str]) -> (i32, String, String) {
+        let ended = self.place.0.end(&mut self.command(words));
+        (ended.code, ended.out, ended.err)
+    }
+
+    fn json(&self, words: &[&str]) -> (i32, Value) {
+        let (code, out, err) = self.lamp(&[words, &["-o", "json"]].concat());
+        (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}\n{err}")))
+    }
+
+    fn prove(&self, lease: &str, within: &str) -> Child {
+        let words = ["doctor", "--prove", "--yes", "--lease", lease, "--within", within, "-o", "json"];
+        self.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test")
+    }
+
+    /// The machines of trials, once there are so many.
+    fn machines(&self, number: usize) -> Vec<Seen> {
+        wait_until("the machines are launched", || Some(self.ec2.instances()).filter(|seen| seen.len() == number))
+    }
+
+    fn object(&self, key: &str) -> Option<Value> {
+        let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
+        let (status, body) = self.ec2.s3("GET", &format!("/{bucket}/{key}"), b"");
+        (status == 200).then(|| serde_json::from_slice(&body).expect("a record"))
+    }
+
+    fn put(&self, key: &str, value: &Value) {
+        let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
+        assert_eq!(self.ec2.s3("PUT", &format!("/{bucket}/{key}"), value.to_string().as_bytes()).0, 200);
+    }
+
+    fn proof_key(&self) -> String {
+        format!("proofs/{}/us-east-1.json", self.ec2.account())
+    }
+
+    /// The record that the formats' test keeps, made of this account and so many days ago.
+    fn proven(&self, days_ago: i64, passed: bool) {
+        let text = std::fs::read_to_string(super::sandbox::repository().join("tests/data/v1/proof.json")).expect("it is kept");
+        let mut proof: Value = serde_json::from_str(&text).expect("JSON");
+        proof["at"] = (Timestamp::now() - SignedDuration::from_hours(24 * days_ago)).to_string().into();
+        proof["account"] = self.ec2.account().into();
+        proof["region"] = "us-east-1".into();
+        proof["passed"] = passed.into();
+        self.put(&self.proof_key(), &proof);
+    }
+}
+
+/// Waits until a machine is so many seconds old, by the cloud's clock.
+fn until_older(seen: &Seen, seconds: i64) {
+    wait_until("its lease is over", || (Timestamp::now() > seen.launched + SignedDuration::from_secs(seconds)).then_some(()));
+}
+
+fn document((code, out, err): (i32, Vec<u8>, String)) -> (i32, Value, String) {
+    let value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{code}: {error}: {}\n{err}", String::from_utf8_lossy(&out)));
+    (code, value, err)
+}
+
+fn user_data(seen: &Seen) -> String {
+    String::from_utf8(super::ec2::base64(&seen.user_data).expect("base64")).expect("text")
+}
+
+#[test]
+fn a_machine_that_powers_itself_off_after_its_lease_is_a_proof_and_opens_the_way() {
+    let Some(account) = Account::new() else { return };
+    let refused = account.lamp(&["run", "--detach", "job.toml"]);
+    assert_eq!(refused.0, 111, "{refused:?}");
+    for words in ["has no proof", "nothing was started, and nothing bills", "`lamp doctor --prove --region us-east-1`", "`--unproven`", "$0.1"] {
+        assert!(refused.2.contains(words), "{words}: {}", refused.2);
+    }
+    assert!(account.ec2.instances().is_empty());
+    let unasked = account.lamp(&["doctor", "--prove"]);
+    assert_eq!((unasked.0, unasked.2.contains("this buys 1 machine in us-east-1, which cost at most $0.0")), (102, true), "{unasked:?}");
+    assert!(unasked.2.contains("no sweeper has visited"), "{}", unasked.2);
+
+    let proving = account.prove("3s", NEVER);
+    let machine = account.machines(1).remove(0);
+    assert_eq!(machine.kind, "t3.nano", "the cheapest that this cloud sells");
+    let tags = &machine.tags;
+    assert!(tags["lamplighter:job"].starts_with("proof-") && tags.contains_key("lamplighter:owner") && tags.contains_key("lamplighter:kill-at"));
+    let script = user_data(&machine);
+    assert!(script.contains("boot_secs='3'") && script.contains("lamp-deadman.timer") && !script.contains("curl"), "{script}");
+    until_older(&machine, 4);
+    account.ec2.powered_off(&machine.id);
+    let (code, proof, err) = document(end(proving));
+    assert_eq!((code, &proof["passed"]), (0, &true.into()), "{proof:#}\n{err}");
+    let trial = &proof["trials"][0];
+    assert_eq!((&trial["switch"], &trial["ended_by"], &trial["instance"]), (&"deadline-unit".into(), &"itself".into(), &machine.id.as_str().into()));
+    let measured: SignedDuration = trial["after_lease"].as_str().expect("a span").parse().expect("a span");
+    assert!(measured < SignedDuration::from_mins(5), "{proof:#}");
+    let mut kept = account.object(&account.proof_key()).expect("it is recorded");
+    kept["good_until"] = proof["good_until"].clone();
+    assert_eq!(kept, proof);
+    let (_, found) = account.json(&["doctor"]);
+    let line = found["checks"].as_array().expect("checks").iter().find(|check| check["check"] == "proof, us-east-1").expect("a line").clone();
+    assert_eq!(line["level"], "ok", "{line}");
+
+    let detached = account.lamp(&["run", "--detach", "job.toml"]);
+    assert_eq!(detached.0, 0, "{detached:?}");
+}
+
+#[test]
+fn a_machine_that_does_not_end_is_ended_by_us_and_the_proof_has_failed() {
+    let Some(account) = Account::new() else { return };
+    let (code, proof, err) = document(end(account.prove("1s", "2s")));
+    assert_eq!((code, &proof["passed"], &proof["good_until"]), (109, &false.into(), &Value::Null), "{proof:#}\n{err}");
+    let trial = &proof["trials"][0];
+    assert_eq!((&trial["ended_by"], &trial["proven"]), (&"prover".into(), &false.into()), "{proof:#}");
+    let machine = account.machines(1).remove(0);
+    assert!(machine.state.is_gone(), "{machine:?}");
+    let refused = account.lamp(&["run", "--detach", "job.toml"]);
+    assert_eq!((refused.0, refused.2.contains("that failed")), (111, true), "{refused:?}");
+}
+
+/// It is a job like any other: what is left of it carries everything that a sweep needs.
+#[test]
+fn who_is_killed_in_the_middle_leaves_what_a_sweep_ends() {
+    let Some(account) = Account::new() else { return };
+    let mut proving = account.prove("1s", "2s");
+    let machine = account.machines(1).remove(0);
+    signal(proving.id(), "KILL");
+    let _killed = proving.wait();
+    assert_eq!(account.object(&account.proof_key()), None);
+    wait_until("it is an orphan", || {
+        let (_, found) = account.json(&["sweep", "--dry-run"]);
+        (found["machines"][0]["instance"] == machine.id.as_str() && found["machines"][0]["verdict"] == "orphan").then_some(())
+    });
+    let swept = account.lamp(&["sweep", "--yes"]);
+    assert_eq!(swept.0, 0, "{swept:?}");
+    assert!(account.ec2.instance(&machine.id).state.is_gone(), "{swept:?}");
+}
+
+#[test]
+fn ctrl_c_ends_the_machine_and_proves_nothing() {
+    let Some(account) = Account::new() else { return };
+    let proving = account.prove(NEVER, NEVER);
+    let machine = account.machines(1).remove(0);
+    signal(proving.id(), "INT");
+    let (code, _, err) = end(proving);
+    assert_eq!((code, err.contains("nothing was proven")), (130, true), "{err}");
+    assert_eq!(account.ec2.instance(&machine.id).state, State::Terminated);
+    assert_eq!(account.object(&account.proof_key()), None);
+}
+
+/// Nothing of ours works on the second machine: only a sweep can end it.
+#[test]
+fn where_somebody_sweeps_a_second_machine_is_left_to_that_alone() {
+    let Some(account) = Account::new() else { return };
+    let text = std::fs::read_to_string(super::sandbox::repository().join("tests/data/v1/visit.json")).expect("it is kept");
+    account.put("sweeper/lamplighter-sweeper-alice/visit.json", &serde_json::from_str(&text).expect("JSON"));
+    let proving = account.prove("2s", NEVER);
+    let machines = account.machines(2);
+    let (left, armed): (Vec<&Seen>, Vec<&Seen>) = machines.iter().partition(|seen| !user_data(seen).contains("deadman"));
+    let (left, armed) = (left[0], armed[0]);
+    until_older(armed, 3);
+    account.ec2.powered_off(&armed.id);
+    let swept = account.lamp(&["sweep", "--yes"]);
+    assert_eq!((swept.0, swept.2.contains(&left.id)), (0, true), "{swept:?}");
+    let (code, proof, err) = document(end(proving));
+    assert_eq!((code, &proof["passed"]), (0, &true.into()), "{proof:#}\n{err}");
+    let ends: Vec<_> = proof["trials"].as_array().expect("trials").iter().map(|trial| (&trial["switch"], &trial["ended_by"])).collect();
+    assert_eq!(ends, [(&"deadline-unit".into(), &"itself".into()), (&"sweep".into(), &"sweep".into())], "{proof:#}");
+}
+
+#[test]
+fn a_proof_of_31_days_ago_does_not_count_and_unproven_is_a_word_of_its_own() {
+    let Some(account) = Account::new() else { return };
+    account.proven(31, true);
+    let old = account.lamp(&["run", "--detach", "job.toml"]);
+    assert_eq!((old.0, old.2.contains("older than 30 days")), (111, true), "{old:?}");
+    account.place.0.write("jobs/night.toml", account.place.0.read("job.toml").replace("'w'", "'../w'").replace("'alone'", "'night'"));
+    let applied = account.lamp(&["apply", "jobs"]);
+    assert_eq!((applied.0, applied.2.contains("older than 30 days")), (111, true), "{applied:?}");
+    account.proven(29, false);
+    assert_eq!(account.lamp(&["run", "--detach", "job.toml"]).0, 111, "it has failed");
+    account.proven(-9, true);
+    let ahead = account.lamp(&["run", "--detach", "job.toml"]);
+    assert_eq!((ahead.0, ahead.2.contains("in the future")), (111, true), "{ahead:?}");
+    assert!(account.ec2.instances().is_empty());
+    account.proven(29, true);
+    assert_eq!(account.lamp(&["apply", "jobs"]).0, 0);
+    account.proven(31, true);
+    let unproven = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert_eq!(unproven.0, 0, "{unproven:?}");
+    let alone = |seen: &Seen| seen.tags.get("lamplighter:job").is_some_and(|job| job.starts_with("alone-"));
+    assert!(account.ec2.instances().iter().any(alone), "{unproven:?}");
+    // This workstation bills nobody.
+    let local = account.lamp(&["run", "--detach", "--cloud", "local", "--", "true"]);
+    assert_eq!(local.0, 0, "{local:?}");
+}
+
+#[test]
+fn nothing_is_bought_without_a_yes() {
+    let Some(account) = Account::new() else { return };
+    let (code, _, err) = account.lamp(&["doctor", "--prove", "-o", "json"]);
+    assert_eq!((code, err.contains("nobody was there to ask")), (102, true), "{err}");
+    assert!(account.ec2.instances().is_empty());
+    let (_, jobs) = account.json(&["status"]);
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(0), "{jobs}");
+}

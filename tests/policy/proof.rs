@@ -1,0 +1,114 @@
+//! What the end of a trial has proven, and how long that holds.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use lamplighter::job::{AttemptRecord, EndedBy, Ending, Plan, Proof, RECORD_FORMAT, Settled, Switch, Trial};
+use lamplighter::market::Span;
+use lamplighter::policy::proof::{HOLDS, boot_tag, judge, spec, standing, within};
+use serde::de::DeserializeOwned;
+
+fn kept<T: DeserializeOwned>(text: &str) -> T {
+    serde_json::from_str(text).expect("it is read")
+}
+
+const PLAN: &str = include_str!("../data/v1/plan.json");
+const SETTLED: &str = include_str!("../data/v1/settled.json");
+const PROOF: &str = include_str!("../data/v1/proof.json");
+
+const LEASE: i64 = 120;
+
+fn trial(switch: Switch) -> Trial {
+    Trial { switch, lease: Span::from_secs(LEASE as u64) }
+}
+
+/// Of a machine that lived so many seconds, and for which the cloud gives this reason.
+fn record(lived: i64, reason: &str) -> AttemptRecord {
+    let (plan, mut settled): (Plan, Settled) = (kept(PLAN), kept(SETTLED));
+    let from: Timestamp = "2026-11-20T18:00:00Z".parse().expect("a time");
+    settled.billed_from = Some(from);
+    settled.billed_to = Some(from + SignedDuration::from_secs(lived));
+    settled.instance = Some("i-1".into());
+    settled.cloud_reason = Some(reason.into());
+    AttemptRecord { plan, settled }
+}
+
+fn ending(by: String) -> Ending {
+    Ending { format: RECORD_FORMAT, at: Timestamp::UNIX_EPOCH, by, why: "no word of its agent for 480 s".into(), heard: None }
+}
+
+const OFF: &str = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
+const ASKED: &str = "Client.UserInitiatedShutdown: User initiated shutdown";
+
+#[test]
+fn only_the_switch_under_trial_in_its_time_proves_anything() {
+    use EndedBy::{Cloud, Itself, Prover, Somebody, Sweep};
+    use Switch::DeadlineUnit;
+    let sweep = || Some(ending(Ending::by_sweep("lamplighter-sweeper-me")));
+    let ours = || Some(ending("me@laptop".into()));
+    let late = within(DeadlineUnit).duration().as_secs() as i64 + LEASE + 1;
+    let too_late = within(Switch::Sweep).duration().as_secs() as i64 + LEASE + 1;
+    for (switch, lived, reason, ending, by, proven) in [
+        (DeadlineUnit, 190, OFF, None, Itself, true),
+        (DeadlineUnit, LEASE, OFF, None, Itself, true),
+        // User data that fail power the machine off too.
+        (DeadlineUnit, 30, OFF, None, Itself, false),
+        (DeadlineUnit, late, OFF, None, Itself, false),
+        (DeadlineUnit, 480, ASKED, ours(), Prover, false),
+        (DeadlineUnit, 480, ASKED, sweep(), Sweep, false),
+        (DeadlineUnit, 190, ASKED, None, Somebody, false),
+        (DeadlineUnit, 190, "Server.InternalError: x", None, Cloud, false),
+        (Switch::Sweep, 430, ASKED, sweep(), Sweep, true),
+        (Switch::Sweep, too_late, ASKED, sweep(), Sweep, false),
+        (Switch::Sweep, 430, ASKED, ours(), Prover, false),
+        (Switch::Sweep, 430, OFF, None, Itself, false),
+        (Switch::Sweep, 430, ASKED, None, Somebody, false),
+    ] {
+        let tried = judge(&trial(switch), within(switch), &record(lived, reason), ending.as_ref()).expect("it was launched");
+        assert_eq!((tried.ended_by, tried.proven), (by, proven), "{switch}, {lived} s, {reason}: {}", tried.said);
+        assert_eq!(tried.after_lease.duration(), Duration::from_secs(u64::try_from(lived - LEASE).unwrap_or(0)));
+        assert!(!tried.said.is_empty());
+    }
+}
+
+#[test]
+fn without_a_machine_nothing_was_tried() {
+    let mut nothing = record(190, OFF);
+    nothing.settled.instance = None;
+    assert_eq!(judge(&trial(Switch::DeadlineUnit), within(Switch::DeadlineUnit), &nothing, None), None);
+}
+
+/// Who may act first is decided by what each of them reads, and not by luck.
+#[test]
+fn the_switch_under_trial_is_the_first_that_may_act() {
+    let patience = |switch| spec(&trial(switch), within(switch), "us-east-1", &[]).limits;
+    for switch in [Switch::DeadlineUnit, Switch::Sweep] {
+        let limits = patience(switch);
+        assert!(limits.boot.duration() >= trial(switch).lease.duration() + within(switch).duration());
+        assert!(limits.max_runtime.is_some_and(|cap| cap.duration() > limits.boot.duration()), "its cap is not what ends it");
+    }
+    let sweep = boot_tag(&trial(Switch::Sweep), patience(Switch::Sweep).boot);
+    assert_eq!(sweep, trial(Switch::Sweep).lease);
+    let unit = patience(Switch::DeadlineUnit).boot;
+    assert_eq!(boot_tag(&trial(Switch::DeadlineUnit), unit), unit, "a sweep leaves the unit its time");
+    let job = spec(&trial(Switch::Sweep), within(Switch::Sweep), "us-east-1", &[]);
+    assert_eq!((job.interruptions.max, job.watch.metrics), (0, false), "one machine, and nothing that another switch would hear");
+}
+
+#[test]
+fn a_proof_holds_for_thirty_days_and_a_failed_or_future_one_does_not() {
+    let proof: Proof = kept(PROOF);
+    let good = |days: i64, passed| {
+        let now = proof.at + SignedDuration::from_hours(24 * days);
+        let proof = Proof { passed, ..proof.clone() };
+        let verdict = standing(Some(&proof), now);
+        (verdict.is_good(), verdict.words())
+    };
+    assert!(good(0, true).0 && good(29, true).0);
+    assert_eq!(HOLDS, Duration::from_secs(30 * 86_400));
+    for (days, passed, words) in [(31, true, "older than 30 days"), (1, false, "that failed"), (-2, true, "in the future")] {
+        let (is_good, said) = good(days, passed);
+        assert!(!is_good && said.contains(words), "{said}");
+    }
+    assert!(!standing(None, proof.at).is_good());
+}
