@@ -21,11 +21,11 @@ lint:
 
 # Plays so many seeds of the false world, six hours each: `just soak 1000`, `just soak --seed 7`. Prints machine-days and violations.
 soak *args:
-    cargo run --release --no-default-features --features lamp --example soak -- {{ args }}
+    cargo run --profile soak --no-default-features --features lamp --example soak -- {{ args }}
 
 # Plants two dozen bugs in the false world, one at a time: each must break a law within 500 seeds.
 mutants-sim:
-    cargo run --release --no-default-features --features lamp --example soak -- --mutants
+    cargo run --profile soak --no-default-features --features lamp --example soak -- --mutants
 
 # Writes config/schema anew, from the types that read the files.
 schemas:

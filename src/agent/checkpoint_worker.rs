@@ -314,6 +314,7 @@ impl Worker {
                 kept.costs.remove(0);
             }
             kept.costs.push(cost);
+            kept.secs_p95 = None;
             self.shared.outbox.keep(KEPT, &*kept);
         }
         let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;

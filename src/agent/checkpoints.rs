@@ -79,6 +79,9 @@ pub(super) struct Kept {
     pub count: u32,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
+    /// Their 95th percentile, once it was asked for: it is, at every tick.
+    #[serde(skip)]
+    pub secs_p95: Option<f64>,
 }
 
 pub(super) struct Save {
@@ -164,10 +167,14 @@ impl Checkpoints {
 
     /// 95th percentile of save, quiet time and upload together, for `policy::interruption`; `None` before the first.
     pub fn secs_p95(&self) -> Option<f64> {
-        let mut costs = self.shared.kept().costs.clone();
-        costs.sort_unstable_by(f64::total_cmp);
-        let index = (costs.len() * 95).div_ceil(100).checked_sub(1)?;
-        costs.get(index).copied()
+        let mut kept = self.shared.kept();
+        if kept.secs_p95.is_none() {
+            let mut costs = kept.costs.clone();
+            costs.sort_unstable_by(f64::total_cmp);
+            let index = (costs.len() * 95).div_ceil(100).checked_sub(1)?;
+            kept.secs_p95 = costs.get(index).copied();
+        }
+        kept.secs_p95
     }
 }
 

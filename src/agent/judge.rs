@@ -131,7 +131,7 @@ impl Agent {
     }
 
     /// A controller wants this attempt to make room for the next.
-    fn moves(&self) -> Option<MoveWish> {
+    pub(super) fn moves(&self) -> Option<MoveWish> {
         self.requests.wishes.borrow().moves.clone().filter(|wish| wish.attempt == self.attempt.no && !self.alone())
     }
 

@@ -26,6 +26,8 @@ pub struct Watching {
     began: Option<Sample>,
     previous: Option<Sample>,
     last: Option<Rates>,
+    /// Since when it is busy and moves, without a pause.
+    pub busy_since: Option<Duration>,
     pub idle: WatchVerdict,
     pub stall: WatchVerdict,
     pub drawers: Drawers,
@@ -60,6 +62,7 @@ impl Watching {
             began: None,
             previous: None,
             last: None,
+            busy_since: None,
             idle: starting(),
             stall: starting(),
             drawers,
@@ -99,7 +102,7 @@ impl Watching {
         self.stall_rule.started_again();
         self.hardware_rule.started_again();
         // `began` stays: recorded time never steps back within an attempt.
-        (self.previous, self.last) = (None, None);
+        (self.previous, self.last, self.busy_since) = (None, None, None);
         self.baseline = Some(baseline);
         (self.idle, self.stall) = (starting(), starting());
     }
@@ -124,13 +127,15 @@ impl Watching {
         self.stall = self.stall_rule.step(&rates, restarts);
         self.hardware_rule.step(&sample.gpus, &self.selection, Some(&rates));
         self.account(&rates);
+        let busy = self.idle.standing == Standing::Busy && !self.is_quiet() && self.stall.standing == Standing::Busy;
+        self.busy_since = if busy { self.busy_since.or(Some(mono)) } else { None };
         self.last = Some(rates.clone());
         Some(rates)
     }
 
     fn account(&mut self, rates: &Rates) {
         let time = Duration::from_secs_f64(rates.interval_secs.max(0.0));
-        let quiet = self.idle.numbers.get("quiet_secs").is_some_and(|secs| *secs > 0.0);
+        let quiet = self.is_quiet();
         let drawer = match self.idle.standing {
             Standing::Unknown => &mut self.drawers.unknown,
             Standing::Idle => &mut self.drawers.idle,
@@ -138,6 +143,10 @@ impl Watching {
             _ => &mut self.drawers.useful,
         };
         *drawer += time;
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.idle.numbers.get("quiet_secs").is_some_and(|secs| *secs > 0.0)
     }
 
     /// The GPUs of the newest sample, for the heartbeat.

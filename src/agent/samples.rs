@@ -1,4 +1,4 @@
-//! What was measured, for `lamp explain` and `lamp replay`: one row a second, a compressed batch a minute.
+//! What was measured, for `lamp explain` and `lamp replay`: a row for each sample, a compressed batch a minute.
 //!
 //! Bounded: with the store down, the oldest minutes are dropped first and counted, since the newest explain what happens
 //! next. A crash of the agent loses at most the minute in hand and what was waiting; batch numbers are never used twice.
@@ -109,7 +109,7 @@ impl Samples {
         self.inner.pace.relax();
         let queue = self.inner.queue();
         let lost = queue.dropped + queue.waiting.iter().map(|batch| batch.rows).sum::<u64>();
-        if lost == 0 { Vec::new() } else { vec![format!("{lost} seconds of measurements were not kept: the store did not take them in time")] }
+        if lost == 0 { Vec::new() } else { vec![format!("{lost} rows of measurements were not kept: the store did not take them in time")] }
     }
 }
 

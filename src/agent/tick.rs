@@ -25,7 +25,7 @@ use super::observe::Watching;
 use super::outbox::Outbox;
 use super::requests::RequestWatch;
 use super::samples::Samples;
-use super::wake::{News, Wake};
+use super::wake::{News, TICK, Wake};
 use crate::instance::{Reading, Sample, Status};
 use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
@@ -63,10 +63,6 @@ pub struct Finish {
     /// Why what was to come afterwards did not: the machine is as it was.
     pub still_on: Option<String>,
 }
-
-/// Between two samples. NVML keeps some seconds of utilisation samples, so nothing is lost in between; faster costs the
-/// agent's share of a core, slower delays every verdict.
-const TICK: Duration = Duration::from_secs(1);
 
 /// How often the drawers of time and the rhythm are kept on disk: a crash of the agent loses at most this much of them.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
@@ -194,7 +190,7 @@ impl Agent {
                 decision = self.start_main().await;
                 continue;
             }
-            let wake = self.news.wait(&*self.out.clock, TICK, self.workload.as_deref().filter(|_| self.ended.is_none())).await;
+            let wake = self.news.wait(&*self.out.clock, self.tick(), self.workload.as_deref().filter(|_| self.ended.is_none())).await;
             self.observe(wake).await;
             decision = Some(self.decide());
             decision = self.act(decision).await;

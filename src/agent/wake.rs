@@ -6,7 +6,23 @@ use tokio::sync::watch;
 
 use super::notices::NoticeFacts;
 use super::requests::Requests;
+use super::tick::Agent;
+use crate::job::AttemptPhase;
+use crate::policy::{LimitLevel, Stage};
 use crate::ports::{Clock, Ended, Workload};
+
+/// Between two samples. NVML keeps some seconds of utilisation samples, so nothing is lost in between; faster costs the
+/// agent's share of a core, slower delays every verdict.
+pub(super) const TICK: Duration = Duration::from_secs(1);
+
+/// The same beside a workload that has long been busy, of which nothing is near: no verdict, no limit, no notice, no end. Such
+/// hours are nearly all that a machine lives, and each look costs the same. NVML's buffers still hold every moment in between,
+/// news and the end of the workload wake the loop at once, and a window of minutes is no less sharp. Rarer, and what a person
+/// sees of the progress is stale.
+const TICK_STEADY: Duration = Duration::from_secs(5);
+
+/// So long a workload was watched closely first: somebody who tries things out has ended them by then.
+const STEADY_AFTER: Duration = Duration::from_secs(10 * 60);
 
 /// How long until the steady clock reaches the next whole multiple of `every`. Whatever looks at something again and again
 /// waits for these moments, so that one wake of the processor serves all of them.
@@ -18,12 +34,22 @@ pub(super) fn to_next(now: Duration, every: Duration) -> Duration {
 /// Why the loop woke.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wake {
-    /// A second has passed: time for a sample.
+    /// Time for a sample.
     Tick,
     /// The workload's main process has ended.
     Ended(Ended),
     /// A notice, a request or a signal arrived.
     News,
+}
+
+impl Agent {
+    /// How long until the next look, if nothing wakes the loop sooner.
+    pub(super) fn tick(&self) -> Duration {
+        let busy = self.watching.busy_since.is_some_and(|since| self.out.clock.mono().saturating_sub(since) >= STEADY_AFTER);
+        let far = self.limit_level == LimitLevel::Far && self.warned.notice.is_none() && self.wish().is_none() && self.moves().is_none();
+        let runs = self.phase == AttemptPhase::Running && self.memory.stage == Stage::Main && self.ended.is_none();
+        if busy && far && runs && self.board.done().is_none() { TICK_STEADY } else { TICK }
+    }
 }
 
 /// The channels that bring news.

@@ -39,6 +39,9 @@ pub enum ActError {
     /// The rule for `market = "auto"` wants no machine now.
     #[error("no machine now; it waits for {}", .0.reason.text)]
     NotNow(NotNow),
+    /// A machine's end is counted from its plan.
+    #[error("{what}: nothing is launched until one of them is right")]
+    ClockOff { what: String },
 }
 
 impl ActError {
@@ -108,6 +111,7 @@ impl Controller {
                 if self.is_held_back(memory) {
                     return Ok(Done::Waiting);
                 }
+                self.check_clock().await?;
                 let _one_at_a_time = self.launching.lock().await;
                 let planned = self.plan(dir, memory, spec, observed, (*attempt, *resume_from, reason)).await;
                 let mut plan = match planned {

@@ -31,6 +31,9 @@ pub enum Alert {
 impl Controller {
     /// The trouble that an act met; `None`: it passes by itself.
     pub(super) fn trouble(act: &Act, error: &ActError) -> Option<String> {
+        if matches!(error, ActError::ClockOff { .. }) {
+            return Some(error.to_string());
+        }
         let ActError::Cloud(cause) = error else { return None };
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,

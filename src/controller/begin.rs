@@ -55,7 +55,11 @@ impl Controller {
         let Planned { mut plan, decided, waits, .. } = planned;
         let refreshed = match waits {
             Some(waits) => Err(ActError::NotNow(waits)),
-            None => self.refresh(spec, &mut plan).await,
+            // Neither waits for the other: each answer of a bucket takes its time.
+            None => match tokio::join!(self.check_clock(), self.refresh(spec, &mut plan)) {
+                (Ok(()), refreshed) => refreshed,
+                (wrong, _) => wrong,
+            },
         };
         match refreshed {
             Ok(()) => {}

@@ -312,6 +312,7 @@ impl Controller {
         let mut observed = observe(&dir, memory, answers, now).await?;
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
         let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);
+        let answer = self.date_unshown(&dir, &mut observed, &answer).await.unwrap_or(answer);
         self.look_who_ended(&dir, &mut observed, &answer).await?;
         self.tell_attention(&dir, &spec, memory, &observed).await;
         self.tell_refusal(&dir, &spec, memory, &observed).await;

@@ -178,6 +178,7 @@ impl AttemptMemory {
     pub fn shown(&mut self, view: Option<&InstanceView>, now: Duration) {
         let there = view.is_some();
         if let Some(view) = view {
+            self.watched.launched_at = Some(view.launched);
             if view.state.bills() {
                 (self.watched.billed_after_beat, self.dark_since) = (self.watched.silent_for, None);
             } else {

@@ -7,6 +7,7 @@
 //!   sweep  ──> machines that no job needs, every five minutes and for `lamp sweep`
 //!   visit     ─ the same from within the cloud, where nothing is remembered between two rounds
 //!   round     ─ of ten thousand jobs, those in which something is new are read, the others rest
+//!   clocks    ─ the job root's clock counts, where this one is wrong
 //!   bootstrap ─ what a new machine runs first: the dead-man's switch, then the agent
 //! ```
 //! Everything that matters is in the job directory and in the machines' tags: a controller may be killed at any moment and
@@ -21,6 +22,7 @@ mod backoff;
 mod begin;
 pub mod bootstrap;
 mod cap;
+mod clocks;
 mod continuation;
 mod drive;
 mod ending;

@@ -20,6 +20,7 @@ pub mod auto;
 pub mod bid;
 pub mod bid_backtest;
 mod billing;
+mod billing_end;
 mod budget;
 pub mod cap;
 mod checkpointing;

@@ -18,7 +18,7 @@ use super::hard_end::Terms;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
 use super::stopped::stopped;
-pub use super::watched::{AlarmSeen, Damaged, Ended, Journal, Watched};
+pub use super::watched::{AlarmSeen, Damaged, Ended, Journal, Unshown, Watched};
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
 use crate::job::{
@@ -255,7 +255,9 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     }
     // A kept machine is there or gone: a launch would not bring it back.
     let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
-    let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES;
+    // Whoever slept over a launch buys no machine that is to be out already.
+    let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
+    let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES || is_over;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
         (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::hard_end::STOP_GRACE;
+use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
 use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
 use super::{billing, continuation};
@@ -30,7 +30,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let existed = was_there || unsure;
     let unseen = existed && view.is_none() && attempt.status.is_none();
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
-    let from = view.map(|view| view.launched).or_else(|| existed.then_some(attempt.plan.created));
+    let from = view.map(|view| view.launched).or_else(|| existed.then_some(attempt.watched.launched_at.unwrap_or(attempt.plan.created)));
     let (to, billed_estimated) = match view.and_then(|view| view.ended) {
         Some(ended) => (Some(ended), false),
         None if unseen => (Some(unseen_until(facts, attempt)), true),
@@ -70,13 +70,6 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     }
 }
 
-/// After the time that its agent had for its first word, a machine of which nothing was ever heard is ended by its deadline
-/// unit at once, or by the next visit of a sweeper: its five minutes, and two for the call.
-const SWEPT_WITHIN: Duration = Duration::from_secs(7 * 60);
-
-/// The cloud shows a machine for about an hour after its end. By a plan that is younger it would still be shown.
-const SHOWN_AFTER_END: Duration = Duration::from_secs(50 * 60);
-
 /// Whether the cloud says that the plan's machine was there and has ended, and nobody has ever seen it or heard of it: the
 /// answer to its launch was lost, and it was gone for longer than the cloud shows such machines before anybody looked.
 fn is_spent(attempt: &AttemptFacts) -> bool {
@@ -92,37 +85,8 @@ fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     watched.unclear && watched.refused.is_none() && !would_be_shown
 }
 
-/// The latest that a machine can have run to of which no look of the cloud and no heartbeat tells: the switches that need no
-/// agent have ended it.
-fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
-    let plan = &attempt.plan;
-    let (from, patience) = attempt.lease.as_ref().map_or((plan.created, plan.boot), |lease| (lease.taken, plan.lease));
-    let swept = from.saturating_add(patience.duration() + SWEPT_WITHIN).unwrap_or(facts.now);
-    if plan.created > facts.now { swept } else { swept.min(facts.now) }
-}
-
-/// When billing ended, where the cloud does not say so; and whether that may be too late. Certain is the last heartbeat, and
-/// what was seen of the machine after it; it is dark by the first look at which it billed no more, and soon after the last sign
-/// of it: a machine that powers itself off, and one that the cloud takes with a notice, has two minutes. Both are measured from
-/// the heartbeat as the store dates it, so that neither the clock of this workstation nor the machine's own can be wrong by
-/// more than that.
-fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Option<(Timestamp, bool)> {
-    let watched = &attempt.watched;
-    let seen_dark = facts.now.saturating_sub(watched.dark_for.unwrap_or_default()).unwrap_or(facts.now);
-    let Some(status) = &attempt.status else { return view.map(|_| (seen_dark, true)) };
-    let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
-    let notice = status.notice.as_ref().filter(|notice| notice.kind == NoticeKind::Interruption && taken_by_cloud(view)).map(|notice| notice.at);
-    let certain = later(watched.heard_at.unwrap_or(status.at), watched.billed_after_beat);
-    let certain = notice.filter(|at| *at <= seen_dark).map_or(certain, |at| at.max(certain));
-    if view.is_none() {
-        return Some((certain, false));
-    }
-    let to = seen_dark.clamp(certain, later(certain, STOP_GRACE));
-    Some((to, to > certain))
-}
-
 /// Whether the cloud itself took a spot machine back; a notice alone does not say so.
-fn taken_by_cloud(view: Option<&InstanceView>) -> bool {
+pub(super) fn taken_by_cloud(view: Option<&InstanceView>) -> bool {
     view.and_then(|view| view.state_reason.as_deref()).is_some_and(|reason| reason.starts_with("Server.Spot"))
 }
 

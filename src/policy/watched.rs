@@ -37,6 +37,10 @@ pub struct Watched {
     pub billed_after_beat: Duration,
     /// Since the first answer in which it did no more; `None`: there was none.
     pub dark_for: Option<Duration>,
+    /// When the cloud launched the machine, as it said while it showed it.
+    pub launched_at: Option<Timestamp>,
+    /// Of a machine that the cloud does not show any more.
+    pub unshown: Option<Unshown>,
     /// When the newest heartbeat came, by the store's clock: the machine's own may be an hour off.
     pub heard_at: Option<Timestamp>,
     /// How long the outcome has been there.
@@ -48,6 +52,15 @@ pub struct Watched {
     pub guard_waits: bool,
     pub damaged: Damaged,
     pub ended: Ended,
+}
+
+/// What the store's clock says of an attempt whose machine is not shown any more: the workstation's own may be a day off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unshown {
+    /// The present, at a look without the machine.
+    pub now: Timestamp,
+    /// When its outcome came, if there is one.
+    pub outcome: Option<Timestamp>,
 }
 
 /// What tells who ended a machine of which the cloud says only that a user did. Looked for only then.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::ops::Bound;
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use async_trait::async_trait;
@@ -18,7 +19,8 @@ pub struct Disk {
 
 #[derive(Default)]
 struct Inner {
-    files: BTreeMap<PathBuf, (Vec<u8>, FileStamp)>,
+    /// By their paths as text: to compare those takes no parsing.
+    files: BTreeMap<String, (Vec<u8>, FileStamp)>,
     inodes: u64,
     full: bool,
 }
@@ -40,8 +42,8 @@ impl Disk {
 
     pub fn rename(&self, from: &Path, to: &Path) {
         let mut inner = self.inner();
-        if let Some(file) = inner.files.remove(from) {
-            inner.files.insert(to.to_owned(), file);
+        if let Some(file) = inner.files.remove(text(from)) {
+            inner.files.insert(text(to).to_owned(), file);
         }
     }
 
@@ -63,20 +65,27 @@ impl Inner {
         self.room()?;
         self.inodes += 1;
         let stamp = FileStamp { bytes: body.len() as u64, modified_nanos, inode: self.inodes, mode: 0o600 };
-        self.files.insert(path.to_owned(), (body, stamp));
+        self.files.insert(text(path).to_owned(), (body, stamp));
         Ok(())
     }
 
-    fn below<'a>(&'a self, folder: &'a Path) -> impl Iterator<Item = (&'a PathBuf, &'a FileStamp)> {
-        let all = self.files.range(folder.to_owned()..).take_while(move |(path, _)| path.starts_with(folder));
-        all.map(|(path, (_, stamp))| (path, stamp))
+    /// What is in a folder, at any depth, each with its path from there.
+    fn below<'a>(&'a self, folder: &Path) -> impl Iterator<Item = (&'a str, &'a FileStamp)> {
+        let within = format!("{}/", text(folder));
+        let all = self.files.range::<str, _>((Bound::Excluded(within.as_str()), Bound::Unbounded));
+        all.map_while(move |(path, (_, stamp))| Some((path.strip_prefix(within.as_str())?, stamp)))
     }
+}
+
+/// All paths of a false machine are text.
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the false machine has no other paths")
 }
 
 #[async_trait]
 impl Files for Disk {
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.inner().files.get(path).map(|(body, _)| body.clone()))
+        Ok(self.inner().files.get(text(path)).map(|(body, _)| body.clone()))
     }
 
     fn read_from(&self, path: &Path, offset: u64, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
@@ -85,14 +94,14 @@ impl Files for Disk {
             let from = usize::try_from(offset).unwrap_or(usize::MAX).min(body.len());
             body[from..body.len().min(from.saturating_add(bytes_max))].to_vec()
         };
-        Ok(inner.files.get(path).map(|(body, _)| part(body)))
+        Ok(inner.files.get(text(path)).map(|(body, _)| part(body)))
     }
 
     fn append(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let now = self.now_nanos();
         let mut inner = self.inner();
         inner.room()?;
-        if let Some((body, stamp)) = inner.files.get_mut(path) {
+        if let Some((body, stamp)) = inner.files.get_mut(text(path)) {
             body.extend_from_slice(bytes);
             (stamp.bytes, stamp.modified_nanos) = (body.len() as u64, now);
             return Ok(());
@@ -105,20 +114,18 @@ impl Files for Disk {
     }
 
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>> {
-        Ok(self.inner().files.get(path).map(|(_, stamp)| *stamp))
+        Ok(self.inner().files.get(text(path)).map(|(_, stamp)| *stamp))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>> {
         let inner = self.inner();
-        let own = inner.below(folder).filter(|(path, _)| path.parent() == Some(folder));
-        Ok(own.filter_map(|(path, stamp)| Some((path.file_name()?.to_str()?.to_owned(), *stamp))).collect())
+        Ok(inner.below(folder).filter(|(name, _)| !name.contains('/')).map(|(name, stamp)| (name.to_owned(), *stamp)).collect())
     }
 
     fn walk(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         let inner = self.inner();
-        let shown = |path: &Path| path.strip_prefix(folder).ok().and_then(Path::to_str).map(str::to_owned);
-        let mut files: Vec<TreeFile> =
-            inner.below(folder).filter_map(|(path, stamp)| Some(TreeFile { path: shown(path)?, stamp: *stamp })).take(files_max + 1).collect();
+        let all = inner.below(folder).map(|(path, stamp)| TreeFile { path: path.to_owned(), stamp: *stamp });
+        let mut files: Vec<TreeFile> = all.take(files_max + 1).collect();
         let truncated = files.len() > files_max;
         files.truncate(files_max);
         Ok(Tree { files, skipped: Vec::new(), truncated })
@@ -130,7 +137,8 @@ impl Files for Disk {
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut inner = self.inner();
-        let gone: Vec<PathBuf> = inner.below(path).map(|(path, _)| path.clone()).collect();
+        let gone: Vec<String> = inner.below(path).map(|(name, _)| format!("{}/{name}", text(path))).collect();
+        inner.files.remove(text(path));
         for path in gone {
             inner.files.remove(&path);
         }

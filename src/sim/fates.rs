@@ -59,23 +59,29 @@ pub enum Story {
     DiedUnwanted,
     /// The same, and whoever launched it lives: the name of the machine is all that is known of it.
     DiedNamed,
+    /// A kernel hangs under a machine that was heard, while the laptop sleeps for longer than the cloud shows its end.
+    HungUnseen,
+    /// A machine does its work and puts itself out, while the laptop sleeps for longer than the cloud shows that.
+    EndedUnseen,
+    /// A machine is taken from a laptop whose clock is a day behind, and is right again half an hour later.
+    ClockBehind,
 }
 
 /// The faults of a story, in order of their times.
 pub fn story(story: Story) -> Vec<Due> {
-    let secs = Duration::from_secs;
-    let mut due = vec![
-        Due { at: Duration::ZERO, fate: Fate::Weather(Trouble::MetadataDown, secs(1800)) },
-        Due { at: secs(3), fate: Fate::LaptopSleep(secs(2 * 3600)) },
-        Due { at: secs(4), fate: Fate::ControllerKill },
-        Due { at: secs(120), fate: Fate::Reclaim { notice: None, takes: true } },
-    ];
+    let due = |at, fate| Due { at: Duration::from_secs(at), fate };
+    let asleep = || due(3, Fate::LaptopSleep(Duration::from_secs(2 * 3600)));
+    let taken = |at| due(at, Fate::Reclaim { notice: None, takes: true });
+    let mute = due(0, Fate::Weather(Trouble::MetadataDown, Duration::from_secs(1800)));
+    let killed = due(4, Fate::ControllerKill);
     match story {
-        Story::DiedUnseen => {}
-        Story::DiedUnwanted => due.push(Due { at: secs(3600), fate: Fate::Stop }),
-        Story::DiedNamed => due.retain(|due| due.fate != Fate::ControllerKill),
+        Story::DiedUnseen => vec![mute, asleep(), killed, taken(120)],
+        Story::DiedUnwanted => vec![mute, asleep(), killed, taken(120), due(3600, Fate::Stop)],
+        Story::DiedNamed => vec![mute, asleep(), taken(120)],
+        Story::HungUnseen => vec![asleep(), due(50, Fate::KernelHang)],
+        Story::EndedUnseen => vec![asleep()],
+        Story::ClockBehind => vec![due(10, Fate::LaptopClock(-86_400_000)), taken(60), due(1860, Fate::LaptopClock(0))],
     }
-    due
 }
 
 #[derive(Clone, Copy, Debug)]

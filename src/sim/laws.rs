@@ -319,6 +319,7 @@ fn every_end_has_its_reason(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(),
 
 fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Wrote { key, body, .. } = deed else { return Ok(()) };
-    let found = body.windows(CANARY.len()).any(|window| window == CANARY.as_bytes());
+    let first = CANARY.as_bytes()[0];
+    let found = body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes());
     if found { Err(format!("{key} holds what must never be in a record")) } else { Ok(()) }
 }

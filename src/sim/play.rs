@@ -182,7 +182,7 @@ fn judge(world: &Arc<World>, play: &Play, receipt: Option<Receipt>) -> Played {
     }
 }
 
-/// A receipt says what the cloud's own ledger says, to the micro-dollar, wherever the machine was seen to end.
+/// A receipt says what the cloud's own ledger says, to the micro-dollar, or says that it is an estimate, which is never too low.
 fn compare_with_ledger(world: &Arc<World>, receipt: &Receipt) {
     for attempt in &receipt.attempts {
         let Some(id) = &attempt.instance else { continue };
@@ -191,11 +191,11 @@ fn compare_with_ledger(world: &Arc<World>, receipt: &Receipt) {
             continue;
         };
         let seen = attempt.ended == ended.map(at);
-        // A laptop that slept for longer than the cloud shows an ended machine has only the last heartbeat to go by.
-        let bound = Usd::from_micros(if seen { 0 } else { 1_000_000 });
-        let difference = if attempt.usd > cost { attempt.usd - cost } else { cost - attempt.usd };
-        if difference > bound {
-            world.violated(15, format!("the receipt says {} for {id}, and the cloud bills {cost}", attempt.usd));
+        // A laptop that slept for longer than the cloud shows an ended machine can only say what it cost at most.
+        let holds = if seen || !attempt.billed_estimated { attempt.usd == cost } else { attempt.usd >= cost };
+        if !holds {
+            let said = if attempt.billed_estimated { "at most " } else { "" };
+            world.violated(15, format!("the receipt says {said}{} for {id}, and the cloud bills {cost}", attempt.usd));
         }
     }
     let now = world.timeline.now();

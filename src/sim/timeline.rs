@@ -59,17 +59,19 @@ impl Timeline {
         if self.awake.load(Ordering::Relaxed) {
             return;
         }
-        let due: Vec<Waker> = {
-            let mut state = self.state();
-            let Some((&(deadline, _), _)) = state.sleepers.first_key_value() else {
-                drop(state);
-                panic!("the world waits for something that never happens");
-            };
-            state.now = state.now.max(deadline);
-            let now = state.now;
-            let later = state.sleepers.split_off(&(now, u64::MAX));
-            std::mem::replace(&mut state.sleepers, later).into_values().collect()
+        let mut due = Vec::new();
+        let mut state = self.state();
+        let Some((&(deadline, _), _)) = state.sleepers.first_key_value() else {
+            drop(state);
+            panic!("the world waits for something that never happens");
         };
+        state.now = state.now.max(deadline);
+        while let Some(sleeper) = state.sleepers.first_entry()
+            && sleeper.key().0 <= deadline
+        {
+            due.push(sleeper.remove());
+        }
+        drop(state);
         due.into_iter().for_each(Waker::wake);
     }
 }

@@ -56,9 +56,10 @@ fn an_hour_of_an_agent_costs_a_cent_in_requests() {
         let (writes, lists, reads) = (sum(&calls, "put"), sum(&calls, "list"), sum(&calls, "get"));
         println!("{writes} writes, {lists} listings, {reads} reads: ${:.4}", f64::from(writes + lists) * 5e-6 + f64::from(reads) * 4e-7);
         assert!(writes > 200, "it works: {writes}");
-        // One every three seconds, which `lamp logs -f` needs to show a line within five.
+        // One every three seconds, which `lamp logs -f` needs to show a line within five; a little sooner beside a loop that
+        // looks every five.
         let pieces = calls.iter().filter(|((_, record), _)| record == "attempts/log").map(|(_, times)| times).sum::<u32>();
-        assert!((1190..=1210).contains(&pieces), "{pieces} pieces of the log");
+        assert!((1190..=1270).contains(&pieces), "{pieces} pieces of the log");
         assert!(writes + lists <= 2500 && reads <= 100, "{calls:?}");
     });
 }

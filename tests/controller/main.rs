@@ -6,6 +6,7 @@ mod begin;
 mod bootstrap;
 mod calls;
 mod caps;
+mod clocks;
 mod cloud;
 mod cloud_port;
 mod continuation;

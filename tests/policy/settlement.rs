@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Reaction, Refusal, Wish};
-use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
+use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Unshown, Watched, reconcile};
 
 use proptest::prelude::*;
 
-use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, spec, status, view, wish, words};
+use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, spec, status, view, wish, words};
 
 /// A power-off that hangs takes so long, and no more is billed for what nobody saw.
 const STOP_GRACE: Duration = Duration::from_secs(120);
@@ -234,4 +234,109 @@ fn a_machine_whose_name_alone_is_known_is_billed_to_the_latest_that_it_can_have_
     let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
     let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((settled.instance.as_deref(), settled.billed.secs_f64(), settled.billed_estimated), (Some("i-1"), min(22) as f64, true));
+}
+
+/// Heard of an hour before the first look without it, and shown no more since: `ended`, its outcome came so long after the
+/// heartbeat; its hard cap so long after that.
+fn unshown(ended: Option<u64>, cap: Option<u64>) -> AttemptFacts {
+    const BEAT: u64 = 14_400;
+    let mut facts = attempt(1, 18_000);
+    facts.plan.kill_at = cap.map(|secs| ago(BEAT - secs));
+    facts.status = Some(status(AttemptPhase::Running, ago(BEAT)));
+    facts.outcome = ended.map(|_| outcome(1, EndedBecause::Succeeded));
+    facts.watched = Watched {
+        heard_at: Some(ago(BEAT)),
+        missing_for: Duration::from_secs(90),
+        asked_for: Some(Duration::from_secs(18_000)),
+        launched_at: Some(ago(17_900)),
+        unshown: Some(Unshown { now: now(), outcome: ended.map(|secs| ago(BEAT - secs)) }),
+        ..Watched::default()
+    };
+    facts
+}
+
+fn until(facts: &AttemptFacts) -> (Duration, bool) {
+    let acts = acts(std::slice::from_ref(facts), &[], known(&[]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!(settled.billed_from, Some(ago(17_900)), "the cloud said so while it showed it");
+    (Duration::try_from(settled.billed_to.unwrap().duration_since(ago(14_400))).unwrap(), settled.billed_estimated)
+}
+
+/// Seed 121 of the false world: its kernel hung, the sweeper was throttled, and the laptop slept until the cloud had forgotten it.
+#[test]
+fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_have_run() {
+    let secs = Duration::from_secs;
+    // An end less than fifty minutes before the first look without it would have been shown.
+    assert_eq!(until(&unshown(None, None)), (secs(14_400 - 90 - 3000), true));
+    assert_eq!(until(&unshown(None, Some(3600))), (secs(3600 + 37 * 60), true), "no death of anybody keeps it lit for longer");
+    // A workstation whose clock is a day behind sees the same.
+    let mut behind = unshown(None, None);
+    behind.watched.unshown = Some(Unshown { now: now(), outcome: None });
+    let facts = behind.clone();
+    let (spec, cloud, attempts) = (spec(), known(&[]), [facts]);
+    let facts = Facts {
+        spec: &spec,
+        attempts: &attempts,
+        requests: &[],
+        cloud: &cloud,
+        newest_checkpoint: None,
+        owner: OWNER,
+        here: "z",
+        now: now() - Duration::from_secs(10_000),
+    };
+    let [Act::Settle(settled)] = &reconcile(&facts)[..] else { panic!("it is gone") };
+    assert_eq!((settled.billed_to, settled.billed_estimated), (Some(now() - secs(3090)), true));
+}
+
+/// A laptop that looked before the cloud showed the machine, and then slept, has missed it from then on.
+#[test]
+fn who_never_saw_a_machine_has_missed_it_only_now() {
+    let mut facts = unshown(None, None);
+    facts.plan.created = ago(17_900);
+    (facts.watched.launched_at, facts.watched.missing_for) = (None, Duration::from_secs(17_890));
+    assert_eq!(until(&facts), (Duration::from_secs(14_400 - 3000), true));
+}
+
+#[test]
+fn a_machine_that_powered_itself_off_and_is_shown_no_more_is_billed_to_its_outcome_and_a_power_off() {
+    let secs = Duration::from_secs;
+    assert_eq!(until(&unshown(Some(100), None)), (secs(220), true));
+    // It was kept for a look after its outcome, and nobody knows for how long it lived.
+    let mut held = unshown(Some(100), None);
+    held.status.as_mut().unwrap().phase = AttemptPhase::Held;
+    assert_eq!(until(&held), (secs(14_400 - 90 - 3000), true));
+    // Seen to be dark before it was forgotten.
+    let mut seen = unshown(None, None);
+    seen.watched.dark_for = Some(secs(14_000));
+    assert_eq!(until(&seen), (secs(400), true));
+    // What it was seen to bill is billed, and then nothing is a guess.
+    seen.watched.billed_after_beat = secs(400);
+    assert_eq!(until(&seen), (secs(400), false));
+}
+
+proptest! {
+    /// Whatever is known: never less than what it was heard to run, and exact only when that is all.
+    #[test]
+    fn what_is_shown_no_more_is_never_billed_less_than_it_was_heard(ended in proptest::option::of(0_u64..9000), cap in proptest::option::of(0_u64..9000)) {
+        let (ran, estimated) = until(&unshown(ended, cap));
+        prop_assert!(ran >= Duration::ZERO);
+        prop_assert_eq!(estimated, ran > Duration::ZERO);
+        let longer = unshown(ended, cap.map(|cap| cap + 60));
+        prop_assert!(until(&longer).0 >= ran, "a later cap never bills less");
+    }
+}
+
+/// Whoever slept between a plan and its launch buys no machine that is to be out already.
+#[test]
+fn a_plan_whose_hard_cap_has_passed_is_not_launched() {
+    let planned = |cap: u64| {
+        let mut facts = attempt(1, 3600);
+        facts.plan.kill_at = Some(ago(cap));
+        facts.watched.missing_for = Duration::from_secs(90);
+        words(&[facts], &[], known(&[]))
+    };
+    assert_eq!(planned(60), ["settle"]);
+    let mut facts = attempt(1, 3600);
+    facts.plan.kill_at = Some(now() + Duration::from_secs(60));
+    assert_eq!(words(&[facts], &[], known(&[])), ["launch"]);
 }

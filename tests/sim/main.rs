@@ -82,6 +82,37 @@ fn a_machine_that_nobody_ever_saw_is_in_the_receipt() {
     }
 }
 
+/// Seeds 121 and 3006: billed to its last heartbeat, below what it cost, as if that were certain. The law of the ledger
+/// holds every estimate to be too high rather than too low.
+#[test]
+fn a_machine_that_the_cloud_has_forgotten_is_in_the_receipt_with_the_most_that_it_can_have_cost() {
+    let stories = [
+        (Story::HungUnseen, vec![EndedBecause::Lost, EndedBecause::Succeeded], 37 * 60..3 * 3600),
+        (Story::EndedUnseen, vec![EndedBecause::Succeeded], 60..400),
+    ];
+    for (story, because, billed) in stories {
+        let played = played(Play { story: Some(story), ..Play::seed(0) });
+        assert!(played.violations.is_empty(), "{story:?}: {}", told(&played));
+        let receipt = played.receipt.unwrap();
+        let ends: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
+        assert_eq!((receipt.outcome, ends), (JobOutcome::Succeeded, because), "{story:?}");
+        let forgotten = &receipt.attempts[0];
+        assert!(forgotten.billed_estimated && billed.contains(&(forgotten.billed_seconds as u64)), "{story:?}: {forgotten:?}");
+    }
+}
+
+/// Seed 4632: it launched a machine beyond that machine's own hard end.
+#[test]
+fn a_laptop_whose_clock_is_a_day_behind_launches_nothing_until_it_is_right() {
+    let played = played(Play { story: Some(Story::ClockBehind), ..Play::seed(0) });
+    assert!(played.violations.is_empty(), "{}", told(&played));
+    let receipt = played.receipt.unwrap();
+    let [taken, next] = &receipt.attempts[..] else { panic!("{receipt:?}") };
+    assert_eq!((taken.ended_because, next.ended_because), (EndedBecause::Interrupted, EndedBecause::Succeeded));
+    let waited = next.started.unwrap().duration_since(taken.ended.unwrap()).as_secs();
+    assert!((1700..2400).contains(&waited), "{waited} s");
+}
+
 /// What must not depend on deaths.
 fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>) {
     let receipt = played.receipt.as_ref();

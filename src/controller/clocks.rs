@@ -1,0 +1,64 @@
+//! Whose clock counts: where this workstation's own is wrong, the job root's.
+//!
+//! ```text
+//!   a new plan ──────────────────> further off than five minutes? ──> nothing is launched, and somebody is told
+//!   a machine is shown no more ──> the store's present, and when its outcome came ──> policy::billing_end
+//! ```
+//! A machine's hard end is counted from its plan, and whoever ends it goes by the cloud's clock: by a clock that is a day behind
+//! it would be launched beyond its own end, by one that is a day ahead it might bill a day longer than was said. A job root
+//! that is a folder has no other clock. What must never live here: a length of time (the steady clock measures those).
+
+use std::time::Duration;
+
+use super::act::ActError;
+use super::drive::Controller;
+use super::observe::Observed;
+use crate::jobdir::{JobDir, layout};
+use crate::market::{Span, elapsed};
+use crate::policy::reconcile::{CloudAnswer, Unshown};
+
+/// As much as the drain before a hard end allows for, and as much as EC2 allows a signature. Clocks that are set over the
+/// network are a second apart; less would refuse one that a person has set.
+const OFF_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// A machine that is settled was missing for a minute; sooner nobody asks for its end.
+const MISSED: Duration = Duration::from_secs(60);
+
+/// A store that does not say what time it is gets so long, and then this workstation's clock has to do.
+const PATIENCE: Duration = Duration::from_secs(10 * 60);
+
+impl Controller {
+    /// Refuses to plan by a clock that is wrong. A store that does not say what time it is refuses nothing: the plan has to be
+    /// written there next.
+    pub(super) async fn check_clock(&self) -> Result<(), ActError> {
+        if self.is_home() {
+            return Ok(());
+        }
+        let Some(theirs) = self.store_now().await else { return Ok(()) };
+        let ours = self.clock.now();
+        let off = elapsed(ours, theirs).max(elapsed(theirs, ours));
+        if off <= OFF_MAX {
+            return Ok(());
+        }
+        let (off, side) = (Span::from_secs(off.as_secs()), if ours < theirs { "behind" } else { "ahead of" });
+        Err(ActError::ClockOff { what: format!("this workstation's clock is {off} {side} that of {}", self.store.url()) })
+    }
+
+    /// Dates what is known of a machine that the cloud does not show any more. `Some`: the store does not say, and may yet.
+    pub(super) async fn date_unshown(&self, dir: &JobDir, observed: &mut Observed, answer: &CloudAnswer) -> Option<CloudAnswer> {
+        let CloudAnswer::Known(views) = answer else { return None };
+        let open = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none())?;
+        let shown = views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token));
+        let missing = open.watched.missing_for;
+        if self.is_home() || shown || open.status.is_none() || missing < MISSED {
+            return None;
+        }
+        let key = layout::outcome(dir.job(), open.plan.attempt);
+        match (self.store_now().await, self.store.head(&key).await) {
+            (Some(now), Ok(outcome)) => open.watched.unshown = Some(Unshown { now, outcome: outcome.map(|meta| meta.modified) }),
+            _ if missing > PATIENCE => {}
+            _ => return Some(CloudAnswer::Unknown("the machine is not shown any more, and the job root does not say what time it is".into())),
+        }
+        None
+    }
+}

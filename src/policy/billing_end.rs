@@ -1,0 +1,89 @@
+//! Until when a machine has billed, where the cloud does not say it: an estimate that is never below what can be true.
+//!
+//! ```text
+//!   never heard of ────────────────> the first word's time, or the lease, and a sweep
+//!   shown, its end without a date ─> the last sign of it, and a power-off
+//!   shown no more ─┬─ had ended ───> its outcome, and a power-off
+//!                  └─ died ────────> an hour before it was missed; its hard cap and the bound on every death
+//! ```
+//! What must never live here: why it ended (`settlement`), or what its time costs (`billing`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::hard_end::STOP_GRACE;
+use super::reconcile::{AttemptFacts, Facts, belongs_elsewhere};
+use super::settlement::taken_by_cloud;
+use crate::instance::{InstanceView, NoticeKind, Status};
+use crate::job::AttemptPhase;
+use crate::market::Cloud;
+
+/// After the time that its agent had for its first word, a machine of which nothing was ever heard is ended by its deadline
+/// unit at once, or by the next visit of a sweeper: its five minutes, and two for the call.
+const SWEPT_WITHIN: Duration = Duration::from_secs(7 * 60);
+
+/// The cloud shows a machine for about an hour after its end. By a plan that is younger it would still be shown.
+pub(super) const SHOWN_AFTER_END: Duration = Duration::from_secs(50 * 60);
+
+/// The latest that a machine can have run to of which no look of the cloud and no heartbeat tells: the switches that need no
+/// agent have ended it.
+pub(super) fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
+    let plan = &attempt.plan;
+    let (from, patience) = attempt.lease.as_ref().map_or((plan.created, plan.boot), |lease| (lease.taken, plan.lease));
+    let swept = from.saturating_add(patience.duration() + SWEPT_WITHIN).unwrap_or(facts.now);
+    if plan.created > facts.now { swept } else { swept.min(facts.now) }
+}
+
+/// When billing ended, where the cloud does not say so; and whether that may be too late. Certain is the last heartbeat, and
+/// what was seen of the machine after it. One that the cloud still shows is dark by the first look at which it billed no more,
+/// and soon after the last sign of it: a machine that powers itself off, and one that the cloud takes with a notice, has two
+/// minutes. Both are measured from the heartbeat as the store dates it, so that neither the clock of this workstation nor the
+/// machine's own can be wrong by more than that.
+pub(super) fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Option<(Timestamp, bool)> {
+    let watched = &attempt.watched;
+    let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
+    let seen_dark = now.saturating_sub(watched.dark_for.unwrap_or_default()).unwrap_or(now);
+    let Some(status) = &attempt.status else { return view.map(|_| (seen_dark, true)) };
+    let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
+    let notice = status.notice.as_ref().filter(|notice| notice.kind == NoticeKind::Interruption && taken_by_cloud(view)).map(|notice| notice.at);
+    let certain = later(watched.heard_at.unwrap_or(status.at), watched.billed_after_beat);
+    let certain = notice.filter(|at| *at <= seen_dark).map_or(certain, |at| at.max(certain));
+    if view.is_none() {
+        let to = unshown_until(facts, attempt, status, certain).min(if watched.dark_for.is_some() { seen_dark.max(certain) } else { Timestamp::MAX });
+        return Some((to, to > certain));
+    }
+    let to = seen_dark.clamp(certain, later(certain, STOP_GRACE));
+    Some((to, to > certain))
+}
+
+/// The hard cap and this: lease, sweep and two minutes are the longest that any death of laptop, agent and kernel together lets
+/// a machine run on (docs/promises.md). Less is too early where a sweeper was throttled; without it a laptop that was closed for
+/// a week would say a week.
+const CAP_HELD_WITHIN: Duration = Duration::from_secs(37 * 60);
+
+/// The latest that a machine can have run to which was heard of, and which the cloud does not show any more. After its outcome
+/// it has powered itself off. One whose agent died, or that was kept for a look, may have lived until so long before the first
+/// look without it that the cloud would still have shown its end.
+fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, certain: Timestamp) -> Timestamp {
+    let (plan, watched) = (&attempt.plan, &attempt.watched);
+    let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
+    let earlier = |at: Timestamp, time: Duration| at.saturating_sub(time).unwrap_or(at);
+    let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
+    // Who never saw it may have missed it before the cloud showed it.
+    let missed_for = if watched.launched_at.is_some() { watched.missing_for } else { Duration::ZERO };
+    let elsewhere = belongs_elsewhere(plan, facts.owner, facts.here).is_some();
+    let gone = match plan.offer.cloud {
+        // Nobody here has looked for it.
+        _ if elsewhere => now,
+        Cloud::Local => earlier(now, missed_for),
+        Cloud::Aws => earlier(now, missed_for + SHOWN_AFTER_END),
+    };
+    let capped = plan.kill_at.map_or(gone, |kill_at| gone.min(later(kill_at, CAP_HELD_WITHIN)));
+    let is_ended = (attempt.outcome.is_some() || watched.damaged.outcome) && status.phase != AttemptPhase::Held;
+    let powered_off = (is_ended || plan.offer.cloud == Cloud::Local).then(|| {
+        let outcome = watched.unshown.and_then(|unshown| unshown.outcome);
+        later(outcome.map_or(certain, |outcome| outcome.max(certain)), STOP_GRACE)
+    });
+    powered_off.map_or(capped, |powered_off| powered_off.min(capped)).max(certain)
+}

@@ -1,0 +1,77 @@
+//! A workstation whose clock is wrong.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::{SignedDuration, Timestamp};
+use lamplighter::controller::Controller;
+use lamplighter::job::JobOutcome;
+use lamplighter::market::Zone;
+use lamplighter::ports::Clock;
+
+use super::cloud::Life;
+use super::support::virtual_clock::{VirtualClock, simulate};
+use super::{OWNER, World};
+
+/// So many seconds beside the store's.
+struct Beside(Arc<VirtualClock>, AtomicI64);
+
+#[async_trait]
+impl Clock for Beside {
+    fn now(&self) -> Timestamp {
+        self.0.now() + SignedDuration::from_secs(self.1.load(Ordering::Relaxed))
+    }
+    fn mono(&self) -> Duration {
+        self.0.mono()
+    }
+    fn boot(&self) -> String {
+        self.0.boot()
+    }
+    async fn sleep(&self, time: Duration) {
+        self.0.sleep(time).await;
+    }
+}
+
+fn controller(world: &World, clock: &Arc<Beside>) -> Controller {
+    let clouds = [(lamplighter::market::Cloud::Local, world.port())].into();
+    let clock: Arc<dyn Clock> = Arc::clone(clock) as Arc<dyn Clock>;
+    Controller::new(world.store.clone(), clouds, clock, OWNER.into(), "test".into(), Zone::new("ws-test"))
+}
+
+/// Seed 4632 of the false world: a machine was launched beyond its own hard end, a day behind.
+#[test]
+fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
+    for (off, said) in [(-86_400, "1d behind"), (86_400, "1d ahead of"), (-301, "5m 1s behind")] {
+        simulate(async |clock| {
+            let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+            let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(off)));
+            let controller = controller(&world, &beside);
+            let drive = controller.drive(world.job());
+            tokio::pin!(drive);
+            tokio::select! {
+                biased;
+                receipt = &mut drive => panic!("{receipt:?}"),
+                () = clock.sleep(Duration::from_secs(1800)) => {}
+            }
+            assert_eq!(world.store.keys("plan.json"), Vec::<String>::new(), "{off}");
+            let told = world.dir.attention().await.unwrap().and_then(|attention| attention.text).unwrap_or_default();
+            assert!(told.contains(said) && told.contains("nothing is launched until one of them is right"), "{told}");
+            beside.1.store(0, Ordering::Relaxed);
+            let receipt = drive.await.unwrap();
+            assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+            world.check(&receipt).await;
+        });
+    }
+}
+
+#[test]
+fn a_clock_that_a_person_has_set_is_good_enough() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+        let beside = Arc::new(Beside(clock, AtomicI64::new(-290)));
+        let receipt = controller(&world, &beside).drive(world.job()).await.unwrap();
+        assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+    });
+}
