@@ -3,7 +3,6 @@
 //! It leaves our session and process group at once, so neither the end of the agent nor a Ctrl-C at its terminal reaches
 //! it. What must never live here: anything that the holder needs us for later.
 
-use std::fs::File;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -11,6 +10,7 @@ use async_trait::async_trait;
 use tokio::process::Command;
 
 use super::holder_start::{HolderProgram, attach, await_first_word, prepare};
+use super::private;
 use super::unit_workload::UnitWorkloads;
 use crate::ports::{Launch, Workload, WorkloadError, Workloads};
 
@@ -56,9 +56,8 @@ impl ChildWorkloads {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a file of the state folder")]
 fn complaints(dir: &Path) -> Stdio {
-    File::create(dir.join(COMPLAINTS)).map_or_else(|_| Stdio::null(), Stdio::from)
+    private::create(&dir.join(COMPLAINTS)).map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a file of the state folder")]

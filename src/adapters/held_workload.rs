@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::holder_cgroup;
 use super::holder_records::{self as records, End, Exit, Printed, Started};
+use super::private;
 use super::proc_tree::{self, ProcessRef};
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch, Scope, Signal, Workload, WorkloadError};
@@ -186,14 +187,14 @@ impl HeldWorkload {
 
     /// Tells the holder that the SIGKILL is ours, so that it is not taken for the kernel's.
     fn mark_killed(&self) {
-        if let Err(error) = File::create(self.dir.join(records::KILLED)) {
+        if let Err(error) = private::create(&self.dir.join(records::KILLED)) {
             tracing::debug!(%error, "could not note that the workload is killed by us");
         }
     }
 
     /// The holder can kill what we may not touch, and the whole group at once. Any signal makes it look for the wish.
     fn ask_holder_to_kill(&self) {
-        let wish = File::create(self.dir.join(records::KILL_TREE)).and_then(|_| match self.this_boot {
+        let wish = private::create(&self.dir.join(records::KILL_TREE)).and_then(|_| match self.this_boot {
             true => self.started.holder.signal(rustix::process::Signal::USR1),
             false => Ok(false),
         });

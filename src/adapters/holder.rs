@@ -16,7 +16,6 @@
 
 #![expect(clippy::disallowed_methods, reason = "counts time, and looks at the state folder")]
 
-use std::fs::File;
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -32,6 +31,7 @@ use super::holder_log::SegmentedLog;
 use super::holder_records::{self as records, End, Exit, FORMAT, Printed, Reserved, Started};
 use super::holder_signals::Signals;
 use super::holder_spawn::{PIPE_BYTES, spawn};
+use super::private;
 use super::proc_tree::{ProcessRef, descendants};
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Launch};
@@ -78,7 +78,7 @@ fn hold(dir: &Path, machine_pid: Option<u32>) -> io::Result<Over> {
     let _ = rustix::thread::set_name(c"lamp-holder");
     // Fails for a session leader, which is what is wanted.
     let _ = setsid();
-    let lock = File::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK))?;
+    let lock = private::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK))?;
     flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
     let machine = match machine_pid.map(open_machine).transpose()? {
         Some(None) => return Ok(Over::PowerCut),

@@ -12,10 +12,12 @@
 #![expect(clippy::disallowed_methods, reason = "writes the log, and looks at the disk again after a while")]
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+
+use super::private;
 
 /// The size at which the next segment begins. Smaller, and a chatty job makes thousands of objects; bigger, and a line
 /// waits longer to be seen in the job directory and a full disk frees up in larger steps.
@@ -58,7 +60,7 @@ pub struct SegmentedLog {
 impl SegmentedLog {
     /// Continues after the segments that are there.
     pub fn new(dir: &Path, total_bytes_max: u64) -> Self {
-        let _ = fs::create_dir_all(dir);
+        let _ = private::folder(dir);
         let total = total_bytes_max.max(TOTAL_BYTES_MIN);
         let mut log = SegmentedLog {
             dir: dir.to_owned(),
@@ -185,9 +187,9 @@ impl SegmentedLog {
     }
 
     fn open_next(&mut self) -> bool {
-        let _ = fs::create_dir_all(&self.dir);
+        let _ = private::folder(&self.dir);
         let path = self.dir.join(segment_name(self.number + 1));
-        match OpenOptions::new().append(true).create_new(true).open(path) {
+        match private::options().append(true).create_new(true).open(path) {
             Ok(file) => {
                 self.current = Some(file);
                 self.number += 1;

@@ -18,7 +18,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "reads and writes the state folder")]
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -28,6 +28,7 @@ use rustix::fs::{CWD, Mode, OFlags, mkfifoat};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::private;
 use super::proc_tree::ProcessRef;
 use crate::ports::Ended;
 
@@ -99,7 +100,7 @@ pub fn read<T: DeserializeOwned>(dir: &Path, name: &str) -> io::Result<Option<T>
 /// Writes a record so that it appears whole or not at all.
 pub fn write<T: Serialize>(dir: &Path, name: &str, record: &T) -> io::Result<()> {
     let part = dir.join(format!("{name}.part"));
-    fs::write(&part, serde_json::to_vec(record)?)?;
+    private::write(&part, serde_json::to_vec(record)?)?;
     fs::rename(part, dir.join(name))
 }
 
@@ -114,7 +115,7 @@ pub struct Reserved {
 impl Reserved {
     pub fn new(dir: &Path, name: &str) -> Self {
         let part = dir.join(format!("{name}.part"));
-        let file = File::create(&part).and_then(|mut file| file.write_all(&[b' '; RESERVED_BYTES]).map(|()| file)).ok();
+        let file = private::create(&part).and_then(|mut file| file.write_all(&[b' '; RESERVED_BYTES]).map(|()| file)).ok();
         Reserved { file, part, whole: dir.join(name) }
     }
 
@@ -125,7 +126,7 @@ impl Reserved {
                 file.write_all_at(&bytes, 0)?;
                 file.set_len(bytes.len() as u64)?;
             }
-            None => fs::write(&self.part, bytes)?,
+            None => private::write(&self.part, bytes)?,
         }
         fs::rename(self.part, self.whole)
     }
@@ -141,7 +142,7 @@ const CHECK: u64 = 0x6c61_6d70_6c6f_6731;
 impl Printed {
     /// Never fails: a holder that cannot count aloud still holds.
     pub fn create(dir: &Path) -> Self {
-        let printed = Printed(OpenOptions::new().write(true).create(true).truncate(false).open(dir.join(PRINTED)).ok());
+        let printed = Printed(private::options().write(true).create(true).truncate(false).open(dir.join(PRINTED)).ok());
         printed.set(0, 0);
         printed
     }

@@ -21,6 +21,7 @@ use tokio::time::{Instant, sleep};
 
 use super::held_workload::{HeldWorkload, refused, watch};
 use super::holder_records::{self as records, End, Exit};
+use super::private;
 use super::proc_tree::{ProcessRef, with_environment};
 use crate::ports::{Launch, Workload, WorkloadError};
 
@@ -58,13 +59,13 @@ impl HolderProgram {
 /// Makes the state folder of a start, and gives the reading end of its pipe.
 pub fn prepare(launch: &Launch) -> Result<AsyncFd<OwnedFd>, WorkloadError> {
     let make = || {
-        fs::create_dir_all(launch.dir.join(records::LOG))?;
+        private::folder(&launch.dir.join(records::LOG))?;
         // The launch holds the workload's environment, and with it the user's secrets.
         fs::set_permissions(&launch.dir, fs::Permissions::from_mode(0o700))?;
         if fs::exists(launch.dir.join(records::STARTED))? {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "this state folder had its start"));
         }
-        fs::write(launch.dir.join(records::BOOT), records::boot())?;
+        private::write(&launch.dir.join(records::BOOT), records::boot())?;
         records::write(&launch.dir, records::LAUNCH, launch)?;
         records::make_running(&launch.dir)?;
         watch(records::open_running_as_agent(&launch.dir)?)
@@ -126,7 +127,7 @@ pub async fn attach(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadErr
 /// a `launch.json` it starts nothing.
 fn give_up(dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
     let failed = |cause| WorkloadError::Failed { act: "find", cause };
-    let lock = fs::File::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK)).map_err(failed)?;
+    let lock = private::options().create(true).truncate(false).write(true).open(dir.join(records::LOCK)).map_err(failed)?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => return Err(failed(io::Error::other("its holder lives and has not said its first word yet"))),

@@ -127,6 +127,7 @@ mod object_s3;
 mod object_source;
 pub mod objects;
 pub mod poweroff;
+mod private;
 mod proc_read;
 pub mod proc_stacks;
 pub mod proc_tree;

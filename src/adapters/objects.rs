@@ -118,7 +118,7 @@ fn open_as(
     credentials: Option<AwsCredentialProvider>,
     folder: impl Fn(&Path) -> Result<FileStore, OpenError>,
 ) -> Result<Arc<dyn Store>, OpenError> {
-    let syntax = || OpenError::Syntax { url: url.to_owned() };
+    let syntax = || OpenError::Syntax { url: shown(url) };
     if let Some(path) = url.strip_prefix("file://").or_else(|| url.starts_with('/').then_some(url)) {
         let path = Path::new(path);
         if !path.is_absolute() {
@@ -130,10 +130,11 @@ fn open_as(
 }
 
 fn bucket(url: &str, settings: &[(&str, &str)], credentials: Option<AwsCredentialProvider>) -> Result<S3Store, OpenError> {
-    let syntax = || OpenError::Syntax { url: url.to_owned() };
+    let syntax = || OpenError::Syntax { url: shown(url) };
     let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
-    if name.is_empty() {
+    // No bucket has such a name. What stands before an `@` is a key or a password, which would be kept with every job.
+    if name.is_empty() || name.contains(['@', ':']) || url.contains('?') {
         return Err(syntax());
     }
     let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
@@ -141,9 +142,32 @@ fn bucket(url: &str, settings: &[(&str, &str)], credentials: Option<AwsCredentia
     S3Store::open(name, prefix.trim_matches('/'), &known, credentials).map_err(wrong)
 }
 
+/// Without what may be a password: whatever stands before the last `@`, and after a `?`, where presigned URLs have their
+/// signature.
+fn shown(url: &str) -> String {
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (&url[..scheme.len() + 3], rest));
+    let rest = rest.rsplit_once('@').map_or_else(|| rest.to_owned(), |(_, rest)| format!("***@{rest}"));
+    let rest = rest.split_once('?').map_or_else(|| rest.clone(), |(rest, _)| format!("{rest}?***"));
+    format!("{scheme}{rest}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_password_in_a_job_root_is_refused_and_not_shown() {
+        for (url, told) in [
+            ("s3://key:hunter2@bucket/jobs", "s3://***@bucket/jobs"),
+            ("https://me:hunter2@host/a?b=hunter2", "https://***@host/a?***"),
+            ("s3://bucket/jobs?X-Amz-Signature=hunter2", "s3://bucket/jobs?***"),
+            ("me:hunter2@host", "***@host"),
+            ("s3://me@hunter2@x", "s3://***@x"),
+        ] {
+            let error = open(url).err().expect("it is none").to_string();
+            assert_eq!(error, format!("`{told}` is not a job root, write file:///path or s3://bucket/prefix"));
+        }
+    }
 
     #[test]
     fn a_root_is_a_folder_or_a_bucket() {

@@ -52,12 +52,19 @@ const LINE_BYTES_MAX: usize = 64 * 1024;
 
 const PRIVATE_KEY: &str = "private-key";
 
+/// Between a name and its value, as programs, notebooks (with their backslashes), shells and Dockerfiles write it.
+macro_rules! given {
+    () => {
+        r#"[\\"'\]]{0,4}(?:\s*[:=,]\s*|\s+)[\\"']{0,2}"#
+    };
+}
+
 const RULES: &[Rule] = &[
     Rule { name: "aws-access-key", what: "an AWS access key id", pattern: r"(?-u:\b)(?:AKIA|ASIA)[A-Z2-7]{16}(?-u:\b)" },
     Rule {
         name: "aws-secret-key",
         what: "an AWS secret access key",
-        pattern: r#"(?i)aws_?(?:secret|session)_?(?:access_?)?(?:key|token)["']?\s*[:=]\s*["']?[A-Za-z0-9/+=]{40,}"#,
+        pattern: concat!(r"(?i)(?:aws_?(?:secret|session)_?(?:access_?)?(?:key|token)|secret_?access_?key)", given!(), r"[A-Za-z0-9/+=]{40,}"),
     },
     Rule { name: PRIVATE_KEY, what: "a private key", pattern: r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----" },
     Rule { name: "huggingface-token", what: "a Hugging Face token", pattern: r"(?-u:\b)hf_[A-Za-z0-9]{30,}(?-u:\b)" },
@@ -75,7 +82,17 @@ const RULES: &[Rule] = &[
     Rule { name: "stripe-key", what: "a Stripe live key", pattern: r"(?-u:\b)[rs]k_live_[A-Za-z0-9]{20,}" },
     Rule { name: "pypi-token", what: "a PyPI token", pattern: r"(?-u:\b)pypi-AgE[A-Za-z0-9_-]{50,}" },
     Rule { name: "npm-token", what: "an npm token", pattern: r"(?-u:\b)npm_[A-Za-z0-9]{36}(?-u:\b)|_authToken\s*=\s*[A-Za-z0-9-]{20,}" },
-    Rule { name: "wandb-key", what: "a Weights & Biases key", pattern: r#"(?i)wandb_?(?:api_?)?key["']?\s*[:=]\s*["']?[0-9a-f]{40}(?-u:\b)"# },
+    Rule {
+        name: "wandb-key",
+        what: "a Weights & Biases key",
+        pattern: concat!(
+            r"(?i)(?:wandb_?(?:api_?)?key",
+            given!(),
+            r#"|wandb\s+login\s+(?:--?\S+\s+)*|wandb\.login\((?:[^)]*key\s*=\s*)?[\\"']{1,2})[0-9a-f]{40}(?-u:\b)"#
+        ),
+    },
+    Rule { name: "kaggle-key", what: "a Kaggle key", pattern: concat!(r"(?i)kaggle_?key", given!(), r"[0-9a-f]{32}(?-u:\b)") },
+    Rule { name: "gcp-user-credentials", what: "a Google user's credentials", pattern: r#""refresh_token"\s*:\s*"1//[A-Za-z0-9_-]{30,}""# },
     Rule { name: "azure-storage-key", what: "an Azure storage key", pattern: r"AccountKey=[A-Za-z0-9+/]{86}==" },
     Rule {
         name: "url-password",
@@ -107,11 +124,13 @@ const LITERALS: &[&str] = &[
     "npm_",
     "_authToken",
     "AccountKey=",
+    "refresh_token",
     "://",
 ];
 
 /// Literals in any case.
-const LITERALS_ANY_CASE: &[&str] = &["aws_?(?:secret|session)", "wandb_?(?:api_?)?key"];
+const LITERALS_ANY_CASE: &[&str] =
+    &["aws_?(?:secret|session)", "secret_?access_?key", "wandb_?(?:api_?)?key", r"wandb(?:\s+|\.)login", "kaggle_?key"];
 
 /// What nobody uses as a secret; looked for in the matched text alone.
 static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
@@ -202,9 +221,10 @@ fn secret_by_name(path: &Path) -> Option<(&'static str, &'static str)> {
     let name = path.file_name()?.to_str()?;
     let parent = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()).unwrap_or_default();
     match (parent, name) {
-        (_, "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519") => Some(("ssh-key-file", "an SSH private key")),
+        (_, "id_rsa" | "id_dsa" | "id_ecdsa" | "id_ed25519" | "id_ecdsa_sk" | "id_ed25519_sk") => Some(("ssh-key-file", "an SSH private key")),
         (".aws", "credentials") => Some(("aws-credentials-file", "AWS credentials")),
-        (_, ".netrc" | ".pgpass" | ".git-credentials") => Some(("credentials-file", "a file of passwords")),
+        (_, ".netrc" | "_netrc" | ".pgpass" | ".git-credentials") => Some(("credentials-file", "a file of passwords")),
+        (_, "kaggle.json") => Some(("kaggle-key", "a Kaggle key")),
         (".kube", "config") => Some(("credentials-file", "the credentials of a cluster")),
         (".docker", "config.json") => Some(("credentials-file", "the credentials of a registry")),
         ("huggingface" | ".huggingface", "token") => Some(("huggingface-token", "a Hugging Face token")),
@@ -310,6 +330,8 @@ mod tests {
             ("pypi-token", ["pypi-A", "gE"].concat() + &some(60)),
             ("npm-token", ["np", "m_"].concat() + &some(36)),
             ("wandb-key", ["WANDB_API", "_KEY="].concat() + &hex),
+            ("kaggle-key", ["os.environ[\\\"KAGGLE", "_KEY\\\"] = \\\""].concat() + &hex[..32]),
+            ("gcp-user-credentials", ["\"refresh", "_token\": \"1//0"].concat() + &some(40) + "\""),
             ("azure-storage-key", ["Account", "Key="].concat() + &some(86) + "=="),
             ("url-password", ["postgres://trainer:", "hunter2hunter@db.internal/x"].concat()),
         ]

@@ -27,6 +27,11 @@ pub fn job_root(flag: Option<&str>, environment: &Environment, user: &UserConfig
 fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> {
     let wrong = |problem| ConfigError::JobRoot { text: text.to_owned(), problem, meant: None };
     let text = text.trim();
+    let meant = nearly_url(text);
+    if let Some(scheme) = scheme_before_a_secret(meant.as_deref().unwrap_or(text)) {
+        let problem = "has a password, a key or a signature in it, which would be kept with every job";
+        return Err(ConfigError::JobRoot { text: format!("{scheme}://***"), problem, meant: None });
+    }
     if let Some(rest) = text.strip_prefix("s3://") {
         let bucket = rest.split('/').next().unwrap_or_default();
         return if bucket.is_empty() { Err(wrong("has no bucket")) } else { Ok(text.trim_end_matches('/').to_owned()) };
@@ -34,7 +39,7 @@ fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> 
     if let Some(path) = text.strip_prefix("file://") {
         return if path.starts_with('/') { Ok(format!("file://{}", trim(path))) } else { Err(wrong("is not an absolute path")) };
     }
-    if let Some(meant) = nearly_url(text) {
+    if let Some(meant) = meant {
         return Err(ConfigError::JobRoot { text: text.to_owned(), problem: "is nearly a URL", meant: Some(meant) });
     }
     if text.contains("://") {
@@ -49,6 +54,13 @@ fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> 
     };
     let folder = std::path::absolute(&path).map_err(|_| wrong("is not a path"))?;
     Ok(file_url(&folder))
+}
+
+/// Of a URL with something before an `@`, or after a `?`: it is not shown again, and not used.
+fn scheme_before_a_secret(url: &str) -> Option<&str> {
+    let (scheme, rest) = url.split_once("://").filter(|(scheme, _)| *scheme != "file")?;
+    let host = rest.split('/').next().unwrap_or_default();
+    (host.contains('@') || rest.contains('?')).then_some(scheme)
 }
 
 /// The URL that was meant by what is none: `s3//x`, `s3:/x`, `S3://x`, `file:/x`. Without this it would be a folder here.
@@ -96,6 +108,16 @@ mod tests {
         let choice = job_root(None, &environment, &UserConfig::default()).unwrap();
         assert_eq!(choice, JobRoot { url: "file:///home/a/.local/state/lamplighter".into(), origin: "default" });
         assert!(job_root(None, &Environment::default(), &UserConfig::default()).is_err());
+    }
+
+    #[test]
+    fn a_password_in_it_is_refused_and_not_shown() {
+        for text in ["s3://key:hunter2@bucket/jobs", "https://me:hunter2@host/x", "s3:/key:hunter2@bucket", "s3://b/x?X-Amz-Signature=hunter2"] {
+            let refused = root(Some(text)).unwrap_err();
+            let said = format!("{refused} {:?}", refused.hint());
+            assert!(said.contains("://***` cannot be the job root: it has a password") && !said.contains("hunter2"), "{said}");
+        }
+        assert_eq!(root(Some("s3://bucket/jobs@home")).unwrap().url, "s3://bucket/jobs@home");
     }
 
     #[test]

@@ -45,6 +45,8 @@ mod notify;
 mod nvml;
 mod objects_given_up;
 mod objects_s3;
+#[cfg(feature = "lamp")]
+mod secret_corpus;
 mod ship;
 #[path = "../support/skipped.rs"]
 mod skipped;

@@ -104,6 +104,30 @@ fn the_agent_is_shut_in() {
     assert!(output.status.success(), "exposure above 2.5: {}", said.lines().last().unwrap_or_default());
 }
 
+/// A user's manager has no rights of its own: folders, devices and capabilities stay as they are, which is most of what is
+/// counted here; and a daemon's jobs inherit what it is denied. The bare units stand at 9.6.
+#[test]
+fn a_users_services_are_shut_in_as_far_as_a_user_may() {
+    for (name, most) in [("lamp-controller.service", 78), ("lamp-controller@.service", 78), ("lamp-sweep.service", 64)] {
+        let path = unit(name);
+        let threshold = format!("--threshold={most}");
+        let Some(output) = systemd_analyze(&["security", "--no-pager", "--offline=true", &threshold, path.to_str().expect("a plain path")]) else {
+            return;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name} is exposed above {most} tenths: {}", said.lines().last().unwrap_or_default());
+        let text = fs::read_to_string(path).expect("a unit");
+        // Each of these needs root, or user namespaces that not every machine allows: with one of them a user's unit does not start.
+        let of_root = ["CapabilityBoundingSet=", "Private", "Protect", "DeviceAllow=", "ReadWritePaths=", "AmbientCapabilities="];
+        for line in text.lines() {
+            assert!(!of_root.iter().any(|start| line.starts_with(start)), "{name}: `{line}`");
+        }
+    }
+    // A job of the local cloud lives in the daemon's unit, and may compile, and hold containers.
+    let daemon = fs::read_to_string(unit("lamp-controller.service")).expect("a unit");
+    assert!(!daemon.lines().any(|line| line.starts_with("MemoryDenyWriteExecute=") || line.starts_with("RestrictNamespaces=")));
+}
+
 #[test]
 fn the_agent_can_still_do_its_work() {
     let text = fs::read_to_string(unit("lamp-agent.service")).expect("a unit");

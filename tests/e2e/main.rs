@@ -8,6 +8,7 @@
 mod alone;
 mod bench;
 mod bucket;
+mod canary;
 mod clock;
 mod cloud_init;
 mod crashes;
@@ -28,6 +29,7 @@ mod machine;
 #[path = "../support/moto.rs"]
 mod moto;
 mod nspawn;
+mod private;
 mod refusals;
 mod requests;
 mod run;
