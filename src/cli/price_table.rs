@@ -124,7 +124,15 @@ pub fn backtest_text(rows: &[Row], rule: PriceRule) -> String {
         return "the known prices are too short a time for a backtest".into();
     }
     let table = render(&["type", "zone", "moments", "launchable", "exceeded within 24h", "bid / price"], &lines, &[2, 3, 4, 5]);
-    format!("what `{rule}` would have done, asked every six hours and followed for a day:\n{table}")
+    format!("what `{}` would have done, asked every six hours and followed for a day:\n{table}", in_words(rule))
+}
+
+/// As people write it: a window in days, not in the seconds of a record.
+fn in_words(rule: PriceRule) -> String {
+    match rule {
+        PriceRule::Quantile { percentile, window } => format!("p{percentile} of {window}"),
+        rule => rule.to_string(),
+    }
 }
 
 pub fn csv(rows: &[Row]) -> String {
@@ -155,4 +163,16 @@ pub fn csv(rows: &[Row]) -> String {
 /// As RFC 4180 quotes.
 fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_named_as_people_write_it() {
+        for rule in ["p95 of 14d", "p99.5 of 1d 12h", "80% of on-demand", "auto", "0.65"] {
+            assert_eq!(in_words(rule.replace("d 12h", "d12h").parse().unwrap()), rule);
+        }
+    }
 }

@@ -40,7 +40,7 @@ pub struct Args {
     /// The rule that gives the bid: 0.65, `80% of on-demand`, `p95 of 14d` or `auto`
     #[arg(long, value_name = "PRICE", default_value = "auto")]
     pub bid: PriceRule,
-    /// What the rule would have done at every quarter of those days
+    /// What the rule would have done, asked every six hours of those days
     #[arg(long)]
     pub backtest: bool,
     /// Comma-separated values instead of the table

@@ -42,3 +42,30 @@ fn a_line_that_is_no_question_is_named() {
         assert!(err.contains("line 2 is not a question"), "{err}");
     }
 }
+
+#[test]
+fn a_price_below_nothing_and_a_tick_of_no_time_are_refused() {
+    let priced = |name: &str| FIRST.replace(&format!(r#""{name}":"#), &format!(r#""{name}":-"#));
+    for (broken, because) in [
+        (priced("price_spot"), "`price_spot` is -0.9731: a price is 0 or more"),
+        (priced("price_on_demand"), "`price_on_demand` is -3.06: a price is 0 or more"),
+        (FIRST.replace(r#""tick_seconds":600"#, r#""tick_seconds":0"#), "`tick_seconds` is 0"),
+    ] {
+        let (code, out, err) = answers(&[], &format!("{FIRST}\n{broken}\n"));
+        assert_eq!((code, out.as_str()), (100, "spot\n"), "{broken}");
+        assert!(err.contains("line 2 is not a question") && err.contains(because), "{err}");
+    }
+}
+
+/// The example of the help is a question, and each field that a question may have is told there.
+#[test]
+fn the_help_says_what_a_question_is() {
+    let help = Sandbox::new().lamp(&["replay", "market", "--help"]).out;
+    let from = help.find('{').expect("an example");
+    let to = from + help[from..].find('}').expect("the end of the example") + 1;
+    let (code, out, err) = answers(&[], &help[from..to].replace('\n', " "));
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "spot\n", ""), "{help}");
+    for field in FIRST.split('"').filter(|word| word.contains('_') && !["tick_seconds"].contains(word)).chain(["unsaved", "tick_seconds"]) {
+        assert!(help.contains(&format!("`{field}`")) || help.contains(&format!("\"{field}\"")), "{field}: {help}");
+    }
+}
