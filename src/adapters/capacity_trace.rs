@@ -1,5 +1,7 @@
 //! Recorded courses of spot capacity: `{"gap_seconds", "ticks", "first", "runs"}`, where `runs` are the lengths of spells in
-//! ticks, in turn there and gone, and `first` is 1 when the first one is there (the form of published probes).
+//! ticks, in turn there and gone, and `first` is 1 when the first one is there, 0 when it is gone (the form of published
+//! probes). `ticks`, their sum, may be left out. What is anything else is refused: a course that was read wrongly looks like
+//! any other.
 
 #![expect(clippy::disallowed_methods, reason = "an adapter: it reads the files that the user names")]
 
@@ -25,6 +27,14 @@ pub enum TraceError {
     },
     #[error("`{}` holds no ticks", path.display())]
     Empty { path: PathBuf },
+    #[error("`first` is {first} in `{}`: 1 (capacity is there) or 0 (it is gone)", path.display())]
+    First { path: PathBuf, first: i64 },
+    #[error("`gap_seconds` is {gap} in `{}`: seconds from one look to the next, from 1 to {}", path.display(), GAP_SECONDS_MAX)]
+    Gap { path: PathBuf, gap: f64 },
+    #[error("`{}` says {said} ticks, and its `runs` are {found} together", path.display())]
+    Ticks { path: PathBuf, said: u64, found: u64 },
+    #[error("`{}` holds {found} ticks, more than the {} that are read", path.display(), TICKS_MAX)]
+    Long { path: PathBuf, found: u64 },
 }
 
 /// Whether capacity was there, tick by tick.
@@ -37,23 +47,34 @@ pub struct CapacityTrace {
 #[derive(Deserialize)]
 struct Recorded {
     gap_seconds: f64,
-    first: u8,
+    ticks: Option<u64>,
+    first: i64,
     runs: Vec<u32>,
 }
 
 /// Longer than any recording: a month of minutes, a hundred times.
-const TICKS_MAX: usize = 5_000_000;
+const TICKS_MAX: u64 = 5_000_000;
+
+/// Looks a day apart say nothing about spells of minutes; a job is decided on more often.
+const GAP_SECONDS_MAX: f64 = 86_400.0;
 
 /// # Errors
 /// When the file cannot be read or is something else.
 pub fn read_capacity(path: &Path) -> Result<CapacityTrace, TraceError> {
     let text = std::fs::read_to_string(path).map_err(|source| TraceError::File { path: path.to_owned(), source })?;
     let recorded: Recorded = serde_json::from_str(&text).map_err(|source| TraceError::Form { path: path.to_owned(), source })?;
-    let spells = recorded.runs.iter().enumerate();
-    let ticks = spells.flat_map(|(n, length)| std::iter::repeat_n((recorded.first == 1) == n.is_multiple_of(2), *length as usize));
-    let there: Vec<bool> = ticks.take(TICKS_MAX).collect();
-    match Duration::try_from_secs_f64(recorded.gap_seconds) {
-        Ok(tick) if tick >= Duration::from_secs(1) && !there.is_empty() => Ok(CapacityTrace { tick, there }),
-        _ => Err(TraceError::Empty { path: path.to_owned() }),
+    let path = path.to_owned();
+    let Recorded { gap_seconds: gap, ticks: said, first, runs } = recorded;
+    let found: u64 = runs.iter().map(|length| u64::from(*length)).sum();
+    match said {
+        _ if !(0..=1).contains(&first) => return Err(TraceError::First { path, first }),
+        _ if !(1.0..=GAP_SECONDS_MAX).contains(&gap) => return Err(TraceError::Gap { path, gap }),
+        Some(said) if said != found => return Err(TraceError::Ticks { path, said, found }),
+        _ if found == 0 => return Err(TraceError::Empty { path }),
+        _ if found > TICKS_MAX => return Err(TraceError::Long { path, found }),
+        _ => {}
     }
+    let spells = runs.iter().enumerate();
+    let there = spells.flat_map(|(n, length)| std::iter::repeat_n((first == 1) == n.is_multiple_of(2), *length as usize)).collect();
+    Ok(CapacityTrace { tick: Duration::from_secs_f64(gap), there })
 }

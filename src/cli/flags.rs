@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use jiff::Timestamp;
 
+use super::until::Until;
 use super::{Context, Fault};
 use crate::config::{
     self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair, EnvValue, Gpus, Hourly, Inputs, InterruptionsFile,
-    JobFile, LimitsFile, Loaded, MachineFile, MarketWord, Moment, OnFile, Price, ReactionWord, RetriesFile, SpanOrOff, SpanWord, WatchFile,
+    JobFile, LimitsFile, Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SpanOrOff, SpanWord, WatchFile,
 };
 use crate::job::{Command, MarketChoice};
 
@@ -110,9 +112,9 @@ pub struct EndFlags {
     /// The most that all attempts together may cost, in dollars
     #[arg(long, visible_alias = "cost-limit", value_name = "USD")]
     pub budget: Option<Dollars>,
-    /// The moment by which the job must have ended
+    /// When the job must have ended: a moment, or like `30h` from now
     #[arg(long, value_name = "MOMENT")]
-    pub deadline: Option<Moment>,
+    pub deadline: Option<Until>,
     /// How long the whole job works on such a machine, like `20h`; for `--market auto` with a deadline
     #[arg(long, value_name = "TIME")]
     pub work: Option<SpanWord>,
@@ -162,19 +164,14 @@ impl JobArgs {
     /// # Errors
     /// The file is not there, or cannot be read.
     pub fn read(&self, context: &Context) -> Result<Loaded, Fault> {
-        let flags = self.fragment();
-        let inputs = Inputs {
-            flags: &flags,
-            user: &context.user,
-            environment: &context.environment,
-            current_dir: &context.current_dir,
-            now: context.clock.now(),
-        };
+        let now = context.clock.now();
+        let flags = self.fragment(now);
+        let inputs = Inputs { flags: &flags, user: &context.user, environment: &context.environment, current_dir: &context.current_dir, now };
         Ok(config::read_job(self.file.as_deref(), &inputs)?)
     }
 
     /// The flags as a fragment of a job file.
-    pub fn fragment(&self) -> JobFile {
+    pub fn fragment(&self, now: Timestamp) -> JobFile {
         let flags = &self.flags;
         let env = flags.env.iter().map(|pair| (pair.name.clone(), EnvValue(pair.value.clone()))).collect();
         JobFile {
@@ -187,7 +184,7 @@ impl JobArgs {
             secrets_allowed: list(&flags.allow_secret),
             machine: Some(flags.machine.fragment()),
             watch: Some(flags.ends.watch()),
-            limits: Some(flags.ends.limits()),
+            limits: Some(flags.ends.limits(now)),
             checkpoint: flags.checkpoint.fragment(),
             on: Some(flags.ends.on()),
             retries: Some(RetriesFile { max: flags.ends.retries, ..RetriesFile::default() }),
@@ -225,11 +222,11 @@ impl EndFlags {
         WatchFile { idle: self.idle.clone(), stall: self.stall.clone(), grace: self.grace.clone(), ..WatchFile::default() }
     }
 
-    fn limits(&self) -> LimitsFile {
+    fn limits(&self, now: Timestamp) -> LimitsFile {
         LimitsFile {
             max_runtime: self.max_runtime.clone(),
             budget: self.budget.clone(),
-            deadline: self.deadline.clone(),
+            deadline: self.deadline.map(|until| until.moment(now)),
             work: self.work.clone(),
             ..LimitsFile::default()
         }

@@ -49,6 +49,7 @@ mod printer;
 mod prove;
 mod proven;
 mod purchase;
+mod reach;
 mod ready;
 mod receipt;
 mod rehearsal;
@@ -65,6 +66,7 @@ mod setup_steps;
 mod shell;
 mod signals;
 mod simulate;
+mod simulate_text;
 mod ssh;
 mod start;
 mod status;
@@ -77,6 +79,7 @@ mod sweeper;
 mod table;
 #[cfg(feature = "aws")]
 mod uninit;
+mod until;
 mod workdir;
 mod wrap;
 

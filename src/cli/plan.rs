@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::forecast::Forecast;
 use super::patience::saying;
+use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, plan_text, ready, run, status, submission};
@@ -45,8 +46,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
             return Err(fault);
         }
     };
-    let Planned { plan, fallbacks, quotas, refused, outlook, .. } = &planned;
-    let forecast = outlook.as_ref().and_then(|outlook| Forecast::of(outlook, context.clock.now()));
+    let Planned { plan, fallbacks, quotas, refused, .. } = &planned;
+    let forecast = Forecast::of(&planned, context.clock.now());
+    let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     let permitted = controller.permitted(plan).await;
     let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
     let agent = controller.agent_fits(plan).err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
@@ -54,20 +56,24 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let caps = caps::shown(context, &store).await?;
     let cadence = cadence::of(&store, measured.as_ref(), &planned).await;
     let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
+    let code = match (&cadence, &out_of_reach) {
+        (_, Some(_)) => ExitCode::REFUSED,
+        (cadence, None) => cadence.as_ref().map_or(ExitCode::SUCCESS, cadence::Shown::code),
+    };
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "quotas": quotas, "refused": refused, "forbidden": forbidden,
             "lacks": lacks, "agent": agent,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
-            "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence,
+            "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
         }));
-        return Ok(cadence.map_or(ExitCode::SUCCESS, |cadence| cadence.code()));
+        return Ok(code);
     }
-    for line in plan_text::whole(&planned) {
+    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    for line in plan_text::whole(&planned, forecast.iter().flat_map(Forecast::lines)) {
         context.printer.prose(2, line);
     }
-    forecast.iter().flat_map(Forecast::lines).for_each(|line| context.printer.line(line));
     if let Some(because) = forbidden {
         context.printer.warn(format!("the cloud would not launch it: {because}"));
     }
@@ -85,7 +91,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     }
     cadence.iter().for_each(|cadence| cadence.tell(context));
     context.printer.note("nothing was started");
-    Ok(cadence.map_or(ExitCode::SUCCESS, |cadence| cadence.code()))
+    Ok(code)
 }
 
 /// What the launch would wait for, as it follows on "waits for": a cheaper machine, or a cap.

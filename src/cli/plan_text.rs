@@ -36,10 +36,11 @@ fn short(plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// All that `lamp plan` shows.
-pub fn whole(planned: &Planned) -> Vec<String> {
+/// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
+pub fn whole(planned: &Planned, expected: impl Iterator<Item = String>) -> Vec<String> {
     let Planned { plan, fallbacks, quotas, refused, .. } = planned;
-    let mut lines = before_a_run(planned);
+    let mut why = before_a_run(planned).into_iter();
+    let mut lines: Vec<String> = why.next().into_iter().chain(expected).chain(why).collect();
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
     lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| {
@@ -47,9 +48,33 @@ pub fn whole(planned: &Planned) -> Vec<String> {
         format!("{begin} {} in {}, {}, {}", offer.instance_type, offer.zone, offer.market, offer.price)
     })));
     let unfit = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer));
-    lines.extend(cut(unfit.map(|no| format!("not {} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because))));
-    lines.extend(cut(refused.iter().map(|because| format!("not on offer: {because}"))));
+    let unfit = unfit.map(|no| format!("{} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because));
+    lines.extend(cut(summed_up("not", unfit).into_iter()));
+    lines.extend(cut(summed_up("not on offer:", refused.iter().cloned()).into_iter()));
     lines
+}
+
+/// One line for each reason: the first that it holds for, and how many others there are.
+fn summed_up(begin: &str, all: impl Iterator<Item = String>) -> Vec<String> {
+    let mut kinds: Vec<(String, String, usize)> = Vec::new();
+    for text in all {
+        let kind = kind(&text);
+        match kinds.iter_mut().find(|(known, ..)| *known == kind) {
+            Some((_, _, more)) => *more += 1,
+            None => kinds.push((kind, text, 0)),
+        }
+    }
+    let line = |(_, text, more): (String, String, usize)| match more {
+        0 => format!("{begin} {text}"),
+        _ => format!("{begin} {text}; nor {more} more for such a reason (`-o json` has all)"),
+    };
+    kinds.into_iter().map(line).collect()
+}
+
+/// A reason without its types, zones and prices: the words that have no digit.
+fn kind(text: &str) -> String {
+    let plain = |word: &&str| !word.chars().any(|letter| letter.is_ascii_digit());
+    text.split_whitespace().filter(plain).collect::<Vec<&str>>().join(" ")
 }
 
 fn launch_text(launch: &LaunchRequest) -> String {
@@ -71,4 +96,21 @@ fn cut<T: Display>(lines: impl Iterator<Item = T>) -> Vec<String> {
         some.push(format!("  and {more} more; `-o json` has all"));
     }
     some
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_refused_for_the_same_reason_is_one_line() {
+        let refused = [
+            "g5.12xlarge in us-east-1a, spot: costs $2.40/h now, more than the bid of $0.38/h",
+            "g5.xlarge, spot, in us-east-1b: no price is known",
+            "g5.2xlarge in us-east-1c, spot: costs $0.40/h now, more than the bid of $0.38/h",
+            "p4d.24xlarge in us-east-1c, spot: costs $9.40/h now, more than the bid of $0.38/h",
+        ];
+        let lines = summed_up("not", refused.into_iter().map(str::to_owned));
+        assert_eq!(lines, [format!("not {}; nor 2 more for such a reason (`-o json` has all)", refused[0]), format!("not {}", refused[1])]);
+    }
 }

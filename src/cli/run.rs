@@ -6,6 +6,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::attach::Attached;
+use super::reach::OutOfReach;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission};
 use crate::controller::{Controller, DriveError, JobMemory, Planned};
@@ -75,6 +76,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .meaning("nothing was started, and nothing bills")
             .hint("`lamp doctor` says which agent would be shipped")
     })?;
+    let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
+    out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
     let region = planned.plan.offer.region.to_string();
     if let Some(proofs) = proofs {

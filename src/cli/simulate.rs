@@ -1,38 +1,41 @@
 //! `lamp simulate`: the user's own job on recorded or drawn courses of spot capacity: cost, finish, interruptions, lost work.
 //!
 //! The rule is the shipped one (`policy::market_choice`, played by `policy::market_run`). Starts nothing. What must never live
-//! here: a rule.
+//! here: a rule, or how it is shown (`simulate_text`).
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
-use serde::Serialize;
 use serde_json::json;
-use textplots::{Chart, LabelBuilder, LabelFormat, Plot, Shape, TickDisplay, TickDisplayBuilder};
 
 use super::forecast::{self, TICK};
-use super::table;
+use super::simulate_text::{self as text, Row};
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, job_root, plan, run, submission};
+use super::{Context, ExitCode, Fault, JobArgs, Stream, job_root, plan, run, submission};
 use crate::config::Hourly;
 use crate::job::{MarketChoice, ResolvedSpec, Spec};
 use crate::market::{Span, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts};
 use crate::policy::market_choice::Others;
-use crate::policy::market_run::{Goes, Play, Ran, Spread, planned, run as play_once};
+use crate::policy::market_run::{Goes, Play, Ran, planned, run as play_once};
 use crate::policy::pool::Pool;
 use crate::wire::{CapacityTrace, TraceError, read_capacity};
 
 /// Play a job many times against courses of spot capacity: what it would cost, and when it would end
 ///
 /// Without --market all three are shown. Courses are recorded ones (--trace), or drawn from what is known of the pool, or of
-/// spot machines in general. With both prices given no cloud is asked.
+/// spot machines in general. With both prices given no cloud is asked. A deadline ends a job that is not done; without one, a
+/// job that finds no capacity is given up after ten times its work and two days. Both are shown as not finished, and what a
+/// job costs and when it ends is told of those that finished.
+///
+/// A recorded course is a file like `{"gap_seconds": 600, "first": 1, "runs": [12, 3, 40]}`: looks 600 seconds apart, capacity
+/// was there (`first` is 1; 0: gone) at 12 of them, then gone for 3, then there for 40, and so on in turn.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     #[command(flatten)]
     pub job: JobArgs,
-    /// A recorded course of capacity, `{"gap_seconds", "first", "runs"}`; may be repeated
+    /// A recorded course of capacity, as above; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Simulation")]
     pub trace: Vec<PathBuf>,
     /// How often the job is played
@@ -49,23 +52,8 @@ pub struct Args {
     pub on_demand_price: Option<Hourly>,
 }
 
-/// One market's runs, for people and programs.
-#[derive(Clone, Debug, Serialize)]
-struct Row {
-    market: &'static str,
-    usd: Spread,
-    finish_hours: Spread,
-    late_share: f64,
-    interruptions: f64,
-    lost_hours: f64,
-    on_demand_hours: f64,
-    starts: f64,
-    #[serde(skip)]
-    costs: Vec<f64>,
-}
-
 /// # Errors
-/// The job has errors or does not say how much work it is, or no prices are known.
+/// The job has errors or does not say how much work it is, a recording is none, or no prices are known.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let Prepared { loaded, .. } = args.job.prepare(context)?;
     let mut spec = submission::spec(context, &loaded);
@@ -75,7 +63,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
     let shown = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market));
-    let rows: Vec<Row> = shown.filter_map(|(market, goes)| Row::of(market, &runs(args, &play, goes, &pool, &traces))).collect();
+    let rows: Vec<Row> = shown.map(|(market, goes)| Row::of(market, &play, &runs(args, &play, goes, &pool, &traces))).collect();
     let from = source(args, &pool, &traces);
     if context.is_machine_output() {
         let job = json!({
@@ -86,10 +74,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.json(&json!({ "job": job, "runs": args.runs, "from": from, "traces": traces, "markets": rows }));
         return Ok(ExitCode::SUCCESS);
     }
-    context.printer.line(text(&rows));
+    let width = context.printer.columns(Stream::Out);
+    context.printer.line(text::table(&rows, width));
     if !context.printer.is_quiet() {
-        context.printer.line(format!("\n{}", plot(&rows)));
+        context.printer.line(format!("\n{}", text::plot(&rows, width)));
     }
+    text::legend(&rows, &play).into_iter().for_each(|line| context.printer.note(line));
     context.printer.note(format!("played {} times on {from}", args.runs));
     context.printer.note("nothing was started");
     Ok(ExitCode::SUCCESS)
@@ -148,6 +138,7 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, U
 impl From<TraceError> for Fault {
     fn from(error: TraceError) -> Self {
         Fault::from_error(ExitCode::FINDINGS, &error)
+            .hint(r#"a course is {"gap_seconds": 600, "first": 1, "runs": [12, 3, 40]}; `lamp simulate --help` explains it"#)
     }
 }
 
@@ -178,84 +169,4 @@ fn source(args: &Args, pool: &Pool, traces: &[CapacityTrace]) -> String {
         (1, _) => format!("the recorded course {}", args.trace[0].display()),
         (many, _) => format!("{many} recorded courses"),
     }
-}
-
-impl Row {
-    fn of(market: MarketChoice, ran: &[Ran]) -> Option<Row> {
-        let mean = |number: fn(&Ran) -> f64| ran.iter().map(number).sum::<f64>() / ran.len() as f64;
-        let mut costs: Vec<f64> = ran.iter().map(|ran| ran.usd).collect();
-        costs.sort_by(f64::total_cmp);
-        Some(Row {
-            market: match market {
-                MarketChoice::Auto => "auto",
-                MarketChoice::Spot => "spot",
-                MarketChoice::OnDemand => "on-demand",
-            },
-            usd: Spread::of(ran, |ran| ran.usd)?,
-            finish_hours: Spread::of(ran, |ran| ran.finish_hours)?,
-            late_share: mean(|ran| f64::from(u8::from(ran.late))),
-            interruptions: mean(|ran| f64::from(ran.interruptions)),
-            lost_hours: mean(|ran| ran.lost_hours),
-            on_demand_hours: mean(|ran| ran.on_demand_hours),
-            starts: mean(|ran| f64::from(ran.starts)),
-            costs,
-        })
-    }
-
-    fn cells(&self) -> Vec<String> {
-        let Row { usd, finish_hours: finish, .. } = self;
-        vec![
-            self.market.to_owned(),
-            format!("{:.2}", usd.mean),
-            format!("{:.2}", usd.p50),
-            format!("{:.2}", usd.p95),
-            format!("{:.1}h", finish.p50),
-            format!("{:.1}h", finish.p95),
-            format!("{:.0}%", 100.0 * self.late_share),
-            format!("{:.1}", self.interruptions),
-            format!("{:.1}h", self.lost_hours),
-            format!("{:.1}h", self.on_demand_hours),
-        ]
-    }
-}
-
-fn text(rows: &[Row]) -> String {
-    let headings = ["market", "usd", "median", "p95", "ends after", "p95", "late", "interrupted", "lost", "on demand"];
-    let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
-    table::render(&headings, &cells, &[1, 2, 3, 4, 5, 6, 7, 8, 9])
-}
-
-/// In dots: two make a column, four a line. Fits a terminal of 80 columns with its labels.
-const WIDTH: u32 = 120;
-const HEIGHT: u32 = 40;
-
-/// How many of a hundred runs cost no more, over the dollars.
-fn plot(rows: &[Row]) -> String {
-    let most = rows.iter().filter_map(|row| row.costs.last()).fold(0.0, |most: f64, usd| most.max(*usd)) as f32;
-    let steps: Vec<Vec<(f32, f32)>> = rows.iter().map(|row| rising(&row.costs, most)).collect();
-    let shapes: Vec<Shape<'_>> = steps.iter().map(|steps| Shape::Lines(steps)).collect();
-    let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, 0.0, most * 1.05, 0.0, 100.0);
-    let mut chart = chart
-        .x_label_format(LabelFormat::Custom(Box::new(|usd| format!("${usd:.0}"))))
-        .y_label_format(LabelFormat::Custom(Box::new(|share| format!("{share:.0}%"))))
-        .y_tick_display(TickDisplay::Sparse);
-    for shape in &shapes {
-        chart = chart.lineplot(shape);
-    }
-    chart.axis();
-    chart.figures();
-    let drawn = chart.to_string().replace('\u{2800}', " ");
-    let lines: Vec<&str> = drawn.lines().map(str::trim_end).collect();
-    let markets: Vec<&str> = rows.iter().map(|row| row.market).collect();
-    format!("how many of the runs cost no more ({}, by their medians in the table)\n{}", markets.join(", "), lines.join("\n").trim_end())
-}
-
-fn rising(costs: &[f64], most: f32) -> Vec<(f32, f32)> {
-    let mut steps = vec![(0.0, 0.0)];
-    for (n, usd) in costs.iter().enumerate() {
-        let (before, after) = (100.0 * n as f32 / costs.len() as f32, 100.0 * (n + 1) as f32 / costs.len() as f32);
-        steps.extend([(*usd as f32, before), (*usd as f32, after)]);
-    }
-    steps.push((most * 1.05, 100.0));
-    steps
 }

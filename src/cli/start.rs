@@ -12,8 +12,9 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::until::Until;
 use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, run, submission};
-use crate::config::{Dollars, Moment, SpanWord};
+use crate::config::{Dollars, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::JobDir;
@@ -36,9 +37,9 @@ pub struct Args {
     #[arg(long, value_name = "TIME")]
     pub max_runtime: Option<SpanWord>,
 
-    /// The moment by which it must have ended [default: as before]
+    /// When it must have ended: a moment, or like `30h` from now [default: as before]
     #[arg(long, value_name = "MOMENT")]
-    pub deadline: Option<Moment>,
+    pub deadline: Option<Until>,
 
     /// Start it and return at once
     #[arg(short, long)]
@@ -195,7 +196,7 @@ fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<
     if let Some(time) = &args.max_runtime {
         spec.limits.max_runtime = Some(time.0);
     }
-    spec.limits.deadline = args.deadline.as_ref().map(|moment| moment.0).or(kept.deadline);
+    spec.limits.deadline = args.deadline.map(|until| until.moment(context.clock.now()).0).or(kept.deadline);
     if spec.limits.deadline.is_some_and(|deadline| deadline <= context.clock.now()) {
         return refuse(format!("the deadline of job `{job}` has passed"), format!("`lamp start {job} --deadline MOMENT` gives it another"));
     }

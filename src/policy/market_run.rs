@@ -5,13 +5,15 @@
 //!   job, prices ─────────────────────────────────────────────────────────┼─> MarketWatch, or one market ──> Ran
 //! ```
 //! The rule is the shipped one, with what is known of the zone at the beginning; it does not learn while it is played, so
-//! that one table serves all runs of a job. What must never live here: a random number from the world; a seed comes in.
+//! that one table serves all runs of a job. A deadline ends a job as it does in the world: unfinished, with what it cost until
+//! then. What must never live here: a random number from the world; a seed comes in.
 
 use std::time::Duration;
 
 use super::horizon::Runs;
 use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Running};
 use super::spell::{ZoneSpells, age_class};
+use super::zones::{life_hours, usd_per_useful_hour};
 use crate::market::UsdPerHour;
 
 /// The job that is played.
@@ -33,8 +35,19 @@ impl Play {
     /// A deadline beyond all that is played is as good as the last one that is.
     #[must_use]
     pub fn bounded(self) -> Play {
-        let most = time(PLAYED_MAX * hours(self.work) + PLAYED_MORE_HOURS);
+        let most = self.given_up_after();
         Play { deadline: self.deadline.map(|deadline| deadline.min(most)), ..self }
+    }
+
+    /// When a job that has no deadline and finds no capacity is given up.
+    pub fn given_up_after(&self) -> Duration {
+        time(PLAYED_MAX * hours(self.work) + PLAYED_MORE_HOURS)
+    }
+
+    /// Whether an hour of work costs more on spot machines than on demand, as the shipped rule reckons where no deadline presses.
+    fn is_scarce(&self, spells: &ZoneSpells, work_left: f64) -> bool {
+        let life = life_hours(spells, Some(work_left));
+        usd_per_useful_hour(self.spot, hours(self.start), life) > self.on_demand.per_hour().dollars()
     }
 }
 
@@ -50,9 +63,10 @@ pub enum Goes {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ran {
     pub usd: f64,
+    /// When it was done; of one that was not, when it ended.
     pub finish_hours: f64,
-    /// After its deadline, or not at all within the time that was played.
-    pub late: bool,
+    /// Ended by its deadline, or given up where it has none.
+    pub unfinished: bool,
     pub interruptions: u32,
     /// Work that was done twice.
     pub lost_hours: f64,
@@ -64,6 +78,9 @@ pub struct Ran {
 /// A job that finds no capacity is given up after this many times its work, and two days.
 const PLAYED_MAX: f64 = 10.0;
 const PLAYED_MORE_HOURS: f64 = 48.0;
+
+/// Sums of ticks meet a deadline to the millisecond; less would make a job late by a rounding.
+const TIE_HOURS: f64 = 1e-3 / 3600.0;
 
 fn hours(time: Duration) -> f64 {
     time.as_secs_f64() / 3600.0
@@ -93,12 +110,14 @@ pub fn planned(play: &Play, spells: &ZoneSpells) -> MarketWatch {
     )
 }
 
-/// Plays it. `watch`: planned once for this job ([`planned`]) and used by [`Goes::Auto`] with a deadline.
+/// Plays it. `watch`: planned once for this job ([`planned`]), for [`Goes::Auto`].
 pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut() -> bool) -> Ran {
     let mut watch = watch.clone();
     let (tick, work, start) = (hours(play.tick), hours(play.work), hours(play.start));
     let (spot_usd, full_usd) = (play.spot.per_hour().dollars(), play.on_demand.per_hour().dollars());
-    let last = play.deadline.map_or(0.0, hours).max(PLAYED_MAX * work + PLAYED_MORE_HOURS);
+    let last = hours(play.deadline.unwrap_or_else(|| play.given_up_after()));
+    // Asked again when the work that is left has changed.
+    let mut scarce = None;
     let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) = (Ran::default(), Runs::Nothing, 0.0, 0.0, 0.0, 0.0);
     while now < last {
         let there = there();
@@ -106,10 +125,12 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
             ran.interruptions += 1;
             ran.lost_hours += at_risk;
             done -= at_risk;
-            on = Runs::Nothing;
+            (on, scarce) = (Runs::Nothing, None);
         }
         let to = match (goes, play.deadline) {
             (Goes::OnDemand, _) => Runs::OnDemand,
+            (Goes::Auto, None) if on != Runs::Nothing => on,
+            (Goes::Auto, None) if *scarce.get_or_insert_with(|| play.is_scarce(watch.spells(), work - done)) => Runs::OnDemand,
             (Goes::Spot, _) | (Goes::Auto, None) => {
                 if there {
                     Runs::Spot
@@ -148,8 +169,9 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
         }
         on = to;
         if on != Runs::Nothing {
-            let starting = owed.min(tick);
-            let worked = (tick - starting).min(work - done);
+            let slot = tick.min(last - now);
+            let starting = owed.min(slot);
+            let worked = (slot - starting).min(work - done);
             owed -= starting;
             done += worked;
             // What was saved before is safe; the checkpoint lies somewhere in its interval.
@@ -158,15 +180,13 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
             let paid = starting + worked;
             ran.usd += paid * if on == Runs::Spot { spot_usd } else { full_usd };
             ran.on_demand_hours += if on == Runs::OnDemand { paid } else { 0.0 };
-            if work - done <= 1e-9 {
-                ran.finish_hours = now + paid;
-                ran.late = play.deadline.is_some_and(|deadline| ran.finish_hours > hours(deadline) + 1e-6);
-                return ran;
+            if work - done <= TIE_HOURS {
+                return Ran { finish_hours: now + paid, ..ran };
             }
         }
         now += tick;
     }
-    Ran { finish_hours: last, late: true, ..ran }
+    Ran { finish_hours: last, unfinished: true, ..ran }
 }
 
 /// Capacity drawn from the law of a zone: the same seed, the same course.
@@ -222,9 +242,9 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// `None`: nothing was played.
-    pub fn of(ran: &[Ran], number: impl Fn(&Ran) -> f64) -> Option<Spread> {
-        let mut all: Vec<f64> = ran.iter().map(number).collect();
+    /// `None`: there is none.
+    pub fn of<'a>(ran: impl IntoIterator<Item = &'a Ran>, number: impl Fn(&Ran) -> f64) -> Option<Spread> {
+        let mut all: Vec<f64> = ran.into_iter().map(number).collect();
         all.sort_by(f64::total_cmp);
         let at = |share: f64| all.get(((all.len() as f64 - 1.0) * share).round() as usize).copied();
         Some(Spread { mean: all.iter().sum::<f64>() / all.len() as f64, p5: at(0.05)?, p50: at(0.5)?, p95: at(0.95)? })

@@ -83,6 +83,42 @@ fn a_full_quota_and_a_low_bid_are_named() {
     assert!(denied.err.contains("warning: the cloud would not launch it: "), "{denied:?}");
 }
 
+/// What nobody can finish in time is said before anything else, by plan and by run, and what it costs all the same.
+#[test]
+fn a_deadline_that_cannot_be_met_is_a_warning_before_all_else() {
+    let Some(ec2) = market() else { return };
+    let job = ["--market", "auto", "--work", "20h", "--checkpoint", "c", "--deadline", "3h30m"];
+    let ended = plan(&ec2, &job);
+    assert_eq!(ended.code, 102, "{ended:?}");
+    let first = ended.err.lines().find(|line| line.starts_with("warning: ")).unwrap();
+    assert!(first.starts_with("warning: the deadline cannot be met, even on demand: 20h of work and a start of 12m take 16h "), "{first}");
+    assert!(first.contains("it ends the job unfinished, with about 3h ") && first.contains("; at most $"), "{first}");
+    assert!(ended.err.contains("hint: `--deadline 21h` is enough from now on"), "{}", ended.err);
+    assert!(ended.out.contains("in all courses the deadline ends it unfinished, after $") && !ended.out.contains("expected to cost $"), "{}", ended.out);
+    let document = plan(&ec2, &[&job[..], &["-o", "json"]].concat());
+    let found: Value = serde_json::from_str(&document.out).unwrap_or_else(|error| panic!("{error}: {document:?}"));
+    assert_eq!((document.code, found["out_of_reach"]["enough_hours"].as_f64(), found["market"]["late_share"].as_f64()), (102, Some(21.0), Some(1.0)));
+    assert_eq!((&found["market"]["usd"], &found["market"]["deadline_usd"]), (&Value::Null, &Value::Null));
+    let enough = plan(&ec2, &[&job[..6], &["--deadline", "21h"]].concat());
+    assert!(enough.code == 0 && !enough.err.contains("cannot be met"), "what the hint says is enough is enough: {enough:?}");
+}
+
+/// The forecast stands before the reasons; it says which zones it leaves out, and no deadline costs less than nothing.
+#[test]
+fn a_forecast_comes_first_and_says_what_it_does_not_count() {
+    let Some(ec2) = market() else { return };
+    let auto = ["--market", "auto", "--work", "20h", "--deadline", "40h"];
+    let ended = plan(&ec2, &[&auto[..], &["--checkpoint", "c"]].concat());
+    let lines: Vec<&str> = ended.out.lines().collect();
+    assert!(ended.code == 0 && lines[1].starts_with("expected to cost $"), "{}", ended.out);
+    assert!(ended.out.contains("in us-east-1b alone, 20.0 h of work") && ended.out.contains("also counts on the other spot pools"), "{}", ended.out);
+    let unsaved = plan(&ec2, &[&auto[..], &["-o", "json"]].concat());
+    let found: Value = serde_json::from_str(&unsaved.out).unwrap_or_else(|error| panic!("{error}: {unsaved:?}"));
+    let (usd, costs) = (found["market"]["usd"]["mean"].as_f64(), found["market"]["deadline_usd"].as_f64());
+    assert_eq!((found["market"]["late_share"].as_f64(), &found["market"]["other_pools"]), (Some(0.0), &2.into()), "{found}");
+    assert!(costs.is_none_or(|costs| usd.is_some_and(|usd| costs < usd)), "{found}");
+}
+
 /// In a new account, one message names everything and the one command that mends it; after that command there is nothing
 /// to say, and nothing was started before it.
 #[test]

@@ -40,7 +40,8 @@ fn people_get_a_table_a_plot_and_a_word_on_what_was_played() {
     let lines: Vec<&str> = ended.out.lines().collect();
     assert!(lines[0].starts_with("MARKET") && lines[0].ends_with("ON DEMAND"), "{}", ended.out);
     assert!(lines[1].starts_with("spot ") && lines[2].is_empty(), "only what was asked for: {}", ended.out);
-    assert!(ended.out.contains("how many of the runs cost no more (spot"), "{}", ended.out);
+    assert!(ended.out.contains("so many finished for at most so much: s spot\n"), "{}", ended.out);
+    assert!(ended.err.contains("usd and ends (hours from now) are of the runs that finished: half of them stay within p50"), "{}", ended.err);
     assert!(ended.err.contains("drawn from the law of spot machines in general"), "{}", ended.err);
 }
 
@@ -53,6 +54,11 @@ fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
     let (code, found) = shown(&sandbox, &simulate(&["-o", "json", "--trace", "never.json", "--market", "auto", "--deadline", &by]));
     assert_eq!((code, found["markets"][0]["late_share"].as_f64()), (0, Some(0.0)), "{found}");
     assert_eq!(found["markets"][0]["on_demand_hours"].as_f64().map(|hours| hours > 10.0), Some(true), "{found}");
+    let (code, found) = shown(&sandbox, &simulate(&["-o", "json", "--trace", "never.json", "--market", "auto", "--deadline", "15h"]));
+    let hours = found["job"]["deadline_hours"].as_f64().unwrap();
+    assert!(code == 0 && (14.0..15.0).contains(&hours), "a span from now, less the end of a job: {found}");
+    let ended = sandbox.lamp(&simulate(&["--deadline", "30"]));
+    assert!(ended.code == 2 && ended.err.contains("or `30h` for so long from now"), "{}", ended.err);
     let ended = sandbox.lamp(&simulate(&["--trace", "broken.json"]));
     assert!(ended.code == 100 && ended.err.contains("`broken.json` is no recording of spot capacity"), "{}", ended.err);
     let ended = sandbox.lamp(&[&["simulate"], &PRICES[..], &["--", "true"]].concat());
@@ -66,4 +72,36 @@ fn the_plot_of_a_recorded_course_is_drawn_as_it_is_here() {
     let ended = sandbox.lamp(&simulate(&["--trace", "flaps.json", "--start", "12m"]));
     assert_eq!(ended.code, 0, "{}", ended.err);
     insta::assert_snapshot!(ended.out);
+}
+
+#[test]
+fn what_never_finishes_is_not_called_cheap_or_late() {
+    let sandbox = Sandbox::new();
+    sandbox.write("never.json", r#"{"gap_seconds": 600, "first": 0, "runs": [400]}"#);
+    let (code, found) = shown(&sandbox, &simulate(&["-o", "json", "--trace", "never.json", "--market", "spot"]));
+    let spot = &found["markets"][0];
+    assert_eq!((code, &spot["usd"], &spot["finish_hours"]), (0, &serde_json::Value::Null, &serde_json::Value::Null), "{found}");
+    assert_eq!(
+        [&spot["unfinished_share"], &spot["usd_unfinished"], &spot["late_share"]].map(|share| share.as_f64()),
+        [Some(1.0), Some(0.0), Some(0.0)]
+    );
+    let ended = sandbox.lamp(&simulate(&["--trace", "never.json", "--market", "spot"]));
+    assert!(ended.out.lines().nth(1).is_some_and(|row| row.split_whitespace().take(7).eq(["spot", "-", "-", "-", "-", "-", "0%"])), "{}", ended.out);
+    assert!(ended.err.contains("spot: 20 of 20 runs were given up unfinished after 6d 4h, ten times the work and two days"), "{}", ended.err);
+}
+
+#[test]
+fn a_recording_that_is_another_than_it_says_is_refused() {
+    let sandbox = Sandbox::new();
+    for (text, because) in [
+        (r#"{"gap_seconds": 600, "first": 2, "runs": [4]}"#, "`first` is 2 in `trace.json`: 1 (capacity is there) or 0 (it is gone)"),
+        (r#"{"gap_seconds": 0, "first": 1, "runs": [4]}"#, "`gap_seconds` is 0 in `trace.json`: seconds from one look to the next"),
+        (r#"{"gap_seconds": 600, "ticks": 9, "first": 1, "runs": [4, 4]}"#, "`trace.json` says 9 ticks, and its `runs` are 8 together"),
+        (r#"{"gap_seconds": 600, "first": 1, "runs": [0]}"#, "`trace.json` holds no ticks"),
+        (r#"{"gap_seconds": 600, "first": 1, "runs": [4000000, 4000000]}"#, "`trace.json` holds 8000000 ticks, more than"),
+    ] {
+        sandbox.write("trace.json", text);
+        let ended = sandbox.lamp(&simulate(&["--trace", "trace.json"]));
+        assert!(ended.code == 100 && ended.err.contains(because) && ended.err.contains("lamp simulate --help"), "{text}: {}", ended.err);
+    }
 }

@@ -29,7 +29,7 @@ fn play(work: u32, deadline: Option<u32>) -> Play {
 fn with_capacity_for_ever_it_costs_its_work_and_one_start() {
     let ran = run(&play(10, None), Goes::Spot, &MarketWatch::default(), || true);
     assert!((ran.usd - 10.2).abs() < 1e-9 && (ran.finish_hours - 10.2).abs() < 1e-9, "{ran:?}");
-    assert_eq!((ran.starts, ran.interruptions, ran.late), (1, 0, false));
+    assert_eq!((ran.starts, ran.interruptions, ran.unfinished), (1, 0, false));
     let ran = run(&play(10, Some(12)), Goes::OnDemand, &MarketWatch::default(), || false);
     assert!((ran.usd - 30.6).abs() < 1e-9 && (ran.on_demand_hours - 10.2).abs() < 1e-9, "{ran:?}");
 }
@@ -58,11 +58,34 @@ fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
                 run(&play, Goes::Auto, &watch, || course.step())
             })
             .collect();
-        assert!(all.iter().all(|ran| !ran.late), "by {deadline} h");
+        assert!(all.iter().all(|ran| !ran.unfinished), "by {deadline} h");
         Spread::of(&all, |ran| ran.usd).unwrap().mean
     };
     let (soon, late) = (mean(22), mean(40));
     assert!(late < soon && soon < 60.6, "{late} {soon}");
+}
+
+#[test]
+fn a_deadline_ends_what_is_not_done_and_what_it_cost_until_then_is_told() {
+    let ran = run(&play(10, Some(5)), Goes::Spot, &MarketWatch::default(), || true);
+    assert!(ran.unfinished && (ran.usd - 5.0).abs() < 1e-9 && (ran.finish_hours - 5.0).abs() < 1e-9, "{ran:?}");
+    let job = play(10, None);
+    let ran = run(&job, Goes::Spot, &MarketWatch::default(), || false);
+    assert!(ran.unfinished && ran.usd == 0.0, "{ran:?}");
+    assert!((ran.finish_hours * 3600.0 - job.given_up_after().as_secs_f64()).abs() < 1.0, "{ran:?}");
+}
+
+/// The rule of the controller: a scarce zone is left for a machine on demand, any other is waited for.
+#[test]
+fn auto_without_a_deadline_leaves_a_zone_where_spot_is_the_dearer() {
+    let auto = |job: &Play, there: bool| run(job, Goes::Auto, &planned(job, &ZoneSpells::default()), || there);
+    let cheap = play(10, None);
+    assert_eq!((auto(&cheap, true).on_demand_hours, auto(&cheap, false).unfinished), (0.0, true), "nothing presses");
+    let scarce = Play { spot: price(2.9), start: HOUR, ..cheap };
+    for there in [true, false] {
+        let ran = auto(&scarce, there);
+        assert!((ran.on_demand_hours - 11.0).abs() < 1e-9 && (ran.usd - 33.0).abs() < 1e-9 && ran.starts == 1, "{ran:?}");
+    }
 }
 
 #[test]

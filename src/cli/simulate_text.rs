@@ -1,0 +1,222 @@
+//! What `lamp simulate` shows of its runs: a table, a plot of marks, and a legend for both.
+//!
+//! What a job costs and when it ends is told of the runs that finished: one that never found a machine is not a cheap one.
+//! What must never live here: the playing (`policy::market_run`).
+
+use serde::Serialize;
+
+use super::table::{Give, render_within};
+use crate::job::MarketChoice;
+use crate::market::Span;
+use crate::policy::market_run::{Play, Ran, Spread};
+
+/// One market's runs, for people and programs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    pub market: &'static str,
+    /// Of the runs that finished; `null`: none did.
+    pub usd: Option<Spread>,
+    pub finish_hours: Option<Spread>,
+    /// Ended by the deadline, or given up where there is none.
+    pub unfinished_share: f64,
+    /// What those have cost, on the mean.
+    pub usd_unfinished: Option<f64>,
+    /// Of all runs, those that missed a deadline.
+    pub late_share: f64,
+    pub interruptions: f64,
+    pub lost_hours: f64,
+    pub on_demand_hours: f64,
+    pub starts: f64,
+    /// Of the runs that finished, in order.
+    #[serde(skip)]
+    costs: Vec<f64>,
+    #[serde(skip)]
+    runs: usize,
+}
+
+impl Row {
+    pub fn of(market: MarketChoice, play: &Play, ran: &[Ran]) -> Row {
+        let mean = |number: fn(&Ran) -> f64| ran.iter().map(number).sum::<f64>() / ran.len() as f64;
+        let finished = || ran.iter().filter(|ran| !ran.unfinished);
+        let mut costs: Vec<f64> = finished().map(|ran| ran.usd).collect();
+        costs.sort_by(f64::total_cmp);
+        let unfinished_share = mean(|ran| f64::from(u8::from(ran.unfinished)));
+        Row {
+            market: match market {
+                MarketChoice::Auto => "auto",
+                MarketChoice::Spot => "spot",
+                MarketChoice::OnDemand => "on-demand",
+            },
+            usd: Spread::of(finished(), |ran| ran.usd),
+            finish_hours: Spread::of(finished(), |ran| ran.finish_hours),
+            unfinished_share,
+            usd_unfinished: Spread::of(ran.iter().filter(|ran| ran.unfinished), |ran| ran.usd).map(|usd| usd.mean),
+            late_share: if play.deadline.is_some() { unfinished_share } else { 0.0 },
+            interruptions: mean(|ran| f64::from(ran.interruptions)),
+            lost_hours: mean(|ran| ran.lost_hours),
+            on_demand_hours: mean(|ran| ran.on_demand_hours),
+            starts: mean(|ran| f64::from(ran.starts)),
+            costs,
+            runs: ran.len(),
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let of = |spread: Option<Spread>, number: fn(Spread) -> f64, unit: &str| {
+            let digits = if unit.is_empty() { 2 } else { 1 };
+            spread.map_or_else(|| "-".to_owned(), |spread| format!("{:.digits$}{unit}", number(spread)))
+        };
+        vec![
+            self.market.to_owned(),
+            of(self.usd, |usd| usd.mean, ""),
+            of(self.usd, |usd| usd.p50, ""),
+            of(self.usd, |usd| usd.p95, ""),
+            of(self.finish_hours, |finish| finish.p50, "h"),
+            of(self.finish_hours, |finish| finish.p95, "h"),
+            format!("{:.0}%", 100.0 * (1.0 - self.unfinished_share)),
+            format!("{:.1}", self.interruptions),
+            format!("{:.1}h", self.lost_hours),
+            format!("{:.1}h", self.on_demand_hours),
+        ]
+    }
+
+    /// The share of the runs that did not finish, why, and what they cost all the same.
+    fn unfinished(&self, play: &Play) -> Option<String> {
+        let (usd, of) = (self.usd_unfinished?, self.runs);
+        let span = |time| Span::from_duration(time);
+        let why = match play.deadline {
+            Some(deadline) => format!("were ended by the deadline, {} from now, unfinished", span(deadline)),
+            None => format!("were given up unfinished after {}, ten times the work and two days", span(play.given_up_after())),
+        };
+        Some(format!("{}: {} of {of} runs {why}; they cost ${usd:.2} on the mean, which is not in the table", self.market, of - self.costs.len()))
+    }
+}
+
+const HEADINGS: [&str; 10] = ["market", "usd mean", "usd p50", "usd p95", "ends p50", "ends p95", "finished", "interrupted", "lost", "on demand"];
+
+/// What goes first where the terminal is narrow; `-o json` has all.
+const GIVE: Give<'_> = Give { cut: &[], go: &[2, 8, 7, 9, 5, 3] };
+
+pub fn table(rows: &[Row], width: Option<usize>) -> String {
+    let cells: Vec<Vec<String>> = rows.iter().map(Row::cells).collect();
+    render_within(width, &HEADINGS, &cells, &[1, 2, 3, 4, 5, 6, 7, 8, 9], GIVE)
+}
+
+/// What the columns mean, and what became of the runs that are not in them.
+pub fn legend(rows: &[Row], play: &Play) -> Vec<String> {
+    let mut lines = vec![
+        "usd and ends (hours from now) are of the runs that finished: half of them stay within p50, 19 of 20 within p95".to_owned(),
+        "interrupted (times), lost (hours of work done twice) and on demand (hours paid) are means of all runs".to_owned(),
+    ];
+    lines.extend(rows.iter().filter_map(|row| row.unfinished(play)));
+    lines
+}
+
+/// Columns of the marks where nobody looks at a terminal, and at most; a wider plot shows nothing more.
+const WIDTH: usize = 64;
+/// Below this marks fall on each other whatever they say.
+const WIDTH_MIN: usize = 20;
+
+/// The border, the percentage and the gap before the marks.
+const LABEL: usize = 6;
+
+/// Where marks of several markets fall together.
+const SEVERAL: char = '*';
+
+/// For each tenth of the runs, the dollars that it finished for: one letter for each market, further left is cheaper.
+pub fn plot(rows: &[Row], width: Option<usize>) -> String {
+    let most = rows.iter().filter_map(|row| row.costs.last()).fold(0.0, |most: f64, usd| most.max(*usd));
+    if most <= 0.0 {
+        return "no run finished that cost anything: there is nothing to draw".to_owned();
+    }
+    let width = width.map_or(WIDTH, |width| width.saturating_sub(LABEL + 1).clamp(WIDTH_MIN, WIDTH));
+    let marks = |tenth: usize| {
+        let mut line = vec![' '; width];
+        for row in rows {
+            // So many runs finished for no more than this one.
+            let Some(usd) = (row.runs * tenth).div_ceil(10).checked_sub(1).and_then(|at| row.costs.get(at)) else { continue };
+            let at = ((width - 1) as f64 * usd / most).round() as usize;
+            line[at] = if line[at] == ' ' { row.letter() } else { SEVERAL };
+        }
+        format!("{:>4} |{}", format!("{}%", 10 * tenth), String::from_iter(line)).trim_end().to_owned()
+    };
+    let letters: Vec<String> = rows.iter().map(|row| format!("{} {}", row.letter(), row.market)).collect();
+    let several = if rows.len() > 1 { format!(", {SEVERAL} several") } else { String::new() };
+    let mut lines = vec![format!("of all runs, so many finished for at most so much: {}{several}", letters.join(", "))];
+    lines.extend((1..=10).rev().map(marks));
+    lines.push(format!("     +{}", "-".repeat(width)));
+    let dollars = |usd: f64| if most < 10.0 { format!("${usd:.2}") } else { format!("${usd:.0}") };
+    let (half, end) = (dollars(most / 2.0), dollars(most));
+    let middle = width / 2;
+    lines.push(format!("      {:<middle$}{half:<rest$}{end}", "$0", rest = (width - middle).saturating_sub(end.len())));
+    lines.join("\n")
+}
+
+impl Row {
+    fn letter(&self) -> char {
+        self.market.chars().next().unwrap_or(SEVERAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::wrap::columns;
+    use super::*;
+    use crate::market::{Usd, UsdPerHour};
+
+    fn play(deadline: Option<u64>) -> Play {
+        let (hour, price) = (Duration::from_secs(3600), |usd| UsdPerHour::new(Usd::from_dollars(usd).unwrap()));
+        let deadline = deadline.map(|hours| hour * hours as u32);
+        Play { work: hour * 20, deadline, start: hour / 5, saves_every: hour / 6, tick: hour / 6, spot: price(1.0), on_demand: price(3.0) }
+    }
+
+    fn ran(usd: f64, unfinished: bool) -> Ran {
+        Ran { usd, finish_hours: 22.5, unfinished, interruptions: 2, lost_hours: 0.25, on_demand_hours: 1.0, starts: 3 }
+    }
+
+    fn rows() -> Vec<Row> {
+        let spot: Vec<Ran> = (0..10).map(|n| ran(if n < 4 { 20.0 + f64::from(n) } else { 0.0 }, n >= 4)).collect();
+        let full: Vec<Ran> = (0..10).map(|_| ran(60.6, false)).collect();
+        vec![Row::of(MarketChoice::Spot, &play(None), &spot), Row::of(MarketChoice::OnDemand, &play(None), &full)]
+    }
+
+    #[test]
+    fn a_run_that_never_finished_is_not_a_cheap_one() {
+        let rows = rows();
+        assert_eq!((rows[0].usd.unwrap().mean, rows[0].unfinished_share, rows[0].usd_unfinished), (21.5, 0.6, Some(0.0)));
+        assert_eq!((rows[0].late_share, rows[1].usd_unfinished), (0.0, None), "without a deadline nothing is late");
+        let none = Row::of(MarketChoice::Spot, &play(Some(30)), &[ran(0.0, true), ran(3.0, true)]);
+        assert_eq!((none.usd, none.finish_hours, none.late_share, none.usd_unfinished), (None, None, 1.0, Some(1.5)));
+        assert!(table(&[none], None).contains("spot           -        -        -         -         -        0%"));
+        let said = legend(&rows, &play(None)).join("\n");
+        assert!(
+            said.contains("spot: 6 of 10 runs were given up unfinished after 10d 8h, ten times the work and two days; they cost $0.00"),
+            "{said}"
+        );
+        let said = legend(&rows, &play(Some(30))).join("\n");
+        assert!(said.contains("spot: 6 of 10 runs were ended by the deadline, 1d 6h from now, unfinished"), "{said}");
+    }
+
+    #[test]
+    fn table_and_plot_fit_the_terminal() {
+        for width in 40..120 {
+            let shown = format!("{}\n{}", table(&rows(), Some(width)), plot(&rows(), Some(width)).split_once('\n').unwrap().1);
+            assert!(shown.lines().all(|line| columns(line) <= width), "{width}:\n{shown}");
+        }
+        assert!(table(&rows(), Some(60)).contains("FINISHED") && table(&rows(), Some(60)).contains("USD MEAN"));
+    }
+
+    #[test]
+    fn each_market_has_its_own_mark_and_reaches_only_as_high_as_it_finished() {
+        let drawn = plot(&rows(), None);
+        let line = |percent: &str| drawn.lines().find(|line| line.trim_start().starts_with(percent)).unwrap().to_owned();
+        assert!(drawn.starts_with("of all runs, so many finished for at most so much: s spot, o on-demand, * several\n"), "{drawn}");
+        assert!(line("40%").contains('s') && !line("50%").contains('s'), "four of ten finished: {drawn}");
+        assert!(line("100%").ends_with('o') && line("10%").ends_with('o'), "{drawn}");
+        let same = [rows().remove(1), Row { market: "auto", ..rows().remove(1) }];
+        assert!(plot(&same, None).lines().nth(1).unwrap().ends_with('*'));
+        assert!(plot(&rows()[..0], None).contains("nothing to draw"));
+    }
+}
