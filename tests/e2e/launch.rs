@@ -56,7 +56,7 @@ fn a_save_that_took_longer_than_the_notice_of_a_spot_machine_starts_none_unless_
     let Some((ec2, env)) = account() else { return };
     let bench = Bench::new();
     bench.write("job.toml", JOB);
-    let first = lamp(&bench, &env, &["run", "--detach", "job.toml"]);
+    let first = lamp(&bench, &env, &["run", "--detach", "--unproven", "job.toml"]);
     assert_code(&first, 0);
     bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
     let job = String::from_utf8_lossy(&first.stdout).trim().to_owned();
@@ -65,13 +65,13 @@ fn a_save_that_took_longer_than_the_notice_of_a_spot_machine_starts_none_unless_
     let put = ec2.s3("PUT", &format!("/{root}/jobs/{job}/checkpoints/0001/manifest.json"), manifest.as_bytes());
     assert_eq!(put.0, 200);
     ec2.take_calls();
-    let refused = lamp(&bench, &env, &["run", "--detach", "job.toml"]);
+    let refused = lamp(&bench, &env, &["run", "--detach", "--unproven", "job.toml"]);
     assert_code(&refused, 102);
     let said = String::from_utf8_lossy(&refused.stderr).replace('\n', " ");
     for word in [job.as_str(), "longer than the 2m of notice", "nothing was started", "--late-save", "--market on-demand"] {
         assert!(said.contains(word), "no `{word}`:\n{said}");
     }
     assert!(ec2.take_calls().iter().all(|call| call.action != "RunInstances"), "nothing may be launched");
-    assert_code(&lamp(&bench, &env, &["run", "--detach", "--late-save", "job.toml"]), 0);
+    assert_code(&lamp(&bench, &env, &["run", "--detach", "--unproven", "--late-save", "job.toml"]), 0);
     bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
 }
