@@ -62,8 +62,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let spec = submission::spec(context, &prepared.loaded);
     let is_asked = proven::is_asked(spec.spec.machine.cloud, args.unproven);
     let proofs = async { if is_asked && args.detach { Some(proven::look(&workstation, &store).await) } else { None } };
-    // At once: what was measured of the job's saves, and what was proven of the account, take no time of their own before the launch.
-    let (measured, proofs, (planned, lacks)) = tokio::join!(cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec));
+    // At once: what was measured of the job's saves, what was proven of the account and whose clock is right take no time of their own before the launch.
+    let (measured, proofs, (planned, lacks), ()) =
+        tokio::join!(cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec), controller.look_at_clock());
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, &spec)?;
     }

@@ -27,17 +27,30 @@ const MISSED: Duration = Duration::from_secs(60);
 /// A store that does not say what time it is gets so long, and then this workstation's clock has to do.
 const PATIENCE: Duration = Duration::from_secs(10 * 60);
 
+/// A clock that was right is right for so long: a launch follows its plan by less.
+const RIGHT_FOR: Duration = Duration::from_secs(60);
+
 impl Controller {
+    /// Looks at the clock beside something else that takes as long, so that the launch that follows need not.
+    pub async fn look_at_clock(&self) {
+        if let Err(error) = self.check_clock().await {
+            tracing::debug!("{error}");
+        }
+    }
+
     /// Refuses to plan by a clock that is wrong. A store that does not say what time it is refuses nothing: the plan has to be
     /// written there next.
     pub(super) async fn check_clock(&self) -> Result<(), ActError> {
-        if self.is_home() {
+        let known = || self.clock_right.lock().expect("nobody panics while holding it: a moment is read or put in");
+        let is_known = known().is_some_and(|at| self.clock.mono().saturating_sub(at) < RIGHT_FOR);
+        if self.is_home() || is_known {
             return Ok(());
         }
         let Some(theirs) = self.store_now().await else { return Ok(()) };
         let ours = self.clock.now();
         let off = elapsed(ours, theirs).max(elapsed(theirs, ours));
         if off <= OFF_MAX {
+            *known() = Some(self.clock.mono());
             return Ok(());
         }
         let (off, side) = (Span::from_secs(off.as_secs()), if ours < theirs { "behind" } else { "ahead of" });

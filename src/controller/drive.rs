@@ -46,6 +46,8 @@ pub struct Controller {
     pub(super) launching: tokio::sync::Mutex<()>,
     /// Tellings that are still under way.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
+    /// When this workstation's clock was last seen to be right, on the steady one.
+    pub(super) clock_right: Mutex<Option<Duration>>,
 }
 
 /// Why a job is driven no further by this controller.
@@ -110,8 +112,9 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        let (caps, ledger, launching, telling) = (Caps::default(), Mutex::default(), tokio::sync::Mutex::default(), Mutex::default());
-        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, launching, telling }
+        let (caps, ledger, launching) = (Caps::default(), Mutex::default(), tokio::sync::Mutex::default());
+        let (telling, clock_right) = (Mutex::default(), Mutex::default());
+        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, launching, telling, clock_right }
     }
 
     /// Whether the job root is a folder of this workstation.
