@@ -40,6 +40,10 @@ const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
 /// an idle machine without end is the worse harm.
 const UPLOAD_MAX: Duration = Duration::from_secs(30 * 60);
 
+/// What tells how it ended gets at least this much, when the uploads before it took all of theirs: without it the controller
+/// takes the attempt for lost.
+const OUTCOME_MIN: Duration = Duration::from_secs(60);
+
 /// How long after the announced time a machine that still runs is taken for spared. EC2 may be late by a minute or two.
 const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
 
@@ -72,7 +76,9 @@ impl Agent {
         } else {
             self.stop_workload(Duration::ZERO).await;
         }
-        losses.extend(self.upload_rest(&end, asked_by).await);
+        // One deadline for all that is sent: whoever comes after a step that took everything does not begin to wait anew.
+        let until = self.out.clock.mono() + self.within(end.by, UPLOAD_MAX).max(FLUSH_MIN);
+        losses.extend(self.upload_rest(until, asked_by).await);
         if let Afterwards::LeaveToCloud { at } = end.then {
             return self.wait_for_reclaim(at, reason).await;
         }
@@ -82,7 +88,7 @@ impl Agent {
             self.journal.record(What::Loss { text: text.clone() });
             losses.push(text);
         }
-        self.write_outcome(end.because, losses, end.by).await;
+        self.write_outcome(end.because, losses, until, end.by).await;
         if let Afterwards::Hold(time) = end.then {
             self.hold(time).await;
         }
@@ -132,10 +138,8 @@ impl Agent {
     }
 
     /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
-    async fn upload_rest(&mut self, end: &End, asked_by: &str) -> Vec<String> {
+    async fn upload_rest(&mut self, until: Duration, asked_by: &str) -> Vec<String> {
         let mut losses = Vec::new();
-        let until = self.out.clock.mono() + self.within(end.by, UPLOAD_MAX).max(FLUSH_MIN);
-        // One deadline for all of it, and a little for whoever comes after a step that took everything.
         let clock = Arc::clone(&self.out.clock);
         let left = move || until.saturating_sub(clock.mono()).max(FLUSH_MIN);
         if let Some(checkpoints) = self.checkpoints.clone()
@@ -225,7 +229,7 @@ impl Agent {
             (None, Some(reached)) => reached.because,
             (None, None) => EndedBecause::Interrupted,
         };
-        self.write_outcome(because, Vec::new(), None).await;
+        self.write_outcome(because, Vec::new(), self.out.clock.mono() + UPLOAD_MAX, None).await;
         let end = End { because, save: false, by: None, then: Afterwards::Terminate };
         match self.finish(end, reason).await {
             Drained::Over(finish) => finish,
@@ -233,9 +237,10 @@ impl Agent {
         }
     }
 
-    async fn write_outcome(&mut self, because: EndedBecause, losses: Vec<String>, by: Option<Timestamp>) {
+    /// `until`: on the steady clock, when all that is sent must have arrived; `by`: when the attempt must be over, if it must.
+    async fn write_outcome(&mut self, because: EndedBecause, losses: Vec<String>, until: Duration, by: Option<Timestamp>) {
         let journal = self.journal.clone();
-        let until = self.out.clock.mono() + self.within(by, UPLOAD_MAX).max(FLUSH_MIN);
+        let until = until.max(self.out.clock.mono() + self.within(by, OUTCOME_MIN).max(FLUSH_MIN));
         self.alive_while(journal.flush(until.saturating_sub(self.out.clock.mono()))).await;
         let now = self.out.clock.now();
         let outcome = Outcome {
@@ -260,14 +265,19 @@ impl Agent {
             losses,
         };
         loop {
-            match self.out.dir.create_outcome(&outcome).await {
+            let left = until.saturating_sub(self.out.clock.mono()).max(FLUSH_MIN);
+            match self.alive_while(self.out.within(left, self.out.dir.create_outcome(&outcome))).await {
                 // Somebody's outcome is there already: ours, from before a crash. It was true then and stays.
-                Ok(_) => return,
-                Err(error) if self.out.clock.mono() >= until => {
+                Some(Ok(_)) => return,
+                None => {
+                    tracing::error!("the outcome could not be written: the job root does not answer");
+                    return;
+                }
+                Some(Err(error)) if self.out.clock.mono() >= until => {
                     tracing::error!("the outcome could not be written: {}", chain(&error));
                     return;
                 }
-                Err(error) => tracing::warn!("the outcome is not written yet: {}", chain(&error)),
+                Some(Err(error)) => tracing::warn!("the outcome is not written yet: {}", chain(&error)),
             }
             self.alive_while(self.out.clock.sleep(Duration::from_secs(2))).await;
         }

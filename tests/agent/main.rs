@@ -9,6 +9,7 @@ mod chaos;
 mod checkpoints;
 mod clocks;
 mod deadman;
+mod ends;
 mod hardware;
 mod heartbeat;
 mod journal;

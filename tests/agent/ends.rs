@@ -1,0 +1,70 @@
+//! Ends that no work stands behind: a store that is gone for good, somebody else's lease, a machine without its GPUs.
+
+use lamplighter::instance::Reading;
+use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Lease, RECORD_FORMAT};
+use lamplighter::ports::Clock as _;
+use lamplighter::sim::Process;
+
+use super::lives::Stage;
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
+
+/// What cannot be sent is waited for, but not for ever: a machine that only waits bills too.
+#[test]
+fn a_store_that_is_gone_for_good_keeps_an_ended_machine_lit_for_half_an_hour_and_no_longer() {
+    for fault in [Fault::Down, Fault::Denied, Fault::Hang] {
+        let named = format!("{fault:?}");
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            std::fs::create_dir_all(rig.path("work")).expect("writable");
+            std::fs::write(rig.path("work").join("model.pt"), "weights").expect("writable");
+            let ends = async {
+                clock.sleep(secs(60)).await;
+                rig.store.fault("", fault, None);
+                machine.end(ExitStatus { code: Some(0), ..ExitStatus::default() });
+                clock.mono()
+            };
+            let agent = machine.agent(&rig, r#"{"outputs": ["*.pt"]}"#);
+            let (finish, ended) = tokio::join!(agent.run(), ends);
+            let lit = clock.mono() - ended;
+            assert!(machine.is_off() && finish.because == EndedBecause::Succeeded, "{named}: {finish:?}");
+            assert!(lit >= secs(20 * 60), "{named}: it tried for {lit:?}");
+            assert!(lit <= secs(32 * 60), "{named}: it bills for {lit:?}");
+        });
+    }
+}
+
+/// It is told apart by its id, and not by an address that somebody else may have had before.
+#[test]
+fn who_finds_another_machines_lease_runs_nothing_and_puts_itself_out() {
+    simulate(async |clock| {
+        let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
+        let theirs = Lease { format: RECORD_FORMAT, instance: "i-2".into(), nonce: "theirs".into(), taken: clock.now() };
+        stage.rig.dir().take_lease(AttemptNo::FIRST, &theirs).await.expect("it is free");
+        let begun = clock.mono();
+        assert!(!stage.live(Process::new(None)).await, "it ends by itself");
+        assert!(stage.machine.is_dark() && clock.mono() - begun <= secs(15), "{:?}", clock.mono() - begun);
+        assert_eq!((stage.machine.setups(), stage.machine.trainings()), (0, 0));
+        let lease = stage.rig.dir().lease(AttemptNo::FIRST).await.expect("the store answers").expect("it stands");
+        assert_eq!((lease.instance.as_str(), lease.nonce.as_str()), ("i-2", "theirs"));
+    });
+}
+
+#[test]
+fn a_machine_without_the_gpus_that_were_bought_is_out_before_anything_is_started() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.show(|now| now.gpus = Reading::Known(Vec::new()));
+        let begun = clock.mono();
+        let finish = machine.agent(&rig, r#"{"machine": {"gpus": "A10G:1"}, "setup": "install"}"#).run().await;
+        assert_eq!((finish.because, machine.starts()), (EndedBecause::PreflightFailed, 0));
+        let lit = clock.mono() - begun;
+        assert!(machine.is_off() && lit <= secs(5 * 60), "{lit:?}");
+        let reasons = rig.outcome().await.reasons;
+        assert!(reasons.iter().any(|reason| reason.text.contains("the job asks for A10G:1, and this machine has none")), "{reasons:?}");
+    });
+}
