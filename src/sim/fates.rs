@@ -47,6 +47,9 @@ pub enum Fate {
     Xid(bool),
     ConsoleTerminate,
     ConsoleStop,
+    /// A whole zone: its machines lose their power, it has no others, and the cloud cannot say how any of them are. When it is
+    /// over, its machines boot.
+    ZoneOutage(Duration),
 }
 
 /// What a seed has once found, told on its own: a new throw of the dice changes every seed, and no story.
@@ -65,6 +68,8 @@ pub enum Story {
     EndedUnseen,
     /// A machine is taken from a laptop whose clock is a day behind, and is right again half an hour later.
     ClockBehind,
+    /// The machine's zone is out for less than a lease, and comes back.
+    ZoneBlinks,
 }
 
 /// The faults of a story, in order of their times.
@@ -81,6 +86,7 @@ pub fn story(story: Story) -> Vec<Due> {
         Story::HungUnseen => vec![asleep(), due(50, Fate::KernelHang)],
         Story::EndedUnseen => vec![asleep()],
         Story::ClockBehind => vec![due(10, Fate::LaptopClock(-86_400_000)), taken(60), due(1860, Fate::LaptopClock(0))],
+        Story::ZoneBlinks => vec![due(60, Fate::ZoneOutage(Duration::from_secs(20 * 60)))],
     }
 }
 
@@ -241,12 +247,23 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
                 host.state().starts.last().iter().for_each(|start| start.end(134));
             }
         }
+        Fate::ZoneOutage(lasts) => zone_outage(world, host, lasts).await,
         Fate::ConsoleTerminate => world.ec2.terminate(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown"),
         Fate::ConsoleStop if host.plan.offer.market == crate::market::Market::OnDemand => {
             world.ec2.stop(world, &host.id, "Client.UserInitiatedShutdown: User initiated shutdown");
         }
         _ => {}
     }
+}
+
+async fn zone_outage(world: &Arc<World>, host: &Arc<Host>, lasts: Duration) {
+    let empty = if host.plan.offer.zone.as_str() == "us-east-1a" { Trouble::NoCapacityA } else { Trouble::NoCapacityB };
+    world.weather.begin(Trouble::Ec2Down, lasts);
+    world.weather.begin(empty, lasts);
+    host.kernel.freeze(true);
+    world.timeline.sleep(lasts).await;
+    host.state().reboot.iter().for_each(|boot| boot.kill());
+    host.kernel.freeze(false);
 }
 
 fn crash_loop(host: &Host, agent: Option<Arc<Process>>, times: u32) {
