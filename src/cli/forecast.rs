@@ -123,7 +123,7 @@ impl Forecast {
     fn cost_and_end(&self) -> Option<String> {
         let (usd, finish, finish_p95) = (self.usd?, self.finish?, self.finish_p95?);
         Some(format!(
-            "expected to cost ${:.2} (19 of 20 times at most ${:.2}) and to end at {} (19 of 20 times by {})",
+            "the whole job, all its machines together, is expected to cost ${:.2} (19 of 20 times at most ${:.2}) and to end at {} (19 of 20 times by {})",
             usd.mean,
             usd.p95,
             local_time(finish),

@@ -25,7 +25,7 @@ pub struct OutOfReach {
     pub done_hours: f64,
     /// A deadline this far from now could be met.
     pub enough_hours: f64,
-    /// The most that is spent until the deadline.
+    /// The most that the machine of the plan costs until the deadline.
     pub most_usd: Option<Usd>,
     #[serde(skip)]
     on_demand: bool,
@@ -70,7 +70,7 @@ impl OutOfReach {
         let kept = if self.saves { "" } else { ", and nothing of it is saved, without `[checkpoint]`" };
         let most = match self.most_usd {
             Some(most) if most == Usd::ZERO => String::new(),
-            Some(most) => format!("; at most {most} are spent until then"),
+            Some(most) => format!("; until then this machine costs at most {most}"),
             None => "; what that costs, nothing bounds".to_owned(),
         };
         format!("it ends the job unfinished, with about {} of {} done{kept}{most}", span(self.done_hours), span(self.work_hours))
@@ -112,7 +112,7 @@ mod tests {
         let found = judged("20h", 4, Cloud::Aws).unwrap();
         assert!(found.what().starts_with("the deadline cannot be met, even on demand: 20h of work and a start of 12m take 16h "), "{}", found.what());
         assert!(found.means().starts_with("it ends the job unfinished, with about 3h "), "{}", found.means());
-        assert!(found.means().ends_with("at most $9.84 are spent until then"), "{}", found.means());
+        assert!(found.means().ends_with("; until then this machine costs at most $9.84"), "{}", found.means());
         let enough = found.enough_hours as i64;
         assert_eq!(judged("20h", enough, Cloud::Aws), None, "what it says is enough is enough");
         assert!(judged("20h", enough - 1, Cloud::Aws).is_some(), "and not much more than that");
