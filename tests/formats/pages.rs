@@ -198,6 +198,27 @@ fn every_test_that_a_promise_names_exists() {
     assert!(gone.is_empty(), "docs/promises.md names tests that do not exist: {gone:#?}");
 }
 
+/// As many rows as it says, numbered through; in each a fault, its end, a test, its kind and its bound.
+#[test]
+fn the_fault_matrix_has_a_test_in_every_row_and_no_empty_cell() {
+    let page = text("docs/promises.md");
+    let (_, matrix) = page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
+    let matrix = matrix.split("\n## ").next().expect("it has a beginning");
+    let claimed: usize = matrix.split_once(" rows").and_then(|(before, _)| before.rsplit(' ').next()?.parse().ok()).expect("it says how many");
+    let rows: Vec<Vec<&str>> = matrix
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
+        .map(|line| line.split(" | ").map(str::trim).collect())
+        .filter(|cells: &Vec<&str>| cells[0] != "#")
+        .collect();
+    assert_eq!(rows.len(), claimed, "rows, and rows that are claimed");
+    for (at, cells) in rows.iter().enumerate() {
+        assert_eq!((cells.len(), cells[0]), (6, (at + 1).to_string().as_str()), "{cells:?}");
+        assert!(cells.iter().all(|cell| !cell.is_empty() && !["-", "?", "..."].contains(cell)), "an empty cell: {cells:?}");
+        assert!(quoted(cells[3]).iter().any(|name| name.contains(".rs::")), "no test: {cells:?}");
+    }
+}
+
 #[test]
 fn links_between_the_pages_lead_somewhere() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
