@@ -183,7 +183,11 @@ impl Shown {
         context.printer.prose(2, self.text());
         if let Some(fault) = &self.fault {
             context.printer.warn(fault);
-            context.printer.hint("save less or less often: a longer `checkpoint.interval`, a smaller state, a faster disk; or --market on-demand");
+            let hint = match self.verdict.fault {
+                Some(CadenceFault::LongerThanNotice { .. }) => "save less (a smaller state), or to a faster disk; or --market on-demand",
+                _ => "a longer `checkpoint.interval`, a smaller state, or a faster disk",
+            };
+            context.printer.hint(hint);
         }
     }
 }

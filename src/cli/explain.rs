@@ -6,11 +6,12 @@ use serde::Serialize;
 
 use super::explain_words::{asker, market_text, reason_text};
 use super::status::{local_time, waits};
-use super::{Context, ExitCode, Fault, Stream, Style, job_root};
+use super::{Context, ExitCode, Fault, Stream, Style, explain_cost, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
 use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
 use crate::market::{Cloud, Span};
 use crate::policy::cloud_words;
+use crate::policy::idle_cost::IdleCost;
 
 /// Show every verdict on a job with the numbers behind it, and why it ended
 #[derive(Clone, Debug, ClapArgs)]
@@ -48,6 +49,8 @@ struct ExplainedAttempt {
     settled: Option<Settled>,
     /// The reason chain of the end, oldest first.
     reasons: Vec<Reason>,
+    /// What waiting for the last idle verdict has cost, and what a stop by mistake would have.
+    idle_cost: Option<IdleCost>,
     events: Vec<Event>,
 }
 
@@ -103,7 +106,9 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
             None => unless_damaged(dir.outcome(number).await)?,
         };
         let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
-        attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, events: dir.events(number).await? });
+        let events = dir.events(number).await?;
+        let idle_cost = explain_cost::of(plan.as_ref(), &reasons, &events).map(|(_, cost)| cost);
+        attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, idle_cost, events });
     }
     Ok(Explained {
         job: dir.job().to_string(),
@@ -157,6 +162,9 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
             let ended_it = matches!(&event.what, What::Verdict { reason } if attempt.settled.is_some() && attempt.reasons.contains(reason));
             lines.push(Told { at: event.at, word: if ended_it { "because" } else { word }, text });
         }
+    }
+    if let Some((at, cost)) = explain_cost::of(attempt.plan.as_ref(), &attempt.reasons, &attempt.events) {
+        lines.push(Told { at, word: "cost", text: explain_cost::text(&cost) });
     }
     for request in requests {
         let seen = attempt.events.iter().any(|event| matches!(event.what, What::Wish { number, .. } if number == request.number));
@@ -304,6 +312,7 @@ mod tests {
             plan: None,
             settled: Some(serde_json::from_value(settled).expect("a record")),
             reasons: vec![Reason::new(at(28), "stall", "stalled", "no step"), ended],
+            idle_cost: None,
             events,
         };
         let request = Request { format: 1, number: 1, at: at(10), by: "alice".into(), wish: crate::job::Wish::Stop };

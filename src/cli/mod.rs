@@ -24,6 +24,7 @@ mod doctor;
 mod doctor_aws;
 mod exit;
 mod explain;
+mod explain_cost;
 mod explain_words;
 mod extend;
 mod fault;

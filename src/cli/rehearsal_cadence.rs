@@ -27,7 +27,7 @@ pub fn cadence(spec: &CheckpointSpec, save_secs: f64, upload_secs: f64) -> Check
         return check(true, fault.to_string(), None);
     }
     if let Some(fault) = fault {
-        let hint = "save less or less often: a longer `checkpoint.interval`, a smaller state, a faster disk";
+        let hint = "save less (a smaller state), or to a faster disk; or run it with --market on-demand, where nobody gives notice";
         return check(false, fault.to_string(), Some(hint.to_owned()));
     }
     // Training stands still for the save; the upload goes on beside it.

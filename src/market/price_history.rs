@@ -86,6 +86,14 @@ impl PriceHistory {
         (total > 0.0).then(|| above / total)
     }
 
+    /// When the price is above a bid for the first time, from a moment on and before another: then a machine of that bid is taken.
+    /// What was before the first point is not known, and takes none.
+    pub fn first_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<Timestamp> {
+        let ends = self.points.iter().skip(1).map(|point| point.at).chain([to]);
+        let above = self.points.iter().zip(ends).find(|(point, end)| point.price > bid && *end > from && point.at < to);
+        above.map(|(point, _)| point.at.max(from))
+    }
+
     /// How often the price rose above a bid in that time.
     pub fn crossings(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> usize {
         let prices: Vec<UsdPerHour> = self.held(from, to).into_iter().map(|(price, _)| price).collect();
@@ -131,5 +139,9 @@ mod tests {
         assert_eq!(series.share_above(price("2"), at(0), at(100)), Some(0.4));
         assert_eq!(series.crossings(price("2"), at(0), at(100)), 1);
         assert_eq!(series.crossings(price("3"), at(0), at(100)), 0);
+        assert_eq!(series.first_above(price("1"), at(0), at(100)), Some(at(50)));
+        assert_eq!(series.first_above(price("2"), at(60), at(100)), Some(at(60)));
+        assert_eq!(series.first_above(price("2"), at(90), at(100)), None);
+        assert_eq!(series.first_above(price("1"), at(0), at(50)), None);
     }
 }

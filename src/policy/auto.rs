@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 use super::market_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running};
 use super::pool::{Pool, start_of};
-use super::spell::GAP_HOURS_MAX;
+use super::spell::{GAP_HOURS_MAX, ZoneSpells};
 use super::zones::{LIFE_HOURS_MAX, life_hours, usd_per_useful_hour};
 use crate::instance::Status;
 use crate::job::{AttemptRecord, Plan, Progress, Reason, Spec};
@@ -113,6 +113,8 @@ pub struct AutoVerdict {
 pub struct Standing {
     /// `None`: neither the spec nor the progress says.
     pub work_left: Option<f64>,
+    /// The same, or as much as its longest run time allows; where there is none either, more than any machine is reckoned to live.
+    pub work_most: f64,
     /// From the launch call to work, at most.
     pub start: f64,
     /// What an interruption may cost.
@@ -133,10 +135,12 @@ fn time(hours: f64) -> Duration {
 pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let work_left = work_left(facts).map(|left| hours(left.max(WORK_LEFT_MIN)));
     let limits = &facts.spec.limits;
+    let run_time = limits.max_runtime.map_or(LIFE_HOURS_MAX, |most| hours(most.duration()));
+    let work_most = work_left.unwrap_or(run_time.min(LIFE_HOURS_MAX));
     let unsaved = match &facts.spec.checkpoint {
         Some(checkpoint) => hours(checkpoint.interval.duration() + checkpoint.grace.duration()),
         // All of it, and what is still to come.
-        None => limits.work.map_or(LIFE_HOURS_MAX, |work| hours(work.duration())),
+        None => limits.work.map_or(run_time, |work| hours(work.duration())),
     };
     let time_left = limits.deadline.map(|deadline| {
         let grace = facts.spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
@@ -144,7 +148,7 @@ pub fn standing(facts: &AutoFacts<'_>) -> Standing {
         let by = deadline.saturating_add(facts.more_time.duration()).unwrap_or(Timestamp::MAX);
         hours(elapsed(facts.now, by).saturating_sub(end))
     });
-    Standing { work_left, start: start_hours(facts), unsaved, time_left }
+    Standing { work_left, work_most, start: start_hours(facts), unsaved, time_left }
 }
 
 /// What a start takes: the longest that was measured, of this job and of earlier ones, with a margin; whole minutes, so that
@@ -200,9 +204,23 @@ fn only(facts: &AutoFacts<'_>, market: Market, why: &str) -> AutoVerdict {
     AutoVerdict { step, reason: Reason::new(facts.now, "market", step.word(), format!("{}: {why}", step.words())), until: None }
 }
 
+/// What an hour of work comes to on spot machines: each life pays one start, and does what was not saved once more. Times in hours.
+///
+/// With checkpoints half of what is at risk is lost on the mean. Where nothing can be saved, the work is begun anew until one
+/// machine lives as long as it takes: a renewal process, whose tries cost a start and the shorter of life and work each.
+pub fn usd_per_hour_of_work(spells: &ZoneSpells, hourly: UsdPerHour, start: f64, unsaved: f64, work: f64) -> f64 {
+    let work = work.clamp(0.1, LIFE_HOURS_MAX);
+    let life = life_hours(spells, Some(work));
+    if unsaved < work {
+        return usd_per_useful_hour(hourly, start + unsaved / 2.0, life);
+    }
+    hourly.per_hour().dollars() * (start + life) / (work * spells.outlives(work).max(1e-9))
+}
+
 fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<'_>, on_demand: UsdPerHour) -> AutoVerdict {
-    let life = life_hours(&spot.pool.spells, standing.work_left);
-    let (on_spot, full) = (usd_per_useful_hour(spot.hourly, standing.start, life), on_demand.per_hour().dollars());
+    let life = life_hours(&spot.pool.spells, Some(standing.work_most));
+    let on_spot = usd_per_hour_of_work(&spot.pool.spells, spot.hourly, standing.start, standing.unsaved, standing.work_most);
+    let full = on_demand.per_hour().dollars();
     let scarce = on_spot > full;
     let here = facts.running.map(|(plan, _)| plan.offer.market);
     let prices = format!("an hour of work costs ${on_spot:.3} on spot machines that live {life:.1} h, and ${full:.3} on demand");
@@ -214,6 +232,9 @@ fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<
             let chance = spot.chance(facts.now, 0.0);
             let worth = spot.there && !scarce && chance * gain > 2.0 * standing.start * full;
             (if worth { AutoStep::Move(Market::Spot) } else { AutoStep::Stay }, prices)
+        }
+        None if scarce && standing.unsaved >= standing.work_most => {
+            (AutoStep::Take(Market::OnDemand), format!("nothing is saved, so that each spot machine would begin anew: {prices}"))
         }
         None if scarce => (AutoStep::Take(Market::OnDemand), format!("the zone is scarce: {prices}")),
         None if spot.there => (AutoStep::Take(Market::Spot), prices),

@@ -44,7 +44,7 @@ pub fn backtest(rule: PriceRule, offer: &Offer, history: &PriceHistory, from: Ti
             if bid.price >= price {
                 launchable += 1;
                 headroom += bid.price.per_hour().dollars() / price.per_hour().dollars();
-                exceeded += usize::from(history.held(now, followed_to).iter().any(|(price, _)| *price > bid.price));
+                exceeded += usize::from(history.first_above(bid.price, now, followed_to).is_some());
             }
         }
         now = now.checked_add(STEP).ok()?;

@@ -92,15 +92,14 @@ impl Cadence {
 /// Whether a final save fits into the notice (less the manifest's margin) and saves fit between each other.
 ///
 /// # Errors
-/// The first reason why it cannot.
+/// The weightiest reason why it cannot.
 pub fn check_cadence(interval: Span, save_p95: Span, notice: Option<Span>) -> Result<(), CadenceFault> {
-    if save_p95 >= interval {
-        return Err(CadenceFault::LongerThanInterval { save: save_p95, interval });
-    }
     match notice {
+        // The weightier fault: a late save is a save all the same.
         Some(notice) if save_p95.duration() + NOTICE_MARGIN.duration() > notice.duration() => {
-            Err(CadenceFault::LongerThanNotice { save: save_p95, notice, interval })
+            Err(CadenceFault::LongerThanNotice { save: save_p95, notice, interval: interval.max(save_p95) })
         }
+        _ if save_p95 >= interval => Err(CadenceFault::LongerThanInterval { save: save_p95, interval }),
         _ => Ok(()),
     }
 }

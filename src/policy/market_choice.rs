@@ -31,6 +31,11 @@ use super::horizon::{Ahead, FRESH_HOURS, Horizon, Moment, Runs, Terms};
 use super::spell::{ZoneSpells, rates};
 use crate::market::UsdPerHour;
 
+/// Waiting must save this share of what the rest costs. Where it saves nothing, because spot is no cheaper, too short-lived or
+/// too risky, the table's single precision would say to wait or not by its seventh digit, and the slack would be gone for
+/// nothing.
+const WORTH_WAITING: f64 = 1e-4;
+
 /// Times are compared to the millisecond; durations come in whole ones.
 const TIME_TIE_HOURS: f64 = 1e-3 / 3600.0;
 
@@ -243,7 +248,7 @@ impl MarketWatch {
         }
         let step = if ahead.spot <= ahead.wait && ahead.spot <= ahead.on_demand {
             MarketStep::Spot
-        } else if ahead.wait <= ahead.on_demand {
+        } else if ahead.wait < ahead.on_demand * (1.0 - WORTH_WAITING) {
             MarketStep::Wait
         } else {
             MarketStep::OnDemand

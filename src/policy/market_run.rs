@@ -10,10 +10,10 @@
 
 use std::time::Duration;
 
+use super::auto::usd_per_hour_of_work;
 use super::horizon::Runs;
 use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Running};
 use super::spell::{ZoneSpells, age_class};
-use super::zones::{life_hours, usd_per_useful_hour};
 use crate::market::UsdPerHour;
 
 /// The job that is played.
@@ -46,8 +46,8 @@ impl Play {
 
     /// Whether an hour of work costs more on spot machines than on demand, as the shipped rule reckons where no deadline presses.
     fn is_scarce(&self, spells: &ZoneSpells, work_left: f64) -> bool {
-        let life = life_hours(spells, Some(work_left));
-        usd_per_useful_hour(self.spot, hours(self.start), life) > self.on_demand.per_hour().dollars()
+        let on_spot = usd_per_hour_of_work(spells, self.spot, hours(self.start), hours(self.saves_every), work_left);
+        on_spot > self.on_demand.per_hour().dollars()
     }
 }
 

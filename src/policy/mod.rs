@@ -30,6 +30,7 @@ pub mod hard_end;
 mod hardware;
 mod horizon;
 mod idle;
+pub mod idle_cost;
 mod interruption;
 pub mod market_choice;
 pub mod market_run;

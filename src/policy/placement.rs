@@ -106,7 +106,16 @@ impl<'a> Ask<'a> {
     /// Whether a machine of this offer may be had at another moment, if not now: its quota and the limits of the job allow it.
     pub fn fits_later(&self, offer: &Offer) -> bool {
         let quota = self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus);
-        offer.gpus >= self.spec.machine.gpus.count && quota && self.terms(offer, None).check().is_ok()
+        offer.gpus >= self.spec.machine.gpus.count && quota && self.terms(offer, None).check().is_ok() && self.bid_reaches(offer)
+    }
+
+    /// Whether the market comes down to the bid: it is there now, or was in the time that the bid looks back on.
+    fn bid_reaches(&self, offer: &Offer) -> bool {
+        if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
+            return true;
+        }
+        let bid = bid::bid(self.spec.machine.max_price, offer, self.supply.history(offer), self.now);
+        bid.is_ok_and(|bid| bid.price >= offer.price || bid.share_above.is_some_and(|above| above < 1.0))
     }
 
     fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
@@ -347,10 +356,10 @@ mod tests {
     fn a_budget_is_reckoned_with_what_an_hour_may_come_to() {
         let wanted = spec(LimitsSpec::default());
         let mut offers = [spot("0.4", "1")];
-        offers[0].extras = UsdPerHour::new("0.1".parse().unwrap());
+        offers[0].extras = UsdPerHour::new("0.14".parse().unwrap());
         let placed = place(&wanted, &offers, Some("$6".parse().unwrap()), Span::ZERO, NOW).unwrap();
-        // The bid is 0.5: ten hours of 0.6, and the power-off is in them.
-        assert_eq!(placed.bid, Some(UsdPerHour::new("0.5".parse().unwrap())));
+        // The bid is 0.46: ten hours of 0.6, and the power-off is in them.
+        assert_eq!(placed.bid, Some(UsdPerHour::new("0.46".parse().unwrap())));
         assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(36_000 - 120)));
         assert_eq!(placed.most_usd, Some("6".parse().unwrap()));
     }

@@ -197,6 +197,12 @@ impl ZoneSpells {
         (0..steps as usize).map(|n| step * (alive(n as f64 * step) + alive((n + 1) as f64 * step)) / 2.0).sum()
     }
 
+    /// How likely capacity that is taken now is there so many hours later.
+    pub fn outlives(&self, hours: f64) -> f64 {
+        let from = self.now.filter(|spell| spell.there).map_or(0.0, |spell| spell.age_hours);
+        (-self.there.factor() * ends_between(from, from + hours)).exp()
+    }
+
     /// How old the running spell is, hours; for a time that nobody watched, the age of one that began unseen.
     pub fn age_hours(&self) -> f64 {
         self.now.map_or(UNSEEN_AGE_HOURS, |spell| spell.age_hours)

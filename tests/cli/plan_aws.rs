@@ -26,19 +26,27 @@ fn plan(ec2: &FalseEc2, args: &[&str]) -> Ended {
 }
 
 #[test]
+fn a_job_that_saves_nothing_is_not_begun_on_spot_again_and_again() {
+    let Some(ec2) = market() else { return };
+    let ended = plan(&ec2, &["--spot-auto", "--max-runtime", "12h"]);
+    assert!(ended.code == 0 && ended.out.starts_with("g5.xlarge in us-east-1a, on-demand, $1.01/h"), "{ended:?}");
+    assert!(ended.out.contains("nothing is saved, so that each spot machine would begin anew: an hour of work costs $"), "{}", ended.out);
+}
+
+#[test]
 fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
     let Some(ec2) = market() else { return };
-    let ended = plan(&ec2, &["--spot-auto", "--max-runtime", "3h"]);
+    let ended = plan(&ec2, &["--spot-auto", "--checkpoint", "saved", "--max-runtime", "3h"]);
     assert_eq!(ended.code, 0, "{ended:?}");
-    // Three hours, five minutes for clocks and two to power off, at the bid of 0.45 and 0.015959 for disk and address.
+    // Three hours, five minutes for clocks and two to power off, at the bid of 0.414 and 0.015959 for disk and address.
     assert!(
-        ended.out.starts_with("g5.xlarge in us-east-1b, spot, $0.36/h: costs at most $1.45, with its disk, its address and the power-off\n"),
+        ended.out.starts_with("g5.xlarge in us-east-1b, spot, $0.36/h: costs at most $1.34, with its disk, its address and the power-off\n"),
         "{}",
         ended.out
     );
     for said in [
         "because it is the cheapest of 8 that fit, at $0.36/h, $0.38/h with its disk and address\n",
-        "the bid is $0.45/h, a quarter above the price now; on-demand is $1.01/h\n",
+        "the bid is $0.41/h, 15% above the price now; on-demand is $1.01/h\n",
         "in us-east-1 100 GiB of disk bill $0.0800 a GiB and month (AWS's list since 2020-12-01), and a public address $0.0050 an hour",
         "quota \"All G and VT Spot Instance Requests\" in us-east-1: 64 of 64 vCPUs are free\n",
         "boots Deep Learning Base OSS Nvidia Driver GPU AMI",

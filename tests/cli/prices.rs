@@ -105,13 +105,13 @@ mod asked {
         assert_eq!(ended.code, 0, "{ended:?}");
         let lines: Vec<&str> = ended.out.lines().collect();
         assert_eq!(lines[0], "TYPE       ZONE        GPUS      VCPUS  ON-DEMAND     SPOT  RATIO      BID  EXCEEDED");
-        // A quarter above the price now; two days of ten the price was above it.
-        assert_eq!(lines[1], "g5.xlarge  us-east-1b  1 x A10G      4    $1.0060  $0.3600    36%  $0.4500  20.0% 1x");
-        assert_eq!(lines[2], "g5.xlarge  us-east-1a  1 x A10G      4    $1.0060  $0.4000    40%  $0.5000   0.0% 0x");
+        // 15% above the price now; two days of ten the price was above it.
+        assert_eq!(lines[1], "g5.xlarge  us-east-1b  1 x A10G      4    $1.0060  $0.3600    36%  $0.4140  20.0% 1x");
+        assert_eq!(lines[2], "g5.xlarge  us-east-1a  1 x A10G      4    $1.0060  $0.4000    40%  $0.4600   0.0% 0x");
         assert!(ended.out.contains("what `auto` would have done, asked every six hours and followed for a day:"), "{}", ended.out);
         // Four of the 37 moments were within a day before the rise.
-        assert!(ended.out.contains("g5.xlarge  us-east-1b       37      100.0%                10.8%         1.25"), "{}", ended.out);
-        assert!(ended.out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4500\n"), "{}", ended.out);
+        assert!(ended.out.contains("g5.xlarge  us-east-1b       37      100.0%                10.8%         1.15"), "{}", ended.out);
+        assert!(ended.out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4140\n"), "{}", ended.out);
         assert!(ended.out.contains("10 days ago") && ended.out.contains("⡤⠤⠤⠤⠤⠤") && ended.out.contains(" $0.630\n"), "{}", ended.out);
         assert!(ended.err.contains("most interruptions come from capacity, not from price"), "{}", ended.err);
     }

@@ -36,6 +36,11 @@ fn an_idle_job_is_stopped_with_the_numbers_of_the_verdict() {
     assert!(last["numbers"]["quiet_secs"].as_f64().unwrap() >= 1.0, "{last:#}");
     let pid: u32 = std::fs::read_to_string(bench.file("pid")).unwrap().trim().parse().unwrap();
     assert!(!alive(pid), "the workload is gone");
+    // What both mistakes would have cost is told beside it.
+    let cost = &bench.ask(&["explain"])["attempts"][0]["idle_cost"];
+    assert!(cost["waited"].is_string() && cost["lost"].is_string(), "{cost:#}");
+    let told = String::from_utf8_lossy(&bench.lamp(&["explain"]).finish().stdout).replace('\n', " ");
+    assert!(told.contains("being sure took ") && told.contains("a stop by mistake would have cost"), "{told}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lamplighter::job::{AttemptPhase, AttemptRecord, CheckpointSpec, EndedBecause, Outcome, Plan, Progress, Refusal, Settled, Spec};
 use lamplighter::market::{self, Market, Offer, Span, UsdPerHour};
-use lamplighter::policy::auto::{AutoFacts, AutoStep, SpotPool, judge, standing};
+use lamplighter::policy::auto::{AutoFacts, AutoStep, SpotPool, judge, standing, usd_per_hour_of_work};
 use lamplighter::policy::market_choice::{MarketWatch, Others};
 use lamplighter::policy::pool::Pool;
 
@@ -108,7 +108,22 @@ fn without_a_deadline_a_zone_whose_machines_die_young_is_left() {
     flaps.learn(&dying);
     assert_eq!(step(&flaps, "1"), AutoStep::Take(Market::Spot), "a third of the price is worth many starts");
     assert_eq!(step(&flaps, "2.6"), AutoStep::Take(Market::OnDemand));
-    assert_eq!(step(&pool(), "2.6"), AutoStep::Take(Market::Spot));
+    assert_eq!(step(&pool(), "2.4"), AutoStep::Take(Market::Spot));
+}
+
+#[test]
+fn without_checkpoints_a_long_job_is_not_put_where_machines_do_not_live_that_long() {
+    let mut spec = job(Some(20 * HOUR), None);
+    let pool = pool();
+    let step = |spec: &Spec| judge(&mut MarketWatch::default(), &facts(spec, &[], &pool)).step;
+    assert_eq!(step(&spec), AutoStep::Take(Market::Spot));
+    spec.checkpoint = None;
+    assert_eq!(step(&spec), AutoStep::Take(Market::OnDemand), "one in ten such machines lives for twenty hours");
+    spec.limits.work = Some(Span::from_secs(HOUR / 2));
+    assert_eq!(step(&spec), AutoStep::Take(Market::Spot), "half an hour is soon done again");
+    let usd = |work: f64, unsaved: f64| usd_per_hour_of_work(&pool.spells, price("1"), 0.2, unsaved, work);
+    assert!(usd(20.0, 0.0) < usd(20.0, 1.0) && usd(20.0, 1.0) < usd(20.0, 4.0) && usd(20.0, 4.0) < usd(20.0, 20.0));
+    assert!(usd(2.0, 2.0) < usd(4.0, 4.0) && usd(4.0, 4.0) < usd(40.0, 40.0), "the longer the work that must be done in one piece, the dearer");
 }
 
 #[test]

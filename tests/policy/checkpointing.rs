@@ -23,6 +23,9 @@ fn a_cadence_that_cannot_fit_is_refused_with_its_numbers() {
     assert_eq!(check_cadence(secs(600), secs(60), Some(secs(120))), Ok(()));
     let fault = check_cadence(secs(60), secs(60), None).unwrap_err();
     assert_eq!(fault, CadenceFault::LongerThanInterval { save: secs(60), interval: secs(60) });
+    // Saving more often does not make a save shorter.
+    let fault = check_cadence(secs(20), secs(130), Some(secs(120))).unwrap_err();
+    assert!(matches!(fault, CadenceFault::LongerThanNotice { .. }), "{fault}");
     let fault = check_cadence(secs(600), secs(110), Some(secs(120))).unwrap_err();
     assert_eq!(
         fault.to_string(),

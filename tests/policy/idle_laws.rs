@@ -76,6 +76,27 @@ proptest! {
         }
     }
 
+    /// A machine on which nothing happens any more is stopped no later than one that did the same before and something since.
+    #[test]
+    fn nothing_at_all_is_never_stopped_later_than_something(intervals in prop::collection::vec(interval(), 1..80), sight in sight()) {
+        let series = series(&intervals, sight);
+        let (common, none) = (series.len() - intervals.len(), |reading: &Reading<f64>| reading.clone().map(|_| 0.0));
+        let nothing = |rates: &Rates| Rates {
+            gpu_percent: none(&rates.gpu_percent),
+            gpu_memory_percent: none(&rates.gpu_memory_percent),
+            cpu_percent: none(&rates.cpu_percent),
+            cpu_percent_min: none(&rates.cpu_percent_min),
+            machine_cpu_percent: none(&rates.machine_cpu_percent),
+            disk_bytes_per_sec: none(&rates.disk_bytes_per_sec),
+            net_bytes_per_sec: none(&rates.net_bytes_per_sec),
+            ..rates.clone()
+        };
+        let quiet: Vec<Rates> = series[..common].iter().cloned().chain(series[common..].iter().map(nothing)).collect();
+        if let Some(stopped) = stop_at(&series) {
+            prop_assert!(stop_at(&quiet).is_some_and(|sooner| sooner <= stopped), "{stopped} with work, {:?} without", stop_at(&quiet));
+        }
+    }
+
     /// Time in which a signal could not be read is pushed in anywhere: idle comes as much later, or not at all.
     #[test]
     fn unknown_never_makes_idle_come_earlier(

@@ -142,6 +142,24 @@ fn spot_that_is_not_cheaper_is_left_alone() {
 }
 
 #[test]
+fn where_waiting_saves_nothing_the_slack_is_kept() {
+    // The second is a job that was seen to stand until the last minute: 20 h of work, 9.5 h to spare.
+    let long = Job { work: 72_000, deadline: 106_080, tick: 300, ..SHORT };
+    for (job, spot, on_demand) in [(long, 3.0, 3.0), (long, 5.0, 3.0), (SHORT, 3.0, 3.0), (SHORT, 3.1, 3.0)] {
+        for capacity in [Capacity::There, Capacity::Gone, Capacity::Unknown] {
+            let dear = MarketFacts { spot_price: price(spot), on_demand_price: price(on_demand), ..facts(job, capacity, Running::Nothing) };
+            let verdict = MarketWatch::default().step(&dear);
+            // At the same price either market will do.
+            assert_ne!(verdict.step, MarketStep::Wait, "{verdict:?}");
+            assert!(spot == on_demand || verdict.step == MarketStep::OnDemand, "{verdict:?}");
+        }
+    }
+    // All of it would be lost with a spot machine.
+    let unsaved = first(Job { unsaved: 72_000, ..long }, Capacity::There, Running::Nothing);
+    assert_eq!(unsaved.step, MarketStep::OnDemand, "{unsaved:?}");
+}
+
+#[test]
 fn what_was_learned_goes_on_with_the_next_job() {
     let mut watch = MarketWatch::default();
     for tick in 0..40 {

@@ -324,7 +324,8 @@ proptest! {
             ["spot_usd", "on_demand_usd", "wait_usd"].iter().filter_map(|name| numbers.get(*name).copied()).fold(f64::INFINITY, f64::min)
         };
         let (soon, late) = (expected(reachable(work) + spare * MINUTE), expected(reachable(work) + (spare + later) * MINUTE));
-        prop_assert!(late <= soon * 1.0001, "{soon} by then, {late} later");
+        // The table has steps of ten minutes, and of five of slack: for a job of half an hour that is a percent or two.
+        prop_assert!(late <= soon * 1.03, "{soon} by then, {late} later");
     }
 
     /// A machine lives until the price rises above its bid: by any rule, whoever bids more lives as long at least.
@@ -338,20 +339,16 @@ proptest! {
         let after = to_come.iter().map(|(later, micros)| PricePoint { at: now() + Duration::from_secs(*later), price: price(*micros) });
         let history = PriceHistory::new(Region::new("r"), Zone::new("z"), "t", before.chain(after).collect());
         let offer = Offer { price: history.at(now()).unwrap(), on_demand: Some(usd(4.0)), ..plan(market::Cloud::Aws, 1, 0).offer };
-        let lives = |rule: String| {
+        let end = now() + Duration::from_secs(100_000);
+        let taken = |rule: String| {
             let bid = bid(rule.parse().unwrap(), &offer, Some(&history), now()).unwrap().price;
-            let mut secs = 0.0;
-            for (price, held) in history.held(now(), now() + Duration::from_secs(100_000)) {
-                if price > bid {
-                    break;
-                }
-                secs += held;
-            }
-            secs
+            history.first_above(bid, now(), end).unwrap_or(end)
         };
         let high = (low + more).min(100.0);
         for (less, more) in [(format!("{low}% of on-demand"), format!("{high}% of on-demand")), (format!("p{low:.3} of 7d"), format!("p{high:.3} of 7d"))] {
-            prop_assert!(lives(less) <= lives(more));
+            prop_assert!(taken(less) <= taken(more));
         }
+        // What `auto` has bought is not taken at once, unless on-demand is the cheaper one.
+        prop_assert!(offer.price > usd(4.0) || taken("auto".into()) > now());
     }
 }

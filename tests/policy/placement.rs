@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
-use lamplighter::market::{self, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::market::{self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::policy::Wishes;
 use lamplighter::policy::placement::{Ask, Overheads, place};
 use lamplighter::policy::relaunch::{self, Next};
@@ -74,6 +74,27 @@ fn where_none_was_to_be_had_none_is_asked_for_for_three_minutes() {
         refused(cheap, 200, Refusal::Capacity),
     ];
     assert_eq!(chosen(&both, &forgiven), at("r1a", "g5.xlarge"));
+}
+
+#[test]
+fn a_price_that_never_comes_down_to_the_bid_is_not_waited_for() {
+    let offer = offer("g5.xlarge", "r1a", "1", Market::Spot);
+    let day = |days: u64| now() - Duration::from_secs(days * 86_400);
+    let history = |prices: [&str; 2]| {
+        let points = prices.into_iter().zip([10, 1]).map(|(usd, days)| PricePoint { at: day(days), price: UsdPerHour::new(usd.parse().unwrap()) });
+        PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points.collect())
+    };
+    let fits = |bid: &str, prices: [&str; 2]| {
+        let mut spec = spec();
+        spec.spec.machine.max_price = bid.parse().unwrap();
+        let supply = Supply { histories: vec![history(prices)], ..supply(vec![offer.clone()]) };
+        let (supply, overheads) = (&supply, &Overheads::new());
+        Ask { spec: &spec.spec, supply, history: &[], budget_left: None, more_time: Span::ZERO, overheads, prefers: None, now: now() }
+            .fits_later(&offer)
+    };
+    assert!(fits("1.5", ["1", "1"]) && fits("auto", ["1", "1"]));
+    assert!(!fits("0.10", ["1", "1"]), "it was never had for a tenth");
+    assert!(fits("0.5", ["0.4", "1"]), "it was had for less until yesterday");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use lamplighter::cli::replay_idle;
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::job::{IdleSpec, StallSpec};
+use lamplighter::policy::{StallWatch, WatchAction};
 use lamplighter::wire::read_series;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -145,6 +146,8 @@ struct Labelled {
     work_end_secs: f64,
     slack_secs: f64,
     tail: bool,
+    /// When the first and the last step were logged, and how many were.
+    progress: Option<(f64, f64, f64)>,
 }
 
 /// The target of the default rule: no false stop, six of seven forgotten machines, found within twelve minutes.
@@ -173,6 +176,43 @@ fn the_default_rule_on_recorded_jobs() {
     assert!(median <= 12.0 * MINUTE, "found after {median} s");
 }
 
+/// The stall rule on the progress that recorded jobs logged, of which the first time, the last and the number are known: so the
+/// marks are put at even distances. Nothing else that the agent would see of a job (its log, its checkpoints) is in them.
+#[test]
+fn the_stall_rule_on_recorded_progress() {
+    let Some(data) = std::env::var_os("LAMP_IDLE_DATA").map(PathBuf::from) else { return };
+    let (mut judged, mut ended, mut told, mut tails, mut found) = (0, String::new(), 0, 0, String::new());
+    for job in labelled(&data) {
+        let Some((first, last, number)) = job.progress else { continue };
+        let path = data.join("jobs").join(format!("{}.csv", job.id));
+        let mut series = read(&path, None, job.gpus.as_deref()).unwrap();
+        let every = (last - first) / f64::max(number - 1.0, 1.0);
+        // Marks up to a moment.
+        let marks = |t: f64| if t < first { 0.0 } else { ((t.min(last) - first) / every.max(1e-9)).floor().min(number - 1.0) + 1.0 };
+        for rates in &mut series {
+            rates.progress_marks = Reading::Known(marks(rates.t_secs) - marks(rates.t_secs - rates.interval_secs));
+        }
+        let mut watch = StallWatch::new(&StallSpec::default());
+        let verdicts: Vec<(f64, WatchAction)> = series.iter().map(|rates| (rates.t_secs, watch.step(rates, 0).action)).collect();
+        let act = |rung| verdicts.iter().find(|(_, action)| *action >= rung).map(|(t, _)| *t);
+        let useful_until = if job.tail { job.work_end_secs } else { job.end_secs };
+        judged += 1;
+        tails += usize::from(job.tail);
+        told += usize::from(act(WatchAction::Notify).is_some_and(|t| t < useful_until - job.slack_secs));
+        match act(WatchAction::Restart) {
+            Some(t) if t < useful_until - job.slack_secs => {
+                write!(ended, " {} at {t} of {}, {number} marks up to {last}", job.id, job.end_secs).unwrap()
+            }
+            Some(t) if job.tail => write!(found, " {} after {:.0} s", job.id, t - job.work_end_secs).unwrap(),
+            _ => {}
+        }
+    }
+    println!("{judged} jobs judged, {told} told of while they worked, restarted:{ended}; of {tails} that were forgotten, restarted:{found}");
+    assert!(judged > 100, "{judged} recordings have progress");
+    // One that logged a single step and worked on for three hours.
+    assert!(ended.matches(" at ").count() <= 1, "restarted by mistake:{ended}");
+}
+
 fn labelled(data: &Path) -> Vec<Labelled> {
     let text = std::fs::read_to_string(data.join("labels.csv")).unwrap();
     let mut rows = text.lines().map(cells);
@@ -180,6 +220,7 @@ fn labelled(data: &Path) -> Vec<Labelled> {
     let column = |name: &str| names.iter().position(|column| column == name).unwrap();
     let (id, gpus, end, work_end, sample, label) =
         (column("job_id"), column("job_gpus"), column("series_end_s"), column("work_end_s"), column("sample_interval_s"), column("label"));
+    let (first, last, steps) = (column("first_progress_s"), column("last_progress_s"), column("n_progress"));
     rows.filter(|row| row[label] == "active_to_end" || row[label] == "idle_tail")
         .map(|row| {
             let indices: Option<Vec<u32>> = row[gpus].split([' ', ';', ',']).filter(|word| !word.is_empty()).map(|word| word.parse().ok()).collect();
@@ -190,6 +231,10 @@ fn labelled(data: &Path) -> Vec<Labelled> {
                 work_end_secs: row[work_end].parse().unwrap_or(0.0),
                 slack_secs: row[sample].parse().unwrap_or(30.0),
                 tail: row[label] == "idle_tail",
+                progress: match [first, last, steps].map(|column| row[column].parse::<f64>().ok()) {
+                    [Some(first), Some(last), Some(steps)] if steps > 0.0 => Some((first, last, steps)),
+                    _ => None,
+                },
             }
         })
         .filter(|job| job.end_secs >= 900.0)
