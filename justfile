@@ -50,6 +50,15 @@ bench *args:
 deny:
     cargo deny check
 
+# What a release is made of, in target/release-<version>: archive, lists of what is in it, sums (docs/release.md).
+release *args:
+    .ci/release {{ args }}
+
+# Fuzzes one target for so many seconds: spec, records, imds, tags, user_data, series or words. Needs nightly and cargo-fuzz.
+fuzz name seconds='60':
+    mkdir -p fuzz/found/{{ name }}
+    cargo +nightly fuzz run {{ name }} fuzz/found/{{ name }} fuzz/corpus/{{ name }} --sanitizer none -- -max_total_time={{ seconds }} -max_len=16384
+
 # The Python examples' own tests.
 examples:
     cd examples/digits && sh ./setup.sh && .venv/bin/python -m unittest -v

@@ -16,13 +16,12 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use reqwest::{Client, StatusCode};
-use serde::Deserialize;
 use tokio::sync::Mutex;
 
+use super::imds_said;
 use super::object_s3::install_crypto;
-use crate::instance::{Notice, NoticeKind};
+use crate::instance::Notice;
 use crate::ports::{Identity, Metadata, MetadataError};
 
 /// Where it is on every EC2 machine; `AWS_EC2_METADATA_SERVICE_ENDPOINT` names another, for tests and for IPv6.
@@ -82,8 +81,6 @@ enum ImdsError {
     NotText,
     #[error("no answer within {} s", POLL_MAX.as_secs())]
     TooSlow,
-    #[error("`{0}` is not a time")]
-    Time(String),
 }
 
 impl Imds {
@@ -155,14 +152,8 @@ impl Imds {
     }
 
     async fn interruption(&self) -> Result<Option<Notice>, Cause> {
-        #[derive(Deserialize)]
-        struct Action {
-            action: String,
-            time: String,
-        }
         let Some(text) = self.get("meta-data/spot/instance-action").await? else { return Ok(None) };
-        let Action { action, time } = serde_json::from_str(&text)?;
-        Ok(Some(Notice { kind: NoticeKind::Interruption, at: rfc3339(&time)?, detail: action }))
+        Ok(Some(imds_said::interruption(&text)?))
     }
 
     /// Rebalance and maintenance, at most every five seconds.
@@ -180,42 +171,18 @@ impl Imds {
     }
 
     async fn rebalance(&self) -> Result<Option<Notice>, Cause> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Rebalance {
-            notice_time: String,
-        }
         let Some(text) = self.get("meta-data/events/recommendations/rebalance").await? else { return Ok(None) };
-        let Rebalance { notice_time } = serde_json::from_str(&text)?;
-        Ok(Some(Notice { kind: NoticeKind::Rebalance, at: rfc3339(&notice_time)?, detail: "rebalance".into() }))
+        Ok(Some(imds_said::rebalance(&text)?))
     }
 
     async fn maintenance(&self) -> Result<Vec<Notice>, Cause> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "PascalCase")]
-        struct Event {
-            not_before: String,
-            code: String,
-            #[serde(default)]
-            state: Option<String>,
-        }
         let Some(text) = self.get("meta-data/events/maintenance/scheduled").await? else { return Ok(Vec::new()) };
-        let events: Vec<Event> = serde_json::from_str(&text)?;
-        // Events that are over stay listed for a week as `completed` or `canceled`.
-        let stands = |event: &Event| event.state.as_deref().is_none_or(|state| state == "active");
-        let notice = |event: Event| Ok(Notice { kind: NoticeKind::Maintenance, at: maintenance_time(&event.not_before)?, detail: event.code });
-        events.into_iter().filter(stands).map(notice).collect()
+        Ok(imds_said::maintenance(&text)?)
     }
 
     async fn who(&self) -> Result<Identity, Cause> {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Document {
-            instance_id: String,
-            pending_time: String,
-        }
         let document = self.get("dynamic/instance-identity/document").await?.ok_or(ImdsError::Status(404))?;
-        let Document { instance_id, pending_time } = serde_json::from_str(&document)?;
+        let (instance, launched) = imds_said::document(&document)?;
         let mut tags = BTreeMap::new();
         // Not there at all where the machine was launched without tags in its metadata.
         let keys = self.get("meta-data/tags/instance").await?.unwrap_or_default();
@@ -224,7 +191,7 @@ impl Imds {
                 tags.insert(key.to_owned(), value);
             }
         }
-        Ok(Identity { instance: instance_id, tags, launched: rfc3339(&pending_time)? })
+        Ok(Identity { instance, tags, launched })
     }
 }
 
@@ -260,14 +227,4 @@ async fn text(mut response: reqwest::Response) -> Result<String, Cause> {
         }
     }
     String::from_utf8(body).map_err(|_| ImdsError::NotText.into())
-}
-
-fn rfc3339(text: &str) -> Result<Timestamp, ImdsError> {
-    text.parse().map_err(|_| ImdsError::Time(text.to_owned()))
-}
-
-/// `21 Jan 2019 09:00:43 GMT`, as the maintenance events have it; or RFC 3339, as everything else has it.
-fn maintenance_time(text: &str) -> Result<Timestamp, ImdsError> {
-    let gmt = jiff::civil::DateTime::strptime("%d %b %Y %H:%M:%S GMT", text).and_then(|time| time.to_zoned(jiff::tz::TimeZone::UTC));
-    gmt.map(|time| time.timestamp()).or_else(|_| rfc3339(text))
 }

@@ -97,6 +97,7 @@ mod host;
 mod host_tree;
 mod host_usage;
 pub mod imds;
+pub mod imds_said;
 #[cfg(feature = "lamp")]
 pub mod kept_file;
 #[cfg(feature = "aws")]

@@ -3,6 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "a test reads the files that it is about")]
 
 #[cfg(feature = "lamp")]
+mod corpus;
+#[cfg(feature = "lamp")]
 mod jobs;
 mod pages;
 mod records;
