@@ -99,8 +99,9 @@ const TICK_REST: Duration = Duration::from_secs(15);
 /// that was left to the daemon begins sooner. Every two seconds would be two CPU seconds an hour, for nothing.
 const TICK_REST_HOME: Duration = Duration::from_secs(5);
 
-/// Acts in one tick before the facts of another job have a turn. A whole life without waiting is eight.
-const ACTS_MAX: u32 = 8;
+/// Acts in one tick before the facts of another job have a turn. A whole life without waiting is eight; each place that has
+/// none takes two more, and `relaunch` asks twelve in a row before it pauses.
+const ACTS_MAX: u32 = 32;
 
 impl Controller {
     /// `clouds`: those that this controller can drive, each by the word that offers name it with.
@@ -272,7 +273,10 @@ impl Controller {
     }
 
     async fn steps(&self, job: &JobId, memory: &mut JobMemory, mut answers: Answers) -> Result<Ticked, DriveError> {
-        for _ in 0..ACTS_MAX {
+        let mut acts = 0;
+        // A refusal that this process alone knows of is never left unsettled: whoever drives next would wait to be sure.
+        while acts < ACTS_MAX || memory.knows_a_refusal() {
+            acts += 1;
             match self.step(job, memory, &answers).await {
                 Ok(Some(Step::Final(receipt))) => return Ok(Ticked::Final(receipt)),
                 Ok(Some(Step::Waiting)) => return Ok(Ticked::Active),

@@ -52,6 +52,11 @@ impl JobMemory {
         plans.map(|plan| (plan.offer.cloud, plan.offer.region.clone())).collect()
     }
 
+    /// Whether a launch was refused that certainly made no machine, and no record says so yet.
+    pub fn knows_a_refusal(&self) -> bool {
+        self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.clear && attempt.watched.refused.is_some())
+    }
+
     /// What it knows of the markets.
     pub fn market(&mut self) -> &mut MarketMemory {
         self.market.get_or_insert_default()

@@ -1,10 +1,12 @@
 //! `lamp run`: the job is made and launched at once, by a process that may die at any call of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome};
 use lamplighter::jobdir::JobDir;
-use lamplighter::ports::{Cloud, Store};
+use lamplighter::market;
+use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
@@ -41,6 +43,35 @@ fn a_refusal_of_the_first_launch_is_settled_before_another_drives_it() {
         let settled = world.dir.settled(AttemptNo::FIRST).await.unwrap().expect("settled");
         assert_eq!((settled.because, settled.instance), (EndedBecause::LaunchFailed, None));
         assert_eq!(world.drive().await.outcome, JobOutcome::Succeeded);
+    });
+}
+
+/// Seven zones in a row have nothing, and the eighth has a machine: no minute is lost, and no refusal is this process's alone.
+#[test]
+fn many_refusals_in_a_row_are_settled_and_followed_by_the_next_place_at_once() {
+    simulate(async |clock| {
+        for (refusals, launched) in [(7, 1), (10, 0)] {
+            let mut world = World::unmade(clock.clone(), &[ENDS]).await;
+            world.spec.spec.machine.cloud = market::Cloud::Aws;
+            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            world.cloud.market.lock().unwrap().more_zones = 9;
+            world.cloud.fail_launches(&vec![CloudFault::NoCapacity; refusals]);
+            let (began, controller) = (clock.mono(), world.controller());
+            let planned = controller.first_plan(&world.spec).await.unwrap();
+            let (_, begun) = controller.begin(&world.dir, &world.spec, planned).await.unwrap();
+            begun.unwrap();
+            assert_eq!((world.cloud.launches(), clock.mono() - began), (launched, Duration::ZERO), "{refusals} refusals");
+            let attempts = world.dir.attempts().await.unwrap();
+            assert_eq!(attempts.len(), refusals + launched);
+            for attempt in &attempts[..refusals] {
+                let settled = world.dir.settled(*attempt).await.unwrap().expect("settled");
+                assert_eq!((settled.because, settled.instance), (EndedBecause::LaunchFailed, None));
+            }
+            // Another process: what it does not know costs it nothing but the time that a refusal is remembered.
+            let receipt = world.drive().await;
+            assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Succeeded, 1));
+            assert!(clock.mono() - began < Duration::from_secs(4 * 60), "{refusals} refusals: {:?}", clock.mono() - began);
+        }
     });
 }
 

@@ -49,10 +49,13 @@ impl Cloud for FakeCloudPort {
             offers.push(Offer { market: Market::OnDemand, price: self.0.on_demand(&offers[0]), ..offers[0].clone() });
             offers[0].on_demand = Some(offers[1].price);
         }
+        let more_zones = self.0.market.lock().unwrap().more_zones;
+        offers.extend((0..more_zones).map(|zone| Offer { zone: Zone::new(format!("zone-{zone}")), ..offers[0].clone() }).collect::<Vec<_>>());
         Ok(Supply { offers, quotas: if kind == market::Cloud::Aws { vec![quota] } else { vec![] }, ..Supply::default() })
     }
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        self.0.market.lock().unwrap().asked.push(self.0.clock.mono());
         let fault = {
             let faults = &mut self.0.state.lock().unwrap().launch_faults;
             if faults.is_empty() { None } else { Some(faults.remove(0)) }
@@ -65,6 +68,7 @@ impl Cloud for FakeCloudPort {
                 Err(lost())
             }
             Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
+            Some(CloudFault::Throttled) => Err(CloudError::Throttled),
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
             Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
             Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
@@ -135,7 +139,7 @@ impl Cloud for FakeCloudPort {
                 Err(lost())
             }
             Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
-            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Mismatch { .. }) => {
+            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Throttled | CloudFault::Mismatch { .. }) => {
                 Err(CloudError::Invalid { what: "cannot be started".into() })
             }
             None => {

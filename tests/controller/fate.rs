@@ -39,6 +39,8 @@ pub enum CloudFault {
     Invalid,
     Denied,
     Quota,
+    /// Nothing is done, for there were too many calls.
+    Throttled,
     /// It is done by another request of the same token; and whether the cloud shows its machine already.
     Mismatch {
         shown: bool,

@@ -28,6 +28,10 @@ pub struct SpotMarket {
     pub done: Duration,
     /// Whether power cuts come without a last checkpoint.
     pub rude: bool,
+    /// Zones beside the one that is always there.
+    pub more_zones: u32,
+    /// When launches were asked for, answered or not.
+    pub asked: Vec<Duration>,
 }
 
 impl FakeCloud {
