@@ -52,15 +52,24 @@ pub fn verdict_text(summary: &Summary) -> Option<String> {
     summary.verdict.clone().filter(|_| summary.state == JobState::Running)
 }
 
+/// What it has cost so far, no more exactly than it is known.
+pub fn spent_text(summary: &Summary) -> String {
+    match (summary.usd_unheard > Usd::ZERO, summary.usd_estimated) {
+        (true, _) => format!("up to {}", summary.usd + summary.usd_unheard),
+        (false, true) => format!("about {}", summary.usd),
+        (false, false) => summary.usd.to_string(),
+    }
+}
+
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
-    let spent = if summary.usd_estimated { format!("about {}", summary.usd) } else { summary.usd.to_string() };
+    let spent = spent_text(summary);
     let free = summary.usd_per_hour == Some(UsdPerHour::ZERO);
     match summary.most_usd {
         _ if summary.alone => "no price is known".into(),
         _ if summary.state.is_final() => summary.usd.to_string(),
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
-        _ if free && summary.usd == Usd::ZERO => "free".into(),
+        _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
         Some(most) => format!("{spent} of at most {most}"),
         None if summary.limited => spent,
         None => format!("{spent}, and no limit is set"),
@@ -159,6 +168,7 @@ mod tests {
             verdict: Some("busy".into()),
             alone: false,
             usd: Usd::from_micros(420_000),
+            usd_unheard: Usd::ZERO,
             usd_estimated: false,
             most_usd: Some(Usd::from_micros(5_000_000)),
             usd_per_hour: Some(UsdPerHour::new(Usd::from_micros(1_000_000))),
@@ -173,6 +183,7 @@ mod tests {
             exit_code: None,
             waiting: None,
             waiting_until: None,
+            tried_again: None,
             trouble: None,
             attention: vec![],
             plan: None,

@@ -90,6 +90,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (dir, memory) = launch(context, &store, &controller, &prepared, spec, planned).await?;
     say_that_it_is_one_more(context, &store, dir.job()).await;
     if args.detach {
+        // A launch that was refused for good is the end of the job already.
+        if let Some(receipt) = memory.was_refused_for_good().then_some(dir.receipt().await.ok().flatten()).flatten() {
+            return end(context, &dir, &receipt, args.outputs.as_deref()).await;
+        }
         return detach(context, &workstation, &dir);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
@@ -245,7 +249,11 @@ pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<
     } else {
         receipt::note(context, ended);
     }
-    Ok(exit_code(ended))
+    let code = exit_code(ended);
+    if code == ExitCode::LAUNCH_FAILED && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws) {
+        context.printer.hint("`lamp doctor` says what AWS does not allow or has not; `lamp iam controller` prints the policy that a launch needs");
+    }
+    Ok(code)
 }
 
 /// The code of a whole job.

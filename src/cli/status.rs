@@ -14,7 +14,7 @@ use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, live, render_table_within};
 use crate::job::{JobId, JobState};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::market::Span;
+use crate::market::{Span, Usd};
 use crate::policy::reconcile::belongs_elsewhere;
 
 /// Show jobs: what runs, what it costs, how it stands
@@ -153,7 +153,11 @@ fn row(context: &Context, summary: &Summary) -> Vec<String> {
         or_dash(summary.attempt.map(|attempt| attempt.to_string())),
         or_dash(live::verdict_text(summary)),
         or_dash(summary.progress.as_ref().and_then(live::progress_text)),
-        if summary.alone { "-".into() } else { summary.usd.to_string() },
+        match (summary.alone, summary.usd_unheard > Usd::ZERO) {
+            (true, _) => "-".into(),
+            (false, true) => live::spent_text(summary),
+            (false, false) => summary.usd.to_string(),
+        },
         local_time(summary.started),
     ]
 }

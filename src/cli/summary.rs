@@ -8,7 +8,8 @@ use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
-use crate::policy::reconcile::{AttemptFacts, Journal, Watched, job_state};
+use crate::policy::reconcile::{AttemptFacts, Journal, Watched, history, job_state};
+use crate::policy::relaunch;
 
 /// The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -24,6 +25,8 @@ pub struct Summary {
     pub alone: bool,
     /// What the job has cost so far; of a machine that runs, up to now.
     pub usd: Usd,
+    /// What a machine may have cost beside that, of which nobody has heard yet and which may not be there.
+    pub usd_unheard: Usd,
     /// Nobody knows to the second when the last machine ended: `usd` goes up to its last sign of life.
     pub usd_estimated: bool,
     /// The most that the attempts so far can cost; null when nothing bounds it.
@@ -40,9 +43,11 @@ pub struct Summary {
     /// Why it ended, once it has.
     pub reason: Option<String>,
     pub exit_code: Option<i32>,
-    /// Why nothing is launched for it just now: a cap, or a cheaper machine; and by when it is launched all the same.
+    /// Why nothing is launched for it just now: a cap, a cheaper machine, no capacity; and by when it is launched all the same.
     pub waiting: Option<String>,
     pub waiting_until: Option<Timestamp>,
+    /// When a launch is tried again, of a job for which no machine was to be had.
+    pub tried_again: Option<Timestamp>,
     /// What stands in its way just now, by who drives it (`attention.json`); also the last of `attention`.
     pub trouble: Option<String>,
     /// What a person should look at.
@@ -83,12 +88,12 @@ impl Summary {
         let mut summary = Summary::of_records(&spec, &attempts, now);
         summary.trouble = unless_damaged(dir.attention().await)?.and_then(|attention| attention.text);
         summary.attention.extend(summary.trouble.clone());
-        if matches!(summary.state, JobState::Submitted | JobState::Interrupted) {
+        if matches!(summary.state, JobState::Submitted | JobState::Provisioning | JobState::Interrupted) {
             // What it waited for before its last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);
-            let waiting = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since);
-            summary.waiting_until = waiting.as_ref().and_then(|waiting| waiting.until);
-            summary.waiting = waiting.map(|waiting| waiting.why);
+            if let Some(waiting) = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since) {
+                (summary.waiting, summary.waiting_until, summary.tried_again) = (Some(waiting.why), waiting.until, None);
+            }
         }
         Ok(Some(summary))
     }
@@ -104,6 +109,7 @@ impl Summary {
             verdict: None,
             alone: false,
             usd: receipt.total_usd,
+            usd_unheard: Usd::ZERO,
             usd_estimated: false,
             most_usd: Some(receipt.total_usd),
             usd_per_hour: None,
@@ -118,6 +124,7 @@ impl Summary {
             exit_code: receipt.exit_code,
             waiting: None,
             waiting_until: None,
+            tried_again: None,
             trouble: None,
             attention: receipt.losses,
             plan: None,
@@ -129,14 +136,19 @@ impl Summary {
         let last = attempts.last();
         let status = last.and_then(|attempt| attempt.status.as_ref());
         let since = |from: Timestamp| elapsed(from, now);
+        // A machine of which nothing was heard may boot, or may never have been launched.
+        let is_heard = |attempt: &AttemptFacts| attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some();
+        let open_cost = |attempt: &AttemptFacts| {
+            let to = last_sign(attempt, now).unwrap_or(now);
+            attempt.plan.offer.hourly().cost_of(elapsed(attempt.plan.created, to))
+        };
         let cost = |attempt: &AttemptFacts| match &attempt.settled {
             Some(settled) => settled.usd,
-            None => {
-                let to = last_sign(attempt, now).unwrap_or(now);
-                let billed = elapsed(attempt.plan.created, to);
-                attempt.plan.offer.hourly().cost_of(billed)
-            }
+            None if is_heard(attempt) => open_cost(attempt),
+            None => Usd::ZERO,
         };
+        let unheard = attempts.iter().filter(|attempt| attempt.settled.is_none() && !is_heard(attempt));
+        let scarcity = relaunch::scarcity(&spec.spec, &history(attempts), now).filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
         let limits = &spec.spec.limits;
         let most = |attempt: &AttemptFacts| attempt.settled.as_ref().map_or(attempt.plan.most_usd, |settled| Some(settled.usd));
         let instance = |attempt: &AttemptFacts| {
@@ -155,6 +167,7 @@ impl Summary {
             verdict: status.filter(|_| is_watched).map(|status| status.verdict.clone()),
             alone: false,
             usd: attempts.iter().map(cost).sum(),
+            usd_unheard: unheard.map(open_cost).sum(),
             usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
             most_usd: attempts.iter().map(most).try_fold(Usd::ZERO, |sum, most| Some(sum + most?)),
             usd_per_hour: last.map(|attempt| attempt.plan.offer.hourly()),
@@ -167,8 +180,9 @@ impl Summary {
             heartbeat_seconds: status.map(|status| since(status.at).as_secs_f64()),
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
-            waiting: None,
+            waiting: scarcity.as_ref().map(|(waits, _)| waits.clone()),
             waiting_until: None,
+            tried_again: scarcity.map(|(_, again)| again),
             trouble: None,
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),
@@ -255,7 +269,7 @@ mod tests {
     #[test]
     fn what_has_ended_or_fallen_silent_bills_up_to_its_last_sign_of_life() {
         for (outcome, status, usd, estimated) in [
-            (None, None, "$12", false),
+            (None, None, "$0", false),
             (None, status(12, "running"), "$12", false),
             (None, status(5, "running"), "$5", true),
             (ended(4), status(4, "ended"), "$4", true),
@@ -265,12 +279,48 @@ mod tests {
         ] {
             let summary = summary(outcome.clone(), status.clone(), &json!({}));
             assert_eq!((summary.usd, summary.usd_estimated), (usd.parse().unwrap(), estimated), "{outcome:?} {status:?}");
+            let unheard = if outcome.is_none() && status.is_none() { "$12" } else { "$0" };
+            assert_eq!(summary.usd_unheard, unheard.parse().unwrap(), "{outcome:?} {status:?}");
         }
     }
 
     #[test]
     fn that_no_limit_is_set_is_said_only_of_a_job_without_one() {
         assert_eq!(money_text(&summary(ended(4), None, &json!({}))), "about $4.00, and no limit is set");
-        assert_eq!(money_text(&summary(None, None, &json!({ "budget": 50.0 }))), "$12.00");
+        assert_eq!(money_text(&summary(None, status(12, "running"), &json!({ "budget": 50.0 }))), "$12.00");
+    }
+
+    /// Nobody has heard of its machine: it may boot, or nothing was ever launched.
+    #[test]
+    fn what_may_have_cost_something_is_said_as_the_most() {
+        assert_eq!(money_text(&summary(None, None, &json!({ "budget": 50.0 }))), "up to $12.00");
+    }
+
+    #[test]
+    fn a_job_without_a_machine_says_where_there_was_none_and_when_it_asks_again() {
+        let refused = |number: u32, zone: &str| {
+            let price = json!({ "cloud": "aws", "region": "r", "zone": zone, "instance_type": "t", "gpus": 0, "gpu_model": null,
+                "market": "spot", "price": 1.0 });
+            let plan = json!({ "format": 1, "job": "x-222222", "attempt": number, "created": at(0), "controller": "c", "offer": price,
+                "reasons": [], "most_usd": null, "client_token": "t", "lease": "30m", "tags": {} });
+            let settled = json!({ "format": 1, "attempt": number, "instance": null, "because": "launch_failed", "billed_from": null,
+                "billed_to": null, "billed": "0s", "usd": 0.0, "refusal": "capacity", "cloud_reason": "t", "outcome": null });
+            AttemptFacts {
+                plan: serde_json::from_value(plan).unwrap(),
+                lease: None,
+                status: None,
+                outcome: None,
+                settled: Some(serde_json::from_value(settled).unwrap()),
+                journal: Journal::default(),
+                watched: Watched::default(),
+            }
+        };
+        let spec = json!({ "format": 1, "job": "x-222222", "created": at(0), "written_by": "v",
+            "spec": { "name": "x", "command": { "shell": "true" } } });
+        let now = at(0) + std::time::Duration::from_secs(60);
+        let summary = Summary::of_records(&serde_json::from_value(spec).unwrap(), &[refused(1, "a"), refused(2, "b")], now);
+        assert_eq!((summary.state, summary.usd, summary.usd_unheard), (JobState::Provisioning, Usd::ZERO, Usd::ZERO));
+        assert_eq!(summary.waiting.unwrap(), "a machine: no capacity in 2 places, the last t in b, spot; tried again in 2m");
+        assert_eq!(summary.tried_again, Some(at(0) + std::time::Duration::from_secs(180)));
     }
 }

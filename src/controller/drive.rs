@@ -343,7 +343,7 @@ impl Controller {
             if let Act::Wait { why, .. } = &act {
                 tracing::debug!(%job, "waiting: {why}");
             }
-            let done = self.act(&dir, &spec, memory, &observed, &act).await;
+            let done = self.act_at_its_pace(&dir, &spec, memory, &observed, &act).await;
             if let Err(error) = &done {
                 memory.trouble_met = Self::trouble(&act, error);
             }

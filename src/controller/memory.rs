@@ -10,9 +10,10 @@ use super::answers::Place;
 use super::cap::HeldBack;
 use super::leavings::Leavings;
 use super::market::MarketMemory;
+use super::pace::Pace;
 use crate::instance::InstanceView;
 use crate::instance::Status;
-use crate::job::{AttemptNo, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, EndedBecause, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
 
 /// Of one job.
@@ -39,6 +40,8 @@ pub struct JobMemory {
     pub held_back: Option<HeldBack>,
     /// Which market, `market = "auto"`.
     pub market: Option<Box<MarketMemory>>,
+    /// Calls that were throttled.
+    pub pace: Option<Pace>,
     /// Which of its news was there when all of its records were read, if there was nothing to do but wait.
     pub read_at_news: Option<u64>,
     /// When the look began by which this tick decides, by the steady clock.
@@ -55,6 +58,17 @@ impl JobMemory {
     /// Whether a launch was refused that certainly made no machine, and no record says so yet.
     pub fn knows_a_refusal(&self) -> bool {
         self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.clear && attempt.watched.refused.is_some())
+    }
+
+    /// Whether its last launch was refused in a way that no other place or moment would mend.
+    pub fn was_refused_for_good(&self) -> bool {
+        let last = self.attempts.values().next_back().and_then(|attempt| attempt.settled.as_ref());
+        last.is_some_and(|settled| settled.because == EndedBecause::LaunchFailed && settled.refusal.is_none())
+    }
+
+    /// Whether a machine of an attempt under way has answered to its launch.
+    pub fn was_launched(&self) -> bool {
+        self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.watched.launched.is_some())
     }
 
     /// What it knows of the markets.

@@ -32,6 +32,7 @@ mod market;
 mod memory;
 mod notify;
 mod observe;
+mod pace;
 mod round;
 mod schedule;
 pub mod ship;

@@ -177,8 +177,21 @@ const DOUBLINGS_MAX: u32 = 4;
 
 /// The last refusal that still speaks of this offer, and how long ago it was.
 fn refused_lately(ask: &Ask<'_>, offer: &Offer) -> Option<(Refusal, Duration)> {
+    let (refusal, at, remembered) = last_refusal(ask.history, offer)?;
+    let ago = elapsed(at, ask.now);
+    (ago < remembered).then_some((refusal, ago))
+}
+
+/// When the last refusal of this offer no longer speaks of it; `None`: there was none.
+pub(super) fn asked_again_at(history: &[AttemptRecord], offer: &Offer) -> Option<Timestamp> {
+    let (_, at, remembered) = last_refusal(history, offer)?;
+    at.saturating_add(remembered).ok()
+}
+
+/// The last refusal of this offer, when it was, and for how long it speaks.
+fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Timestamp, Duration)> {
     // A machine that was had says that the refusals before it are over.
-    let refusals = ask.history.iter().rev().take_while(|record| record.settled.instance.is_none() || !record.plan.offer.is_same_pool(offer));
+    let refusals = history.iter().rev().take_while(|record| record.settled.instance.is_none() || !record.plan.offer.is_same_pool(offer));
     let speaking = refusals.filter_map(|record| {
         let refusal = record.settled.refusal?;
         let theirs = &record.plan.offer;
@@ -187,10 +200,9 @@ fn refused_lately(ask: &Ask<'_>, offer: &Offer) -> Option<(Refusal, Duration)> {
     });
     let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
     let (refusal, at) = *speaking.first()?;
-    let ago = elapsed(at, ask.now);
     let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
     let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
-    (ago < remembered).then_some((refusal, ago))
+    Some((refusal, at, remembered))
 }
 
 /// After a machine with a broken GPU, its pool likely hands out the same one again (FAULTS §6, row 43).

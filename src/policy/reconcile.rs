@@ -155,6 +155,8 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
     let Some(last) = last else { return JobState::Submitted };
     match (&last.settled, &last.outcome, &last.status) {
         (Some(settled), ..) if settled.because.goes_on() => JobState::Interrupted,
+        // No machine was to be had, and the next place is asked, or waited for.
+        (Some(settled), ..) if relaunch::found_no_machine(settled) => JobState::Provisioning,
         (Some(_), ..) => JobState::Terminating,
         (None, _, Some(status)) if status.phase == AttemptPhase::Held => JobState::Held,
         (None, Some(_), _) => JobState::Terminating,
@@ -248,18 +250,28 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let age = elapsed(attempt.plan.created, facts.now);
     // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
     let shown_within = attempt.watched.asked_for.unwrap_or(age);
-    let gone = shown_within > visible_within && attempt.watched.missing_for >= missing_at_least;
+    let missing_for = attempt.watched.missing_for;
+    let gone = shown_within > visible_within && missing_for >= missing_at_least;
+    let sure_at = facts.now.saturating_add(visible_within.saturating_sub(shown_within).max(missing_at_least.saturating_sub(missing_for)));
+    let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
     if let Some((_, refusal)) = &attempt.watched.refused {
         let may_run = attempt.watched.unclear && !gone;
-        return if may_run { wait(format!("the launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
+        return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
     // A kept machine is there or gone: a launch would not bring it back.
     let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
     // Whoever slept over a launch buys no machine that is to be out already.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
-    let unwanted = Wishes::of(facts.requests).end.is_some() || age > TOKEN_LIVES || is_over;
+    let wish = Wishes::of(facts.requests).end;
+    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over;
+    // Each launch of ours was answered, with a no to too many calls, and none follows. Another daemon may have asked for the same
+    // machine before the wish came: then it would be shown by now.
+    let never_asked_for = !existed && !attempt.watched.unclear && attempt.watched.asked_for.is_none();
+    let wished_long_ago = wish.as_ref().is_some_and(|wish| elapsed(wish.at, facts.now) >= missing_at_least);
+    let gone = gone || (never_asked_for && wished_long_ago && missing_for >= missing_at_least);
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
+        (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),
         (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
         (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
     }
@@ -357,6 +369,9 @@ fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
     let budget_left = relaunch::budget_left(spec, &history(facts.attempts), &wishes);
     Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }.hard_end()
 }
+
+/// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
+const CERTAINTY: &str = "certainty that no machine was launched";
 
 fn wait(why: String) -> Vec<Act> {
     vec![Act::Wait { until: None, why }]

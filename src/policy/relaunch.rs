@@ -13,10 +13,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::hard_end::Terms;
+use super::placement;
 use super::settlement::cloud_words;
 use super::wishes::{EndWish, Wishes};
-use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Spec};
-use crate::market::{Cloud, Usd};
+use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Settled, Spec};
+use crate::market::{Cloud, Offer, Span, Usd, elapsed};
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,7 +60,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     let Some(last) = history.last() else { return first(spec, wishes, now) };
     let because = last.settled.because;
     let text = own_words(last);
-    if !because.goes_on() && !found_no_machine(last) {
+    if !because.goes_on() && !found_no_machine(&last.settled) {
         return end(now, because, text);
     }
     if let Some(wish) = &wishes.end {
@@ -72,15 +73,40 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     if because == EndedBecause::Moved {
         return Next::Attempt { number, not_before: now, reason: Reason::new(now, "relaunch", "launch", text) };
     }
-    if found_no_machine(last) {
+    if found_no_machine(&last.settled) {
         let reason = Reason::new(now, "relaunch", "wait", format!("attempt {} found no machine: {text}", last.plan.attempt.number()));
-        let in_a_row = history.iter().rev().take_while(|record| found_no_machine(record)).count();
+        let in_a_row = history.iter().rev().take_while(|record| found_no_machine(&record.settled)).count();
         // A workstation is the only place of its cloud.
         let has_others = last.plan.offer.cloud != Cloud::Local;
         let pause = if has_others && in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
         return Next::Attempt { number, not_before: ended_at(last, now).saturating_add(pause).unwrap_or(now), reason };
     }
     again(spec, history, number, &text, now)
+}
+
+/// Of a job whose last launches found no machine: what it waits for, as it follows on "waits for", and when a launch is tried
+/// again. From its records alone, so that anybody can say it.
+pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Option<(String, Timestamp)> {
+    let refused: Vec<&AttemptRecord> = history.iter().rev().take_while(|record| found_no_machine(&record.settled)).collect();
+    let last = refused.first()?;
+    let Next::Attempt { not_before, .. } = next(spec, history, &Wishes::default(), now) else { return None };
+    let mut places: Vec<&Offer> = Vec::new();
+    for offer in refused.iter().map(|record| &record.plan.offer) {
+        if !places.iter().any(|place| place.is_same_pool(offer)) {
+            places.push(offer);
+        }
+    }
+    let forgotten = places.iter().filter_map(|offer| placement::asked_again_at(history, offer)).min();
+    let again = forgotten.map_or(not_before, |at| at.max(not_before));
+    let refusal = last.settled.refusal?;
+    let many = refused.iter().all(|record| record.settled.refusal == Some(refusal)) && places.len() > 1;
+    let at = last.plan.offer.describe();
+    let found = if many { format!("{refusal} in {} places, the last {at}", places.len()) } else { format!("{refusal}, {at}") };
+    let when = match elapsed(now, again).as_secs() {
+        0 => "tried again now".to_owned(),
+        secs => format!("tried again in {}", Span::from_secs(secs)),
+    };
+    Some((format!("a machine: {found}; {when}"), again))
 }
 
 /// What a plan of one more attempt may still spend; `None`: no budget was set.
@@ -149,8 +175,9 @@ fn died_young(record: &AttemptRecord) -> bool {
     record.settled.because.is_interruption() && !worked
 }
 
-fn found_no_machine(record: &AttemptRecord) -> bool {
-    record.settled.because == EndedBecause::LaunchFailed && record.settled.refusal.is_some()
+/// Whether a launch was refused there, and may be tried elsewhere or later.
+pub(super) fn found_no_machine(settled: &Settled) -> bool {
+    settled.because == EndedBecause::LaunchFailed && settled.refusal.is_some()
 }
 
 fn ended_at(record: &AttemptRecord, now: Timestamp) -> Timestamp {

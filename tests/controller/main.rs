@@ -29,6 +29,7 @@ mod spot_market;
 mod support;
 mod sweep;
 mod telling;
+mod throttled;
 mod town;
 mod visit;
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use super::desk::Desk;
 use super::machines::patiently;
-use crate::bench::Running;
+use crate::bench::{Finish as _, Running};
 use crate::false_ec2::{Call, FalseEc2, Fault, Options, State};
+use crate::jobs::{assert_code, text};
 
 fn desk() -> Option<Desk<Box<FalseEc2>>> {
     FalseEc2::start(Options::default()).map(Box::new).map(Desk::new)
@@ -83,4 +84,18 @@ fn two_daemons_on_one_bucket_launch_one_machine() {
     desk.must(&["cancel", &job]);
     desk.receipt(&job);
     assert_eq!(ec2.instance(&second.id).state, State::Terminated);
+}
+
+#[test]
+fn a_launch_that_is_refused_for_good_is_the_end_also_of_a_run_that_was_to_be_left_alone() {
+    let Some(desk) = desk() else { return };
+    desk.ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").always());
+    let out = desk.lamp(&["run", "--detach", "--unproven", "job.toml"]).finish();
+    assert_code(&out, 104);
+    let said = text(&out.stderr);
+    for word in ["UnauthorizedOperation", "`lamp doctor`", "`lamp iam controller`"] {
+        assert!(said.contains(word), "{word:?} in\n{said}");
+    }
+    assert!(!said.contains("detached"), "{said}");
+    assert!(desk.ec2.instances().is_empty());
 }

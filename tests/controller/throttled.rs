@@ -1,0 +1,78 @@
+//! A cloud that takes no more calls: each job asks more and more rarely, and who does not want it any more need not wait for long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lamplighter::job::{EndedBecause, JobOutcome, Wish};
+use lamplighter::market::{self, Usd};
+use lamplighter::ports::Clock;
+
+use super::World;
+use super::cloud::{CloudFault, Life};
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+async fn throttled(clock: Arc<VirtualClock>, times: usize) -> World {
+    let world = World::with(clock, &[Life::Ends { secs: 2, code: 0 }], |spec| spec.machine.cloud = market::Cloud::Aws).await;
+    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    world.cloud.fail_launches(&vec![CloudFault::Throttled; times]);
+    world
+}
+
+/// Ten jobs are driven by one loop, which looks at each every few seconds.
+#[test]
+fn the_daemon_asks_ever_more_rarely_and_the_machine_comes() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = throttled(clock.clone(), 9).await;
+        world.controller().drive_all(&[world.job().clone()], |_| {}).await;
+        let receipt = world.dir.receipt().await.unwrap().unwrap();
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 1), "the same plan, again and again");
+        let asked = world.cloud.market.lock().unwrap().asked.clone();
+        let pauses: Vec<u64> = asked.windows(2).map(|two| (two[1] - two[0]).as_secs()).collect();
+        assert_eq!(pauses.len(), 9);
+        assert!(pauses[6..].iter().all(|pause| *pause >= 30), "{pauses:?}");
+        assert!(pauses.iter().all(|pause| *pause <= 90), "{pauses:?}");
+        let waiting = world.dir.waiting().await.unwrap().unwrap().why;
+        assert_eq!(waiting, "the first word of its machine, which was launched");
+    });
+}
+
+#[test]
+fn a_stop_of_a_job_that_was_never_launched_takes_a_minute_where_each_launch_was_answered() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = throttled(clock.clone(), 10_000).await;
+        let stop = async {
+            clock.sleep(Duration::from_secs(120)).await;
+            assert!(world.dir.waiting().await.unwrap().unwrap().why.starts_with("the cloud, which takes no more calls"));
+            world.wish(Wish::Stop).await;
+            clock.mono()
+        };
+        let (receipt, stopped) = tokio::join!(world.drive(), stop);
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.total_usd, world.cloud.launches()), (JobOutcome::Stopped, Usd::ZERO, 0));
+        let took = clock.mono() - stopped;
+        assert!(took <= Duration::from_secs(130), "{took:?}");
+        let waiting = world.dir.waiting().await.unwrap().unwrap();
+        assert!(waiting.why.starts_with("certainty that no machine was launched: ") && waiting.until.is_some(), "{waiting:?}");
+    });
+}
+
+/// Another process made the plan, and may have launched it: whether each of its launches was answered nobody knows here.
+#[test]
+fn a_stop_of_what_another_process_planned_says_what_it_waits_for() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = throttled(clock.clone(), 10_000).await;
+        let planner = world.controller();
+        let _ticked = planner.look(world.job()).await.unwrap();
+        world.wish(Wish::Stop).await;
+        let began = clock.mono();
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(receipt.attempts.iter().map(|attempt| attempt.ended_because).collect::<Vec<_>>(), [EndedBecause::UserStopped]);
+        assert!(clock.mono() - began > Duration::from_secs(240), "{:?}", clock.mono() - began);
+        let waiting = world.dir.waiting().await.unwrap().unwrap();
+        assert!(waiting.why.starts_with("certainty that no machine was launched: "), "{waiting:?}");
+        let left = waiting.until.unwrap().duration_since(world.spec.created).as_secs();
+        assert!((240..=400).contains(&left), "{left} s after the job was made");
+    });
+}
