@@ -12,13 +12,13 @@ use super::cloud::{CloudFault, Life};
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 async fn throttled(clock: Arc<VirtualClock>, times: usize) -> World {
-    let world = World::with(clock, &[Life::Ends { secs: 2, code: 0 }], |spec| spec.machine.cloud = market::Cloud::Aws).await;
+    let world = World::with(clock, &[Life::Ends { secs: 120, code: 0 }], |spec| spec.machine.cloud = market::Cloud::Aws).await;
     *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
     world.cloud.fail_launches(&vec![CloudFault::Throttled; times]);
     world
 }
 
-/// Ten jobs are driven by one loop, which looks at each every few seconds.
+/// One loop drives all jobs, and looks at each every few seconds.
 #[test]
 fn the_daemon_asks_ever_more_rarely_and_the_machine_comes() {
     simulate(async |clock: Arc<VirtualClock>| {

@@ -88,6 +88,20 @@ fn from_submission_to_the_receipt() {
             vec!["settle"],
         ),
         (
+            "stopped a minute ago, and each launch was answered with a no",
+            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(61), ..Watched::default() }, ..attempt(1, 100) }],
+            vec![wish(Wish::Stop, 61)],
+            known(&[]),
+            vec!["settle"],
+        ),
+        (
+            "stopped a minute ago, and somebody else made the plan",
+            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(61), unclear: true, ..Watched::default() }, ..attempt(1, 100) }],
+            vec![wish(Wish::Stop, 61)],
+            known(&[]),
+            vec!["wait"],
+        ),
+        (
             "launched, not shown yet",
             vec![AttemptFacts {
                 watched: Watched { launched: Some("i-1".into()), missing_for: Duration::from_secs(500), ..Watched::default() },
