@@ -83,7 +83,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
     context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
-    if let Some(reason) = held_back {
+    if let Some(reason) = controller.cap_forbids(plan) {
+        context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {}", reason.text));
+    } else if let Some(reason) = held_back {
         context.printer.prose(2, format!("it would wait for {reason}"));
     }
     if let Some(next) = next {

@@ -43,7 +43,7 @@ pub struct Args {
     /// What the rule would have done, asked every six hours of those days
     #[arg(long)]
     pub backtest: bool,
-    /// Comma-separated values instead of the table
+    /// Comma-separated values instead of the table; the same as `-o csv`
     #[arg(long)]
     pub csv: bool,
     #[command(flatten)]

@@ -100,6 +100,20 @@ mod asked {
         if !has_subnets && (planned.is_err() || !lacking(&names, &found).is_empty()) {
             (names.regions, found.regions) = workstation.aws_networks(&names.group, &spec.spec.machine.regions).await;
         }
-        (planned, lacking(&names, &found))
+        let mut lacks = lacking(&names, &found);
+        if let Some(home) = said.regions.as_ref().and_then(|regions| regions.first()) {
+            beside_home(&mut lacks, home, &names.regions);
+        }
+        (planned, lacks)
+    }
+
+    /// A region more: the bucket lies in the one at home, which comes first.
+    fn beside_home(lacks: &mut [Lack], home: &str, regions: &[String]) {
+        for region in regions.iter().filter(|region| *region != home) {
+            let end = format!(" in {region}");
+            for lack in lacks.iter_mut().filter(|lack| lack.cure.is_none() && lack.what.ends_with(&end)) {
+                lack.cure = Some(format!("`lamp init aws --region {home} --region {region}` makes it there too"));
+            }
+        }
     }
 }

@@ -84,6 +84,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(proofs) = proofs {
         proofs?.refuse(context, &[region.clone()].into(), Some(&planned.plan))?;
     }
+    if let Some(reason) = controller.cap_forbids(&planned.plan) {
+        return Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
+            .meaning("nothing was started, and nothing bills")
+            .hint("a higher cap in [caps] of the configuration, a cheaper machine, or a lower `max_price` where the bid is what is dear"));
+    }
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }

@@ -67,7 +67,7 @@ pub enum Verb {
 
 /// Parses the command line, runs the verb, and turns its end into the process's.
 pub fn main() -> std::process::ExitCode {
-    let words: Vec<OsString> = std::env::args_os().collect();
+    let words = with_csv(std::env::args_os().collect());
     // The agent has its own, leaner words: on the GPU machine there is no clap.
     if words.get(1).is_some_and(|verb| verb == "agent") {
         return wire::agent::main(words.into_iter().skip(2).collect(), &["agent"]);
@@ -179,6 +179,21 @@ fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let is_command = !words[first].contains('/') && !words[first].ends_with(".toml") && !words[first].ends_with(".json");
     let is_forgotten = error.kind() == clap::error::ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
     is_forgotten.then(|| format!("a command stands after two dashes: `lamp {verb} -- {}`", words[first..].join(" ")))
+}
+
+/// `-o csv` is a format of `prices` alone, whose rows are all alike: elsewhere clap says what there is.
+fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
+    if !words.iter().skip(1).take_while(|word| *word != "--").any(|word| word == "prices") {
+        return words;
+    }
+    let mut rest = words.into_iter().peekable();
+    let mut taken = Vec::new();
+    while let Some(word) = rest.next() {
+        let is_whole = ["-ocsv", "-o=csv", "--output=csv"].iter().any(|whole| word == *whole);
+        let is_first = (word == "-o" || word == "--output") && rest.next_if(|next| next == "csv").is_some();
+        taken.push(if is_whole || is_first { OsString::from("--csv") } else { word });
+    }
+    taken
 }
 
 /// The format that was asked for, read without clap because clap has just failed.

@@ -103,6 +103,11 @@ impl Controller {
         Ok(cap::judge(&self.caps, &self.spending().await?, dearest(plan), self.clock.now()))
     }
 
+    /// Why this plan could not even be launched if nothing else ran and nothing had been spent; `None`: it could.
+    pub fn cap_forbids(&self, plan: &Plan) -> Option<Reason> {
+        cap::never(&self.caps, dearest(plan), self.clock.now())
+    }
+
     /// Whether a launch that a cap held back need not be tried yet.
     pub(super) fn is_held_back(&self, memory: &JobMemory) -> bool {
         memory.held_back.as_ref().is_some_and(|held| self.clock.mono() < held.until)

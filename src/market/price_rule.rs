@@ -22,10 +22,15 @@ pub enum PriceRule {
 
 /// Why a text is not a price rule. The message teaches the syntax.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is not a price, write 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"")]
-pub struct PriceRuleError {
-    text: String,
+pub enum PriceRuleError {
+    #[error("`{text}` is not a price, write 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"")]
+    Unknown { text: String },
+    #[error("`{text}` looks back further than EC2 keeps prices, which is 90 days: write \"p95 of 90d\" at most")]
+    TooFar { text: String },
 }
+
+/// As long as EC2 keeps prices.
+const KEPT: Span = Span::from_secs(90 * 86_400);
 
 impl PriceRule {
     /// How far back the rule must see; `None`: it needs no history.
@@ -40,8 +45,18 @@ impl PriceRule {
 impl FromStr for PriceRule {
     type Err = PriceRuleError;
 
+    /// As people write it. A record of an older version may look back further ([`PriceRule::of_record`]).
     fn from_str(text: &str) -> Result<Self, PriceRuleError> {
-        let wrong = || PriceRuleError { text: text.to_owned() };
+        match PriceRule::of_record(text)? {
+            PriceRule::Quantile { window, .. } if window > KEPT => Err(PriceRuleError::TooFar { text: text.to_owned() }),
+            rule => Ok(rule),
+        }
+    }
+}
+
+impl PriceRule {
+    fn of_record(text: &str) -> Result<Self, PriceRuleError> {
+        let wrong = || PriceRuleError::Unknown { text: text.to_owned() };
         let text_trimmed = text.trim();
         if text_trimmed == "auto" {
             return Ok(PriceRule::Auto);
@@ -91,16 +106,16 @@ impl<'de> Deserialize<'de> for PriceRule {
                 f.write_str("a price per hour: 0.65, \"80% of on-demand\", \"p95 of 14d\" or \"auto\"")
             }
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<PriceRule, E> {
-                text.parse().map_err(E::custom)
+                PriceRule::of_record(text).map_err(E::custom)
             }
             fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<PriceRule, E> {
-                number.to_string().parse().map_err(E::custom)
+                PriceRule::of_record(&number.to_string()).map_err(E::custom)
             }
             fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<PriceRule, E> {
-                number.to_string().parse().map_err(E::custom)
+                PriceRule::of_record(&number.to_string()).map_err(E::custom)
             }
             fn visit_u64<E: serde::de::Error>(self, number: u64) -> Result<PriceRule, E> {
-                number.to_string().parse().map_err(E::custom)
+                PriceRule::of_record(&number.to_string()).map_err(E::custom)
             }
         }
         deserializer.deserialize_any(Visitor)
@@ -117,7 +132,7 @@ mod tests {
         assert_eq!("0.65".parse(), Ok(PriceRule::Fixed(Usd::from_micros(650_000))));
         assert_eq!("80% of on-demand".parse(), Ok(PriceRule::PercentOfOnDemand(80.0)));
         assert_eq!("p95 of 14d".parse(), Ok(PriceRule::Quantile { percentile: 95.0, window: Span::from_secs(14 * 86_400) }));
-        for wrong in ["", "cheap", "-1", "0", "p101 of 1d", "p95 of 0s", "0% of on-demand", "80% of spot"] {
+        for wrong in ["", "cheap", "-1", "0", "p101 of 1d", "p95 of 0s", "p95 of 91d", "0% of on-demand", "80% of spot"] {
             assert!(wrong.parse::<PriceRule>().is_err(), "{wrong}");
         }
     }

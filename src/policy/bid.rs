@@ -19,7 +19,20 @@ pub struct Bid {
     pub because: String,
 }
 
+/// A bid that is so much above on-demand is told in times, else in percent.
+const TOLD_IN_TIMES: f64 = 2.0;
+
 impl Bid {
+    /// What a person should know of it beside its price: that it is no bargain, how often it was exceeded, and what it is not.
+    pub fn beside(&self, offer: &Offer) -> Vec<String> {
+        let dear = offer.on_demand.filter(|full| self.price > *full && *full > UsdPerHour::ZERO).map(|full| {
+            let times = self.price.per_hour().dollars() / full.per_hour().dollars();
+            let much = if times >= TOLD_IN_TIMES { format!("{times:.1} times") } else { format!("{:.0}% of", times * 100.0) };
+            format!("the bid of {} is {much} the on-demand price of {full}: what it allows beyond that no machine is worth", self.price)
+        });
+        dear.into_iter().chain(self.told()).chain([HONEST.to_owned()]).collect()
+    }
+
     /// How often the price was above it, where that is known.
     pub fn told(&self) -> Option<String> {
         let (share, crossings) = (self.share_above?, self.crossings?);
@@ -164,6 +177,18 @@ mod tests {
         assert_eq!((quantile.share_above, quantile.crossings), (Some(0.4), Some(1)));
         assert_eq!(quantile.told().unwrap(), "the price was above the bid for 40.0% of that time, and rose above it once");
         assert_eq!(bid("0.65").told().unwrap(), "the price was never above the bid in that time");
+    }
+
+    #[test]
+    fn a_bid_above_on_demand_says_so_and_every_bid_what_it_is_not() {
+        let beside = |rule: &str| {
+            let offer = offer(400_000, Some(1_000_000));
+            bid(rule.parse().unwrap(), &offer, None, NOW).unwrap().beside(&offer)
+        };
+        assert_eq!(beside("5").len(), 2);
+        assert_eq!(beside("5")[0], "the bid of $5.00/h is 5.0 times the on-demand price of $1.00/h: what it allows beyond that no machine is worth");
+        assert!(beside("1.5")[0].starts_with("the bid of $1.50/h is 150% of the on-demand price"), "{:?}", beside("1.5"));
+        assert_eq!(beside("0.9"), [HONEST]);
     }
 
     #[test]

@@ -87,8 +87,10 @@ pub fn judge(caps: &Caps, spending: &Spending, hourly: UsdPerHour, now: Timestam
         let reason = Reason::new(now, "cap", "wait", text).with("usd_per_hour", spending.usd_per_hour.per_hour().dollars());
         reason.with("usd_last_day", spending.usd_last_day.dollars()).with("asked_usd_per_hour", hourly.per_hour().dollars())
     };
+    let alone = |never: bool| if never { ", more than the cap allows with nothing beside it" } else { "" };
     if let Some(cap) = caps.usd_per_hour.filter(|cap| together > *cap) {
-        return Some(reason(format!("the cap of {} an hour: {}, and this one costs up to {hourly}", cap.per_hour(), running(spending))));
+        let alone = alone(hourly > cap);
+        return Some(reason(format!("the cap of {} an hour: {}, and this one costs up to {hourly}{alone}", cap.per_hour(), running(spending))));
     }
     let cap = caps.usd_per_day?;
     let ahead = spending.usd_last_day + together.cost_of(AHEAD);
@@ -96,6 +98,11 @@ pub fn judge(caps: &Caps, spending: &Spending, hourly: UsdPerHour, now: Timestam
         let spent = spending.usd_last_day;
         reason(format!("the cap of {cap} a day: {spent} were spent in 24 hours, {}, and this one costs up to {hourly}", running(spending)))
     })
+}
+
+/// Why a machine at this price can never be launched under these caps, whatever runs and was spent; `None`: it can.
+pub fn never(caps: &Caps, hourly: UsdPerHour, now: Timestamp) -> Option<Reason> {
+    judge(caps, &Spending::default(), hourly, now)
 }
 
 fn running(spending: &Spending) -> String {

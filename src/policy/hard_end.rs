@@ -70,6 +70,28 @@ impl Terms<'_> {
         Some(later(self.now, self.dearest().time_for(left)?.saturating_sub(STOP_GRACE)))
     }
 
+    /// Where money ends the machine before the time that was asked for: after how long, by what it is reckoned, and what would
+    /// mend it.
+    pub fn cut_short(&self) -> Option<String> {
+        let (left, end) = (self.budget_left?, self.of_budget()?);
+        let without = Terms { budget_left: None, ..*self }.hard_end()?;
+        if self.offer.cloud == Cloud::Local || end >= without {
+            return None;
+        }
+        let (ends, asked) =
+            (Span::from_secs(self.life(end).as_secs()), Span::from_secs(self.life(without).saturating_sub(DRAIN_ALLOWANCE).as_secs()));
+        let dearest = self.dearest();
+        let by_bid = self.bid.is_some_and(|bid| bid > self.offer.price);
+        let (reckoned, mends) = if by_bid {
+            (format!("the bid, which is up to {dearest} with disk and address"), "a lower `max_price` or a higher `limits.budget`")
+        } else {
+            (format!("{dearest} with disk and address"), "a higher `limits.budget`")
+        };
+        Some(format!(
+            "the budget ends it after {ends}, not after the {asked} that its limits allow: reckoned with {reckoned}, {left} buy no more; {mends} would mend that"
+        ))
+    }
+
     /// The most that the machine costs until a hard end; `None`: nothing bounds it, and an hour costs something.
     pub fn most(&self, hard_end: Option<Timestamp>) -> Option<Usd> {
         if self.offer.hourly().per_hour() == Usd::ZERO {

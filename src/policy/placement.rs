@@ -83,7 +83,8 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     rejected.extend(others.iter().map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best) }));
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
-    let reasons = reasons(ask, best, bid.as_ref(), others);
+    let mut reasons = reasons(ask, best, bid.as_ref(), others);
+    reasons.extend(terms.cut_short());
     Ok(Placement {
         offer: (*best).clone(),
         bid: bid.as_ref().map(|bid| bid.price),
@@ -242,7 +243,7 @@ fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Op
     }
     if let Some(bid) = bid {
         reasons.push(format!("the bid is {}, {}", bid.price, bid.because));
-        reasons.extend(bid.told());
+        reasons.extend(bid.beside(best));
     }
     if best.market == Market::Spot && best.cloud != Cloud::Local && spec.interruptions.max > 0 && spec.limits.budget.is_none() {
         reasons.push("after an interruption another machine follows; `limits.budget` would bound what all of them cost together".to_owned());

@@ -178,7 +178,12 @@ pub fn judge_sweeper(job_root: &str, seen: &SweeperSeen, now: Timestamp) -> Chec
                 _ if ago > LATE => Check::failure(check, format!("{came}, and should come every five minutes")).fix(log),
                 Some(first) if visit.is_sick() => Check::failure(check, format!("{came}: {first}")).fix(log),
                 Some(first) => Check::warning(check, format!("{came}: {first}")).fix(log),
-                None => Check::ok(check, format!("{came}: {} regions, {} machines, {} ended", visit.regions, visit.machines, visit.ended.len())),
+                None => {
+                    let s = |count: u32| if count == 1 { "" } else { "s" };
+                    let (regions, machines) = (visit.regions, visit.machines);
+                    let words = format!("{came}: {regions} region{}, {machines} machine{}, {} ended", s(regions), s(machines), visit.ended.len());
+                    Check::ok(check, words)
+                }
             }
         }
     }

@@ -219,3 +219,17 @@ fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
     let ran = place.0.read("ran");
     assert_eq!(ran.lines().filter(|line| line.starts_with("once-")).count(), 1, "{ran}");
 }
+
+#[test]
+fn what_a_cap_could_never_let_through_is_refused_before_there_is_a_job() {
+    let place = Place::new("exit 0");
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.3\n");
+    let words = ["--usd-per-hour", "0.47", "--", "sh", "job.sh"];
+    let ended = place.0.lamp(&[&["run", "--detach"], &words[..]].concat());
+    assert_eq!((ended.code, ended.out.as_str()), (102, ""), "{ended:?}");
+    let why = "it would wait for ever for the cap of $0.30 an hour: no machine runs, and this one costs up to $0.47/h, more than the cap allows";
+    assert!(ended.err.contains(why) && ended.err.contains("hint: a higher cap in [caps]"), "{}", ended.err);
+    assert!(place.0.lamp(&["status"]).err.contains("no jobs in"), "none was made");
+    let plan = place.0.lamp(&[&["plan"], &words[..]].concat());
+    assert!(plan.code == 0 && plan.err.contains(why), "{plan:?}");
+}

@@ -150,3 +150,17 @@ mod asked {
         assert!(asked.is_empty(), "it is remembered in the cache folder: {asked:?}");
     }
 }
+
+#[test]
+fn csv_is_a_format_of_prices_and_of_nothing_else() {
+    let asked = ["--type", "g5.xlarge", "--region", "us-east-1"];
+    let flag = offline(&[&["prices", "--csv"], &asked[..]].concat());
+    for words in [&["-o", "csv"][..], &["--output", "csv"], &["-ocsv"], &["--output=csv"]] {
+        let ended = offline(&[&["prices"], &asked[..], words].concat());
+        assert_eq!((ended.code, &ended.out), (0, &flag.out), "{words:?}: {ended:?}");
+    }
+    let before = offline(&[&["-o", "csv", "prices"], &asked[..]].concat());
+    assert_eq!(before.out, flag.out);
+    let elsewhere = offline(&["status", "-o", "csv"]);
+    assert!(elsewhere.code == 2 && elsewhere.err.contains("jsonl"), "{elsewhere:?}");
+}
