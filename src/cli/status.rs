@@ -14,8 +14,10 @@ use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, live, render_table_within};
 use crate::job::{JobId, JobState};
 use crate::jobdir::{self, JobDir, JobDirError};
-use crate::market::{Span, Usd};
+use crate::market::{Span, Usd, elapsed};
+use crate::policy::Wishes;
 use crate::policy::reconcile::belongs_elsewhere;
+use crate::wire::Store;
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]
@@ -85,7 +87,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         left_out.sort_by(|one, other| one.job.cmp(&other.job));
         context.printer.json(&Listing { jobs: summaries, left_out, caps });
     } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
-        show_one(context, summary);
+        let asked = if summary.state.is_final() { None } else { asked_to_end(&store, summary, now).await };
+        show_one(context, summary, asked);
     } else {
         show_table(context, &summaries, args.all);
         caps.iter().for_each(|caps| context.printer.note(caps.text()));
@@ -181,7 +184,15 @@ pub fn local_time(at: Timestamp) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-fn show_one(context: &Context, summary: &Summary) {
+/// That somebody wants it to end, which its state shows only when its agent or its controller has seen it.
+async fn asked_to_end(store: &Store, summary: &Summary, now: Timestamp) -> Option<String> {
+    let dir = JobDir::new(Arc::clone(store), summary.job.parse().ok()?);
+    let wish = Wishes::of(&dir.requests().await.ok()?).end?;
+    let verb = if wish.cancel { "cancel" } else { "stop" };
+    Some(format!("to {verb}, by {} {} ago", wish.by, Span::from_secs(elapsed(wish.at, now).as_secs())))
+}
+
+fn show_one(context: &Context, summary: &Summary, asked: Option<String>) {
     let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
     line("state", summary.state.to_string());
@@ -196,6 +207,9 @@ fn show_one(context: &Context, summary: &Summary) {
     }
     if let Some(reason) = &summary.reason {
         line("because", reason.clone());
+    }
+    if let Some(asked) = asked {
+        line("was asked", asked);
     }
     if let Some(waiting) = &summary.waiting {
         line("waits for", waits(waiting, summary.waiting_until));
