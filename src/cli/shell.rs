@@ -187,12 +187,14 @@ fn with_csv(words: Vec<OsString>) -> Vec<OsString> {
         return words;
     }
     let mut rest = words.into_iter().peekable();
-    let mut taken = Vec::new();
+    let (mut taken, mut is_csv) = (Vec::new(), false);
     while let Some(word) = rest.next() {
         let is_whole = ["-ocsv", "-o=csv", "--output=csv"].iter().any(|whole| word == *whole);
         let is_first = (word == "-o" || word == "--output") && rest.next_if(|next| next == "csv").is_some();
-        taken.push(if is_whole || is_first { OsString::from("--csv") } else { word });
+        if is_whole || is_first { is_csv = true } else { taken.push(word) }
     }
+    // A flag of the verb, so it stands after it.
+    taken.extend(is_csv.then(|| OsString::from("--csv")));
     taken
 }
 

@@ -41,6 +41,7 @@ pub mod placement;
 pub mod pool;
 pub mod proof;
 pub mod reconcile;
+mod refusals;
 pub mod relaunch;
 #[cfg(feature = "lamp")]
 pub mod schedule;

@@ -13,7 +13,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::hard_end::Terms;
-use super::placement;
+use super::refusals;
 use super::settlement::cloud_words;
 use super::wishes::{EndWish, Wishes};
 use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Settled, Spec};
@@ -96,7 +96,7 @@ pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Optio
             places.push(offer);
         }
     }
-    let forgotten = places.iter().filter_map(|offer| placement::asked_again_at(history, offer)).min();
+    let forgotten = places.iter().filter_map(|offer| refusals::asked_again_at(history, offer)).min();
     let again = forgotten.map_or(not_before, |at| at.max(not_before));
     let refusal = last.settled.refusal?;
     let many = refused.iter().all(|record| record.settled.refusal == Some(refusal)) && places.len() > 1;

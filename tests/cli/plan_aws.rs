@@ -91,6 +91,25 @@ fn a_full_quota_and_a_low_bid_are_named() {
     assert!(denied.err.contains("warning: the cloud would not launch it: "), "{denied:?}");
 }
 
+/// A budget is reckoned with the bid: whoever bids five times on-demand hears what that makes of ten hours, and what mends it.
+#[test]
+fn a_budget_that_a_high_bid_eats_up_says_how_long_it_lasts() {
+    let Some(ec2) = market() else { return };
+    let ended = plan(&ec2, &["--spot", "--max-price", "5.0", "--budget", "2", "--max-runtime", "10h"]);
+    assert_eq!(ended.code, 0, "{ended:?}");
+    for said in [
+        "the bid of $5.00/h is 5.0 times the on-demand price of $1.01/h",
+        "the budget ends it after 2",
+        ", not after the 10h that its limits allow: reckoned with the bid",
+        "a lower `max_price` or a higher `limits.budget` would mend that",
+        "most interruptions come from capacity, not from price",
+    ] {
+        assert_eq!(ended.out.matches(said).count(), 1, "{said:?} in\n{}", ended.out);
+    }
+    let near = plan(&ec2, &["--spot-auto", "--budget", "20", "--max-runtime", "10h"]);
+    assert!(near.code == 0 && !near.out.contains("the budget ends it"), "{}", near.out);
+}
+
 /// What nobody can finish in time is said before anything else, by plan and by run, and what it costs all the same.
 #[test]
 fn a_deadline_that_cannot_be_met_is_a_warning_before_all_else() {

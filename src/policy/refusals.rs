@@ -1,0 +1,62 @@
+//! For how long a refused launch speaks of the place that refused it.
+//!
+//! From the attempts of a job alone, so that whoever reads its records knows when a place is asked again. What must never live
+//! here: which offer is taken (`placement`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::job::{AttemptRecord, Refusal};
+use crate::market::{Offer, elapsed};
+
+/// How long a refusal speaks of a place. Capacity comes back in minutes (FAULTS §4: 3), a price moves within hours, a quota
+/// waits for a person or for a machine to end, and what is not sold in a zone is not sold there tomorrow either.
+fn memory_of(refusal: Refusal) -> Duration {
+    Duration::from_secs(match refusal {
+        Refusal::Capacity => 3 * 60,
+        Refusal::Price => 10 * 60,
+        Refusal::Quota => 10 * 60,
+        Refusal::NotSold => 24 * 3600,
+        // It says nothing of the place.
+        Refusal::Spent => 0,
+    })
+}
+
+/// The memory doubles with each refusal in a row, up to so many times: a zone that was empty all day is asked every 48
+/// minutes, not every three.
+const DOUBLINGS_MAX: u32 = 4;
+
+/// The last refusal that still speaks of this offer, and how long ago it was.
+pub(super) fn refused_lately(history: &[AttemptRecord], offer: &Offer, now: Timestamp) -> Option<(Refusal, Duration)> {
+    let (refusal, at, remembered) = last_refusal(history, offer)?;
+    let ago = elapsed(at, now);
+    (ago < remembered).then_some((refusal, ago))
+}
+
+/// When the last refusal of this offer no longer speaks of it; `None`: there was none.
+pub(super) fn asked_again_at(history: &[AttemptRecord], offer: &Offer) -> Option<Timestamp> {
+    let (_, at, remembered) = last_refusal(history, offer)?;
+    at.saturating_add(remembered).ok()
+}
+
+/// The last refusal of this offer, when it was, and for how long it speaks.
+fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Timestamp, Duration)> {
+    // A machine that was had says that the refusals before it are over.
+    let refusals = history.iter().rev().take_while(|record| record.settled.instance.is_none() || !record.plan.offer.is_same_pool(offer));
+    let speaking = refusals.filter_map(|record| {
+        let refusal = record.settled.refusal?;
+        let theirs = &record.plan.offer;
+        let same_quota = theirs.region == offer.region && theirs.market == offer.market && family(theirs) == family(offer);
+        (theirs.is_same_pool(offer) || (refusal == Refusal::Quota && same_quota)).then_some((refusal, record.plan.created))
+    });
+    let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
+    let (refusal, at) = *speaking.first()?;
+    let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
+    let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
+    Some((refusal, at, remembered))
+}
+
+fn family(offer: &Offer) -> &str {
+    offer.instance_type.split('.').next().unwrap_or_default()
+}
