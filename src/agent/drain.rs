@@ -241,7 +241,8 @@ impl Agent {
     async fn write_outcome(&mut self, because: EndedBecause, losses: Vec<String>, until: Duration, by: Option<Timestamp>) {
         let journal = self.journal.clone();
         let until = until.max(self.out.clock.mono() + self.within(by, OUTCOME_MIN).max(FLUSH_MIN));
-        self.alive_while(journal.flush(until.saturating_sub(self.out.clock.mono()))).await;
+        // Half of it at most: the outcome is what others act on, and needs its own time.
+        self.alive_while(journal.flush(until.saturating_sub(self.out.clock.mono()) / 2)).await;
         let now = self.out.clock.now();
         let outcome = Outcome {
             format: RECORD_FORMAT,

@@ -18,8 +18,9 @@ pub(super) const TICK: Duration = Duration::from_secs(1);
 /// The same beside a workload that has long been busy, of which nothing is near: no verdict, no limit, no notice, no end. Such
 /// hours are nearly all that a machine lives, and each look costs the same. NVML's buffers still hold every moment in between,
 /// news and the end of the workload wake the loop at once, and a window of minutes is no less sharp. Rarer, and what a person
-/// sees of the progress is stale.
-const TICK_STEADY: Duration = Duration::from_secs(5);
+/// sees of the progress is stale, and a line of output is older than the five seconds that `lamp logs -f` promises: the log is
+/// looked at with it.
+const TICK_STEADY: Duration = Duration::from_secs(3);
 
 /// So long a workload was watched closely first: somebody who tries things out has ended them by then.
 const STEADY_AFTER: Duration = Duration::from_secs(10 * 60);

@@ -66,9 +66,12 @@ pub async fn measured(store: &Store, spec: &ResolvedSpec) -> Option<Measured> {
     }
     let rehearsed = format!("{}{REHEARSAL}", job.name);
     let dir = job_root::newest_named(store, &[&job.name, &rehearsed]).await.ok()??;
-    let numbers = dir.checkpoint_numbers().await.unwrap_or_default();
-    let read = join_all(numbers.into_iter().rev().take(SAVES_READ).map(|number| dir.manifest(number))).await;
-    let saves = read.into_iter().filter_map(|manifest| manifest.ok().flatten()).collect();
+    let (numbers, earlier) = tokio::join!(dir.checkpoint_numbers(), dir.spec());
+    // How long this workstation's line takes says nothing of a machine in the cloud.
+    let uploads = earlier.ok().flatten().is_some_and(|earlier| earlier.spec.machine.cloud != Cloud::Local);
+    let read = join_all(numbers.unwrap_or_default().into_iter().rev().take(SAVES_READ).map(|number| dir.manifest(number))).await;
+    let read = read.into_iter().filter_map(|manifest| manifest.ok().flatten());
+    let saves = read.map(|save| Manifest { upload_secs: if uploads { save.upload_secs } else { 0.0 }, ..save }).collect();
     Some(Measured { job: dir.job().as_str().to_owned(), saves, spec: checkpoint.clone() })
 }
 

@@ -12,7 +12,7 @@ use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan,
 use crate::controller::{Controller, DriveError, JobMemory, Planned};
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
-use crate::market::Cloud;
+use crate::market::{Cloud, Market};
 use crate::wire::{Store, Workstation};
 
 /// Run a job: a file, or a command after `--`
@@ -69,7 +69,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         ready::refuse(&lacks, &spec)?;
     }
     let planned = planned?;
-    if let Some(measured) = measured.filter(|_| !args.late_save) {
+    if let Some(measured) = measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot) {
         measured.refuse()?;
     }
     controller.agent_fits(&planned.plan).map_err(|error| {

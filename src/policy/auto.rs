@@ -18,8 +18,8 @@ use jiff::Timestamp;
 
 use super::market_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running};
 use super::pool::{Pool, start_of};
-use super::spell::{GAP_HOURS_MAX, ZoneSpells};
-use super::zones::{LIFE_HOURS_MAX, life_hours, usd_per_useful_hour};
+use super::spell::GAP_HOURS_MAX;
+use super::zones::{LIFE_HOURS_MAX, life_hours, usd_per_hour_of_work};
 use crate::instance::Status;
 use crate::job::{AttemptRecord, Plan, Progress, Reason, Spec};
 use crate::market::{Market, Span, UsdPerHour, elapsed};
@@ -202,19 +202,6 @@ pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
 fn only(facts: &AutoFacts<'_>, market: Market, why: &str) -> AutoVerdict {
     let step = if facts.running.is_some() { AutoStep::Stay } else { AutoStep::Take(market) };
     AutoVerdict { step, reason: Reason::new(facts.now, "market", step.word(), format!("{}: {why}", step.words())), until: None }
-}
-
-/// What an hour of work comes to on spot machines: each life pays one start, and does what was not saved once more. Times in hours.
-///
-/// With checkpoints half of what is at risk is lost on the mean. Where nothing can be saved, the work is begun anew until one
-/// machine lives as long as it takes: a renewal process, whose tries cost a start and the shorter of life and work each.
-pub fn usd_per_hour_of_work(spells: &ZoneSpells, hourly: UsdPerHour, start: f64, unsaved: f64, work: f64) -> f64 {
-    let work = work.clamp(0.1, LIFE_HOURS_MAX);
-    let life = life_hours(spells, Some(work));
-    if unsaved < work {
-        return usd_per_useful_hour(hourly, start + unsaved / 2.0, life);
-    }
-    hourly.per_hour().dollars() * (start + life) / (work * spells.outlives(work).max(1e-9))
 }
 
 fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<'_>, on_demand: UsdPerHour) -> AutoVerdict {

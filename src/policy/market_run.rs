@@ -10,10 +10,10 @@
 
 use std::time::Duration;
 
-use super::auto::usd_per_hour_of_work;
 use super::horizon::Runs;
 use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Running};
 use super::spell::{ZoneSpells, age_class};
+use super::zones::usd_per_hour_of_work;
 use crate::market::UsdPerHour;
 
 /// The job that is played.

@@ -40,6 +40,19 @@ pub fn life_hours(spells: &ZoneSpells, work_left: Option<f64>) -> f64 {
     spells.life_hours(work_left.unwrap_or(LIFE_HOURS_MAX).clamp(0.1, LIFE_HOURS_MAX))
 }
 
+/// What an hour of work comes to on spot machines: each life pays one start, and does what was not saved once more. Times in hours.
+///
+/// With checkpoints half of what is at risk is lost on the mean. Where nothing can be saved, the work is begun anew until one
+/// machine lives as long as it takes: a renewal process, whose tries cost a start and the shorter of life and work each.
+pub fn usd_per_hour_of_work(spells: &ZoneSpells, hourly: UsdPerHour, start: f64, unsaved: f64, work: f64) -> f64 {
+    let work = work.clamp(0.1, LIFE_HOURS_MAX);
+    let life = life_hours(spells, Some(work));
+    if unsaved < work {
+        return usd_per_useful_hour(hourly, start + unsaved / 2.0, life);
+    }
+    hourly.per_hour().dollars() * (start + life) / (work * spells.outlives(work).max(1e-9))
+}
+
 /// Where an hour of work is cheapest; of those that are there, if any is.
 pub fn best(zones: &[Zone<'_>], start_hours: f64, work_left: Option<f64>) -> Option<usize> {
     let some_there = zones.iter().any(|zone| zone.there);

@@ -308,7 +308,7 @@ proptest! {
 
     /// For a pool of any past: what the job is expected to cost, as the controller would say it.
     #[test]
-    fn a_later_deadline_never_costs_more_in_the_controller(work in 30..300_u64, spare in 0..300_u64, later in 5..300_u64, lives in prop::collection::vec(1..300_u64, 0..8)) {
+    fn a_later_deadline_never_costs_more_in_the_controller(work in 120..600_u64, spare in 0..300_u64, later in 5..300_u64, lives in prop::collection::vec(1..300_u64, 0..8)) {
         let (work, mut pool, mut from) = (work * MINUTE, Pool::new("z", "t"), 100_000_u64);
         for minutes in lives {
             let to = from.saturating_sub(minutes * MINUTE);
@@ -324,7 +324,7 @@ proptest! {
             ["spot_usd", "on_demand_usd", "wait_usd"].iter().filter_map(|name| numbers.get(*name).copied()).fold(f64::INFINITY, f64::min)
         };
         let (soon, late) = (expected(reachable(work) + spare * MINUTE), expected(reachable(work) + (spare + later) * MINUTE));
-        // The table has steps of ten minutes, and of five of slack: for a job of half an hour that is a percent or two.
+        // The table has steps of ten minutes, and of five of slack: for a job of two hours that is less than a percent.
         prop_assert!(late <= soon * 1.03, "{soon} by then, {late} later");
     }
 
