@@ -237,7 +237,7 @@ fn word(change: ChangeKind) -> &'static str {
     }
 }
 
-/// What is made here runs while nobody watches.
+/// What is made here runs on when this workstation is off.
 async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned: &[Change], ready: &[Ready]) -> Result<(), Fault> {
     let is_made = |file: &str| planned.iter().any(|change| change.file == file && matches!(change.change, ChangeKind::Create | ChangeKind::Changed));
     let machines = ready.iter().filter(|one| is_made(&one.applied.file)).map(|one| &one.prepared.loaded.spec.machine);

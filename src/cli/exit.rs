@@ -36,7 +36,7 @@ impl ExitCode {
     pub const NOT_PROVED: ExitCode = ExitCode(109);
     /// A fault of the tool itself.
     pub const INTERNAL: ExitCode = ExitCode(110);
-    /// Nobody would watch the machine, and nothing has shown lately that it ends by itself.
+    /// Its workstation may go off, and nothing has shown lately that it ends by itself.
     pub const UNPROVEN: ExitCode = ExitCode(111);
     /// Stopped by a limit of the job: run time, budget or deadline. As `timeout(1)` says it.
     pub const LIMIT: ExitCode = ExitCode(124);

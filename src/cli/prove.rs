@@ -21,7 +21,7 @@ use super::printer::{Stream, Style};
 use super::table::counted;
 use super::{Context, ExitCode, Fault, confirm, job_root, plan, proven, ready, run, signals};
 use crate::config::SpanWord;
-use crate::controller::{Controller, DriveError, JobMemory, Planned};
+use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned};
 use crate::instance::sweeper;
 use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial, Tried, Wish};
 use crate::jobdir::{JobDir, JobDirError, ProofDir, SweeperDir};
@@ -82,6 +82,8 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     let store = job_root::open(context).await?;
     let controller = run::controller(&workstation, &store)?;
     let region = args.region.clone().unwrap_or(home);
+    // Nothing would be launched by a wrong clock, and somebody waits here.
+    controller.check_clock().await.map_err(|error| clock_fault(&error))?;
     let desk = Desk { context, workstation, store, controller, account, region };
     let planned = desk.plans(args).await?;
     let most: Usd = planned.iter().filter_map(|(.., planned)| planned.plan.most_usd).sum();
@@ -139,11 +141,12 @@ impl Desk<'_> {
     }
 
     fn spec(&self, trial: Trial, within: Span, types: &[String]) -> ResolvedSpec {
-        let spec = proof::spec(&trial, within, &self.region, types);
+        let created = self.context.clock.now();
+        let spec = proof::spec(&trial, within, created, &self.region, types);
         ResolvedSpec {
             format: RECORD_FORMAT,
             job: JobId::from_name(&spec.name, wire::random_letters()),
-            created: self.context.clock.now(),
+            created,
             written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
             spec,
             code: None,
@@ -175,10 +178,15 @@ impl Desk<'_> {
             let within = Span::from_duration(spec.spec.limits.boot.duration().saturating_sub(trial.lease.duration()));
             match self.controller.begin(&dir, &spec, planned).await {
                 Ok((memory, begun)) => {
-                    if let Err(error) = begun {
-                        self.context.printer.warn(format!("not launched yet, trying again: {error}"));
-                    }
                     attempts.push(Attempt { trial, within, dir });
+                    match begun {
+                        Err(error @ ActError::ClockOff { .. }) => {
+                            self.end(&attempts).await;
+                            return Err(clock_fault(&error));
+                        }
+                        Err(error) => self.context.printer.warn(format!("not launched yet, trying again: {error}")),
+                        Ok(()) => {}
+                    }
                     memories.push(memory);
                 }
                 Err(error) => {
@@ -307,6 +315,12 @@ impl Desk<'_> {
     }
 }
 
+fn clock_fault(error: &ActError) -> Fault {
+    Fault::from_error(ExitCode::REFUSED, error)
+        .meaning("no machine is left, and nothing was proven")
+        .hint("set this workstation's clock; `lamp doctor` shows how far off it is")
+}
+
 fn show(context: &Context, proof: &Proof) {
     let until = proof::good_until(proof);
     if context.is_machine_output() {
@@ -336,5 +350,8 @@ fn show(context: &Context, proof: &Proof) {
         printer
             .warn("NOT PROVEN: a machine that nobody watches may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
         printer.hint("`lamp doctor` looks at the sweeper and the role; `lamp receipt` says how each machine has ended");
+    }
+    if let Some(less) = proof::not_tried(proof) {
+        printer.note(less);
     }
 }

@@ -55,8 +55,12 @@ impl Proofs {
             regions.iter().map(|region| (region, self.standing(context, region))).filter(|(_, standing)| !standing.is_good()).collect();
         let Some((first, _)) = bad.first() else { return Ok(()) };
         let words: Vec<String> = bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
-        let what =
-            format!("nobody would watch this machine, and account {} has not shown that it ends by itself: {}", self.account, words.join(", "));
+        let what = format!(
+            "a machine that is left alone is driven from here only while this workstation is on, and account {} has not shown that one ends by \
+             itself: {}",
+            self.account,
+            words.join(", ")
+        );
         let stake = plan.and_then(|plan| {
             let most = plan.most_usd.map_or_else(|| "and nothing bounds that".to_owned(), |most| format!("up to {most} in all"));
             Some(format!("it would bill {} until somebody ends it, {most}", plan.offer.hourly())).filter(|_| plan.starts.is_none())
@@ -77,7 +81,10 @@ pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, r
     let Some(proofs) = looked else { return };
     let standing = proofs.standing(context, region);
     if !standing.is_good() {
-        context.printer.warn(format!("nobody watches its machine now, and {region} {} that machines end by themselves", standing.words()));
+        context.printer.warn(format!(
+            "its machine is driven from here only while this workstation is on, and {region} {} that machines end by themselves",
+            standing.words()
+        ));
         context.printer.hint(format!("`lamp doctor --prove --region {region}` shows it, for about a cent and ten minutes"));
     }
 }

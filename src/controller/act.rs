@@ -353,7 +353,7 @@ impl Controller {
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.
     pub(super) async fn write_user_data(&self, spec: &ResolvedSpec, plan: &mut Plan) -> Result<(), ActError> {
         if let (Some(trial), Some(launch)) = (&spec.trial, &mut plan.launch) {
-            launch.user_data = bootstrap::of_trial(trial);
+            launch.user_data = bootstrap::of_trial(trial, plan.boot);
             return Ok(());
         }
         let (Some(launch), Some(shipper)) = (&mut plan.launch, &self.shipper) else { return Ok(()) };

@@ -11,6 +11,7 @@
 
 use crate::job::{Switch, Trial};
 use crate::market::Span;
+use crate::policy::proof;
 
 /// What EC2 takes, before it is encoded.
 pub const USER_DATA_BYTES_MAX: usize = 16 * 1024;
@@ -95,13 +96,15 @@ impl Bootstrap<'_> {
     }
 }
 
-/// The user data of a machine that gets no agent: with the switch that is tried, and nothing else.
-pub fn of_trial(trial: &Trial) -> String {
+/// The user data of a machine that gets no agent: with its switch, and nothing else. On the machine of a sweep the switch acts
+/// later than all that is tried there; without it the machine would bill on when nobody came. `patience` is the plan's `boot`.
+pub fn of_trial(trial: &Trial, patience: Span) -> String {
     let text = "#!/bin/sh\n# Lamplighter tries on this machine whether it ends when nobody watches it.\n";
-    match trial.switch {
-        Switch::DeadlineUnit => format!("{text}{}{SWITCH}say \"the switch is armed, and nothing else works here\"\n", switch_words(trial.lease)),
-        Switch::Sweep => format!("{text}# Nothing on it does: a sweep must.\n"),
-    }
+    let said = match trial.switch {
+        Switch::DeadlineUnit => "the switch is armed, and nothing else works here",
+        Switch::Sweep => "a sweep must end this machine; the switch is armed for when none comes",
+    };
+    format!("{text}{}{SWITCH}say \"{said}\"\n", switch_words(proof::armed(trial, patience)))
 }
 
 /// What the part of the script that arms the switch needs.
@@ -190,14 +193,15 @@ mod tests {
     /// Of the whole script it is the beginning, and no word of an agent follows.
     #[test]
     fn a_trial_arms_the_switch_and_fetches_nothing() {
-        let of = |switch| of_trial(&Trial { switch, lease: Span::from_secs(120) });
-        let (unit, none) = (of(Switch::DeadlineUnit), of(Switch::Sweep));
-        assert!(unit.contains("boot_secs='120'") && unit.contains("enable --now lamp-deadman.timer"), "{unit}");
+        let of = |switch| of_trial(&Trial { switch, lease: Span::from_secs(120) }, Span::from_secs(840));
+        let (unit, sweep) = (of(Switch::DeadlineUnit), of(Switch::Sweep));
+        for (text, armed) in [(&unit, "boot_secs='120'"), (&sweep, "boot_secs='1440'")] {
+            assert!(text.contains(armed) && text.contains("enable --now lamp-deadman.timer"), "{text}");
+        }
         assert!(bootstrap().user_data().unwrap().contains(SWITCH), "it is the switch of every machine");
         for word in ["curl", "agent_url", "agent_env", "fetch"] {
-            assert!(!unit.contains(word), "{word}");
+            assert!(!unit.contains(word) && !sweep.contains(word), "{word}");
         }
-        assert!(none.lines().all(|line| line.starts_with('#')), "{none}");
     }
 
     /// Comments go, settings stay; a line that continues is whole.

@@ -40,7 +40,10 @@ impl Controller {
 
     /// Refuses to plan by a clock that is wrong. A store that does not say what time it is refuses nothing: the plan has to be
     /// written there next.
-    pub(super) async fn check_clock(&self) -> Result<(), ActError> {
+    ///
+    /// # Errors
+    /// [`ActError::ClockOff`].
+    pub async fn check_clock(&self) -> Result<(), ActError> {
         let known = || self.clock_right.lock().expect("nobody panics while holding it: a moment is read or put in");
         let is_known = known().is_some_and(|at| self.clock.mono().saturating_sub(at) < RIGHT_FOR);
         if self.is_home() || is_known {

@@ -17,7 +17,7 @@ use crate::market::{Span, Usd};
 pub enum Switch {
     /// B: the unit that user data arm before they fetch anything. It powers the machine off, and the cloud gives it back.
     DeadlineUnit,
-    /// E: a sweep, of the cloud's own sweeper, a daemon or a person. Nothing on the machine ends it.
+    /// E: a sweep, of the cloud's own sweeper, a daemon or a person. Nothing on the machine ends it before a sweep has had its time.
     Sweep,
 }
 

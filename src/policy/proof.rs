@@ -5,13 +5,14 @@
 //!   the newest proof, now ──> Standing ──> may a machine be left alone?
 //! ```
 //! The switch under trial is the first that may act: the deadline unit's machine is no orphan before its unit has had its
-//! time, and nothing works on the machine of a sweep. What must never live here: a call, a machine's price.
+//! time, and on the machine of a sweep it is set to later than all that is proven there. What must never live here: a call, a machine's price.
 
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::doctor::Check;
+use crate::instance::sweeper::SWEEPER;
 use crate::job::{
     AlarmRule, AttemptRecord, Command, EndedBy, Ending, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, Proof, Spec, Switch, Trial, Tried,
     WatchSpec,
@@ -37,6 +38,13 @@ const SWEEP_WITHIN: Span = Span::from_secs(12 * 60);
 
 /// Beyond the patience with a switch: the machine's last moment must not be what ends it.
 const CAP_AFTER: Duration = Duration::from_secs(5 * 60);
+
+/// Beyond the patience with a sweep its machine powers itself off: later than everything that is proven on it, and soon enough
+/// where the prover died, no daemon runs and the sweeper is broken. With its ordinary times that is 24 minutes after its boot.
+const LAST_RESORT_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// Who found no machine for so long beyond the patience finds none: somebody waits for the result at a terminal.
+const TRIES_FOR: Duration = Duration::from_secs(30 * 60);
 
 /// A launch and an end are told to the second, each rounded its own way.
 const ROUNDING: Duration = Duration::from_secs(2);
@@ -66,8 +74,18 @@ pub fn boot_tag(trial: &Trial, patience: Span) -> Span {
     }
 }
 
-/// The job of a trial: the smallest machine, no agent, no second attempt. `within` is that of the switch, or a test's.
-pub fn spec(trial: &Trial, within: Span, region: &str, types: &[String]) -> Spec {
+/// How long after its boot the machine's own deadline unit powers it off: what is tried, or what stands behind a sweep that never
+/// comes. No machine is without one. `patience` is the job's own.
+pub fn armed(trial: &Trial, patience: Span) -> Span {
+    match trial.switch {
+        Switch::DeadlineUnit => trial.lease,
+        Switch::Sweep => Span::from_duration(patience.duration().saturating_add(LAST_RESORT_AFTER)),
+    }
+}
+
+/// The job of a trial: the smallest machine, no agent, no second attempt, and an end to looking for a machine. `within` is that of
+/// the switch, or a test's.
+pub fn spec(trial: &Trial, within: Span, created: Timestamp, region: &str, types: &[String]) -> Spec {
     let patience = trial.lease.duration() + within.duration();
     let machine = MachineSpec {
         cloud: Cloud::Aws,
@@ -79,8 +97,12 @@ pub fn spec(trial: &Trial, within: Span, region: &str, types: &[String]) -> Spec
         market: MarketChoice::OnDemand,
         ..MachineSpec::default()
     };
-    let limits =
-        LimitsSpec { max_runtime: Some(Span::from_duration(patience + CAP_AFTER)), boot: Span::from_duration(patience), ..LimitsSpec::default() };
+    let limits = LimitsSpec {
+        max_runtime: Some(Span::from_duration(patience + CAP_AFTER)),
+        deadline: Some(created.saturating_add(patience.saturating_add(TRIES_FOR)).unwrap_or(Timestamp::MAX)),
+        boot: Span::from_duration(patience),
+        ..LimitsSpec::default()
+    };
     Spec {
         name: "proof".into(),
         command: Command::Args(vec!["true".into()]),
@@ -121,11 +143,13 @@ pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option
         }
         (Switch::DeadlineUnit, EndedBy::Itself) if !kept => (false, format!("it powered itself off before its lease was over: {reason}")),
         (Switch::DeadlineUnit, EndedBy::Itself) => (false, "it powered itself off, but too late".to_owned()),
-        (Switch::Sweep, EndedBy::Sweep) if in_time => (true, format!("{} ended it", ending.map_or("a sweep", |ending| &ending.by))),
-        (Switch::Sweep, EndedBy::Sweep) => (false, format!("{} ended it, but too late", ending.map_or("a sweep", |ending| &ending.by))),
+        (Switch::Sweep, EndedBy::Sweep) => {
+            let late = if in_time { "" } else { ", but too late" };
+            (in_time, ending.map(|ending| format!("{} ended it{late}{}", ending.by, of_whom(ending))).unwrap_or_default())
+        }
         (_, EndedBy::Prover) => (false, format!("it did not end by itself, and was ended: {}", ending.map_or("", |ending| &ending.why))),
         (Switch::DeadlineUnit, EndedBy::Sweep) => (false, "its deadline unit did not end it, and a sweep did".to_owned()),
-        (Switch::Sweep, EndedBy::Itself) => (false, "it powered itself off, though nothing that we gave it does".to_owned()),
+        (Switch::Sweep, EndedBy::Itself) => (false, "no sweep ended it: it powered itself off".to_owned()),
         (_, EndedBy::Somebody) => (false, "somebody asked the cloud to end it, and nothing of ours has recorded that".to_owned()),
         (_, EndedBy::Cloud) => (false, format!("the cloud ended it: {}", if reason.is_empty() { "no reason given" } else { reason })),
     };
@@ -146,6 +170,21 @@ pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option
         said,
         usd: settled.usd,
     })
+}
+
+/// What a sweep was worth that the cloud's own sweeper did not make.
+fn of_whom(ending: &Ending) -> &'static str {
+    if ending.by.starts_with(&Ending::by_sweep(SWEEPER)) {
+        ", with no workstation in it"
+    } else {
+        ": a daemon or a sweep by hand, which ends nothing while that workstation is off"
+    }
+}
+
+/// What a proof does not say, in words; `None`: every switch was tried.
+pub fn not_tried(proof: &Proof) -> Option<&'static str> {
+    let is_swept = proof.trials.iter().any(|tried| tried.switch == Switch::Sweep);
+    (!is_swept).then_some("not tried: whether anything ends a machine that cannot power itself off, as when its kernel hangs")
 }
 
 /// What was begun counts: a bound is never said to be better than it was.
@@ -202,7 +241,8 @@ pub fn check(region: &str, found: Result<&[Proof], &String>, now: Timestamp) -> 
     match standing(proofs.iter().find(|proof| proof.region == region), now) {
         Standing::Good(proof) => {
             let switches: Vec<String> = proof.trials.iter().map(|tried| tried.switch.to_string()).collect();
-            Check::ok(name, format!("machines end by themselves ({}), proven on {:.0}", switches.join(", "), proof.at))
+            let less = not_tried(proof).map(|less| format!("; {less}")).unwrap_or_default();
+            Check::ok(name, format!("machines end by themselves ({}), proven on {:.0}{less}", switches.join(", "), proof.at))
         }
         other => Check::warning(name, format!("{region} {} that a machine ends when nobody watches it", other.words()))
             .fix(format!("`lamp doctor --prove --region {region}`, for about a cent and ten minutes")),

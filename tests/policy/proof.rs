@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use lamplighter::job::{AttemptRecord, EndedBy, Ending, Plan, Proof, RECORD_FORMAT, Settled, Switch, Trial};
+use lamplighter::job::{AttemptRecord, EndedBy, Ending, Plan, Proof, RECORD_FORMAT, Settled, Switch, Trial, Tried};
 use lamplighter::market::Span;
-use lamplighter::policy::proof::{HOLDS, boot_tag, judge, spec, standing, within};
+use lamplighter::policy::proof::{HOLDS, armed, boot_tag, judge, not_tried, spec, standing, within};
 use serde::de::DeserializeOwned;
 
 fn kept<T: DeserializeOwned>(text: &str) -> T {
@@ -81,7 +81,8 @@ fn without_a_machine_nothing_was_tried() {
 /// Who may act first is decided by what each of them reads, and not by luck.
 #[test]
 fn the_switch_under_trial_is_the_first_that_may_act() {
-    let patience = |switch| spec(&trial(switch), within(switch), "us-east-1", &[]).limits;
+    let created = Timestamp::UNIX_EPOCH;
+    let patience = |switch| spec(&trial(switch), within(switch), created, "us-east-1", &[]).limits;
     for switch in [Switch::DeadlineUnit, Switch::Sweep] {
         let limits = patience(switch);
         assert!(limits.boot.duration() >= trial(switch).lease.duration() + within(switch).duration());
@@ -91,8 +92,55 @@ fn the_switch_under_trial_is_the_first_that_may_act() {
     assert_eq!(sweep, trial(Switch::Sweep).lease);
     let unit = patience(Switch::DeadlineUnit).boot;
     assert_eq!(boot_tag(&trial(Switch::DeadlineUnit), unit), unit, "a sweep leaves the unit its time");
-    let job = spec(&trial(Switch::Sweep), within(Switch::Sweep), "us-east-1", &[]);
+    let job = spec(&trial(Switch::Sweep), within(Switch::Sweep), created, "us-east-1", &[]);
     assert_eq!((job.interruptions.max, job.watch.metrics), (0, false), "one machine, and nothing that another switch would hear");
+}
+
+/// The prover is dead, no daemon runs, the sweeper is broken: the machine of the sweep ends all the same.
+#[test]
+fn no_trial_leaves_a_machine_without_a_switch_and_the_last_one_is_after_all_that_is_tried() {
+    let (unit, sweep) = (trial(Switch::DeadlineUnit), trial(Switch::Sweep));
+    let patience = |trial: &Trial| spec(trial, within(trial.switch), Timestamp::UNIX_EPOCH, "us-east-1", &[]).limits.boot;
+    assert_eq!(armed(&unit, patience(&unit)), unit.lease);
+    let last = armed(&sweep, patience(&sweep)).duration();
+    assert!(last >= patience(&sweep).duration() + Duration::from_secs(5 * 60), "it would take the sweep's place: {last:?}");
+    assert!(last <= Duration::from_secs(25 * 60), "{last:?}");
+    let tried = judge(&sweep, within(Switch::Sweep), &record(last.as_secs() as i64, OFF), None).expect("it was launched");
+    assert_eq!((tried.ended_by, tried.proven), (EndedBy::Itself, false), "{}", tried.said);
+}
+
+/// Somebody waits at a terminal for what no place has.
+#[test]
+fn a_trial_that_finds_no_machine_ends() {
+    let created: Timestamp = "2026-11-21T10:00:00Z".parse().expect("a time");
+    for switch in [Switch::DeadlineUnit, Switch::Sweep] {
+        let limits = spec(&trial(switch), within(switch), created, "us-east-1", &[]).limits;
+        let deadline = limits.deadline.expect("it has an end");
+        let patience = SignedDuration::try_from(limits.boot.duration()).expect("minutes");
+        assert_eq!(deadline, created + patience + SignedDuration::from_mins(30));
+        assert!(
+            created + SignedDuration::try_from(limits.max_runtime.expect("a cap").duration()).expect("minutes") < deadline,
+            "its own cap comes first"
+        );
+    }
+}
+
+/// A laptop that is off sweeps nothing.
+#[test]
+fn a_proof_says_whose_sweep_it_was_and_what_was_not_tried() {
+    let said = |by: &str| {
+        let tried = judge(&trial(Switch::Sweep), within(Switch::Sweep), &record(430, ASKED), Some(&ending(Ending::by_sweep(by))));
+        tried.expect("it was launched").said
+    };
+    let (cloud, ours) = (said("lamplighter-sweeper-me"), said("me@laptop"));
+    assert!(!cloud.contains("while that workstation is off"), "{cloud}");
+    assert!(ours.contains("while that workstation is off"), "{ours}");
+    let mut proof: Proof = kept(PROOF);
+    let one = proof.trials[0].clone();
+    proof.trials = vec![Tried { switch: Switch::DeadlineUnit, ..one.clone() }];
+    assert!(not_tried(&proof).is_some_and(|less| less.contains("kernel hangs")));
+    proof.trials.push(Tried { switch: Switch::Sweep, ..one });
+    assert_eq!(not_tried(&proof), None);
 }
 
 #[test]
