@@ -56,8 +56,7 @@ impl Proofs {
         let Some((first, _)) = bad.first() else { return Ok(()) };
         let words: Vec<String> = bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
         let what = format!(
-            "a machine that is left alone is driven from here only while this workstation is on, and account {} has not shown that one ends by \
-             itself: {}",
+            "nothing here drives this machine while this workstation is off, and account {} has not shown that it ends by itself: {}",
             self.account,
             words.join(", ")
         );
