@@ -10,6 +10,8 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::act::ActError;
 use super::drive::Controller;
 use super::observe::Observed;
@@ -49,9 +51,12 @@ impl Controller {
         if self.is_home() || is_known {
             return Ok(());
         }
+        let before = self.clock.now();
         let Some(theirs) = self.store_now().await else { return Ok(()) };
-        let ours = self.clock.now();
-        let off = elapsed(ours, theirs).max(elapsed(theirs, ours));
+        // A lid that was closed between the question and the answer makes one of them late, and no clock wrong.
+        let off_by = |ours: Timestamp| elapsed(ours, theirs).max(elapsed(theirs, ours));
+        let ours = [before, self.clock.now()].into_iter().min_by_key(|ours| off_by(*ours)).expect("there are two");
+        let off = off_by(ours);
         if off <= OFF_MAX {
             *known() = Some(self.clock.mono());
             return Ok(());

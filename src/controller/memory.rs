@@ -13,7 +13,7 @@ use super::market::MarketMemory;
 use super::pace::Pace;
 use crate::instance::InstanceView;
 use crate::instance::Status;
-use crate::job::{AttemptNo, EndedBecause, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, EndedBecause, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled, Wish};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
 
 /// Of one job.
@@ -23,6 +23,8 @@ pub struct JobMemory {
     /// Boxed: a map makes room for eleven, and nearly every job has one.
     pub attempts: BTreeMap<AttemptNo, Box<AttemptMemory>>,
     pub requests: BTreeMap<u32, Request>,
+    /// When it was first read that somebody wants it to end, by the steady clock.
+    pub wished_at: Option<Duration>,
     /// Why it is left to another controller.
     pub elsewhere: Option<String>,
     /// What went wrong in the last tick, in the daemon.
@@ -74,6 +76,14 @@ impl JobMemory {
     /// What it knows of the markets.
     pub fn market(&mut self) -> &mut MarketMemory {
         self.market.get_or_insert_default()
+    }
+
+    /// For how long it is known that somebody wants it to end.
+    pub fn wished_for(&mut self, now: Duration) -> Duration {
+        if self.wished_at.is_none() && self.requests.values().any(|request| matches!(request.wish, Wish::Stop | Wish::Cancel)) {
+            self.wished_at = Some(now);
+        }
+        self.wished_at.map_or(Duration::ZERO, |since| now.saturating_sub(since))
     }
 
     /// Lets go of what only a launch needs, in plans whose agent was heard: they are never launched again, and the script of a

@@ -32,7 +32,9 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
     }
     let known = memory.attempts.iter_mut().filter(|(number, _)| numbers.contains(number));
     let observed = known.map(|(number, memory)| observe_attempt(dir, *number, memory, answers, now));
-    let attempts: Vec<AttemptFacts> = try_join_all(observed).await?.into_iter().flatten().collect();
+    let mut attempts: Vec<AttemptFacts> = try_join_all(observed).await?.into_iter().flatten().collect();
+    let wished_for = memory.wished_for(now);
+    attempts.iter_mut().for_each(|attempt| attempt.watched.wished_for = wished_for);
     let between = attempts.iter().all(|attempt| attempt.settled.is_some());
     // Only a new plan asks for it.
     let newest_checkpoint = if between { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
@@ -41,6 +43,7 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
 
 /// The same without asking: what was read last, with the heartbeats that the news tell of.
 pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers, now: Duration) -> Observed {
+    let wished_for = memory.wished_for(now);
     let known = memory.attempts.iter_mut().filter_map(|(number, memory)| {
         let plan = memory.plan.clone()?;
         if memory.settled.is_none() {
@@ -49,7 +52,9 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
                 memory.shown(views.iter().copied().find(|view| view.client_token.as_deref() == Some(&plan.client_token)), now);
             }
         }
-        Some(memory.facts(plan, Journal::default()))
+        let mut facts = memory.facts(plan, Journal::default());
+        facts.watched.wished_for = wished_for;
+        Some(facts)
     });
     Observed { attempts: known.collect(), requests: memory.requests.values().cloned().collect(), newest_checkpoint: None }
 }

@@ -1,4 +1,5 @@
-//! Until when a machine has billed, where the cloud does not say it: an estimate that is never below what can be true.
+//! Until when a machine has billed, where the cloud does not say it: an estimate that is not below what can be true, unless a
+//! power-off that nobody saw has hung.
 //!
 //! ```text
 //!   never heard of ────────────────> the first word's time, or the lease, and a sweep
@@ -13,7 +14,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::hard_end::STOP_GRACE;
-use super::reconcile::{AttemptFacts, Facts, belongs_elsewhere};
+use super::reconcile::{AttemptFacts, Facts, belongs_elsewhere, extended_kill_at};
 use super::settlement::taken_by_cloud;
 use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::AttemptPhase;
@@ -63,7 +64,7 @@ pub(super) fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Opt
 const CAP_HELD_WITHIN: Duration = Duration::from_secs(37 * 60);
 
 /// The latest that a machine can have run to which was heard of, and which the cloud does not show any more. After its outcome
-/// it has powered itself off. One whose agent died, or that was kept for a look, may have lived until so long before the first
+/// it has powered itself off, as far as anybody can say. One whose agent died, or that was kept for a look, may have lived until so long before the first
 /// look without it that the cloud would still have shown its end.
 fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, certain: Timestamp) -> Timestamp {
     let (plan, watched) = (&attempt.plan, &attempt.watched);
@@ -79,10 +80,14 @@ fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, cer
         Cloud::Local => earlier(now, missed_for),
         Cloud::Aws => earlier(now, missed_for + SHOWN_AFTER_END),
     };
-    let capped = plan.kill_at.map_or(gone, |kill_at| gone.min(later(kill_at, CAP_HELD_WITHIN)));
+    // What was added to a limit is on the machine's tag alone; its plan stays as it was written.
+    let cap = plan.kill_at.max(extended_kill_at(facts, plan));
+    let capped = cap.map_or(gone, |kill_at| gone.min(later(kill_at, CAP_HELD_WITHIN)));
     let is_ended = (attempt.outcome.is_some() || watched.damaged.outcome) && status.phase != AttemptPhase::Held;
     let powered_off = (is_ended || plan.offer.cloud == Cloud::Local).then(|| {
         let outcome = watched.unshown.and_then(|unshown| unshown.outcome);
+        // A kernel that hangs in its power-off is swept once its lease has lapsed. To reckon with that would add half an hour to
+        // every job that ends while its laptop is closed, for what hardly ever happens.
         later(outcome.map_or(certain, |outcome| outcome.max(certain)), STOP_GRACE)
     });
     powered_off.map_or(capped, |powered_off| powered_off.min(capped)).max(certain)

@@ -250,25 +250,25 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let age = elapsed(attempt.plan.created, facts.now);
     // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
     let shown_within = attempt.watched.asked_for.unwrap_or(age);
-    let missing_for = attempt.watched.missing_for;
-    let gone = shown_within > visible_within && missing_for >= missing_at_least;
-    let sure_at = facts.now.saturating_add(visible_within.saturating_sub(shown_within).max(missing_at_least.saturating_sub(missing_for)));
+    // A kept machine is there or gone: a launch would not bring it back.
+    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
+    let wish = Wishes::of(facts.requests).end;
+    // Any other controller on this job root may have launched the same plan, by a look of just before the wish: however our own
+    // launches were answered, whatever the plan's age, and by whichever clock the wish is dated. Its look may be two minutes old.
+    let theirs_within = if wish.is_some() && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
+    let (wished_for, missing_for) = (attempt.watched.wished_for, attempt.watched.missing_for);
+    let gone = shown_within > visible_within && missing_for >= missing_at_least && wished_for >= theirs_within;
+    let left = [(visible_within, shown_within), (missing_at_least, missing_for), (theirs_within, wished_for)];
+    let left = left.into_iter().map(|(whole, gone_by)| whole.saturating_sub(gone_by)).max().unwrap_or_default();
+    let sure_at = facts.now.saturating_add(left);
     let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
     if let Some((_, refusal)) = &attempt.watched.refused {
         let may_run = attempt.watched.unclear && !gone;
         return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
-    // A kept machine is there or gone: a launch would not bring it back.
-    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
     // Whoever slept over a launch buys no machine that is to be out already.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
-    let wish = Wishes::of(facts.requests).end;
     let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over;
-    // Each launch of ours was answered, with a no to too many calls, and none follows. Another daemon may have asked for the same
-    // machine before the wish came: then it would be shown by now.
-    let never_asked_for = !existed && !attempt.watched.unclear && attempt.watched.asked_for.is_none();
-    let wished_long_ago = wish.as_ref().is_some_and(|wish| elapsed(wish.at, facts.now) >= missing_at_least);
-    let gone = gone || (never_asked_for && wished_long_ago && missing_for >= missing_at_least);
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
         (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),
@@ -363,7 +363,7 @@ fn rehearsal(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<(u32, Span)> {
 
 /// The hard cap of a plan as it would be made now, with what the users have added since. Each limit grows by what was added
 /// to it, and the first still counts: more money is no more time where money was not what ran out.
-fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
+pub(super) fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
     plan.kill_at?;
     let (spec, wishes) = (&facts.spec.spec, Wishes::of(facts.requests));
     let budget_left = relaunch::budget_left(spec, &history(facts.attempts), &wishes);

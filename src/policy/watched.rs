@@ -31,6 +31,8 @@ pub struct Watched {
     pub unclear: bool,
     /// From the first to the last of successive answers of the cloud in which the machine was missing.
     pub missing_for: Duration,
+    /// How long ago this controller first read that somebody wants the job to end.
+    pub wished_for: Duration,
     /// How long the heartbeat has not changed.
     pub silent_for: Duration,
     /// The same, at the last answer of the cloud in which the machine billed.

@@ -12,6 +12,7 @@ use lamplighter::market::Zone;
 use lamplighter::ports::Clock;
 
 use super::cloud::Life;
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{OWNER, World};
 
@@ -73,5 +74,27 @@ fn a_clock_that_a_person_has_set_is_good_enough() {
         let beside = Arc::new(Beside(clock, AtomicI64::new(-290)));
         let receipt = controller(&world, &beside).drive(world.job()).await.unwrap();
         assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+    });
+}
+
+/// The lid was closed between the question and the answer.
+#[test]
+fn a_laptop_that_slept_while_it_asked_for_the_time_is_not_told_that_its_clock_is_wrong() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+        world.store.fault("clock", Fault::Slow(Duration::from_secs(2)), None);
+        let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(0)));
+        let controller = controller(&world, &beside);
+        let sleeps = async {
+            // It asked at once, is answered with the time of its question after four seconds, and it is eight hours later.
+            clock.sleep(Duration::from_secs(1)).await;
+            beside.1.store(8 * 3600, Ordering::Relaxed);
+            clock.sleep(Duration::from_secs(4)).await;
+            beside.1.store(0, Ordering::Relaxed);
+            assert_eq!(world.store.keys("plan.json").len(), 1, "it was planned by the first answer");
+            assert_eq!(world.dir.attention().await.unwrap().and_then(|attention| attention.text), None);
+        };
+        let (receipt, ()) = tokio::join!(controller.drive(world.job()), sleeps);
+        assert_eq!(receipt.unwrap().outcome, JobOutcome::Succeeded);
     });
 }

@@ -1,4 +1,5 @@
-//! A cloud that takes no more calls: each job asks more and more rarely, and who does not want it any more need not wait for long.
+//! A cloud that takes no more calls: each job asks more and more rarely, and who does not want it any more waits until no other daemon's
+//! machine can come.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ fn the_daemon_asks_ever_more_rarely_and_the_machine_comes() {
 }
 
 #[test]
-fn a_stop_of_a_job_that_was_never_launched_takes_a_minute_where_each_launch_was_answered() {
+fn a_stop_of_a_job_that_was_never_launched_waits_as_if_another_had_launched_it() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = throttled(clock.clone(), 10_000).await;
         let stop = async {
@@ -51,7 +52,7 @@ fn a_stop_of_a_job_that_was_never_launched_takes_a_minute_where_each_launch_was_
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, receipt.total_usd, world.cloud.launches()), (JobOutcome::Stopped, Usd::ZERO, 0));
         let took = clock.mono() - stopped;
-        assert!(took <= Duration::from_secs(130), "{took:?}");
+        assert!((300..=500).contains(&took.as_secs()), "{took:?}");
         let waiting = world.dir.waiting().await.unwrap().unwrap();
         assert!(waiting.why.starts_with("certainty that no machine was launched: ") && waiting.until.is_some(), "{waiting:?}");
     });
@@ -73,6 +74,36 @@ fn a_stop_of_what_another_process_planned_says_what_it_waits_for() {
         let waiting = world.dir.waiting().await.unwrap().unwrap();
         assert!(waiting.why.starts_with("certainty that no machine was launched: "), "{waiting:?}");
         let left = waiting.until.unwrap().duration_since(world.spec.created).as_secs();
-        assert!((240..=400).contains(&left), "{left} s after the job was made");
+        assert!((300..=480).contains(&left), "{left} s after the job was made");
+    });
+}
+
+/// The second daemon launches the plan of the first just before somebody stops the job, and dies; EC2 shows the machine five
+/// minutes later. To settle meanwhile was to write a receipt of $0 beside a machine that bills.
+#[test]
+fn a_stop_settles_nothing_while_another_daemon_may_have_launched_the_plan() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = throttled(clock.clone(), 10_000).await;
+        world.cloud.live_on(Life::NeverSpeaks);
+        world.cloud.invisible_for(Duration::from_secs(299));
+        let other = async {
+            clock.sleep(Duration::from_secs(600)).await;
+            // Just after the first was refused once more: its next try is half a minute away.
+            let asked = || world.cloud.market.lock().unwrap().asked.len();
+            let before = asked();
+            while asked() == before {
+                clock.sleep(Duration::from_millis(100)).await;
+            }
+            world.cloud.fail_launches(&[]);
+            let _ticked = world.controller().look(world.job()).await.unwrap();
+            world.cloud.fail_launches(&vec![CloudFault::Throttled; 10_000]);
+            assert_eq!((world.cloud.launches(), asked()), (1, before + 2), "by the second daemon");
+            clock.sleep(Duration::from_secs(1)).await;
+            world.wish(Wish::Stop).await;
+        };
+        let (receipt, ()) = tokio::join!(world.drive(), other);
+        world.check(&receipt).await;
+        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Stopped, 1));
+        assert!(receipt.attempts[0].billed_seconds > 290.0, "{receipt:?}");
     });
 }

@@ -18,6 +18,7 @@ fn from_submission_to_the_receipt() {
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
     let stopped = |reason| known(&[view(1, OWNER, InstanceState::Stopped, Some(reason))]);
+    let wished = |secs| Watched { missing_for: Duration::from_secs(500), wished_for: Duration::from_secs(secs), ..Watched::default() };
     let unclear = |missing| Watched {
         refused: Some((None, "not allowed".into())),
         unclear: true,
@@ -82,21 +83,21 @@ fn from_submission_to_the_receipt() {
         ("cancelled between plan and launch", vec![attempt(1, 60)], vec![wish(Wish::Cancel, 5)], known(&[]), vec!["wait"]),
         (
             "cancelled, and surely never launched",
-            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(61), ..Watched::default() }, ..attempt(1, 301) }],
-            vec![wish(Wish::Cancel, 5)],
+            vec![AttemptFacts { watched: wished(420), ..attempt(1, 500) }],
+            vec![wish(Wish::Cancel, 421)],
             known(&[]),
             vec!["settle"],
         ),
         (
-            "stopped a minute ago, and each launch was answered with a no",
-            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(61), ..Watched::default() }, ..attempt(1, 100) }],
-            vec![wish(Wish::Stop, 61)],
+            "stopped seven minutes ago, by the clock of whoever did it: another controller may have launched it since",
+            vec![AttemptFacts { watched: wished(419), ..attempt(1, 5000) }],
+            vec![wish(Wish::Stop, 4000)],
             known(&[]),
-            vec!["settle"],
+            vec!["wait"],
         ),
         (
-            "stopped a minute ago, and somebody else made the plan",
-            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(61), unclear: true, ..Watched::default() }, ..attempt(1, 100) }],
+            "stopped, and somebody else made the plan",
+            vec![AttemptFacts { watched: Watched { unclear: true, ..wished(61) }, ..attempt(1, 100) }],
             vec![wish(Wish::Stop, 61)],
             known(&[]),
             vec!["wait"],

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Reaction, Refusal, Wish};
+use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, LimitsSpec, RECORD_FORMAT, Reaction, Refusal, Request, Wish};
+use lamplighter::market::Span;
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Unshown, Watched, reconcile};
 
 use proptest::prelude::*;
@@ -208,7 +209,7 @@ fn a_machine_that_nobody_ever_saw_is_in_the_receipt_with_the_most_that_it_can_ha
 fn what_may_have_been_launched_is_in_the_receipt_although_nobody_wants_it_any_more() {
     let stop = wish(Wish::Stop, 100);
     let settled = |age: u64, unclear: bool| {
-        let watched = Watched { unclear, missing_for: Duration::from_secs(90), ..Watched::default() };
+        let watched = Watched { unclear, missing_for: Duration::from_secs(90), wished_for: Duration::from_secs(420), ..Watched::default() };
         let mut facts = attempt(1, age);
         facts.watched = watched;
         let acts = acts(std::slice::from_ref(&facts), std::slice::from_ref(&stop), known(&[]));
@@ -286,6 +287,29 @@ fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_
     };
     let [Act::Settle(settled)] = &reconcile(&facts)[..] else { panic!("it is gone") };
     assert_eq!((settled.billed_to, settled.billed_estimated), (Some(now() - secs(3090)), true));
+}
+
+/// `lamp extend` is on the machine's tag and never in its plan: the receipt ended at the last heartbeat, and said that this was
+/// exact.
+#[test]
+fn an_extended_machine_that_hung_and_is_shown_no_more_is_billed_to_its_extended_cap_at_most() {
+    let half_an_hour = Span::from_secs(min(30));
+    let mut spec = spec();
+    spec.spec.limits = LimitsSpec { max_runtime: Some(half_an_hour), ..LimitsSpec::default() };
+    let mut hung = unshown(None, None);
+    hung.plan.kill_at = Some(hung.plan.created + Duration::from_secs(min(35)));
+    let (attempts, cloud) = ([hung], known(&[]));
+    let ended = |requests: &[Request]| {
+        let facts = Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+        match &reconcile(&facts)[..] {
+            [Act::Settle(settled)] => (settled.billed_to.unwrap(), settled.billed_estimated),
+            other => panic!("{other:?}"),
+        }
+    };
+    let more = |hours: u64| [wish(Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: None }, 15_000)];
+    // Heard for an hour of its five.
+    assert_eq!(ended(&more(1)), (ago(18_000) + Duration::from_secs(min(60 + 35 + 37)), true));
+    assert_eq!(ended(&more(10)), (ago(3090), true), "an end since would have been shown");
 }
 
 /// A laptop that looked before the cloud showed the machine, and then slept, has missed it from then on.
