@@ -88,7 +88,9 @@ impl Summary {
         let mut summary = Summary::of_records(&spec, &attempts, now);
         summary.trouble = unless_damaged(dir.attention().await)?.and_then(|attention| attention.text);
         summary.attention.extend(summary.trouble.clone());
-        if matches!(summary.state, JobState::Submitted | JobState::Provisioning | JobState::Interrupted) {
+        // A machine whose agent has the lease is there: nothing is waited for, and each look at a bucket costs money.
+        let is_there = attempts.last().is_some_and(|last| last.lease.is_some());
+        if matches!(summary.state, JobState::Submitted | JobState::Provisioning | JobState::Interrupted) && !is_there {
             // What it waited for before its last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);
             if let Some(waiting) = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since) {

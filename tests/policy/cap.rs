@@ -39,7 +39,8 @@ fn what_runs_and_what_is_asked_for_fit_under_the_hours_cap() {
     let three = [runs("2.2", -1), runs("3", -50), runs("3", 0), ended("9", -2, -1, "9")];
     assert_eq!(says(caps, &three, "1.8"), None, "to the cent");
     assert_eq!(says(caps, &three, "1.81").unwrap(), "the cap of $10.00 an hour: 3 machines run at $8.20/h, and this one costs up to $1.81/h");
-    assert_eq!(says(caps, &[], "12").unwrap(), "the cap of $10.00 an hour: no machine runs, and this one costs up to $12.00/h");
+    let alone = "the cap of $10.00 an hour: no machine runs, and this one costs up to $12.00/h, more than the cap allows with nothing beside it";
+    assert_eq!(says(caps, &[], "12").unwrap(), alone);
     assert_eq!(says(caps, &three, "0"), None, "what costs nothing may always run");
     assert_eq!(says(Caps::default(), &three, "1000"), None);
 }
