@@ -111,13 +111,13 @@ impl<'a> Ask<'a> {
         offer.gpus >= self.spec.machine.gpus.count && quota && self.terms(offer, None).check().is_ok() && self.bid_reaches(offer)
     }
 
-    /// Whether the market comes down to the bid: it is there now, or was in the time that the bid looks back on.
+    /// Whether the market may come down to the bid: it is there now, or was in the time that is looked back on, or nobody knows.
     fn bid_reaches(&self, offer: &Offer) -> bool {
         if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
             return true;
         }
         let bid = bid::bid(self.spec.machine.max_price, offer, self.supply.history(offer), self.now);
-        bid.is_ok_and(|bid| bid.price >= offer.price || bid.share_above.is_some_and(|above| above < 1.0))
+        bid.is_ok_and(|bid| bid.price >= offer.price || bid.share_above.is_none_or(|above| above < 1.0))
     }
 
     fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
