@@ -45,7 +45,7 @@ impl PriceRule {
 impl FromStr for PriceRule {
     type Err = PriceRuleError;
 
-    /// As people write it. A record of an older version may look back further ([`PriceRule::of_record`]).
+    /// As people write it. A record of an older version may look back further (`of_record`).
     fn from_str(text: &str) -> Result<Self, PriceRuleError> {
         match PriceRule::of_record(text)? {
             PriceRule::Quantile { window, .. } if window > KEPT => Err(PriceRuleError::TooFar { text: text.to_owned() }),
