@@ -51,6 +51,9 @@ struct ExplainedAttempt {
     reasons: Vec<Reason>,
     /// What waiting for the last idle verdict has cost, and what a stop by mistake would have.
     idle_cost: Option<IdleCost>,
+    /// When that verdict was.
+    #[serde(skip)]
+    idle_at: Option<Timestamp>,
     events: Vec<Event>,
 }
 
@@ -107,8 +110,8 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         };
         let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
         let events = dir.events(number).await?;
-        let idle_cost = explain_cost::of(plan.as_ref(), &reasons, &events).map(|(_, cost)| cost);
-        attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, idle_cost, events });
+        let (idle_at, idle_cost) = explain_cost::of(plan.as_ref(), &reasons, &events).unzip();
+        attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, idle_cost, idle_at, events });
     }
     Ok(Explained {
         job: dir.job().to_string(),
@@ -163,8 +166,8 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
             lines.push(Told { at: event.at, word: if ended_it { "because" } else { word }, text });
         }
     }
-    if let Some((at, cost)) = explain_cost::of(attempt.plan.as_ref(), &attempt.reasons, &attempt.events) {
-        lines.push(Told { at, word: "cost", text: explain_cost::text(&cost) });
+    if let Some((at, cost)) = attempt.idle_at.zip(attempt.idle_cost.as_ref()) {
+        lines.push(Told { at, word: "cost", text: explain_cost::text(cost) });
     }
     for request in requests {
         let seen = attempt.events.iter().any(|event| matches!(event.what, What::Wish { number, .. } if number == request.number));
@@ -313,6 +316,7 @@ mod tests {
             settled: Some(serde_json::from_value(settled).expect("a record")),
             reasons: vec![Reason::new(at(28), "stall", "stalled", "no step"), ended],
             idle_cost: None,
+            idle_at: None,
             events,
         };
         let request = Request { format: 1, number: 1, at: at(10), by: "alice".into(), wish: crate::job::Wish::Stop };

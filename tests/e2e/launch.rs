@@ -25,6 +25,14 @@ fn lamp(bench: &Bench, env: &BTreeMap<String, String>, words: &[&str]) -> std::p
     bench.lamp(words).envs(env).finish()
 }
 
+/// A job that nobody drives: whoever does asks too. Gives its name.
+fn leave_a_job(bench: &Bench, env: &BTreeMap<String, String>) -> String {
+    let done = lamp(bench, env, &["run", "--detach", "--unproven", "job.toml"]);
+    assert_code(&done, 0);
+    bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
+    String::from_utf8_lossy(&done.stdout).trim().to_owned()
+}
+
 /// From the first call to the launch.
 fn before_the_launch(calls: &[Call]) -> Vec<Call> {
     calls.iter().take_while(|call| call.action != "RunInstances").cloned().collect()
@@ -35,10 +43,7 @@ fn a_warm_launch_waits_for_four_round_trips() {
     let Some((ec2, env)) = account() else { return };
     let bench = Bench::new();
     bench.write("job.toml", JOB);
-    let first = lamp(&bench, &env, &["run", "--detach", "--unproven", "job.toml"]);
-    assert_code(&first, 0);
-    // Whoever drives the first job asks too.
-    bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
+    leave_a_job(&bench, &env);
     // So long that what is asked at once overlaps on a busy computer too.
     ec2.latency(Duration::from_millis(800));
     ec2.take_calls();
@@ -56,10 +61,7 @@ fn a_save_that_took_longer_than_the_notice_of_a_spot_machine_starts_none_unless_
     let Some((ec2, env)) = account() else { return };
     let bench = Bench::new();
     bench.write("job.toml", JOB);
-    let first = lamp(&bench, &env, &["run", "--detach", "--unproven", "job.toml"]);
-    assert_code(&first, 0);
-    bench.processes().into_iter().for_each(|pid| kill(pid, "KILL"));
-    let job = String::from_utf8_lossy(&first.stdout).trim().to_owned();
+    let job = leave_a_job(&bench, &env);
     let manifest = r#"{"format":1,"number":1,"attempt":1,"created":"2026-01-01T00:00:00Z","files":[],"save_secs":40.0,"upload_secs":90.0}"#;
     let root = env["LAMP_JOB_ROOT"].trim_start_matches("s3://");
     let put = ec2.s3("PUT", &format!("/{root}/jobs/{job}/checkpoints/0001/manifest.json"), manifest.as_bytes());
