@@ -15,7 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::attempt::{Ending, Held, Mode};
 use super::boot::keep_alive;
 use super::checkpoints::Saved;
-use super::outbox::chain;
+use super::outbox::{TRY_SECS_MAX, chain};
 use super::outputs::{self, Wanted};
 use super::tick::{Agent, Finish};
 use super::unkept;
@@ -97,12 +97,18 @@ impl Agent {
 
     /// Asks once more for a checkpoint and waits for it: afterwards the workload is ended. A workload without a signal of
     /// its own is asked by the SIGTERM that follows.
-    async fn final_save(&mut self, end: &End, asked_by: &str) -> Option<String> {
+    async fn final_save(&mut self, end: &End, asked_by: &'static str) -> Option<String> {
         let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
-        let within = self.within(end.by, spec.grace.duration());
+        let until = self.out.clock.mono() + self.within(end.by, spec.grace.duration());
+        if let Some(Saved::Complete(_)) = self.save_under_way(until).await {
+            return None;
+        }
         let ask = checkpoints.ask().await;
         let workload = self.workload.clone()?;
+        if self.ended.is_some() {
+            return None;
+        }
         // A signal that ends the workload goes to all of it, as when it is told to end.
         let asked = if signal.asks() { workload.ask(signal) } else { workload.signal(signal).map(|()| 1) };
         if let (Ok(processes), Some(signal)) = (&asked, spec.signal) {
@@ -113,27 +119,50 @@ impl Agent {
             Ok(_) => {}
             Err(error) => return Some(format!("no last checkpoint: {}", chain(&error))),
         }
-        let mut saving = Box::pin(checkpoints.save(ask, asked_by, within));
-        let saved = loop {
-            tokio::select! {
-                biased;
-                saved = &mut saving => break saved,
-                // It saved and ended: what its folder holds now is final, and the upload of the rest takes it up.
-                ended = workload.ended(), if self.ended.is_none() => {
-                    self.observe(Wake::Ended(ended)).await;
-                }
-                () = self.out.clock.sleep(Duration::from_secs(1)) => {}
-            }
-            self.world.service.alive();
-            self.report();
-        };
-        match saved {
+        let within = until.saturating_sub(self.out.clock.mono());
+        match self.until_saved(checkpoints.save(ask, asked_by, within)).await {
             Saved::Complete(_) => None,
             Saved::NoChange(_) => Some(format!(
                 "the workload was asked to save ({asked_by}) and changed nothing in its checkpoint folder within {}",
                 Span::from_duration(within)
             )),
             Saved::Failed(why) => Some(format!("the last checkpoint is not kept: {why}")),
+        }
+    }
+
+    /// What comes of a save that was asked for before the end began, `until` on the steady clock at the latest. It is waited
+    /// for and not asked for again: a handler that is entered a second time writes into the file that it is writing.
+    async fn save_under_way(&mut self, until: Duration) -> Option<Saved> {
+        if self.warned.asked.is_none() || self.saves.borrow().is_some() {
+            return None;
+        }
+        let (mut answers, out) = (self.saves.subscribe(), self.out.clone());
+        let answer = async move { answers.wait_for(Option::is_some).await.ok()?.clone() };
+        self.until_saved(async move { out.within(until.saturating_sub(out.clock.mono()), answer).await.flatten() }).await
+    }
+
+    /// Waits for a save, alive for the watchdog. A workload that saves and ends is seen to have ended.
+    async fn until_saved<T>(&mut self, saving: impl Future<Output = T>) -> T {
+        let mut saving = Box::pin(saving);
+        let workload = self.workload.clone();
+        loop {
+            let ends = async {
+                match &workload {
+                    Some(workload) => workload.ended().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                saved = &mut saving => return saved,
+                // It saved and ended: what its folder holds now is final, and the upload of the rest takes it up.
+                ended = ends, if self.ended.is_none() => {
+                    self.observe(Wake::Ended(ended)).await;
+                }
+                () = self.out.clock.sleep(Duration::from_secs(1)) => {}
+            }
+            self.world.service.alive();
+            self.report();
         }
     }
 
@@ -266,20 +295,18 @@ impl Agent {
             losses,
         };
         loop {
-            let left = until.saturating_sub(self.out.clock.mono()).max(FLUSH_MIN);
-            match self.alive_while(self.out.within(left, self.out.dir.create_outcome(&outcome))).await {
+            let left = until.saturating_sub(self.out.clock.mono()).max(FLUSH_MIN).min(TRY_SECS_MAX);
+            let why = match self.alive_while(self.out.within(left, self.out.dir.create_outcome(&outcome))).await {
                 // Somebody's outcome is there already: ours, from before a crash. It was true then and stays.
                 Some(Ok(_)) => return,
-                None => {
-                    tracing::error!("the outcome could not be written: the job root does not answer");
-                    return;
-                }
-                Some(Err(error)) if self.out.clock.mono() >= until => {
-                    tracing::error!("the outcome could not be written: {}", chain(&error));
-                    return;
-                }
-                Some(Err(error)) => tracing::warn!("the outcome is not written yet: {}", chain(&error)),
+                None => "the job root does not answer".to_owned(),
+                Some(Err(error)) => chain(&error),
+            };
+            if self.out.clock.mono() >= until {
+                tracing::error!("the outcome could not be written: {why}");
+                return;
             }
+            tracing::warn!("the outcome is not written yet: {why}");
             self.alive_while(self.out.clock.sleep(Duration::from_secs(2))).await;
         }
     }

@@ -37,6 +37,23 @@ fn a_store_that_is_gone_for_good_keeps_an_ended_machine_lit_for_half_an_hour_and
     }
 }
 
+/// The outcome is what everybody else acts on: without it a job that succeeded is taken for lost.
+#[test]
+fn one_call_that_hangs_does_not_cost_the_outcome() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        rig.store.fault("outcome.json", Fault::Hang, 2);
+        let ends = async {
+            clock.sleep(secs(60)).await;
+            machine.end(ExitStatus { code: Some(0), ..ExitStatus::default() });
+        };
+        let (finish, ()) = tokio::join!(machine.agent(&rig, "{}").run(), ends);
+        assert_eq!(finish.because, EndedBecause::Succeeded);
+        assert_eq!(rig.outcome().await.because, EndedBecause::Succeeded);
+    });
+}
+
 /// It is told apart by its id, and not by an address that somebody else may have had before.
 #[test]
 fn who_finds_another_machines_lease_runs_nothing_and_puts_itself_out() {

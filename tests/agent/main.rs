@@ -13,6 +13,7 @@ mod ends;
 mod hardware;
 mod heartbeat;
 mod journal;
+mod last_save;
 mod lives;
 mod logship;
 mod machine;

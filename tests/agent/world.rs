@@ -36,6 +36,8 @@ pub struct Played {
     pub notices: Arc<Mutex<Vec<Notice>>>,
     /// Bytes that its holder has counted.
     pub printed: Arc<AtomicU64>,
+    /// How often it was asked to save.
+    pub asked: Arc<AtomicU64>,
     /// Where the agent publishes its measurements.
     pub meter: Option<Arc<dyn Meter>>,
 }
@@ -61,6 +63,7 @@ impl Played {
             powered_off,
             notices: Arc::default(),
             printed: Arc::default(),
+            asked: Arc::default(),
             meter: None,
         }
     }
@@ -206,6 +209,7 @@ impl Workload for Played {
         Ok(())
     }
     fn ask(&self, _: Signal) -> Result<u32, WorkloadError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
         Ok(1)
     }
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
