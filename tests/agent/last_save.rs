@@ -1,0 +1,53 @@
+//! The last save of an attempt: asked for once while one is being written, and again when that one came to nothing.
+
+use std::sync::atomic::Ordering;
+
+use lamplighter::instance::{Notice, NoticeKind};
+use lamplighter::job::AttemptNo;
+use lamplighter::ports::Clock as _;
+
+use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
+
+const SPEC: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "100s", "signal": "SIGUSR1"}}"#;
+
+/// A machine is to be taken in two minutes. The workload begins to write so many seconds after it was asked, and takes so
+/// many over it, the first time; how often it was asked until the machine goes, and how many checkpoints are complete then.
+async fn interrupted(rig: &Rig, thinks: u64, writes: u64) -> (u64, u32) {
+    let machine = Played::new(rig);
+    let folder = rig.path("work").join("ckpt");
+    std::fs::create_dir_all(&folder).expect("writable");
+    let agent = machine.agent(rig, SPEC).run();
+    let world = async {
+        rig.clock.sleep(secs(60)).await;
+        let at = rig.clock.now() + secs(120);
+        let gone = rig.clock.mono() + secs(120);
+        machine.notices.lock().expect("nobody panics with it").push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+        while machine.asked.load(Ordering::Relaxed) == 0 && rig.clock.mono() < gone {
+            rig.clock.sleep(secs(1)).await;
+        }
+        rig.clock.sleep(secs(thinks)).await;
+        for second in 0..writes {
+            std::fs::write(folder.join("model.pt"), vec![7; 1000 + second as usize]).expect("writable");
+            rig.clock.sleep(secs(1)).await;
+        }
+        rig.clock.sleep(gone.saturating_sub(rig.clock.mono())).await;
+    };
+    tokio::select! {
+        finish = agent => panic!("an interruption ends with the power: {finish:?}"),
+        () = world => {}
+    }
+    let manifests = rig.dir().checkpoint_numbers().await.expect("the store answers");
+    (machine.asked.load(Ordering::Relaxed), manifests.len() as u32)
+}
+
+/// A handler that is entered a second time writes into the file that it is writing.
+#[test]
+fn whoever_is_saving_is_not_asked_to_save_again() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock);
+        assert_eq!(interrupted(&rig, 1, 90).await, (1, 1));
+        assert!(rig.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").is_none());
+    });
+}
