@@ -210,7 +210,9 @@ impl Agent {
         self.memory.ending = None;
         self.ended = None;
         self.board.restarted(self.out.clock.now());
-        self.keep();
+        if let Err(decision) = self.keep_start().await {
+            return Some(decision);
+        }
         if let Some(gpus) = self.watching.gpu_count()
             && let Err(error) = self.out.files.replace(&self.attempt.host_file(), hostfile(gpus).as_bytes())
         {
@@ -233,7 +235,7 @@ impl Agent {
         }
     }
 
-    fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
+    pub(super) fn cannot_start(&mut self, error: &WorkloadError) -> Decision {
         let text = super::outbox::chain(error);
         let because = if self.memory.stage == Stage::Setup { EndedBecause::SetupFailed } else { EndedBecause::Failed };
         // 127 is what a shell reports for a command that is not there, 126 for one that cannot be executed.

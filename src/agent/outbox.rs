@@ -68,11 +68,15 @@ impl Outbox {
 
     /// Keeps a small record. A full disk costs at most repeated work after a crash, so it is logged and nothing more.
     pub(super) fn keep<T: Serialize>(&self, name: &str, record: &T) {
-        let path = self.state.join(name);
-        let bytes = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
-        if let Err(error) = self.files.replace(&path, &bytes) {
-            tracing::warn!("cannot write {}: {error}", path.display());
+        if let Err(error) = self.try_keep(name, record) {
+            tracing::warn!("cannot write {}: {error}", self.state.join(name).display());
         }
+    }
+
+    /// The same, for what must be kept before something is done.
+    pub(super) fn try_keep<T: Serialize>(&self, name: &str, record: &T) -> std::io::Result<()> {
+        let bytes = serde_json::to_vec(record).expect("state holds only strings, finite numbers and maps with string keys");
+        self.files.replace(&self.state.join(name), &bytes)
     }
 
     /// The newest record that [`Outbox::keep_line`] left.

@@ -10,15 +10,15 @@ use futures::FutureExt;
 use super::attempt::{Attempt, Ending, Mode};
 use super::boot::kept_work;
 use super::checkpoints::{Checkpoints, restore};
-use super::outbox::{Outbox, chain};
+use super::outbox::{Outbox, TRY_SECS_MAX, chain};
 use super::preflight::preflight;
-use super::tick::Agent;
+use super::tick::{Agent, MEMORY};
 use super::wake::Wake;
 use crate::instance::Sample;
 use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity};
 use crate::jobdir::{What, layout};
-use crate::policy::{Decision, Stage, Standing, Step};
-use crate::ports::Scope;
+use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
+use crate::ports::{Scope, WorkloadError};
 
 /// Fetching may take as long as the store needs; only the limits of the job, a notice or a person end it.
 const FOREVER: Duration = Duration::from_secs(7 * 86_400);
@@ -33,6 +33,13 @@ const ATTACH_AGAIN: Duration = Duration::from_secs(2);
 /// How long an attempt that is being ended looks for its workload: with it goes the last save. Longer keeps a machine
 /// lit for nothing.
 const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
+
+/// How long a start waits for room on the disk: what fills it may be a checkpoint that takes another one's place, and ten
+/// minutes of a machine cost less than a job that is given up. Longer pays for a machine on which nothing runs.
+const ROOM_WITHIN: Duration = Duration::from_secs(600);
+
+/// How a sentence about such a disk begins.
+const NO_ROOM: &str = "a start cannot be written down on this machine";
 
 /// How a sentence about such a workload begins.
 const UNSEEN: &str = "nobody can tell whether";
@@ -80,6 +87,9 @@ impl Agent {
             None => {}
         }
         if !attached && self.memory.start > 0 {
+            if let Some(over) = self.over_already().await {
+                return Some(over);
+            }
             let text = format!("{} is gone with an earlier life of the machine: the work is started again", self.memory.start_name());
             self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
         }
@@ -113,6 +123,19 @@ impl Agent {
             }
             _ => self.start_main().await,
         }
+    }
+
+    /// An agent whose disk is full cannot keep that it was ending the attempt; its outcome says so to whoever comes after it, and
+    /// would say so of work that is done once more. A store that does not answer is asked once: nobody knows, and the work goes on.
+    async fn over_already(&mut self) -> Option<Decision> {
+        let attempt = self.attempt.no;
+        let outcome = self.alive_while(self.out.within(TRY_SECS_MAX, self.out.dir.outcome(attempt))).await?.ok()??;
+        let text = format!("the outcome of this attempt is written already ({}): nothing is started again", outcome.because.word());
+        let reason = Reason::new(self.out.clock.now(), "agent", outcome.because.word(), text);
+        self.journal.record(What::Verdict { reason: reason.clone() });
+        self.reasons.clone_from(&outcome.reasons);
+        let end = End { because: outcome.because, save: false, by: None, then: afterwards(&self.attempt.resolved.spec.on, outcome.because) };
+        Some(Decision { step: Step::End(end), standing: Standing::Starting, reason })
     }
 
     /// Whether the newest start is still there, running or ended. As long as nobody can tell, it is asked again: a second
@@ -154,6 +177,23 @@ impl Agent {
                 return Err(decision);
             }
         }
+    }
+
+    /// The intent before the act: a start that is not written down would be made once more by the agent after this one, beside
+    /// the first. A disk without room is waited for. Gives the decision that ends the attempt meanwhile.
+    pub(super) async fn keep_start(&mut self) -> Result<(), Decision> {
+        let until = self.out.clock.mono() + ROOM_WITHIN;
+        while let Err(cause) = self.out.try_keep(MEMORY, &self.memory) {
+            if self.out.clock.mono() >= until {
+                return Err(self.cannot_start(&WorkloadError::Failed { act: "write down the start of", cause }));
+            }
+            self.attend(format!("{NO_ROOM}, so the work is not started: {cause}"));
+            if let Some(decision) = self.guard_for(ATTACH_AGAIN).await {
+                return Err(decision);
+            }
+        }
+        self.attention.retain(|line| !line.starts_with(NO_ROOM));
+        Ok(())
     }
 
     /// As [`Agent::guard`], for so long at most.

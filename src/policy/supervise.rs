@@ -294,13 +294,28 @@ fn standing(facts: &Facts<'_>) -> Standing {
     if facts.stall.standing == Standing::Stalled { Standing::Stalled } else { facts.idle.standing }
 }
 
-fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, reason: Reason, reaction: Reaction) -> Decision {
-    let then = match reaction {
+/// What becomes of the machine after such an end, as the job file asks.
+pub fn afterwards(on: &OnSpec, because: EndedBecause) -> Afterwards {
+    then(match because {
+        EndedBecause::Succeeded => on.success,
+        EndedBecause::Failed | EndedBecause::OutOfMemory | EndedBecause::SetupFailed => on.failure,
+        EndedBecause::Idle => on.idle,
+        EndedBecause::Stalled => on.stall,
+        _ => Reaction::Terminate,
+    })
+}
+
+fn then(reaction: Reaction) -> Afterwards {
+    match reaction {
         // After the end, notifying is not a reason to go on paying.
         Reaction::Terminate | Reaction::Notify => Afterwards::Terminate,
         Reaction::Stop => Afterwards::Stop,
         Reaction::Keep(time) => Afterwards::Hold(time),
-    };
+    }
+}
+
+fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, reason: Reason, reaction: Reaction) -> Decision {
+    let then = then(reaction);
     let by = match facts.warning {
         Warning::Final { by, .. } => Some(by),
         _ => None,

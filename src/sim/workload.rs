@@ -1,6 +1,7 @@
 //! The false training: steps, a line of log and of progress each, checkpoints that are renamed into place, and the ways in
 //! which it goes wrong. It outlives its agents, and no reboot.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -202,6 +203,12 @@ pub fn step_of(body: &[u8]) -> Option<u64> {
 impl Workloads for Ports {
     async fn start(&self, launch: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
         let host = &self.0;
+        let cannot = |kind: io::ErrorKind| WorkloadError::Failed { act: "start", cause: kind.into() };
+        if host.state().starts.iter().any(|start| start.launch.dir == launch.dir) {
+            return Err(cannot(io::ErrorKind::AlreadyExists));
+        }
+        // The holder has its words on the disk before it begins.
+        host.disk.write(&launch.dir.join("launch.json"), b"{}").map_err(|error| cannot(error.kind()))?;
         let on = host.state().reboot.clone();
         let (ended, _) = watch::channel(None);
         let start = Arc::new(Start {

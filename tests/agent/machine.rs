@@ -31,6 +31,8 @@ struct State {
     starts: Vec<(PathBuf, Arc<Run>)>,
     /// So many questions for a workload are answered with an error.
     attach_faults: u32,
+    /// What was started is gone without a trace.
+    vanished: bool,
     dark: Vec<PowerOff>,
     complaints: Vec<String>,
 }
@@ -62,6 +64,13 @@ impl Machine {
         self.state.lock().unwrap().starts.iter().filter(|(_, run)| run.is_setup()).count()
     }
 
+    /// Whatever was started so far is gone, as with an earlier life of the machine.
+    pub fn vanish(&self) {
+        let mut state = self.state.lock().unwrap();
+        state.starts.iter().for_each(|(_, run)| run.end(137));
+        state.vanished = true;
+    }
+
     pub fn is_dark(&self) -> bool {
         !self.state.lock().unwrap().dark.is_empty()
     }
@@ -71,7 +80,8 @@ impl Machine {
     }
 
     fn find(&self, dir: &Path) -> Option<Arc<Run>> {
-        self.state.lock().unwrap().starts.iter().find(|(there, _)| there == dir).map(|(_, run)| Arc::clone(run))
+        let state = self.state.lock().unwrap();
+        state.starts.iter().find(|(there, _)| there == dir && !state.vanished).map(|(_, run)| Arc::clone(run))
     }
 }
 

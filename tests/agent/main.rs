@@ -10,6 +10,7 @@ mod checkpoints;
 mod clocks;
 mod deadman;
 mod ends;
+mod full_disk;
 mod hardware;
 mod heartbeat;
 mod journal;

@@ -1,0 +1,70 @@
+//! A disk without room: what is started or ended while nothing can be written down.
+
+use std::sync::atomic::Ordering;
+
+use lamplighter::job::{AttemptNo, EndedBecause, Outcome};
+use lamplighter::ports::Clock as _;
+use lamplighter::sim::Process;
+
+use super::lives::Stage;
+use super::secs;
+use super::support::virtual_clock::simulate;
+
+/// One that is not written down would be made once more by the next agent.
+#[test]
+fn a_start_waits_until_it_can_be_written_down() {
+    simulate(async |clock| {
+        let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
+        let room = async {
+            while stage.machine.setups() == 0 {
+                clock.sleep(secs(1)).await;
+            }
+            stage.rig.files.full.store(true, Ordering::Relaxed);
+            clock.sleep(secs(300)).await;
+            let started = stage.machine.trainings();
+            stage.rig.files.full.store(false, Ordering::Relaxed);
+            started
+        };
+        let (died, started) = tokio::join!(stage.live(Process::new(None)), room);
+        assert!(!died && stage.machine.is_dark());
+        assert_eq!((started, stage.machine.trainings()), (0, 1));
+        assert_eq!(stage.rig.outcome().await.because, EndedBecause::Succeeded);
+        assert!(stage.rig.attention().await.iter().any(|line| line.starts_with("a start cannot be written down on this machine")));
+    });
+}
+
+#[test]
+fn a_disk_that_stays_full_ends_the_attempt() {
+    simulate(async |clock| {
+        let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
+        let full = async {
+            while stage.machine.setups() == 0 {
+                clock.sleep(secs(1)).await;
+            }
+            stage.rig.files.full.store(true, Ordering::Relaxed);
+            clock.mono()
+        };
+        let (died, since) = tokio::join!(stage.live(Process::new(None)), full);
+        assert!(!died && stage.machine.is_dark() && clock.mono() - since <= secs(15 * 60), "{:?}", clock.mono() - since);
+        assert_eq!((stage.machine.trainings(), stage.rig.outcome().await.because), (0, EndedBecause::Failed));
+    });
+}
+
+/// Nothing on the disk says that the attempt was being ended, and its workload is gone: only the store knows.
+#[test]
+fn an_attempt_whose_outcome_is_written_is_not_started_again() {
+    simulate(async |clock| {
+        let stage = Stage::limited(clock.clone(), 60, serde_json::json!({}), None).await;
+        tokio::select! {
+            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            () = clock.sleep(secs(20)) => {}
+        }
+        stage.machine.vanish();
+        let record = std::fs::read(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1/outcome.json")).expect("a record of ours");
+        let outcome: Outcome = serde_json::from_slice(&record).expect("an outcome");
+        let outcome = Outcome { attempt: AttemptNo::FIRST, because: EndedBecause::UserStopped, ..outcome };
+        let _ = stage.rig.dir().create_outcome(&outcome).await.expect("the store works");
+        assert!(!stage.live(Process::new(None)).await && stage.machine.is_dark());
+        assert_eq!((stage.machine.trainings(), stage.rig.outcome().await.because), (1, EndedBecause::UserStopped));
+    });
+}
