@@ -196,6 +196,10 @@ impl AttemptMemory {
         let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
         self.looked_at = Some(now);
         self.watched.silent_for = if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
+        if is_new {
+            // What beats is there, whatever the cloud's list says.
+            self.missing_since = self.missing_since.map(|_| now);
+        }
         self.watched.guard_waits = now < self.guard_again;
         if self.outcome.is_some() {
             let since = *self.outcome_since.get_or_insert(now);
@@ -226,6 +230,22 @@ mod tests {
     use super::*;
     use crate::instance::{InstanceState, Tags};
     use crate::market::{Cloud, Market, Region};
+
+    #[test]
+    fn what_still_beats_is_not_missed() {
+        let mut memory = AttemptMemory::default();
+        let secs = Duration::from_secs;
+        for now in (0..300).step_by(15) {
+            memory.heard(Some(Timestamp::from_second(now).expect("a time")), secs(now as u64));
+            memory.shown(None, secs(now as u64 + 1));
+            assert!(memory.watched.missing_for <= secs(1), "{:?}", memory.watched.missing_for);
+        }
+        for now in (300..=360).step_by(15) {
+            memory.heard(Some(Timestamp::from_second(285).expect("a time")), secs(now));
+            memory.shown(None, secs(now));
+        }
+        assert!(memory.watched.missing_for >= secs(60), "{:?}", memory.watched.missing_for);
+    }
 
     #[test]
     fn a_night_asleep_is_not_a_night_of_silence() {

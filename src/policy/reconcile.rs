@@ -247,18 +247,24 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         return if is_over(facts, attempt) { nothing() } else { wait(elsewhere) };
     }
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
-    let age = elapsed(attempt.plan.created, facts.now);
+    // Whoever launched it had a clock that was right; this workstation's own may be a day ahead.
+    let now = attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now);
+    let age = elapsed(attempt.plan.created, now);
     // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
     let shown_within = attempt.watched.asked_for.unwrap_or(age);
     // A kept machine is there or gone: a launch would not bring it back.
     let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
     let wish = Wishes::of(facts.requests).end;
+    // Whoever slept over a launch buys no machine that is to be out already.
+    let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
+    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over;
     // Any other controller on this job root may have launched the same plan, by a look of just before the wish: however our own
     // launches were answered, whatever the plan's age, and by whichever clock the wish is dated. Its look may be two minutes old.
-    let theirs_within = if wish.is_some() && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
-    let (wished_for, missing_for) = (attempt.watched.wished_for, attempt.watched.missing_for);
-    let gone = shown_within > visible_within && missing_for >= missing_at_least && wished_for >= theirs_within;
-    let left = [(visible_within, shown_within), (missing_at_least, missing_for), (theirs_within, wished_for)];
+    let theirs_within = if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
+    let missing_for = attempt.watched.missing_for;
+    let unwanted_for = if wish.is_some() { attempt.watched.wished_for } else { missing_for };
+    let left = [(visible_within, shown_within), (missing_at_least, missing_for), (theirs_within, unwanted_for)];
+    let gone = shown_within > visible_within && left.iter().all(|(whole, gone_by)| gone_by >= whole);
     let left = left.into_iter().map(|(whole, gone_by)| whole.saturating_sub(gone_by)).max().unwrap_or_default();
     let sure_at = facts.now.saturating_add(left);
     let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
@@ -266,9 +272,6 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         let may_run = attempt.watched.unclear && !gone;
         return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
-    // Whoever slept over a launch buys no machine that is to be out already.
-    let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
-    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
         (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
 use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Wish};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, job_state};
+use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, job_state};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, status, unknown, view, wish, words};
 
@@ -125,7 +125,7 @@ fn from_submission_to_the_receipt() {
         ),
         (
             "a plan too old for its token",
-            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(61), ..Watched::default() }, ..attempt(1, 80_000) }],
+            vec![AttemptFacts { watched: Watched { missing_for: Duration::from_secs(420), ..Watched::default() }, ..attempt(1, 80_000) }],
             vec![],
             known(&[]),
             vec!["settle"],
@@ -296,6 +296,25 @@ fn a_machine_that_is_not_shown_any_more_is_billed_by_the_clock_of_the_store() {
 }
 
 /// Seed 627 of the false world: the laptop's clock was set a day ahead while EC2 did not show the machine yet.
+/// Seed 201556: a laptop whose clock was a day ahead took machines for gone that another controller had just launched, and that
+/// the cloud did not show yet.
+#[test]
+fn what_somebody_else_launched_a_minute_ago_is_not_gone_by_a_clock_that_is_a_day_ahead() {
+    let a_day_old = || attempt(1, 86_400);
+    let secs = Duration::from_secs;
+    for (age, gone) in [(100, false), (301, true)] {
+        let unshown = Some(Unshown { now: a_day_old().plan.created + secs(age), outcome: None });
+        let watched = Watched { unshown, missing_for: secs(61), silent_for: secs(61), ..Watched::default() };
+        let heard = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), watched, ..a_day_old() };
+        assert_eq!(matches!(acts(&[heard], &[], known(&[])).as_slice(), [Act::Settle(_)]), gone, "{age} s old by the store's clock");
+    }
+    // Nothing was heard of it yet: by this clock its token is too old, by every other it may be on its way.
+    for (missing_for, gone) in [(61, false), (419, false), (420, true)] {
+        let unheard = AttemptFacts { watched: Watched { missing_for: secs(missing_for), ..Watched::default() }, ..a_day_old() };
+        assert_eq!(matches!(acts(&[unheard], &[], known(&[])).as_slice(), [Act::Settle(_)]), gone, "missing for {missing_for} s");
+    }
+}
+
 #[test]
 fn what_we_asked_for_a_minute_ago_is_not_gone_whatever_the_wall_clock_says() {
     for (asked_for, gone) in [(Some(100), false), (Some(301), true), (None, true)] {
