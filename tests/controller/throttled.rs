@@ -1,12 +1,15 @@
 //! A cloud that takes no more calls: each job asks more and more rarely, and who does not want it any more waits until no other daemon's
 //! machine can come.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lamplighter::job::{EndedBecause, JobOutcome, Wish};
-use lamplighter::market::{self, Usd};
-use lamplighter::ports::Clock;
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lamplighter::instance::{InstanceView, MachineRef};
+use lamplighter::job::{EndedBecause, JobOutcome, MachineSpec, Plan, Wish};
+use lamplighter::market::{self, Region, Span, Supply, Usd};
+use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
@@ -106,4 +109,88 @@ fn a_stop_settles_nothing_while_another_daemon_may_have_launched_the_plan() {
         assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Stopped, 1));
         assert!(receipt.attempts[0].billed_seconds > 290.0, "{receipt:?}");
     });
+}
+
+/// Before the false cloud: takes no call that changes a machine until so many were refused, and keeps when it was asked.
+struct Strict {
+    inner: Arc<dyn Cloud>,
+    clock: Arc<VirtualClock>,
+    refusals: usize,
+    asked: Mutex<Vec<(&'static str, u64)>>,
+}
+
+impl Strict {
+    fn takes(&self, call: &'static str) -> Result<(), CloudError> {
+        let mut asked = self.asked.lock().unwrap();
+        asked.push((call, self.clock.mono().as_secs()));
+        if asked.len() > self.refusals { Ok(()) } else { Err(CloudError::Throttled) }
+    }
+}
+
+#[async_trait]
+impl Cloud for Strict {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        self.inner.regions().await
+    }
+
+    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
+        self.inner.supply(machine).await
+    }
+
+    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
+        self.inner.launch(plan).await
+    }
+
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        self.inner.describe(owner, region).await
+    }
+
+    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.takes("terminate")?;
+        self.inner.terminate(machine).await
+    }
+
+    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
+        self.takes("interrupt")?;
+        self.inner.interrupt(machine, notice).await
+    }
+
+    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
+        self.takes("raise")?;
+        self.inner.raise_kill_at(machine, kill_at).await
+    }
+
+    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.inner.release(machine).await
+    }
+}
+
+/// An end, a longer life and a rehearsed notice are asked for until they came.
+#[test]
+fn what_changes_a_machine_is_asked_for_ever_more_rarely_and_until_it_is_done() {
+    let notice = Wish::Interrupt { notice: Span::from_secs(2) };
+    let longer = Wish::Extend { time: Some(Span::from_secs(7200)), budget: None };
+    let cases = [
+        ("terminate", Wish::Cancel, vec![Life::FallsSilent], JobOutcome::Cancelled),
+        ("raise", longer, vec![Life::Ends { secs: 1200, code: 0 }], JobOutcome::Succeeded),
+        ("interrupt", notice, vec![Life::Endless, Life::Ends { secs: 60, code: 0 }], JobOutcome::Succeeded),
+    ];
+    for (call, wish, lives, outcome) in cases {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::with(clock.clone(), &lives, |spec| spec.limits.max_runtime = Some(Span::from_secs(3600))).await;
+            let strict = Arc::new(Strict { inner: world.port(), clock: clock.clone(), refusals: 8, asked: Mutex::default() });
+            let controller = world.controller_on(world.store.clone(), strict.clone());
+            let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+                clock.sleep(Duration::from_secs(60)).await;
+                world.wish(wish).await;
+            });
+            let receipt = receipt.unwrap();
+            world.check(&receipt).await;
+            assert_eq!(receipt.outcome, outcome, "{call}");
+            let asked = strict.asked.lock().unwrap().clone();
+            assert!(asked.iter().all(|(what, _)| *what == call) && asked.len() >= 9, "{asked:?}");
+            let pauses: Vec<u64> = asked[..9].windows(2).map(|two| two[1].1 - two[0].1).collect();
+            assert!(pauses[5..].iter().all(|pause| *pause >= 30) && pauses.iter().all(|pause| *pause <= 75), "{call}: {pauses:?}");
+        });
+    }
 }
