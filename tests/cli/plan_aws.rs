@@ -176,6 +176,24 @@ fn before_the_account_is_ready_all_of_it_is_told_at_once() {
     assert_eq!((planned.code, &document["lacks"]), (0, &Value::Array(Vec::new())), "{planned:?}");
 }
 
+/// The bucket lies in the first region that `lamp init aws` is given: where another one lacks something, the hint names both, in
+/// that order, and what it says to type mends it.
+#[test]
+fn what_a_second_region_lacks_is_mended_by_the_command_that_names_both() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let plan = || user.lamp(&["plan", "--region", "us-east-2", "--cloud", "aws", "--instance-type", "t3.micro", "--max-runtime", "1h", "--", "true"]);
+    let lacking = plan();
+    assert!(lacking.err.contains("no security group `lamplighter` in us-east-2"), "{lacking:?}");
+    let hint = "`lamp init aws --region us-east-1 --region us-east-2` makes it there too";
+    assert!(lacking.err.contains(hint), "{lacking:?}");
+    let typed: Vec<&str> = hint.split('`').nth(1).expect("a command").split(' ').skip(1).chain(["--yes"]).collect();
+    assert_eq!(user.lamp(&typed).code, 0);
+    let ready = plan();
+    assert!(ready.code == 0 && !ready.err.contains("not ready") && ready.out.contains("us-east-2"), "{ready:?}");
+    assert!(user.sandbox.read("home/.config/lamplighter/config.toml").contains(&format!("s3://{}", user.bucket())), "the bucket is where it was");
+}
+
 /// The same program, as a later C library would have marked it.
 #[cfg(target_arch = "x86_64")]
 fn of_the_future(program: &[u8]) -> Vec<u8> {

@@ -1,6 +1,6 @@
 //! What is asked of a job that runs, or is not there: what is refused, and what is said.
 
-use super::place::{Place, end};
+use super::place::{Place, end, signal};
 
 const WAITS: &str = "trap 'exit 5' TERM; while :; do sleep 0.1; done";
 
@@ -22,6 +22,33 @@ fn only_a_limit_that_is_there_can_be_raised() {
     let stopped = place.0.lamp(&["stop", "free"]);
     assert!(stopped.code == 0 && stopped.err.contains("it has no [checkpoint]") && !stopped.err.contains("saves a checkpoint"), "{}", stopped.err);
     place.until("free", "stopped");
+    place.nothing_is_left();
+}
+
+/// As long as its agent has not seen it, its state does not show that somebody wants it to end: a line of its own does, by whom and
+/// since when; and who asks a second time is told of the first.
+#[test]
+fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
+    let place = Place::new(WAITS);
+    assert_eq!(place.0.lamp(&["run", "-d", "--name", "deaf", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    place.until("deaf", "running");
+    assert!(!place.0.lamp(&["status", "deaf"]).out.contains("was asked"));
+    // Nobody acts on it: whoever drives the job, and the agent on the machine, stand still.
+    let all = place.processes();
+    all.iter().for_each(|pid| signal(*pid, "STOP"));
+    let asked = place.0.lamp(&["stop", "deaf"]);
+    assert!(asked.code == 0 && asked.err.contains(" to stop; "), "{asked:?}");
+    let status = place.0.lamp(&["status", "deaf"]).out;
+    let line = status.lines().find(|line| line.starts_with("was asked")).unwrap_or_else(|| panic!("{status}"));
+    assert!(line.contains("to stop, by ") && line.ends_with(" ago") && status.contains("running"), "{status}");
+    let again = place.0.lamp(&["stop", "deaf"]);
+    assert!(again.code == 0 && again.err.contains(" was asked to stop ") && again.err.contains(" ago, and once is enough; "), "{again:?}");
+    let cancelled = place.0.lamp(&["cancel", "deaf"]);
+    assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    let status = place.0.lamp(&["status", "deaf"]).out;
+    assert!(status.lines().any(|line| line.starts_with("was asked") && line.contains("to cancel, by ")), "{status}");
+    all.iter().for_each(|pid| signal(*pid, "CONT"));
+    place.until("deaf", "cancelled");
     place.nothing_is_left();
 }
 
