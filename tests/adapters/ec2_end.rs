@@ -37,6 +37,24 @@ async fn ours_ends_and_others_are_not_touched() {
     aws.terminate(&machine(&id)).await.unwrap();
 }
 
+/// It has been shutting down for longer than EC2 takes: the next call forces it, and none before.
+#[tokio::test]
+async fn an_end_that_hangs_for_ten_minutes_is_forced_by_the_next_call() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: Duration::from_secs(3600), ..AT_ONCE }) else { return };
+    let aws = cloud(&ec2);
+    let id = launched(&aws, "token-1", Market::OnDemand).await;
+    aws.terminate(&machine(&id)).await.unwrap();
+    for minutes in [9, 11] {
+        ec2.hangs_for(&id, Duration::from_secs(60 * minutes));
+        assert_eq!(ec2.instance(&id).state, State::ShuttingDown);
+        aws.terminate(&machine(&id)).await.unwrap();
+    }
+    let forced: Vec<_> =
+        ec2.calls_of("TerminateInstances").iter().map(|call| ["Force", "SkipOsShutdown"].map(|word| call.params.get(word).cloned())).collect();
+    let yes = || Some("true".to_owned());
+    assert_eq!(forced, [[None, None], [None, None], [yes(), yes()]]);
+}
+
 /// Somebody else's Lamplighter took it over between the look and the act: all of our tags are there, and another owner's name.
 #[tokio::test]
 async fn another_owners_tags_are_not_ours() {

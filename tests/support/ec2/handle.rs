@@ -265,7 +265,7 @@ impl FalseEc2 {
         self.on(id, |instance, now| instance.ledger(now))
     }
 
-    fn on<T>(&self, id: &str, act: impl FnOnce(&mut Instance, Duration) -> T) -> T {
+    pub(super) fn on<T>(&self, id: &str, act: impl FnOnce(&mut Instance, Duration) -> T) -> T {
         let mut world = self.cloud.world();
         let now = self.cloud.now();
         act(world.find(id).unwrap_or_else(|| panic!("no instance {id}")), now)

@@ -1,7 +1,10 @@
 //! Terminate, stop, start and reboot, and every other way in which an instance ends.
 
+use std::time::Duration;
+
 use super::cloud::{Cloud, ec2_answer, numbered, refused};
 use super::describe::named;
+use super::handle::FalseEc2;
 use super::http::Answer;
 use super::query;
 use super::route::Asked;
@@ -101,6 +104,14 @@ fn may(world: &World, cloud: &Cloud, asked: &Asked, action: &str) -> Result<Vec<
 
 fn user_initiated(cloud: &Cloud) -> String {
     format!("User initiated ({} GMT)", cloud.wall(cloud.now()).strftime("%Y-%m-%d %H:%M:%S"))
+}
+
+impl FalseEc2 {
+    /// Its end or its stop was asked for so long ago, and it still hangs in it: EC2 dates what it says of it.
+    pub fn hangs_for(&self, id: &str, time: Duration) {
+        let since = jiff::Timestamp::now() - time;
+        self.on(id, |instance, _| instance.transition = format!("User initiated ({} GMT)", since.strftime("%Y-%m-%d %H:%M:%S")));
+    }
 }
 
 /// A stopped one is gone at once: it has no power to switch off.
