@@ -79,12 +79,15 @@ fn a_line_of_ten_megabytes_is_kept_whole() {
 }
 
 /// A small disk, taken away when dropped.
-struct Disk(std::path::PathBuf);
+pub struct Disk(std::path::PathBuf);
 
 impl Disk {
-    /// `None` where nobody may mount.
     fn mount(bench: &Bench, name: &str, size: &str) -> Option<Disk> {
-        let path = bench.file(name);
+        Disk::mount_at(bench.file(name), size)
+    }
+
+    /// `None`, with a word, where nobody may mount.
+    pub fn mount_at(path: std::path::PathBuf, size: &str) -> Option<Disk> {
         std::fs::create_dir_all(&path).unwrap();
         let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).stderr(Stdio::null()).status();
         let disk = mounted.is_ok_and(|status| status.success()).then_some(Disk(path));
@@ -92,6 +95,12 @@ impl Disk {
             skipped("no right to mount a small disk");
         }
         disk
+    }
+
+    /// It has this size from now on.
+    pub fn becomes(&self, size: &str) {
+        let done = Command::new("mount").args(["-o", &format!("remount,size={size}")]).arg(&self.0).status();
+        assert!(done.is_ok_and(|status| status.success()), "what is on it fits");
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::bench::wait_until;
 use super::false_imds::FalseImds;
+use super::faults::Disk;
 use super::nspawn::Machine;
 
 /// The job of these machines.
@@ -53,9 +54,9 @@ pub fn metadata() -> FalseImds {
     imds
 }
 
-fn launched() -> Option<(Machine, jiff::Timestamp)> {
-    let machine = Machine::new()?;
-    let kill_at = recorded(&machine, SCRIPT, "echo x > /tmp/by-setup");
+/// This machine with the job on it that runs this; gives its hard end.
+fn launched(machine: &Machine, script: &str, setup: &str) -> jiff::Timestamp {
+    let kill_at = recorded(machine, script, setup);
     let imds = metadata();
     let settings = format!("LAMP_JOB_ROOT=file:///var/lib/lamplighter/root\nAWS_EC2_METADATA_SERVICE_ENDPOINT={}\n", imds.listen());
     machine.write("etc/lamplighter/agent.env", &settings);
@@ -64,7 +65,7 @@ fn launched() -> Option<(Machine, jiff::Timestamp)> {
     // As the user data left it, twice.
     machine.write("etc/lamplighter/deadline", "1\n");
     machine.write("var/lib/lamplighter/agent/boots", "2\n");
-    Some((machine, kill_at))
+    kill_at
 }
 
 /// Everything that happened so far, in order; the numbers have no gaps.
@@ -84,7 +85,8 @@ fn until(machine: &Machine, what: &str, is_it: impl Fn(&Value) -> bool) {
 
 #[test]
 fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
-    let Some((mut machine, kill_at)) = launched() else { return };
+    let Some(mut machine) = Machine::new() else { return };
+    let kill_at = launched(&machine, SCRIPT, "echo x > /tmp/by-setup");
     machine.power_on();
     // The first start is the setup.
     until(&machine, "the command is started", |event| event["kind"] == "workload_started" && event["start"] == 2);
@@ -110,4 +112,31 @@ fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
     assert_eq!(home, "/root\n");
     let ended: Vec<Value> = events(&machine).into_iter().filter(|event| event["kind"] == "workload_ended").collect();
     assert_eq!(ended.len(), 2, "the setup and the last start, and neither crash: {ended:?}");
+}
+
+/// The disk on which the agent and its workload live is full before the work ends, and stays so: the end is told as it was, and the
+/// machine goes dark. The job root is elsewhere, as a bucket is.
+#[test]
+fn a_machine_whose_disk_is_full_tells_the_end_and_goes_dark() {
+    let Some(mut machine) = Machine::new() else { return };
+    // Large enough for the preflight; what it really holds is little.
+    let Some(disk) = Disk::mount_at(machine.path("var"), "4g") else { return };
+    let Some(_root) = Disk::mount_at(machine.path("var/lib/lamplighter/root"), "64m") else { return };
+    let fills = "while [ ! -e /root/go ]; do sleep 0.05; done; head -c 200000000 /dev/zero > /var/fill 2> /dev/null; \
+                 for i in 1 2 3 4 5 6; do echo step $i; sleep 0.3; done";
+    launched(&machine, fills, "true");
+    machine.power_on();
+    until(&machine, "the command is started", |event| event["kind"] == "workload_started" && event["start"] == 2);
+    disk.becomes("64m");
+    machine.write("root/go", "");
+    machine.until_dark();
+    assert!(std::fs::write(machine.path("var/more"), [1; 100_000]).is_err(), "it is full to the end");
+    let outcome = std::fs::read(machine.path(&format!("{FOLDER}/attempts/0001/outcome.json"))).expect("the last thing before the power goes");
+    let outcome: Value = serde_json::from_slice(&outcome).expect("JSON");
+    assert_eq!((&outcome["because"], &outcome["exit"]["code"]), (&json!("succeeded"), &json!(0)), "{outcome}");
+    // Not there when nothing of it could be kept.
+    let log = std::fs::read_dir(machine.path(&format!("{FOLDER}/attempts/0001/log"))).into_iter().flatten().flatten();
+    let log: String = log.filter_map(|piece| std::fs::read_to_string(piece.path()).ok()).collect();
+    let whole = (1..=6).all(|step| log.contains(&format!("step {step}\n")));
+    assert!(whole || outcome["losses"].to_string().contains("bytes of output"), "kept, or its loss is told: {log} {outcome:#}");
 }
