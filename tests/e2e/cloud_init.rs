@@ -1,14 +1,11 @@
 //! The user data under real cloud-init with its Ec2 data source: from the first boot of an image to power-off.
 //!
-//! The machine is this one's userland (Debian or Ubuntu) with cloud-init's own packages laid over it, unpacked by
-//! `.ci/cloud-init` and named by `LAMP_TEST_CLOUD_INIT`. Skipped, with a word, where there are none. Amazon Linux is not
-//! tried: its userland cannot be had here; what the script uses of it is POSIX shell, curl and systemd.
+//! What such an image is stands in `image.rs`; a whole job on it is told in `ec2/cloud_init.rs`. Skipped, with a word, where there
+//! is none.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpListener;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -17,38 +14,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::bench::wait_until;
 use super::ec2::network::{API, Network};
+use super::image;
 use super::machine::{FOLDER, metadata, recorded};
 use super::nspawn::Machine;
 use crate::skipped::skipped;
-
-/// The Ec2 data source alone, by the metadata service alone; no network to set up but loopback.
-const CONFIG: &str = "datasource_list: [ Ec2 ]\ndatasource:\n  Ec2:\n    strict_id: true\n    timeout: 5\n    max_wait: 60\n\
-                      network: { config: disabled }\nusers: []\nssh_deletekeys: false\nlocale: false\n";
-
-/// What a machine with nothing but loopback does not need.
-const MASKED: [&str; 6] =
-    ["getty.target", "dbus.service", "dbus.socket", "systemd-logind.service", "systemd-user-sessions.service", "systemd-networkd.service"];
-
-/// cloud-init's units, of older and newer versions.
-const STAGES: [&str; 6] = [
-    "cloud-init-local.service",
-    "cloud-init-main.service",
-    "cloud-init-network.service",
-    "cloud-init.service",
-    "cloud-config.service",
-    "cloud-final.service",
-];
-
-/// Where cloud-init was unpacked.
-fn unpacked() -> Option<PathBuf> {
-    let named = std::env::var_os("LAMP_TEST_CLOUD_INIT").map(PathBuf::from);
-    let root = named.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("target/cloud-init/root"));
-    let there = root.join("complete").exists();
-    if !there {
-        skipped(format!("cloud-init is not unpacked in {} (.ci/cloud-init does it)", root.display()));
-    }
-    there.then_some(root)
-}
 
 /// A web server with one file, as it is at the moment; gives its address and what was asked of it.
 fn serves(body: Vec<u8>) -> (String, Arc<Mutex<Vec<String>>>) {
@@ -77,7 +46,7 @@ struct Image {
 
 impl Image {
     fn new(served: Vec<u8>, sha256: &str) -> Option<Self> {
-        let root = unpacked()?;
+        let root = image::unpacked()?;
         let machine = Machine::new()?;
         let (address, asked) = serves(served);
         let imds = metadata();
@@ -97,42 +66,18 @@ impl Image {
                 return None;
             }
         };
-        assert!(Command::new("cp").arg("-a").arg(root.join("etc/cloud")).arg(machine.path("etc")).status().expect("cp").success());
-        machine.write("etc/cloud/cloud.cfg.d/99-test.cfg", CONFIG);
-        machine.write("etc/hypervisor-uuid", "ec2e1916-9099-7caf-fd21-012345678901\n");
-        for unit in MASKED {
-            symlink("/dev/null", machine.path("etc/systemd/system").join(unit)).expect("writable");
-        }
-        // As the package's installation leaves it.
-        std::fs::create_dir_all(machine.path("etc/systemd/system/cloud-init.target.wants")).expect("writable");
-        for unit in STAGES.iter().filter(|unit| root.join("usr/lib/systemd/system").join(unit).exists()) {
-            let link = machine.path("etc/systemd/system/cloud-init.target.wants").join(unit);
-            symlink(Path::new("/usr/lib/systemd/system").join(unit), link).expect("writable");
-        }
-        let local = machine.path("usr-local");
-        std::fs::create_dir_all(local.join("bin")).expect("writable");
-        std::fs::create_dir_all(machine.path("var/log/journal")).expect("writable");
-        let machine = machine.with(&[
-            format!("--network-namespace-path={}", network.path),
-            format!("--overlay-ro=/usr:{}:/usr", root.join("usr").display()),
-            format!("--bind={}:/usr/local", local.display()),
-        ]);
-        machine.wants("multi-user.target");
+        let machine = image::with_cloud_init(image::bare(machine, &network.path), &root);
         Some(Image { machine, _network: network, asked })
     }
 
     fn said(&self) -> String {
-        std::fs::read_to_string(self.machine.path("var/log/cloud-init-output.log")).unwrap_or_default()
+        image::said(&self.machine)
     }
 
     /// Everything, for the one who looks for the reason.
     fn story(&self) -> String {
-        let log = std::fs::read_to_string(self.machine.path("var/log/cloud-init.log")).unwrap_or_default();
-        let log = log.lines().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
-        let mut journalctl = Command::new("journalctl");
-        journalctl.arg("-D").arg(self.machine.path("var/log/journal")).args(["--no-pager", "-n", "80", "-o", "short-monotonic"]);
-        let journal = journalctl.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-        format!("{}\n----\n{}\n----\n{log}\n----\n{journal}", self.machine.console(), self.said())
+        let (said, log, journal) = (self.said(), image::log(&self.machine), image::journal(&self.machine));
+        format!("{}\n----\n{said}\n----\n{log}\n----\n{journal}", self.machine.console())
     }
 }
 

@@ -21,6 +21,7 @@ mod false_ec2;
 mod false_imds;
 mod faults;
 mod hardware;
+mod image;
 mod interruption;
 mod jobs;
 #[cfg(feature = "aws")]

@@ -41,6 +41,8 @@ struct State {
     refuses: bool,
     /// Every request meets this instead, or so many of them.
     storm: Option<(Reply, Option<u32>)>,
+    /// Of the requests for each document one of so many gets through, the others meet these in turn; and how many there were.
+    gusts: Option<(Vec<Reply>, u32, BTreeMap<String, u32>)>,
     asked: BTreeMap<String, u32>,
 }
 
@@ -145,6 +147,11 @@ impl FalseImds {
         self.state().storm = Some((reply, Some(times)));
     }
 
+    /// From now on every so many-th request for each document (and for a token) gets through; the others meet these in turn.
+    pub fn gusts(&self, replies: &[Reply], every: u32) {
+        self.state().gusts = Some((replies.to_vec(), every, BTreeMap::new()));
+    }
+
     /// All tokens that were given are no longer good.
     pub fn expires_tokens(&self) {
         self.state().tokens.clear();
@@ -191,7 +198,7 @@ impl State {
         };
         let path = path(target);
         *self.asked.entry(path.clone()).or_default() += 1;
-        if let Some(reply) = self.stormy() {
+        if let Some(reply) = self.stormy().or_else(|| self.gusty(&path)) {
             return reply;
         }
         if method == "PUT" {
@@ -221,6 +228,13 @@ impl State {
         }
         *left = left.map(|left| left - 1);
         Some(reply.clone())
+    }
+
+    fn gusty(&mut self, path: &str) -> Option<Reply> {
+        let (replies, every, met) = self.gusts.as_mut()?;
+        let times = met.entry(path.to_owned()).or_default();
+        *times += 1;
+        (*times % *every != 0).then(|| replies[*times as usize % replies.len()].clone())
     }
 
     /// The names below a folder, a slash after those that are folders.

@@ -151,7 +151,9 @@ fn from_a_new_account_to_a_receipt_and_back() {
     assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
     bill_agrees(&journey, &receipt, &[&seen]);
     let shown = text(&journey.must(&["receipt", job]).stdout);
-    assert!(shown.contains("succeeded") && shown.contains("<= "), "{shown}");
+    // EC2 does not say when it ended: who looked in the very second knows all the same.
+    let at_most = receipt["attempts"][0]["billed_estimated"] == true;
+    assert!(shown.contains("succeeded") && shown.contains("<= ") == at_most, "{shown}");
     journey.must(&["sweep"]);
     assert_eq!(journey.ec2.instances().len(), 1);
 

@@ -9,7 +9,11 @@
 //! It takes root, systemd-nspawn and `ip`; elsewhere these tests are skipped, with a word.
 
 #[cfg(feature = "aws")]
+mod asleep;
+#[cfg(feature = "aws")]
 mod bounds;
+#[cfg(feature = "aws")]
+mod cloud_init;
 #[cfg(feature = "aws")]
 mod desk;
 #[cfg(feature = "aws")]
@@ -25,5 +29,7 @@ mod proves;
 mod restart;
 #[cfg(feature = "aws")]
 mod stories;
+#[cfg(feature = "aws")]
+mod story;
 #[cfg(feature = "aws")]
 mod waiting;

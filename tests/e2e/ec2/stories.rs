@@ -10,11 +10,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, JOB};
-use super::journey::bill_agrees;
 use super::machines::{Ec2, patiently};
-use crate::false_ec2::{Seen, State};
+use super::story::{ITSELF, SAVES, Story};
+use crate::false_ec2::State;
 use crate::false_imds::{ACTION, Reply};
-use crate::jobs::text;
 
 /// Time for a save and for its way into the bucket, on a busy machine too.
 const NOTICE: Duration = Duration::from_secs(45);
@@ -27,64 +26,8 @@ const QUIET: &str = "while [ ! -e /root/go ]; do sleep 0.5; done; exit $(cat /ro
 
 const IDLE: &str = "[watch]\nidle = '2s'\nidle_cpu_percent = 50\n";
 
-/// It saves every second or so, whoever asks.
-const SAVES: &str = "[env]\nSAVE_EVERY = '5'\n";
-
 /// None but the cloud's, and those that the trainer makes at its own pace.
 const SELDOM: (&str, &str) = ("interval = '1s'", "interval = '10m'");
-
-/// One job of several on one desk.
-struct Story<'a> {
-    desk: &'a Desk<Ec2>,
-    job: String,
-}
-
-impl<'a> Story<'a> {
-    /// Begins with `lamp run --detach`: this job file, and machines that fetch this program as the agent.
-    fn begin_with(desk: &'a Desk<Ec2>, name: &str, job: &str, agent: &str) -> Self {
-        let file = format!("{name}.toml");
-        desk.bench.write(&file, &job.replace("'toy'", &format!("'{name}'")));
-        let mut run = desk.lamp(&["run", "--detach", "--unproven", &file]);
-        let out = run.env("LAMP_AGENT_BINARY", desk.bench.file(agent)).output().expect("it runs");
-        assert!(out.status.success(), "{name}: {}", text(&out.stderr));
-        Story { desk, job: text(&out.stdout).trim().to_owned() }
-    }
-
-    fn begin(desk: &'a Desk<Ec2>, name: &str, job: &str) -> Self {
-        Self::begin_with(desk, name, job, "lamp-agent")
-    }
-
-    /// The machine of an attempt, as soon as it is launched.
-    fn machine(&self, attempt: &str) -> Seen {
-        let tag = |seen: &Seen, key: &str| seen.tags.get(&format!("lamplighter:{key}")).cloned().unwrap_or_default();
-        let ours = |seen: &Seen| tag(seen, "job") == self.job && tag(seen, "attempt") == attempt;
-        patiently(&format!("{} is launched, attempt {attempt}", self.job), || self.desk.ec2.instances().into_iter().find(ours))
-    }
-
-    /// `STEP` at which the trainer of this attempt began.
-    fn begins(&self, attempt: u32, machine: &Seen) -> u32 {
-        let begun = self.desk.begins(&machine.id);
-        let step = begun.strip_prefix(&format!("{attempt} ")).and_then(|step| step.parse().ok());
-        step.unwrap_or_else(|| panic!("{}: {begun}", self.job))
-    }
-
-    /// The machine is off, and this is why; then `lamp receipt` tells it, and what the job cost.
-    fn ends(&self, machines: &[&Seen], last: &str, outcome: &str) -> Value {
-        let machine = machines.last().expect("at least one");
-        let ended = self.desk.ec2.until(&machine.id, State::Terminated);
-        assert_eq!(ended.reason, last, "{}", self.job);
-        self.desk.receipt(&self.job);
-        let told = self.desk.must(&["receipt", &self.job, "-o", "json"]);
-        let receipt: Value = serde_json::from_slice(&told.stdout).expect("JSON");
-        assert_eq!(receipt["outcome"], outcome, "{receipt:#}");
-        assert_eq!(receipt["attempts"].as_array().map(Vec::len), Some(machines.len()), "{receipt:#}");
-        bill_agrees(self.desk, &receipt, machines);
-        receipt
-    }
-}
-
-/// How a machine ends that put itself out.
-const ITSELF: &str = "Client.InstanceInitiatedShutdown";
 
 fn it_fails(desk: &Desk<Ec2>) {
     let story = Story::begin(desk, "fails", JOB);
@@ -125,15 +68,21 @@ fn its_agent_does_not_run(desk: &Desk<Ec2>) {
     assert!(said.contains("does not run on this image"), "{said}");
 }
 
-/// Its agent dies, its metadata refuses and errs, its way to the API is gone, it boots anew: one attempt all the same.
+/// Its agent dies, and hangs; its metadata refuses and errs, its way to the API is gone, it boots anew: one attempt all the same.
 fn nothing_of_this_ends_the_work(desk: &Desk<Ec2>) {
     let story = Story::begin(desk, "steadfast", &format!("{JOB}{SAVES}"));
     let machine = story.machine("0001");
     let (ec2, id) = (&desk.ec2, machine.id.as_str());
     story.begins(1, &machine);
 
-    ec2.run(id, &["systemctl", "kill", "--signal=SIGKILL", "lamp-agent"]);
-    desk.until_event(&story.job, 1, "the agent is back and finds its workload", |event| event["kind"] == "agent" && event["reattached"] == true);
+    // Killed; then stopped, so that it is the watchdog that finds it.
+    let mut last = 0;
+    for signal in ["SIGKILL", "SIGSTOP"] {
+        ec2.run(id, &["systemctl", "kill", "--kill-who=main", &format!("--signal={signal}"), "lamp-agent"]);
+        let is_back = |event: &Value| event["kind"] == "agent" && event["reattached"] == true && event["seq"].as_u64() > Some(last);
+        let back = desk.until_event(&story.job, 1, &format!("after {signal} it is back and finds its workload"), is_back);
+        last = back["seq"].as_u64().expect("a number");
+    }
 
     // The metadata service refuses its own tokens, then answers nothing but errors.
     let imds = ec2.imds(id);
