@@ -88,6 +88,7 @@ impl Ec2 {
     }
 
     /// The same with machines that cloud-init makes ready, as an image of AWS has it.
+    #[cfg(feature = "aws")]
     pub fn start_with_cloud_init() -> Option<Self> {
         Self::with(Some(image::unpacked()?))
     }
