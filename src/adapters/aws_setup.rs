@@ -75,7 +75,7 @@ impl AwsSetup {
         let sts = aws_sdk_sts::Client::new(&session.config(&home).await);
         let identity = sts.get_caller_identity().send().await.map_err(|error| {
             let fix = lacking(&error).map(|nobody| nobody.fix);
-            SetupError { fix, ..SetupError::new("ask AWS who we are", said(&error)) }
+            SetupError { fix, ..SetupError::new(format!("ask AWS in {home} who we are"), said(&error)) }
         })?;
         let account = identity.account().unwrap_or_default().to_owned();
         let named = format!("lamplighter-{account}-{home}");

@@ -16,12 +16,13 @@ use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::json;
 
+use super::apply_cost::Costs;
 use super::apply_do::{self, Scheduled};
 use super::confirm;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, proven, render_table, run};
-use crate::job::{Applied, Schedule};
+use crate::job::{Applied, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
 use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes};
 use crate::wire::Store;
@@ -87,18 +88,23 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let scheduled: BTreeSet<String> = kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
     let facts: Vec<FileFact> = ready.iter().map(fact).collect();
     let planned = changes(&facts, &jobs, &scheduled, ApplyWishes { replace: args.replace, prune: args.prune, whole });
+    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    let costs = Costs::of(context, &controller, &planned, &ready).await;
     if !context.is_machine_output() {
-        show(context, &set, &planned);
+        show(context, &set, &planned, &costs);
     }
     if args.dry_run || planned.iter().all(Change::is_nothing) {
-        tell(context, &set, &planned, &[], args.dry_run);
+        tell(context, &set, &planned, &costs, &[], args.dry_run);
         return Ok(ExitCode::SUCCESS);
     }
     refuse_unproven(args, context, &store, &planned, &ready).await?;
+    if planned.iter().any(|change| change.makes() && change.kind == Applies::Job) {
+        run::refuse_wrong_clock(controller.check_clock().await)?;
+    }
     confirm(args, context, &planned)?;
-    let made = apply_do::carry_out(context, &store, &planned, &ready, &jobs, &kept).await?;
-    tell(context, &set, &planned, &made, false);
-    Ok(ExitCode::SUCCESS)
+    let made = apply_do::carry_out(context, &store, &controller, &planned, &ready, &jobs, &kept).await?;
+    tell(context, &set, &planned, &costs, &made, false);
+    Ok(made.iter().find_map(|made| made.refused.as_ref()).map_or(ExitCode::SUCCESS, run::exit_code))
 }
 
 fn fact(ready: &Ready) -> FileFact {
@@ -194,7 +200,7 @@ async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec
     Ok(kept)
 }
 
-fn show(context: &Context, set: &str, planned: &[Change]) {
+fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs) {
     if planned.is_empty() {
         context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
         return;
@@ -216,10 +222,11 @@ fn show(context: &Context, set: &str, planned: &[Change]) {
                 also.push("leaves its schedule".to_owned());
             }
             let kind = if change.kind == Applies::Schedule { "schedule" } else { "job" };
-            vec![change.file.clone(), kind.to_owned(), word(change.change).to_owned(), also.join("; ")]
+            vec![change.file.clone(), kind.to_owned(), word(change.change).to_owned(), costs.word(&change.file), also.join("; ")]
         })
         .collect();
-    context.printer.line(render_table(&["file", "kind", "change", "also"], &rows, &[]));
+    context.printer.line(render_table(&["file", "kind", "change", "at most", "also"], &rows, &[]));
+    costs.tell(context);
     if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
         context.printer.hint("`--prune` stops what is left of files that are gone");
     }
@@ -264,13 +271,17 @@ fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fau
     confirm::confirm(context, &what, args.yes, "nothing was changed")
 }
 
-fn tell(context: &Context, set: &str, planned: &[Change], made: &[apply_do::Made], dry_run: bool) {
+fn tell(context: &Context, set: &str, planned: &[Change], costs: &Costs, made: &[apply_do::Made], dry_run: bool) {
     if context.is_machine_output() {
         let changes: Vec<serde_json::Value> = planned
             .iter()
             .map(|change| {
                 let mut value = json!(change);
-                value["made"] = json!(made.iter().find(|made| made.file == change.file).map(|made| &made.name));
+                let made = made.iter().find(|made| made.file == change.file);
+                let refused = made.and_then(|made| made.refused.as_ref());
+                value["made"] = json!(made.map(|made| &made.name));
+                value["refused"] = json!(refused.map(|receipt: &Receipt| &receipt.reason));
+                (value["most_usd"], value["offer"], value["no_plan"]) = costs.document(&change.file);
                 value
             })
             .collect();

@@ -10,8 +10,8 @@ use super::attach::Attached;
 use super::submission::{self, Pending};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root, run};
-use crate::controller::submit;
-use crate::job::{Applied, JobId, RECORD_FORMAT, ResolvedSpec, Schedule, Wish};
+use crate::controller::{Controller, submit};
+use crate::job::{Applied, JobId, RECORD_FORMAT, Receipt, ResolvedSpec, Schedule, Wish};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
 use crate::market::Cloud;
 use crate::policy::apply::{Applies, Change, ChangeKind, JobFact};
@@ -31,6 +31,8 @@ pub struct Made {
     pub kind: Applies,
     /// The job's id, or the schedule's name.
     pub name: String,
+    /// Its launch was refused for good, and it has ended.
+    pub refused: Option<Receipt>,
 }
 
 impl Scheduled {
@@ -111,6 +113,7 @@ pub fn slug(text: &str) -> String {
 pub async fn carry_out(
     context: &Context,
     store: &Store,
+    controller: &Controller,
     planned: &[Change],
     ready: &[Ready],
     jobs: &[JobFact],
@@ -121,17 +124,17 @@ pub async fn carry_out(
             unschedule(context, &change.file, kept).await?;
         }
         for job in &change.stops {
-            stop(context, store, job, change.change == ChangeKind::Changed).await?;
+            stop(context, store, controller, job, change.change == ChangeKind::Changed).await?;
         }
     }
     let mut made = Vec::new();
     for change in planned.iter().filter(|change| change.makes()) {
         let Some(ready) = ready.iter().find(|ready| ready.applied.file == change.file) else { continue };
-        let name = match &ready.scheduled {
-            Some(scheduled) => keep(context, scheduled).await?,
-            None => make_job(context, store, ready, jobs).await?,
+        let (name, refused) = match &ready.scheduled {
+            Some(scheduled) => (keep(context, scheduled).await?, None),
+            None => make_job(context, store, controller, ready, jobs).await?,
         };
-        made.push(Made { file: change.file.clone(), kind: change.kind, name });
+        made.push(Made { file: change.file.clone(), kind: change.kind, name, refused });
     }
     Ok(made)
 }
@@ -146,14 +149,13 @@ async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedul
 }
 
 /// Leaves the wish; `wait`: until its machine is gone, because another job takes its place.
-async fn stop(context: &Context, store: &Store, job: &JobId, wait: bool) -> Result<(), Fault> {
+async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: bool) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     let dir = JobDir::new(Arc::clone(store), job.clone());
     dir.add_request(Wish::Stop, &workstation.name, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
     context.printer.note(format!("asked {job} to stop"));
     if wait {
-        let controller = run::controller(&workstation, store)?;
-        return match Attached::new(context, &dir).without_log().follow_and_drive(&controller).await? {
+        return match Attached::new(context, &dir).without_log().follow_and_drive(controller).await? {
             Some(_) => Ok(()),
             None => Err(Fault::new(ExitCode::CTRL_C, "left before the new job was made").hint("run it again: it goes on where it was")),
         };
@@ -161,10 +163,16 @@ async fn stop(context: &Context, store: &Store, job: &JobId, wait: bool) -> Resu
     run::hand_over(&workstation, job).map(|_| ())
 }
 
-async fn make_job(context: &Context, store: &Store, ready: &Ready, jobs: &[JobFact]) -> Result<String, Fault> {
+/// The id of the job; and its receipt, where its launch was refused for good.
+async fn make_job(
+    context: &Context,
+    store: &Store,
+    controller: &Controller,
+    ready: &Ready,
+    jobs: &[JobFact],
+) -> Result<(String, Option<Receipt>), Fault> {
     let applied = &ready.applied;
     let workstation = job_root::workstation(context)?;
-    let controller = run::controller(&workstation, store)?;
     // The same for two calls at once, and another when a file returns to what it was.
     let before = jobs.iter().filter(|job| job.applied.file == applied.file).count();
     let hash = Sha256::digest(format!("{}\n{}\n{}\n{}\n{before}", applied.owner, applied.set, applied.file, applied.sha256).as_bytes());
@@ -173,7 +181,15 @@ async fn make_job(context: &Context, store: &Store, ready: &Ready, jobs: &[JobFa
     let job = JobId::from_name(&ready.prepared.loaded.spec.name, letters);
     let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
     let dir = match controller.first_plan(&spec).await {
-        Ok(planned) => run::launch(context, store, &controller, &ready.prepared, spec, planned).await?.0,
+        Ok(planned) => {
+            let (dir, memory) = run::launch(context, store, controller, &ready.prepared, spec, planned).await?;
+            if let Some(receipt) = run::refused_for_good(&dir, &memory).await {
+                context.printer.warn(format!("{}: job {} has ended: {}", applied.file, dir.job(), receipt.reason));
+                run::hinted(context, &dir, &receipt).await;
+                return Ok((dir.job().to_string(), Some(receipt)));
+            }
+            dir
+        }
         // What cannot be had now is waited for, as after any launch that found nothing.
         Err(error) => {
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
@@ -183,7 +199,7 @@ async fn make_job(context: &Context, store: &Store, ready: &Ready, jobs: &[JobFa
     };
     let driver = run::hand_over(&workstation, dir.job())?;
     context.printer.note(format!("{}: job {}; {driver}", applied.file, dir.job()));
-    Ok(dir.job().to_string())
+    Ok((dir.job().to_string(), None))
 }
 
 async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault> {

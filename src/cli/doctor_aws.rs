@@ -7,9 +7,9 @@ mod asked {
     use jiff::SignedDuration;
     use tokio::sync::OnceCell;
 
-    use crate::cli::Context;
     use crate::cli::doctor::Asked;
     use crate::cli::setup_steps::bucket_of;
+    use crate::cli::{Context, region};
     use crate::config::AwsFile;
     use crate::instance::setup::{BOX_ROLE, Found, GROUP, SetupNames};
     use crate::jobdir::{ProofDir, SweeperDir};
@@ -144,7 +144,12 @@ mod asked {
     async fn region(desk: &Desk) -> Check {
         let (home, known) = desk.doctor.home().await;
         let all = desk.doctor.regions().await;
+        let own = desk.doctor.endpoint().await.is_none();
+        let unknown = all.iter().find_map(|name| region::unknown(name)).filter(|_| own);
         match (known, all.len()) {
+            (true, _) if unknown.is_some() => {
+                Check::warning("region", unknown.unwrap_or_default()).fix("--region, `regions` in [aws] of the configuration, or AWS_REGION names it")
+            }
             (false, _) => {
                 let fix = "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
                 Check::warning("region", format!("nothing names one: {home} is taken")).fix(fix)

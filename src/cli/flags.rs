@@ -211,6 +211,8 @@ impl MachineFlags {
             image: self.image.clone(),
             disk: self.disk.clone(),
             market: self.market.clone().or(chosen.map(MarketWord)),
+            // A table of figures is for a file.
+            speed: None,
             max_price: self.max_price.clone(),
             usd_per_hour: self.usd_per_hour.clone(),
         }

@@ -31,6 +31,8 @@ pub struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Name {
+    /// Whoever types `lamp init aws` and `lamp uninit aws`, once
+    Setup,
     /// Whoever types `lamp`, and the daemon
     Controller,
     /// The machines
@@ -45,23 +47,28 @@ pub enum Name {
     BoxSession,
 }
 
+/// Buckets as `lamp init aws` names them: whoever makes the account ready has none yet.
+const BUCKETS: &str = "lamplighter-*";
+
 /// # Errors
 /// Nothing says which bucket, or which region.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let named = args.bucket.as_ref().map(|bucket| format!("s3://{}", bucket.trim_start_matches("s3://")));
     let root = named.as_deref().unwrap_or(&context.job_root);
     let missing = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, format!("nothing says which {what}")).hint(hint));
-    let Some(rest) = root.strip_prefix("s3://") else {
+    let is_setup = args.name == Name::Setup;
+    let Some(rest) = root.strip_prefix("s3://").or(is_setup.then_some(BUCKETS)) else {
         return missing("bucket", "--bucket names it; `lamp init aws` makes one and writes it into the configuration");
     };
     let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let prefix = prefix.trim_matches('/');
     let regions = if args.region.is_empty() { context.user.aws.regions.clone().unwrap_or_default() } else { args.region.clone() };
-    let Some(home) = regions.first() else {
+    // What is made once is bound by its names; where does not matter, but for the word that every name begins with.
+    if regions.is_empty() && !is_setup {
         return missing("region", "--region names it, or `regions` in [aws] of the configuration");
-    };
+    }
     let permissions = Permissions {
-        partition: partition(home).to_owned(),
+        partition: partition(regions.first().map_or("", String::as_str)).to_owned(),
         owner: context.user.owner.clone(),
         bucket: bucket.to_owned(),
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
@@ -70,6 +77,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         instance_types: args.types.clone(),
     };
     context.printer.json(&permissions.policy(match args.name {
+        Name::Setup => PolicyName::Setup,
         Name::Controller => PolicyName::Controller,
         Name::Box => PolicyName::Box,
         Name::Sweeper => PolicyName::Sweeper,

@@ -10,6 +10,7 @@
 
 mod alone;
 mod apply;
+mod apply_cost;
 mod apply_do;
 mod args;
 mod attach;
@@ -53,6 +54,7 @@ mod purchase;
 mod reach;
 mod ready;
 mod receipt;
+mod region;
 mod rehearsal;
 mod rehearsal_cadence;
 mod rehearsal_missing;

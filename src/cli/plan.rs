@@ -7,9 +7,11 @@ use super::patience::saying;
 use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, plan_text, ready, run, status, submission};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, plan_text, ready, region, run, status, submission};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::ResolvedSpec;
+use crate::market::Offer;
+use crate::policy::placement::NoOffer;
 use crate::policy::schedule::Calendar;
 use crate::wire;
 
@@ -46,7 +48,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
             return Err(fault);
         }
     };
-    let Planned { plan, fallbacks, quotas, refused, .. } = &planned;
+    let Planned { plan, fallbacks, ranking, quotas, refused, .. } = &planned;
     let forecast = Forecast::of(&planned, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     let permitted = controller.permitted(plan).await;
@@ -63,7 +65,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
-            "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "quotas": quotas, "refused": refused, "forbidden": forbidden,
+            "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "forbidden": forbidden,
             "lacks": lacks, "agent": agent,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
             "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
@@ -122,8 +124,26 @@ pub fn fault(error: &ActError) -> Fault {
     if error.is_denial() {
         Fault::from_error(ExitCode::UNREACHABLE, error).or_hint("`lamp doctor` says who you are to the cloud, and what is missing")
     } else if error.is_silence() {
-        Fault::from_error(ExitCode::UNREACHABLE, error).or_hint("try again; `lamp doctor` looks at the way there")
+        let fault = Fault::from_error(ExitCode::UNREACHABLE, error);
+        let slip = region::hint(&fault.sentence());
+        fault.or_hint(slip.unwrap_or_else(|| "try again; `lamp doctor` looks at the way there".to_owned()))
     } else {
-        Fault::from_error(ExitCode::LAUNCH_FAILED, error)
+        let fault = Fault::from_error(ExitCode::LAUNCH_FAILED, error);
+        match error {
+            ActError::NoOffer(NoOffer { above_bid: Some(offer), .. }) => fault.hint(enough(offer)),
+            _ => fault,
+        }
     }
+}
+
+/// The lowest bid that a machine would be had for now.
+fn enough(offer: &Offer) -> String {
+    let price = offer.price.per_hour().dollars();
+    format!(
+        "{} costs {} now: `--max-price {}` would take it, and `--max-price auto` bids 15 % above the price",
+        offer.describe(),
+        offer.price,
+        // As short as it is written, and never below the price.
+        (price * 10_000.0).ceil() / 10_000.0
+    )
 }

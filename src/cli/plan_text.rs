@@ -38,14 +38,17 @@ fn short(plan: &Plan) -> Vec<String> {
 
 /// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
 pub fn whole(planned: &Planned, expected: impl Iterator<Item = String>) -> Vec<String> {
-    let Planned { plan, fallbacks, quotas, refused, .. } = planned;
+    let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let mut why = before_a_run(planned).into_iter();
     let mut lines: Vec<String> = why.next().into_iter().chain(expected).chain(why).collect();
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
+    // The first of the ranking is the machine itself.
+    let to_finish = |n: usize| ranking.get(n + 1).and_then(|ranked| ranked.usd_to_finish).filter(|usd| *usd > Usd::ZERO);
     lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| {
         let begin = if n == 0 { "if there is none:" } else { "then:" };
-        format!("{begin} {} in {}, {}, {}", offer.instance_type, offer.zone, offer.market, offer.price)
+        let finish = to_finish(n).map(|usd| format!(", {usd} to finish")).unwrap_or_default();
+        format!("{begin} {} in {}, {}, {}{finish}", offer.instance_type, offer.zone, offer.market, offer.price)
     })));
     let unfit = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer));
     let unfit = unfit.map(|no| format!("{} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because));

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::patience::saying;
 use super::price_table::{self as table, Row};
-use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase};
+use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase, region};
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply};
@@ -129,7 +129,8 @@ async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Resul
     let mut supply = catalog.supply(&machine.gpus, &machine.instance_types, &regions);
     let as_of = catalog.prices_as_of();
     context.printer.warn(format!("EC2 was not asked: {}", because.sentence()));
-    because.hint.iter().for_each(|hint| context.printer.hint(hint));
+    let slip = region::hint(&because.sentence());
+    slip.iter().chain(&because.hint).for_each(|hint| context.printer.hint(hint));
     supply.notes.push(format!(
         "this is the catalogue that ships with `lamp`: on-demand prices of {as_of}, types and zones of {}, the zones by their ids; spot prices are not in it",
         catalog.types_as_of()

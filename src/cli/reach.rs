@@ -37,13 +37,14 @@ impl OutOfReach {
     /// `None`: it is in reach, or nobody says how much work it is.
     pub fn of(planned: &Planned, spec: &ResolvedSpec, now: Timestamp) -> Option<OutOfReach> {
         let spec = &spec.spec;
-        let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, now };
+        let speed = spec.machine.speed.of(&planned.plan.offer);
+        let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now };
         let standing = planned.outlook.as_ref().map_or_else(|| auto::standing(&facts), |outlook| outlook.standing);
-        OutOfReach::judge(spec, &standing, planned.plan.most_usd, now)
+        OutOfReach::judge(spec, &standing, speed, planned.plan.most_usd, now)
     }
 
-    fn judge(spec: &Spec, standing: &Standing, most_usd: Option<Usd>, now: Timestamp) -> Option<OutOfReach> {
-        let (work, time_left) = (spec.limits.work?.secs_f64() / 3600.0, standing.time_left?);
+    fn judge(spec: &Spec, standing: &Standing, speed: f64, most_usd: Option<Usd>, now: Timestamp) -> Option<OutOfReach> {
+        let (work, time_left) = (spec.limits.work?.secs_f64() / 3600.0 / speed, standing.time_left?);
         let is_local = spec.machine.cloud == Cloud::Local;
         let start = if is_local { 0.0 } else { standing.start };
         let short = work + start - time_left;
@@ -103,8 +104,8 @@ mod tests {
         let mut spec: Spec = serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#).unwrap();
         (spec.limits.work, spec.limits.deadline) = (Some(work.parse().unwrap()), Some(deadline));
         spec.machine.cloud = cloud;
-        let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, now };
-        OutOfReach::judge(&spec, &auto::standing(&facts), Some("9.84".parse().unwrap()), now)
+        let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+        OutOfReach::judge(&spec, &auto::standing(&facts), 1.0, Some("9.84".parse().unwrap()), now)
     }
 
     #[test]

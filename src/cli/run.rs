@@ -9,7 +9,7 @@ use super::attach::Attached;
 use super::reach::OutOfReach;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission};
-use crate::controller::{Controller, DriveError, JobMemory, Planned};
+use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned};
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, Market};
@@ -63,12 +63,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let is_asked = proven::is_asked(spec.spec.machine.cloud, args.unproven);
     let proofs = async { if is_asked && args.detach { Some(proven::look(&workstation, &store).await) } else { None } };
     // At once: what was measured of the job's saves, what was proven of the account and whose clock is right take no time of their own before the launch.
-    let (measured, proofs, (planned, lacks), ()) =
-        tokio::join!(cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec), controller.look_at_clock());
+    let (measured, proofs, (planned, lacks), clock) =
+        tokio::join!(cadence::measured(&store, &spec), proofs, ready::planned(context, &controller, &spec), controller.check_clock());
     if planned.is_ok() || ready::was_seen(context, &lacks) {
         ready::refuse(&lacks, &spec)?;
     }
     let planned = planned?;
+    refuse_wrong_clock(clock)?;
     if let Some(measured) = measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot) {
         measured.refuse()?;
     }
@@ -95,8 +96,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (dir, memory) = launch(context, &store, &controller, &prepared, spec, planned).await?;
     say_that_it_is_one_more(context, &store, dir.job()).await;
     if args.detach {
-        // A launch that was refused for good is the end of the job already.
-        if let Some(receipt) = memory.was_refused_for_good().then_some(dir.receipt().await.ok().flatten()).flatten() {
+        if let Some(receipt) = refused_for_good(&dir, &memory).await {
             return end(context, &dir, &receipt, args.outputs.as_deref()).await;
         }
         return detach(context, &workstation, &dir);
@@ -111,6 +111,23 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             Ok(ExitCode::CTRL_C)
         }
     }
+}
+
+/// A job that nobody would launch is not left to wait for somebody who sets a clock.
+///
+/// # Errors
+/// When the clock is wrong.
+pub fn refuse_wrong_clock(checked: Result<(), ActError>) -> Result<(), Fault> {
+    checked.map_err(|error| {
+        Fault::from_error(ExitCode::REFUSED, &error)
+            .meaning("nothing was started, and nothing bills")
+            .hint("set this workstation's clock (`timedatectl set-ntp true`); `lamp doctor` shows how far off it is")
+    })
+}
+
+/// A launch that was refused for good is the end of the job already: its receipt.
+pub async fn refused_for_good(dir: &JobDir, memory: &JobMemory) -> Option<Receipt> {
+    if memory.was_refused_for_good() { dir.receipt().await.ok().flatten() } else { None }
 }
 
 /// After the launch, which waits for nothing that is not needed for it; a store that does not answer now ends nothing that runs.
@@ -254,11 +271,16 @@ pub async fn end(context: &Context, dir: &JobDir, ended: &Receipt, into: Option<
     } else {
         receipt::note(context, ended);
     }
+    Ok(hinted(context, dir, ended).await)
+}
+
+/// The exit code of a job that has ended; and what to type where its launch was refused.
+pub async fn hinted(context: &Context, dir: &JobDir, ended: &Receipt) -> ExitCode {
     let code = exit_code(ended);
     if code == ExitCode::LAUNCH_FAILED && dir.spec().await.ok().flatten().is_some_and(|spec| spec.spec.machine.cloud == Cloud::Aws) {
         context.printer.hint("`lamp doctor` says what AWS does not allow or has not; `lamp iam controller` prints the policy that a launch needs");
     }
-    Ok(code)
+    code
 }
 
 /// The code of a whole job.

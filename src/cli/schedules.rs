@@ -49,6 +49,9 @@ struct LastRun {
     job: Option<JobId>,
     state: Option<JobState>,
     exit_code: Option<i32>,
+    /// Why it ended, and what `lamp run` would have ended with; `null`: it has not, or left no receipt.
+    because: Option<String>,
+    code: Option<u8>,
 }
 
 const READS_IN_FLIGHT: usize = 16;
@@ -132,9 +135,10 @@ fn times(
 
 async fn last_run(store: &Store, run: &ScheduleRun, now: Timestamp) -> Result<LastRun, JobDirError> {
     let job = run.job.as_ref().map(|spec| spec.job.clone());
-    let summary = match &job {
-        Some(job) => Summary::read(&JobDir::new(Arc::clone(store), job.clone()), now).await?,
-        None => None,
+    let dir = job.as_ref().map(|job| JobDir::new(Arc::clone(store), job.clone()));
+    let (summary, receipt) = match &dir {
+        Some(dir) => (Summary::read(dir, now).await?, jobdir::unless_damaged(dir.receipt().await)?),
+        None => (None, None),
     };
     Ok(LastRun {
         due: run.due,
@@ -143,6 +147,8 @@ async fn last_run(store: &Store, run: &ScheduleRun, now: Timestamp) -> Result<La
         job,
         state: summary.as_ref().map(|summary| summary.state),
         exit_code: summary.and_then(|summary| summary.exit_code),
+        because: receipt.as_ref().map(|receipt| receipt.reason.clone()),
+        code: receipt.as_ref().map(|receipt| run::exit_code(receipt).number()),
     })
 }
 
@@ -156,6 +162,9 @@ fn row(shown: &Shown) -> Vec<String> {
     };
     let ended = shown.last.as_ref().map(|last| match (&last.job, last.state) {
         (None, _) => format!("left out: {}", last.reason),
+        (Some(job), Some(JobState::Failed)) if last.because.is_some() => {
+            format!("failed ({job}): {}", last.because.as_deref().unwrap_or_default())
+        }
         (Some(job), Some(state)) => format!("{state} ({job})"),
         (Some(job), None) => format!("being made ({job})"),
     });

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use super::fetch::with_progress;
 use super::printer::{Stream, Style};
 use super::table::render;
-use super::{Context, ExitCode, Fault, job_root};
+use super::{Context, ExitCode, Fault, job_root, region};
 use crate::config::edit::{Edited, Setting};
 use crate::instance::setup::SetupNames;
 use crate::policy::setup::SetupLine;
@@ -71,7 +71,8 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
             "choose a region" => "--region names one; so do AWS_REGION, and `regions` in [aws] of the configuration",
             _ => "`aws sts get-caller-identity` must answer; `lamp doctor` says what is missing",
         };
-        fault(&error).meaning("nothing was changed").hint(hint)
+        let slip = if error.fix.is_none() { region::hint(&error.to_string()) } else { None };
+        fault(&error).meaning("nothing was changed").hint(slip.unwrap_or_else(|| hint.to_owned()))
     })
 }
 

@@ -20,6 +20,7 @@ use crate::policy::auto::{self, AutoFacts};
 use crate::policy::market_choice::Others;
 use crate::policy::market_run::{Goes, Play, Ran, planned, run as play_once};
 use crate::policy::pool::Pool;
+use crate::policy::work::times;
 use crate::wire::{CapacityTrace, TraceError, read_capacity};
 
 /// Play a job many times against courses of spot capacity: what it would cost, and when it would end
@@ -91,8 +92,8 @@ fn hours(time: Duration) -> f64 {
 
 /// The job as it is played, and what is known of its pool.
 async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Play, Pool), Fault> {
-    let (spot, on_demand, pool) = match (&args.spot_price, &args.on_demand_price) {
-        (Some(spot), Some(on_demand)) => (spot.0, on_demand.0, Pool::new("", "")),
+    let (spot, on_demand, speed, pool) = match (&args.spot_price, &args.on_demand_price) {
+        (Some(spot), Some(on_demand)) => (spot.0, on_demand.0, 1.0, Pool::new("", "")),
         _ => prices(context, spec).await?,
     };
     let standing = auto::standing(&AutoFacts {
@@ -102,11 +103,12 @@ async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Pl
         more_time: Span::ZERO,
         spot: Some(auto::SpotPool { pool: &pool, hourly: spot, there: true, others: Others::default(), elsewhere: 0.0 }),
         on_demand: Some(on_demand),
+        speed,
         now: context.clock.now(),
     });
     let time = |hours: f64| Duration::from_secs((hours * 3600.0).round() as u64);
     let play = Play {
-        work: work(&spec.spec)?,
+        work: times(work(&spec.spec)?, 1.0 / speed),
         deadline: standing.time_left.map(time),
         start: args.start.map_or(time(standing.start), Span::duration),
         saves_every: time(standing.unsaved),
@@ -122,7 +124,7 @@ fn work(spec: &Spec) -> Result<Duration, Fault> {
     spec.limits.work.map(Span::duration).filter(|work| *work > Duration::ZERO).ok_or_else(missing)
 }
 
-async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, UsdPerHour, Pool), Fault> {
+async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, UsdPerHour, f64, Pool), Fault> {
     let unknown =
         || Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint("give both: --spot-price 0.4 --on-demand-price 1.2");
     if spec.spec.machine.cloud == crate::market::Cloud::Local {
@@ -132,7 +134,7 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, U
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let outlook = plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
-    Ok((outlook.spot, outlook.on_demand, outlook.pool))
+    Ok((outlook.spot, outlook.on_demand, outlook.speed, outlook.pool))
 }
 
 impl From<TraceError> for Fault {

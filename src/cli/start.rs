@@ -78,10 +78,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let spec = spec_of(args, context, &kept, next.job())?;
     run::refuse_cloud(spec.spec.machine.cloud)?;
-    let planned = plan::first(context, &controller, &spec).await?;
+    let (planned, clock) = tokio::join!(plan::first(context, &controller, &spec), controller.check_clock());
+    let planned = planned?;
     if args.dry_run {
         return show(context, &controller, &store, &spec, &planned).await;
     }
+    run::refuse_wrong_clock(clock)?;
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
@@ -116,6 +118,9 @@ async fn stand_beside(
     memory: JobMemory,
 ) -> Result<ExitCode, Fault> {
     if args.detach {
+        if let Some(receipt) = run::refused_for_good(next, &memory).await {
+            return run::end(context, next, &receipt, args.outputs.as_deref()).await;
+        }
         return run::detach(context, workstation, next);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));

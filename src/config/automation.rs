@@ -53,7 +53,8 @@ pub enum CatchUpWord {
     None,
 }
 
-/// What all jobs of this user together may cost. Checked before each launch; what runs is never ended by it.
+/// What all jobs of this user in one job root together may cost: of several job roots each is counted by itself. Checked before
+/// each launch; what runs is never ended by it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CapsFile {

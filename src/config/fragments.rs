@@ -100,6 +100,12 @@ pub struct MachineFile {
     /// history, or `auto`.
     #[schemars(extend("default" = "auto", "examples" = [0.65, "80% of on-demand", "p95 of 14d"]))]
     pub max_price: Option<Price>,
+    /// How fast this work is on one kind of machine beside another: a GPU model, or an instance type, which goes before its
+    /// model (and is the way to say it of a number of GPUs), and a number; only what they are beside one another counts. Offers
+    /// are then ranked by what an hour of *work* costs. What is not named works at 1; what earlier attempts of the job measured
+    /// goes before what is said here. `limits.work` is then the work at 1.
+    #[schemars(extend("examples" = [{"A10G": 1.0, "L4": 0.6, "g5.12xlarge": 3.5}]))]
+    pub speed: Option<BTreeMap<String, f64>>,
     /// What an hour of this workstation costs, in dollars, for `cloud = "local"`: electricity, a share of its price.
     #[schemars(extend("default" = 0, "examples" = [0.25]))]
     pub usd_per_hour: Option<Hourly>,
@@ -173,8 +179,8 @@ pub struct LimitsFile {
     /// The moment by which the job must have ended: with a zone or an offset, or in this workstation's local time.
     #[schemars(extend("examples" = ["2026-11-21T18:00:00Z", "2026-11-21 18:00", "2026-11-21T18:00[Europe/Berlin]"]))]
     pub deadline: Option<Moment>,
-    /// How long the whole job works on such a machine, for `market = "auto"` with a deadline. Without it the progress file
-    /// must say so: `step`, `total`.
+    /// How long the whole job works on such a machine, for `market = "auto"` with a deadline, and for what a plan expects it to
+    /// cost. Without it the progress file must say so: `step`, `total`.
     #[schemars(extend("examples" = ["20h"]))]
     pub work: Option<SpanWord>,
     /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds at the

@@ -4,13 +4,12 @@ use sha2::{Digest, Sha256};
 use tracing::{debug, info, warn};
 
 use super::bootstrap;
+use super::continuation::goes_on_from;
 use super::drive::Controller;
 use super::market::{Choosing, MarketMemory, NotNow, Outlook, WAIT_LOOK, asks};
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
-use crate::job::{
-    AttemptNo, CheckpointNo, Continues, JobId, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled,
-};
+use crate::job::{AttemptNo, CheckpointNo, JobId, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Cloud, Market, Offer, Quota, Supply};
 use crate::policy::Wishes;
@@ -18,6 +17,7 @@ use crate::policy::auto::AutoStep;
 use crate::policy::continuation::machine_to_start;
 use crate::policy::placement::{self, Ask, NoOffer};
 use crate::policy::proof;
+use crate::policy::ranking::Ranked;
 use crate::policy::reconcile::{Act, history};
 use crate::policy::relaunch;
 use crate::ports::{CloudError, Created, chain};
@@ -65,6 +65,8 @@ pub struct Planned {
     pub plan: Plan,
     /// What is tried next when its machine is not to be had, in order.
     pub fallbacks: Vec<Offer>,
+    /// What the planned machine and each of those come to, in the same order.
+    pub ranking: Vec<Ranked>,
     pub quotas: Vec<Quota>,
     /// What never became an offer, each with the reason.
     pub refused: Vec<String>,
@@ -347,7 +349,16 @@ impl Controller {
             starts: spec.continues.as_ref().zip(kept).map(|(continues, kept)| continues.starts(kept)),
             tags: tags.to_map(),
         };
-        Ok(Planned { plan, fallbacks: placed.fallbacks, quotas: supply.quotas, refused: supply.refused, decided, outlook, waits })
+        Ok(Planned {
+            plan,
+            fallbacks: placed.fallbacks,
+            ranking: placed.ranking,
+            quotas: supply.quotas,
+            refused: supply.refused,
+            decided,
+            outlook,
+            waits,
+        })
     }
 
     /// The script of the machine's first boot, and the agent that it fetches; where the plan says how to launch.
@@ -381,14 +392,4 @@ fn only(supply: &mut Supply, kept: &KeptMachine) {
     }
     supply.offers.truncate(1);
     supply.refused.clear();
-}
-
-fn goes_on_from(continues: &Continues, kept: Option<&KeptMachine>) -> String {
-    let checkpoint = continues.checkpoint.as_ref().map(|from| match from.checkpoint.step {
-        Some(step) => format!("from checkpoint {} (step {step}) of {}", from.checkpoint.number.number(), from.job),
-        None => format!("from checkpoint {} of {}", from.checkpoint.number.number(), from.job),
-    });
-    let disk = kept.map(|kept| format!("on the kept disk of {}", kept.instance));
-    let from: Vec<String> = checkpoint.into_iter().chain(disk).collect();
-    if from.is_empty() { format!("it goes on from {}", continues.job) } else { format!("it goes on {}", from.join(", ")) }
 }

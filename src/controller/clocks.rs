@@ -33,15 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const RIGHT_FOR: Duration = Duration::from_secs(60);
 
 impl Controller {
-    /// Looks at the clock beside something else that takes as long, so that the launch that follows need not.
-    pub async fn look_at_clock(&self) {
-        if let Err(error) = self.check_clock().await {
-            tracing::debug!("{error}");
-        }
-    }
-
     /// Refuses to plan by a clock that is wrong. A store that does not say what time it is refuses nothing: the plan has to be
-    /// written there next.
+    /// written there next. Asked beside something else that takes as long, the launch that follows need not ask.
     ///
     /// # Errors
     /// [`ActError::ClockOff`].

@@ -137,3 +137,14 @@ fn kept_machine(plan: &Plan, view: InstanceView) -> KeptMachine {
         launch: plan.launch.clone(),
     }
 }
+
+/// A reason of a plan: what the job goes on with.
+pub(super) fn goes_on_from(continues: &Continues, kept: Option<&KeptMachine>) -> String {
+    let checkpoint = continues.checkpoint.as_ref().map(|from| match from.checkpoint.step {
+        Some(step) => format!("from checkpoint {} (step {step}) of {}", from.checkpoint.number.number(), from.job),
+        None => format!("from checkpoint {} of {}", from.checkpoint.number.number(), from.job),
+    });
+    let disk = kept.map(|kept| format!("on the kept disk of {}", kept.instance));
+    let from: Vec<String> = checkpoint.into_iter().chain(disk).collect();
+    if from.is_empty() { format!("it goes on from {}", continues.job) } else { format!("it goes on {}", from.join(", ")) }
+}

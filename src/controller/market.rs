@@ -29,7 +29,7 @@ use crate::policy::placement::{self, Ask, Overheads};
 use crate::policy::pool::Pool;
 use crate::policy::reconcile::{AttemptFacts, CloudAnswer, history};
 use crate::policy::zones::{self, Zone};
-use crate::policy::{Wishes, relaunch};
+use crate::policy::{Wishes, relaunch, work};
 use crate::ports::chain;
 
 /// Between two looks while no machine runs for want of a cheap one: a refusal is forgotten after three minutes.
@@ -65,8 +65,10 @@ pub struct Outlook {
     pub verdict: AutoVerdict,
     pub standing: auto::Standing,
     pub pool: Pool,
+    /// What an hour costs on machines of this speed: both prices are brought to the slower one's.
     pub spot: UsdPerHour,
     pub on_demand: UsdPerHour,
+    pub speed: f64,
 }
 
 /// No machine is asked for now.
@@ -111,18 +113,31 @@ impl MarketMemory {
     pub(super) fn choose(&mut self, choosing: &Choosing<'_>) -> (AutoVerdict, Option<Outlook>) {
         let Choosing { spec, ask, history } = choosing;
         let (spots, fulls) = (of_market(ask.supply, Market::Spot), of_market(ask.supply, Market::OnDemand));
-        let placed = placement::place(&Ask { supply: &spots, ..*ask }).ok().map(|placed| placed.offer);
-        let later = || spots.offers.iter().filter(|offer| ask.fits_later(offer)).min_by_key(|offer| offer.hourly()).cloned();
+        let (placed, above_bid) = match placement::place(&Ask { supply: &spots, ..*ask }) {
+            Ok(placed) => (Some(placed.offer), None),
+            Err(none) => (None, none.above_bid),
+        };
+        let speeds = work::speeds(&spec.spec, history);
+        let cheapest_later = |supply: &Supply| {
+            let later = supply.offers.iter().filter(|offer| ask.fits_later(offer));
+            later.min_by_key(|offer| offer.hourly().times(1.0 / speeds.of(offer))).cloned()
+        };
         let there = placed.is_some();
-        let spot = placed.or_else(later);
-        let on_demand = placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer.hourly());
+        let spot = placed.or_else(|| cheapest_later(&spots));
+        let on_demand = placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer);
         // What stays of on-demand that was refused a moment ago is its price.
-        let on_demand = on_demand.or_else(|| fulls.offers.iter().filter(|offer| ask.fits_later(offer)).map(Offer::hourly).min());
-        let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: None, on_demand, now: ask.now };
+        let on_demand = on_demand.or_else(|| cheapest_later(&fulls));
+        // The slower of both: the deadline must hold on either.
+        let speed = spot.iter().chain(&on_demand).map(|offer| speeds.of(offer)).reduce(f64::min).unwrap_or(1.0);
+        let on_demand = on_demand.map(|offer| offer.hourly().times(speed / speeds.of(&offer)));
+        let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: None, on_demand, speed, now: ask.now };
         let pool = spot.as_ref().map(|offer| self.pool(offer));
         let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| self.beside(&Ask { supply: &spots, ..*ask }, &facts, offer, pool, there));
         let facts = AutoFacts { spot: seen, ..facts };
-        let verdict = self.judge(&facts);
+        let mut verdict = self.judge(&facts);
+        if let (AutoStep::Wait, Some(offer)) = (verdict.step, above_bid) {
+            verdict.reason.text.push_str(&format!("; {} costs {} now, more than its bid", offer.describe(), offer.price));
+        }
         let standing = auto::standing(&facts);
         let outlook = seen.zip(on_demand).map(|(seen, on_demand)| Outlook {
             verdict: verdict.clone(),
@@ -130,22 +145,25 @@ impl MarketMemory {
             pool: seen.pool.clone(),
             spot: seen.hourly,
             on_demand,
+            speed,
         });
         (verdict, outlook)
     }
 
     /// A pool, with what the other pools on offer are worth beside it.
     fn beside<'a>(&mut self, ask: &Ask<'_>, facts: &AutoFacts<'_>, chosen: &Offer, pool: &'a Pool, there: bool) -> SpotPool<'a> {
-        let cheaper = |offer: &&Offer| facts.on_demand.is_none_or(|full| offer.hourly() < full);
+        let speeds = work::speeds(facts.spec, facts.history);
+        let hourly = |offer: &Offer| offer.hourly().times(facts.speed / speeds.of(offer));
+        let cheaper = |offer: &&Offer| facts.on_demand.is_none_or(|full| hourly(offer) < full);
         let offers = ask.supply.offers.iter().filter(|offer| !offer.is_same_pool(chosen) && ask.fits_later(offer)).filter(cheaper);
-        let pools: Vec<(Pool, UsdPerHour)> = offers.map(|offer| (self.pool(offer), offer.hourly())).collect();
+        let pools: Vec<(Pool, UsdPerHour)> = offers.map(|offer| (self.pool(offer), hourly(offer))).collect();
         let rest = pools.iter().map(|(pool, hourly)| {
             let there = pool.spells.seen().unwrap_or_default();
             Zone { spells: &pool.spells, hourly: *hourly, there, hours_since_look: pool.hours_since_look(ask.now) }
         });
         let work_left = auto::standing(facts).work_left;
         self.others = zones::others(&pool.spells, rest.clone(), work_left);
-        SpotPool { pool, hourly: chosen.hourly(), there, others: self.others, elsewhere: zones::chance_there(rest, 0.0) }
+        SpotPool { pool, hourly: hourly(chosen), there, others: self.others, elsewhere: zones::chance_there(rest, 0.0) }
     }
 
     fn judge(&mut self, facts: &AutoFacts<'_>) -> AutoVerdict {
@@ -172,7 +190,7 @@ impl Controller {
         }
         self.learn_pools(memory, history).await?;
         let now = self.clock.now();
-        Ok(memory.overheads(&AutoFacts { spec: &spec.spec, history, running: None, more_time, spot: None, on_demand: None, now }))
+        Ok(memory.overheads(&AutoFacts { spec: &spec.spec, history, running: None, more_time, spot: None, on_demand: None, speed: 1.0, now }))
     }
 
     /// Reads what is known of the pools, unless that was a moment ago. A launch asks the cloud meanwhile.
@@ -272,6 +290,7 @@ impl Controller {
             more_time: Wishes::of(&observed.requests).more_time,
             spot: Some(SpotPool { pool: &pool, hourly: offer.hourly(), there: true, others: memory.others, elsewhere: 0.0 }),
             on_demand: full,
+            speed: work::speeds(&spec.spec, &history).of(offer),
             now,
         }))
     }
@@ -297,6 +316,7 @@ impl Controller {
         };
         let (history, wishes, now) = (history(&observed.attempts), Wishes::of(&observed.requests), self.clock.now());
         self.learn_pools(memory, &history).await?;
+        let speeds = work::speeds(&spec.spec, &history);
         let mut facts = AutoFacts {
             spec: &spec.spec,
             history: &history,
@@ -304,6 +324,7 @@ impl Controller {
             more_time: wishes.more_time,
             spot: None,
             on_demand: Some(open.plan.offer.hourly()),
+            speed: speeds.of(&open.plan.offer),
             now,
         };
         let (overheads, budget_left) = (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
@@ -311,6 +332,9 @@ impl Controller {
         let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time, overheads, prefers: None, now };
         let placed = placement::place(&ask).ok();
         let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
+        let (here, there) = (facts.speed, placed.as_ref().map_or(facts.speed, |placed| speeds.of(&placed.offer)));
+        facts.speed = here.min(there);
+        facts.on_demand = Some(open.plan.offer.hourly().times(facts.speed / here));
         facts.spot = placed.as_ref().zip(pool.as_ref()).map(|(placed, pool)| memory.beside(&ask, &facts, &placed.offer, pool, true));
         Ok(Some(memory.judge(&facts)))
     }

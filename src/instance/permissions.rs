@@ -24,6 +24,8 @@ pub enum PolicyName {
     Session,
     /// The machines, where shells may be opened: beside `Box`.
     BoxSession,
+    /// Whoever makes the account ready, and takes that away again.
+    Setup,
 }
 
 const CONTROLLER: &str = include_str!("../../config/iam/controller.json");
@@ -35,6 +37,7 @@ const SWEEPER_SCHEDULE: &str = include_str!("../../config/iam/sweeper-schedule.j
 const SWEEPER_SCHEDULE_TRUST: &str = include_str!("../../config/iam/sweeper-schedule-trust.json");
 const SESSION: &str = include_str!("../../config/iam/session.json");
 const BOX_SESSION: &str = include_str!("../../config/iam/box-session.json");
+const SETUP: &str = include_str!("../../config/iam/setup.json");
 
 /// The words that a policy leaves open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,6 +65,7 @@ impl Permissions {
             PolicyName::SweeperSchedule => SWEEPER_SCHEDULE,
             PolicyName::Session => SESSION,
             PolicyName::BoxSession => BOX_SESSION,
+            PolicyName::Setup => SETUP,
         })
     }
 
@@ -167,8 +171,15 @@ mod tests {
     #[test]
     fn nothing_is_left_open_and_nothing_is_a_wildcard() {
         let permissions = permissions();
-        let all =
-            [PolicyName::Controller, PolicyName::Box, PolicyName::Sweeper, PolicyName::SweeperSchedule, PolicyName::Session, PolicyName::BoxSession];
+        let all = [
+            PolicyName::Controller,
+            PolicyName::Box,
+            PolicyName::Sweeper,
+            PolicyName::SweeperSchedule,
+            PolicyName::Session,
+            PolicyName::BoxSession,
+            PolicyName::Setup,
+        ];
         for name in all {
             let policy = permissions.policy(name);
             let text = policy.to_string();
@@ -183,6 +194,18 @@ mod tests {
         assert!(controller.contains(r#"["us-east-2","eu-north-1"]"#) && controller.contains(r#"alice \"a\""#), "{controller}");
         assert!(controller.contains("arn:aws:s3:::jobs/team/*"), "{controller}");
         assert_eq!(partition("cn-north-1"), "aws-cn");
+    }
+
+    /// Whoever makes the account ready touches the things of our names only, and no machine.
+    #[test]
+    fn setting_up_touches_our_own_things_only() {
+        let policy = permissions().policy(PolicyName::Setup);
+        for statement in policy["Statement"].as_array().unwrap() {
+            assert!(statement["Resource"] != "*" || statement["Sid"] == "Look", "{statement}");
+        }
+        let looks = |action: &String| ["Describe", "Get", "List"].iter().any(|verb| action.contains(&format!(":{verb}")));
+        let of_ec2: Vec<String> = actions(&policy, "Allow").into_iter().filter(|action| action.starts_with("ec2:") && !looks(action)).collect();
+        assert_eq!(of_ec2, ["ec2:CreateSecurityGroup", "ec2:CreateTags", "ec2:DeleteSecurityGroup"]);
     }
 
     /// Zero EC2 actions: a machine that is broken into cannot touch another.

@@ -97,6 +97,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
     check_command(spec, &mut found);
     check_paths(spec, &mut found);
     check_machine(spec, &mut found);
+    check_speed(spec, &mut found);
     check_watch(spec, &mut found);
     check_ends(spec, &mut found);
     found
@@ -193,6 +194,18 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
+/// Beyond these a figure is a slip of the finger: no machine is a thousand times another.
+const SPEEDS: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
+
+fn check_speed(spec: &Spec, found: &mut Vec<Finding>) {
+    for (name, speed) in spec.machine.speed.iter() {
+        if !SPEEDS.contains(&speed) {
+            let hint = "say how fast the work is there beside another machine: \"L4\" = 0.6";
+            found.push(Finding::error("machine.speed", format!("`{name}` is {speed}: not a number from 0.001 to 1000")).hint(hint));
+        }
+    }
+}
+
 fn check_auto(spec: &Spec, found: &mut Vec<Finding>) {
     let limits = &spec.limits;
     if limits.deadline.is_none() {
@@ -224,6 +237,7 @@ fn check_what_changes_nothing(spec: &Spec, found: &mut Vec<Finding>) {
             ("machine.image", machine.image != bought.image, here),
             ("machine.disk", machine.disk_gib != bought.disk_gib, here),
             ("machine.max_price", machine.max_price != bought.max_price, here),
+            ("machine.speed", machine.speed != bought.speed, here),
             ("limits.lease", limits.lease != usual_limits.lease, here),
             ("limits.boot", limits.boot != usual_limits.boot, here),
             ("watch.alarm", watch.alarm != usual_watch.alarm, unwatched),

@@ -66,6 +66,12 @@ impl UsdPerHour {
         self.0
     }
 
+    /// So many times this price, rounded **up** to a whole micro-dollar.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        if factor == 1.0 { self } else { UsdPerHour(Usd((self.0.0 as f64 * factor).ceil() as i64)) }
+    }
+
     /// What `time` costs at this price, rounded **up** to a whole micro-dollar: an estimate must not be too small.
     pub fn cost_of(self, time: Duration) -> Usd {
         let micros = i128::from(self.0.0) * time.as_millis() as i128;

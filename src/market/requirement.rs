@@ -31,12 +31,16 @@ impl GpuRequirement {
     /// `A10G` is `NVIDIA A10G`, and `A10` is not; `A100-80GB` is `NVIDIA A100-SXM4-80GB`, `RTX4090` is `GeForce RTX 4090`:
     /// every part of the wanted name is a whole part of the GPU's, or several in a row. No name wanted: every GPU is it.
     pub fn is_model(&self, name: &str) -> bool {
-        let Some(wanted) = &self.model else { return true };
-        let parts = |text: &str| -> Vec<String> { text.split([' ', '-', '_']).map(str::to_ascii_lowercase).collect() };
-        let has = parts(name);
-        let in_a_row = |part: &String| (0..has.len()).any(|from| (from..has.len()).any(|to| has[from..=to].concat() == *part));
-        parts(wanted).iter().all(in_a_row)
+        self.model.as_ref().is_none_or(|wanted| is_gpu_model(wanted, name))
     }
+}
+
+/// See [`GpuRequirement::is_model`].
+pub(super) fn is_gpu_model(wanted: &str, name: &str) -> bool {
+    let parts = |text: &str| -> Vec<String> { text.split([' ', '-', '_']).map(str::to_ascii_lowercase).collect() };
+    let has = parts(name);
+    let in_a_row = |part: &String| (0..has.len()).any(|from| (from..has.len()).any(|to| has[from..=to].concat() == *part));
+    parts(wanted).iter().all(in_a_row)
 }
 
 impl FromStr for GpuRequirement {

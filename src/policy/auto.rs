@@ -19,9 +19,10 @@ use jiff::Timestamp;
 use super::market_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running};
 use super::pool::{Pool, start_of};
 use super::spell::GAP_HOURS_MAX;
+use super::work;
 use super::zones::{LIFE_HOURS_MAX, life_hours, usd_per_hour_of_work};
 use crate::instance::Status;
-use crate::job::{AttemptRecord, Plan, Progress, Reason, Spec};
+use crate::job::{AttemptRecord, Plan, Reason, Spec};
 use crate::market::{Market, Span, UsdPerHour, elapsed};
 
 /// A start that nobody has measured: boot, image and drivers take three to five minutes on EC2, an environment of some GB
@@ -34,9 +35,6 @@ const HANDOVER: Duration = Duration::from_secs(2 * 60);
 
 /// The next start may take longer than any before: the deadline rests on it.
 const START_MARGIN: f64 = 1.25;
-
-/// The pace between two steps leaves evaluations and checkpoints out, which a job has too.
-const PACE_MARGIN: f64 = 1.1;
 
 /// A job that is still there has work left, whatever was reckoned.
 const WORK_LEFT_MIN: Duration = Duration::from_secs(15 * 60);
@@ -64,6 +62,8 @@ pub struct AutoFacts<'a> {
     pub spot: Option<SpotPool<'a>>,
     /// What an hour on demand costs, all in; `None`: none is to be had.
     pub on_demand: Option<UsdPerHour>,
+    /// How fast the machines are that both prices are for, and the one that runs; work is counted in hours of such machines.
+    pub speed: f64,
     pub now: Timestamp,
 }
 
@@ -133,14 +133,17 @@ fn time(hours: f64) -> Duration {
 
 /// How the job stands now.
 pub fn standing(facts: &AutoFacts<'_>) -> Standing {
-    let work_left = work_left(facts).map(|left| hours(left.max(WORK_LEFT_MIN)));
+    let speeds = work::speeds(facts.spec, facts.history);
+    let here = |at_1: Duration| work::times(at_1, 1.0 / facts.speed);
+    let work_left = work::left(facts.spec, &speeds, facts.history, facts.running).map(here);
+    let work_left = work_left.map(|left| hours(left.max(WORK_LEFT_MIN)));
     let limits = &facts.spec.limits;
     let run_time = limits.max_runtime.map_or(LIFE_HOURS_MAX, |most| hours(most.duration()));
     let work_most = work_left.unwrap_or(run_time.min(LIFE_HOURS_MAX));
     let unsaved = match &facts.spec.checkpoint {
         Some(checkpoint) => hours(checkpoint.interval.duration() + checkpoint.grace.duration()),
         // All of it, and what is still to come.
-        None => limits.work.map_or(run_time, |work| hours(work.duration())),
+        None => limits.work.map_or(run_time, |work| hours(here(work.duration()))),
     };
     let time_left = limits.deadline.map(|deadline| {
         let grace = facts.spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
@@ -159,32 +162,6 @@ fn start_hours(facts: &AutoFacts<'_>) -> f64 {
     let longest = here.chain(earlier).map(|start| start.secs_f64() * START_MARGIN).fold(f64::NAN, f64::max);
     let secs = if longest.is_nan() { UNMEASURED_START.as_secs_f64() } else { longest };
     ((secs + HANDOVER.as_secs_f64()) / 60.0).ceil() / 60.0
-}
-
-/// The work that is left on such a machine: what the progress says, else what the spec says less what is done.
-fn work_left(facts: &AutoFacts<'_>) -> Option<Duration> {
-    let status = facts.running.and_then(|(_, status)| status);
-    if let Some(left) = status.and_then(|status| status.progress.as_ref()?.secs_left()) {
-        return Some(Duration::from_secs_f64((left * PACE_MARGIN).min(1e9)));
-    }
-    if let Some(left) = left_at_checkpoint(facts.history) {
-        return Some(left);
-    }
-    let saved: Duration = facts.history.iter().filter_map(|record| record.settled.outcome.as_ref()).map(|outcome| outcome.saved.duration()).sum();
-    let done = saved + status.map_or(Duration::ZERO, |status| status.useful.duration());
-    facts.spec.limits.work.map(|work| work.duration().saturating_sub(done))
-}
-
-/// From the newest checkpoint on, at the last pace that was seen.
-fn left_at_checkpoint(history: &[AttemptRecord]) -> Option<Duration> {
-    let outcomes = || history.iter().rev().filter_map(|record| record.settled.outcome.as_ref());
-    let whole = |progress: &&Progress| progress.total.is_some() && progress.secs_per_step.is_some();
-    let progress = outcomes().filter_map(|outcome| outcome.progress.as_ref()).find(whole)?;
-    let newest = outcomes().find_map(|outcome| outcome.last_checkpoint.as_ref().or(outcome.resumed_from.as_ref()));
-    // A checkpoint that does not say its step is not a beginning.
-    let step = newest.map_or(Some(0.0), |checkpoint| checkpoint.step)?;
-    let left = ((progress.total? - step) * progress.secs_per_step? * PACE_MARGIN).clamp(0.0, 1e9);
-    Some(Duration::from_secs_f64(left))
 }
 
 /// The decision. `watch` keeps its plan for the rest of the job from one decision to the next.

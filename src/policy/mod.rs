@@ -40,6 +40,7 @@ mod pace;
 pub mod placement;
 pub mod pool;
 pub mod proof;
+pub mod ranking;
 pub mod reconcile;
 mod refusals;
 pub mod relaunch;
@@ -56,6 +57,7 @@ pub mod sweeper;
 mod verdict;
 mod watched;
 mod wishes;
+pub mod work;
 pub mod zones;
 
 pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, judge_limits, limit_points};

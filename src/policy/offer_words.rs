@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use super::ranking::figure;
 use crate::job::RejectedOffer;
 use crate::market::Offer;
 
@@ -30,8 +31,11 @@ pub(super) fn grouped(rejected: &[RejectedOffer]) -> Vec<String> {
     groups.into_iter().map(|(offer, because, zones)| format!("{} in {} {because}", offer.instance_type, zones.join(", "))).collect()
 }
 
-/// Why another offer was not taken.
-pub(super) fn dearer(other: &Offer, best: &Offer) -> String {
+/// Why another offer was not taken, on which the work is so many times as fast.
+pub(super) fn dearer(other: &Offer, best: &Offer, speed: f64) -> String {
+    if speed != 1.0 && other.market == best.market {
+        return format!("costs {}, and the work is {} times as fast there as on {}", other.price, figure(speed), best.instance_type);
+    }
     match other.hourly().cmp(&best.hourly()) {
         Ordering::Equal => format!("costs {} too", other.price),
         Ordering::Greater => format!("costs {}, more than {}", other.price, best.price),

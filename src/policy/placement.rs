@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::bid::{self, Bid};
 use super::hard_end::Terms;
 use super::offer_words::{dearer, grouped, shortened};
+use super::ranking::{Ranked, Rates};
 use super::refusals::refused_lately;
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, RejectedOffer, Spec};
 use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
@@ -22,6 +23,8 @@ pub struct Placement {
     pub rejected: Vec<RejectedOffer>,
     /// What fits too, in the order in which it is tried when this one is not to be had.
     pub fallbacks: Vec<Offer>,
+    /// What the chosen one and each of those come to, in the same order.
+    pub ranking: Vec<Ranked>,
     /// `None`: nothing bounds the time, and an hour costs something.
     pub most_usd: Option<Usd>,
     pub kill_at: Option<Timestamp>,
@@ -33,6 +36,8 @@ pub struct Placement {
 pub struct NoOffer {
     /// The one that came nearest first.
     pub because: Vec<String>,
+    /// The cheapest that only its bid keeps away: with its price as the bid it would be taken.
+    pub above_bid: Option<Box<Offer>>,
 }
 
 /// What is asked of a placement.
@@ -68,23 +73,26 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
             Ok(bid) => fitting.push((offer, bid)),
         }
     }
-    let worth = |offer: &Offer| (ask.prefers.is_some_and(|market| market != offer.market), ask.usd_per_work(offer));
+    let rates = Rates::of(ask);
+    let worth = |offer: &Offer| (ask.prefers.is_some_and(|market| market != offer.market), rates.usd_per_work(offer));
     fitting.sort_by(|(a, _), (b, _)| {
         let ((a_later, a_usd), (b_later, b_usd)) = (worth(a), worth(b));
         a_later.cmp(&b_later).then(a_usd.total_cmp(&b_usd))
     });
     let Some(((best, bid), others)) = fitting.split_first() else {
-        let mut because = grouped(&rejected);
-        because.extend(ask.supply.refused.iter().cloned());
-        if because.is_empty() {
-            because.push("nothing is on offer".into());
-        }
-        return Err(NoOffer { because });
+        return Err(no_offer(ask, &rejected));
     };
-    rejected.extend(others.iter().map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best) }));
+    rejected.extend(
+        others
+            .iter()
+            .map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best, rates.speed(other) / rates.speed(best)) }),
+    );
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
     let mut reasons = reasons(ask, best, bid.as_ref(), others);
+    let fits: Vec<&Offer> = fitting.iter().map(|(offer, _)| *offer).collect();
+    reasons.extend(rates.about_speeds(&fits));
+    reasons.extend(rates.expectation(best).filter(|_| ask.spec.machine.market != MarketChoice::Auto));
     reasons.extend(terms.cut_short());
     Ok(Placement {
         offer: (*best).clone(),
@@ -92,19 +100,13 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
         reasons,
         rejected,
         fallbacks: others.iter().map(|(other, _)| (*other).clone()).collect(),
+        ranking: fits.into_iter().map(|offer| rates.ranked(offer)).collect(),
         most_usd: terms.most(kill_at),
         kill_at,
     })
 }
 
 impl<'a> Ask<'a> {
-    /// What an hour of work costs: an hour of the machine, and its part of the starts.
-    fn usd_per_work(&self, offer: &Offer) -> f64 {
-        let key = (offer.zone.to_string(), offer.instance_type.clone());
-        let overhead = if offer.market == Market::Spot { self.overheads.get(&key).copied().unwrap_or(0.0) } else { 0.0 };
-        offer.hourly().per_hour().dollars() * (1.0 + overhead)
-    }
-
     /// Whether a machine of this offer may be had at another moment, if not now: its quota and the limits of the job allow it.
     pub fn fits_later(&self, offer: &Offer) -> bool {
         let quota = self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus);
@@ -124,6 +126,28 @@ impl<'a> Ask<'a> {
         let (bid, budget_left, more_time) = (bid.map(|bid| bid.price), self.budget_left, self.more_time);
         Terms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
     }
+}
+
+/// Why there is none. Where all of them are too dear for the bid, that is one sentence and not one for each.
+fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> NoOffer {
+    let bid = |offer: &Offer| bid::bid(ask.spec.machine.max_price, offer, ask.supply.history(offer), ask.now).ok();
+    let is_above = |offer: &Offer| offer.market == Market::Spot && bid(offer).is_some_and(|bid| bid.price < offer.price);
+    let above: Vec<&Offer> = rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local && is_above(offer)).collect();
+    let lowest = above.iter().min_by_key(|offer| offer.price).copied();
+    let mut because = match lowest.zip(lowest.and_then(bid)) {
+        Some((lowest, bid)) if above.len() == rejected.len() && above.len() > 1 => {
+            let (many, kind, zone) = (above.len(), &lowest.instance_type, &lowest.zone);
+            vec![format!(
+                "each of the {many} spot offers that would do costs more than the bid of {} now, the cheapest {} ({kind} in {zone})",
+                bid.price, lowest.price
+            )]
+        }
+        _ => [grouped(rejected), ask.supply.refused.clone()].concat(),
+    };
+    if because.is_empty() {
+        because.push("nothing is on offer".into());
+    }
+    NoOffer { because, above_bid: lowest.cloned().map(Box::new) }
 }
 
 /// The bid for an offer that will do; or why it will not.
@@ -185,6 +209,7 @@ fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Op
         _ if !is_cheapest && ask.prefers == Some(best.market) => {
             format!("the best of {} that fit, {}, at {}{with}", peers + 1, best.market, best.price)
         }
+        others if !is_cheapest => format!("the one with the cheapest hour of work of {} that fit, at {}{with}", others + 1, best.price),
         others => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
     }];
     if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {

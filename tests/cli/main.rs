@@ -15,6 +15,8 @@ mod documents;
 mod ec2;
 mod init;
 mod jobs;
+#[cfg(feature = "aws")]
+mod launch_aws;
 mod logs;
 mod machine_output;
 #[cfg(feature = "aws")]
@@ -25,6 +27,7 @@ mod newcomer;
 mod nobody;
 mod outputs;
 mod permissions;
+mod permissions_setup;
 mod place;
 #[cfg(feature = "aws")]
 mod plan_aws;

@@ -14,12 +14,12 @@ use super::sandbox::repository;
 use super::setup::User;
 use crate::skipped::skipped;
 
-fn policy_file(name: &str) -> Value {
+pub(super) fn policy_file(name: &str) -> Value {
     let text = std::fs::read_to_string(repository().join("config/iam").join(name)).expect("it ships");
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn allowed(policy: &Value) -> BTreeSet<String> {
+pub(super) fn allowed(policy: &Value) -> BTreeSet<String> {
     let statements = policy["Statement"].as_array().expect("statements").iter().filter(|statement| statement["Effect"] == "Allow");
     let of = |statement: &Value| match &statement["Action"] {
         Value::Array(many) => many.iter().filter_map(|one| one.as_str().map(str::to_owned)).collect(),
@@ -56,7 +56,7 @@ const ADMIN_ONLY: &[&str] = &["list_object_versions"];
 const NO_CALLS: &[&str] = &["get_credential"];
 
 /// Calls whose permission has another name than the call.
-const OTHERWISE: &[(&str, &str)] = &[
+pub(super) const OTHERWISE: &[(&str, &str)] = &[
     ("create_multipart_upload", "s3:PutObject"),
     ("get_bucket_encryption", "s3:GetEncryptionConfiguration"),
     ("get_bucket_lifecycle_configuration", "s3:GetLifecycleConfiguration"),
@@ -70,7 +70,7 @@ fn verb_of(name: &str) -> &str {
 }
 
 /// `.describe_instances()`: how the SDK's calls begin.
-fn calls(text: &str) -> BTreeSet<String> {
+pub(super) fn calls(text: &str) -> BTreeSet<String> {
     let text = text.split("#[cfg(test)]").next().unwrap_or_default();
     let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
     let mut found = BTreeSet::new();
@@ -84,12 +84,12 @@ fn calls(text: &str) -> BTreeSet<String> {
     found
 }
 
-fn camel(name: &str) -> String {
+pub(super) fn camel(name: &str) -> String {
     let word = |word: &str| word[..1].to_uppercase() + &word[1..];
     name.split('_').filter(|part| !part.is_empty()).map(word).collect::<String>().replace("GetAwsDefault", "GetAWSDefault")
 }
 
-fn aws_adapters() -> Vec<(String, String)> {
+pub(super) fn aws_adapters() -> Vec<(String, String)> {
     let folder = repository().join("src/adapters");
     let names =
         folder.read_dir().expect("the adapters are there").map(|entry| entry.expect("it can be listed").file_name().into_string().expect("a name"));
@@ -158,6 +158,9 @@ fn a_policy_is_printed_filled_in() {
         assert!(ended.out.contains(words), "{words}: {}", ended.out);
     }
     assert!(!ended.out.contains("{{"), "{}", ended.out);
+    // Whoever makes the account ready has neither a bucket nor a region yet.
+    let ended = user.lamp(&["iam", "setup"]);
+    assert_eq!((ended.code, ended.out.contains("arn:aws:s3:::lamplighter-*\"")), (0, true), "{ended:?}");
 }
 
 // CloudFormation.

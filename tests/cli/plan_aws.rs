@@ -221,3 +221,98 @@ fn an_agent_that_is_too_new_for_the_image_is_told_before_the_launch() {
     assert!(told.iter().all(|words| planned.err.contains(words) && run.err.contains(words)), "{planned:?} {run:?}");
     assert!(run.err.contains("nothing was started") && user.ec2.instances().is_empty(), "{run:?}");
 }
+
+/// Which machine is the cheapest depends on how fast the work is there, and the job file may say so.
+#[test]
+fn offers_are_ranked_by_what_an_hour_of_work_costs() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    let job = |speed: &str| {
+        format!(
+            "command = ['python3', 'train.py']\n[machine]\ncloud = 'aws'\ngpus = 'at least 16GiB'\ninstance_types = ['g5.xlarge', 'g4dn.xlarge']\n\
+             {speed}\n[limits]\nmax_runtime = '20h'\nwork = '8h'\n"
+        )
+    };
+    let plan = |speed: &str| {
+        sandbox.write("job.toml", job(speed));
+        let ended = sandbox.end(sandbox.command(&["plan", "job.toml"]).envs(ec2.env()));
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.out
+    };
+    let alike = plan("");
+    assert!(alike.starts_with("g4dn.xlarge in us-east-1a, on-demand, $0.53/h"), "{alike}");
+    assert!(
+        alike.contains("A10G, T4 are taken to be equally fast for this work; `[machine.speed]` in the job file would say otherwise\n"),
+        "{alike}"
+    );
+    let known = plan("speed = { A10G = 1.0, T4 = 0.3 }");
+    assert!(known.starts_with("g5.xlarge in us-east-1a, on-demand, $1.01/h"), "{known}");
+    for said in [
+        "because it is the one with the cheapest hour of work of 10 that fit, at $1.01/h",
+        "the speed of this work is taken to be 0.3 on T4, 1 on A10G\n",
+        // 8 h and a start of ten minutes at 1.022.
+        "expected to cost $8.35 to finish: 8h of work there, a start included\n",
+        "if there is none: g5.xlarge in us-east-1b, on-demand, $1.01/h, $8.35 to finish\n",
+        "then: g4dn.xlarge in us-east-1a, on-demand, $0.53/h, $14.54 to finish\n",
+    ] {
+        assert!(known.contains(said), "{said:?} in\n{known}");
+    }
+    sandbox.write("job.toml", job("speed = { T4 = 0 }"));
+    let wrong = sandbox.end(sandbox.command(&["check", "job.toml"]).envs(ec2.env()));
+    assert!(wrong.code == 100 && wrong.out.contains("`machine.speed`: `T4` is 0: not a number from 0.001 to 1000"), "{wrong:?}");
+}
+
+/// One sentence, and what would do instead.
+#[test]
+fn a_bid_below_every_price_says_the_lowest_that_would_do() {
+    let Some(ec2) = market() else { return };
+    let low = plan(&ec2, &["--spot", "--max-price", "0.02"]);
+    assert_eq!(low.code, 104, "{low:?}");
+    for said in [
+        "no offer fits: each of the 3 spot offers that would do costs more than the bid of $0.0200/h now, the cheapest $0.36/h (g5.xlarge in us-east-1b)\n",
+        "hint: g5.xlarge in us-east-1b, spot costs $0.36/h now: `--max-price 0.36` would take it, and `--max-price auto` bids 15 % above the price\n",
+    ] {
+        assert!(low.err.contains(said), "{said:?} in\n{}", low.err);
+    }
+    // Where nothing presses, it is waited for, and the plan says for what.
+    let waits = plan(&ec2, &["--spot-auto", "--checkpoint", "saved", "--max-price", "0.02", "--max-runtime", "3h"]);
+    assert_eq!(waits.code, 0, "{waits:?}");
+    assert!(waits.out.contains("it would wait for a cheaper machine"), "{}", waits.out);
+    assert!(waits.out.contains("g5.xlarge in us-east-1b, spot costs $0.36/h now, more than its bid"), "{}", waits.out);
+}
+
+/// A region that does not exist has no address; whatever stands there instead is not asked to know that.
+#[test]
+fn a_region_that_nobody_knows_is_named_beside_the_failure() {
+    let sandbox = Sandbox::with_script();
+    let mut command = sandbox.command(&["plan", "--cloud", "aws", "--gpus", "A10G", "--region", "us-east-9", "--", "python3", "train.py"]);
+    let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_REGION", "us-east-1"), ("AWS_MAX_ATTEMPTS", "1")];
+    // Nobody listens there.
+    command.envs(keys).env("AWS_ENDPOINT_URL", "http://127.0.0.1:9").env("AWS_EC2_METADATA_DISABLED", "true");
+    let ended = sandbox.end(&mut command);
+    assert_eq!(ended.code, 103, "{ended:?}");
+    let hint = "hint: `us-east-9` is no region that this version knows (did you mean `us-east-1` or `us-east-2`?); --region names another";
+    assert!(ended.err.contains(hint), "{}", ended.err);
+}
+
+/// The plan that docs/aws.md shows is what the program prints.
+#[test]
+fn the_plan_on_the_page_is_the_programs_own() {
+    let Some(ec2) = market() else { return };
+    let page = std::fs::read_to_string(super::sandbox::repository().join("docs/aws.md")).expect("it ships");
+    let (_, rest) = page.split_once("```text\nt3.micro in ").expect("the page shows a plan");
+    let shown = format!("t3.micro in {}", rest.split("```").next().unwrap_or_default());
+    let command = page.lines().find(|line| line.starts_with("lamp plan --cloud aws --instance-type t3.micro")).expect("and how it is asked for");
+    let image = page.lines().find_map(|line| line.strip_prefix("IMAGE=")).expect("and of which image");
+    let (words, script) = command.split_once(" -- sh -c ").expect("a command");
+    let words = words.replace("$IMAGE", image);
+    let mut args: Vec<&str> = words.split(' ').skip(1).collect();
+    args.extend(["--", "sh", "-c", script.trim_matches('\'')]);
+    let sandbox = Sandbox::new();
+    let first = sandbox.path().join("first");
+    std::fs::create_dir(&first).expect("writable");
+    let ended = sandbox.end(sandbox.command(&args).envs(ec2.env()).current_dir(&first));
+    assert_eq!(ended.code, 0, "{ended:?}");
+    let timeless = |text: &str| text.lines().filter(|line| !line.starts_with("the machine ends at ")).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(timeless(&ended.out), timeless(&shown), "docs/aws.md shows another plan");
+}

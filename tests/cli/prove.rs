@@ -12,15 +12,15 @@ use super::place::{Place, end, signal, wait_until};
 /// Longer than any test is slow: who waits for it has failed.
 const NEVER: &str = "30m";
 
-struct Account {
+pub(super) struct Account {
     /// Dropped first: what drives jobs there needs the cloud to be told no.
-    place: Place,
-    ec2: FalseEc2,
+    pub(super) place: Place,
+    pub(super) ec2: FalseEc2,
 }
 
 impl Account {
     /// As `lamp init aws` makes it, and a job for it.
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let ec2 = FalseEc2::start(Options::default())?;
         let account = Account { place: Place::new("true"), ec2 };
         account.place.0.write("w/job.sh", "true\n");
@@ -41,12 +41,12 @@ impl Account {
         command
     }
 
-    fn lamp(&self, words: &[&str]) -> (i32, String, String) {
+    pub(super) fn lamp(&self, words: &[&str]) -> (i32, String, String) {
         let ended = self.place.0.end(&mut self.command(words));
         (ended.code, ended.out, ended.err)
     }
 
-    fn json(&self, words: &[&str]) -> (i32, Value) {
+    pub(super) fn json(&self, words: &[&str]) -> (i32, Value) {
         let (code, out, err) = self.lamp(&[words, &["-o", "json"]].concat());
         (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}\n{err}")))
     }

@@ -29,7 +29,7 @@ fn price(dollars: &str) -> UsdPerHour {
 
 fn facts<'a>(spec: &'a Spec, history: &'a [AttemptRecord], pool: &'a Pool) -> AutoFacts<'a> {
     let spot = Some(SpotPool { pool, hourly: price("1"), there: true, others: Others::default(), elsewhere: 0.0 });
-    AutoFacts { spec, history, running: None, more_time: Span::ZERO, spot, on_demand: Some(price("3")), now: now() }
+    AutoFacts { spec, history, running: None, more_time: Span::ZERO, spot, on_demand: Some(price("3")), speed: 1.0, now: now() }
 }
 
 fn pool() -> Pool {

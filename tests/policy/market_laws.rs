@@ -116,7 +116,11 @@ impl Played<'_> {
         let spot = SpotPool { pool: &pool, hourly: usd(1.0), there, others: Others::default(), elsewhere: 0.0 };
         let running = machine.zip(beat.as_ref()).map(|(machine, beat)| (&machine.plan, Some(beat)));
         let (history, more_time) = (&self.history, Span::ZERO);
-        judge(&mut self.watch, &AutoFacts { spec: self.spec, history, running, more_time, spot: Some(spot), on_demand: Some(usd(3.0)), now: at }).step
+        judge(
+            &mut self.watch,
+            &AutoFacts { spec: self.spec, history, running, more_time, spot: Some(spot), on_demand: Some(usd(3.0)), speed: 1.0, now: at },
+        )
+        .step
     }
 
     fn beat(&self, machine: &Machine) -> Status {
@@ -319,7 +323,7 @@ proptest! {
             let spec = job(work, deadline);
             let spot = SpotPool { pool: &pool, hourly: usd(1.0), there: true, others: Others::default(), elsewhere: 0.0 };
             let (more_time, on_demand) = (Span::ZERO, Some(usd(3.0)));
-            let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time, spot: Some(spot), on_demand, now: now() };
+            let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time, spot: Some(spot), on_demand, speed: 1.0, now: now() };
             let numbers = judge(&mut MarketWatch::default(), &facts).reason.numbers;
             ["spot_usd", "on_demand_usd", "wait_usd"].iter().filter_map(|name| numbers.get(*name).copied()).fold(f64::INFINITY, f64::min)
         };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Wish};
+use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Starts, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, job_state};
 
@@ -326,5 +326,18 @@ fn what_we_asked_for_a_minute_ago_is_not_gone_whatever_the_wall_clock_says() {
         };
         let acts = acts(&[AttemptFacts { watched, ..attempt(1, 86_400) }], &[], known(&[]));
         assert_eq!(matches!(acts.as_slice(), [Act::Settle(_)]), gone, "{asked_for:?}: {acts:?}");
+    }
+}
+
+/// `limits.boot` is kept for a machine that stood still and was started again as for a new one.
+#[test]
+fn a_kept_machine_that_says_no_word_gets_the_time_of_the_job_file() {
+    for starts in [None, Some(Starts { job: "digits-333333".parse().unwrap(), instance: "i-1-me".into(), launched: ago(90_000) })] {
+        for (silent, word) in [(119, "wait"), (121, "terminate")] {
+            let mut booting = attempt(1, 600);
+            (booting.plan.boot, booting.plan.starts) = (Span::from_secs(120), starts.clone());
+            booting.watched = Watched { silent_for: Duration::from_secs(silent), ..Watched::default() };
+            assert_eq!(words(&[booting], &[], known(&[view(1, OWNER, InstanceState::Running, None)])), [word], "{silent} s, {starts:?}");
+        }
     }
 }

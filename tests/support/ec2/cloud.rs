@@ -14,7 +14,7 @@ use super::calls::Call;
 use super::catalogue::Catalogue;
 use super::cbor;
 use super::fault::{self, Fault, Meets};
-use super::http::{Answer, Request};
+use super::http::{Answer, HTTP_DATE, Request};
 use super::query::{self, Params};
 use super::route::{self, Asked};
 use super::world::World;
@@ -111,10 +111,14 @@ impl Cloud {
                 break;
             }
             let answer = self.call(&request);
-            let date = Timestamp::now() + *lock(&self.ahead);
+            let ahead = *lock(&self.ahead);
+            let date = Timestamp::now() + ahead;
             let stream = reader.get_mut();
             match answer {
-                Some(answer) => answer.write(stream, request.method == "HEAD", &date.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string())?,
+                Some(mut answer) => {
+                    answer.shift_last_modified(ahead);
+                    answer.write(stream, request.method == "HEAD", &date.strftime(HTTP_DATE).to_string())?;
+                }
                 None => return stream.shutdown(Shutdown::Both),
             }
         }

@@ -4,6 +4,12 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
+use jiff::SignedDuration;
+use jiff::fmt::rfc2822;
+
+/// Of every date in a head.
+pub const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
+
 /// moto answers a first DescribeInstanceTypes in seconds, on a busy machine in many.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -99,6 +105,14 @@ impl Answer {
             }
         };
         Ok(answer)
+    }
+
+    /// An object was written by the clock of the cloud, not by moto's.
+    pub fn shift_last_modified(&mut self, by: SignedDuration) {
+        let moved = |value: &str| Some((rfc2822::parse(value).ok()?.timestamp() + by).strftime(HTTP_DATE).to_string());
+        for (key, value) in self.headers.iter_mut().filter(|(key, _)| !by.is_zero() && key.eq_ignore_ascii_case("last-modified")) {
+            *value = moved(value).unwrap_or_else(|| panic!("{key}: {value}"));
+        }
     }
 
     pub fn write(&self, stream: &mut TcpStream, headless: bool, date: &str) -> io::Result<()> {

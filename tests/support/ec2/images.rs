@@ -32,7 +32,12 @@ const OLD: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 2
 const PLAIN: &str = "al2023-ami-2023.8.20260601.0-kernel-6.1-x86_64";
 const PLAIN_PARAMETER: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
 
+/// Canonical's plain image, which docs/aws.md begins with.
+const UBUNTU: &str = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260601";
+const UBUNTU_PARAMETER: &str = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
+
 const IMAGES: &[Image] = &[
+    Image { gib: "8", ..image("ami-0d15ea5e000002404", UBUNTU, "x86_64", "/dev/sda1", UBUNTU_PARAMETER) },
     Image { gib: "8", ..image("ami-0d15ea5e0000a1023", PLAIN, "x86_64", "/dev/xvda", PLAIN_PARAMETER) },
     image("ami-0d15ea5e000000022", UBUNTU_22, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-22.04"),
     image("ami-0d15ea5e000000024", UBUNTU_24, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
@@ -46,7 +51,7 @@ const OWNER: &str = "898082745236";
 
 /// `/aws/service/deeplearning/ami/ARCHITECTURE/NAME/latest/ami-id`.
 pub(super) fn of_parameter(name: &str) -> Option<&'static str> {
-    if name == PLAIN_PARAMETER {
+    if [PLAIN_PARAMETER, UBUNTU_PARAMETER].contains(&name) {
         return IMAGES.iter().find(|image| image.parameter == name).map(|image| image.id);
     }
     let rest = name.strip_prefix("/aws/service/deeplearning/ami/")?.strip_suffix("/latest/ami-id")?;

@@ -1,0 +1,82 @@
+//! What `lamp apply` says before it makes anything: the machine that each new job would get, and the most that it can cost.
+//!
+//! What must never live here: the plan itself (`controller`), what is made (`apply_do`).
+
+use std::collections::BTreeMap;
+
+use futures::stream::{self, StreamExt};
+use serde_json::{Value, json};
+
+use super::apply::Ready;
+use super::{Context, plan, submission};
+use crate::controller::Controller;
+use crate::job::Plan;
+use crate::market::Usd;
+use crate::policy::apply::Change;
+
+/// So many plans are made at a time: a cloud that is asked the same of fifty files at once throttles.
+const PLANS_IN_FLIGHT: usize = 4;
+
+/// What is expected of one new job, or of each run of a schedule.
+enum Cost {
+    Planned(Box<Plan>),
+    /// Nobody knows now, and why.
+    Unknown(String),
+}
+
+/// By file, of those of which something would be made.
+pub struct Costs(BTreeMap<String, Cost>);
+
+impl Costs {
+    /// Plans everything that would be made, as `lamp plan` does; writes nothing.
+    pub async fn of(context: &Context, controller: &Controller, planned: &[Change], ready: &[Ready]) -> Costs {
+        let is_made = |one: &&Ready| planned.iter().any(|change| change.file == one.applied.file && change.makes());
+        let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
+            let spec = submission::spec(context, &one.prepared.loaded);
+            let cost = match controller.first_plan(&spec).await {
+                Ok(planned) => Cost::Planned(Box::new(planned.plan)),
+                Err(error) => Cost::Unknown(plan::fault(&error).sentence()),
+            };
+            (one.applied.file.clone(), cost)
+        });
+        Costs(costs.buffered(PLANS_IN_FLIGHT).collect().await)
+    }
+
+    /// A cell of the table.
+    pub fn word(&self, file: &str) -> String {
+        match self.0.get(file) {
+            Some(Cost::Planned(plan)) => plan.most_usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.to_string()),
+            Some(Cost::Unknown(_)) => "not known".to_owned(),
+            None => "-".to_owned(),
+        }
+    }
+
+    /// Which machines, and why where there is none.
+    pub fn tell(&self, context: &Context) {
+        for (file, cost) in &self.0 {
+            match cost {
+                Cost::Planned(plan) => context.printer.note(format!("{file}: {}, {}", plan.offer.describe(), plan.offer.price)),
+                Cost::Unknown(why) => context.printer.warn(format!("{file}: what it would cost is not known: {why}")),
+            }
+        }
+        let most: Option<Vec<Usd>> = self.0.values().map(Cost::most).collect();
+        if let Some(most) = most.filter(|most| most.len() > 1) {
+            context.printer.note(format!("together, once each, they cost at most {}", most.into_iter().sum::<Usd>()));
+        }
+    }
+
+    /// The fields that a change has of it.
+    pub fn document(&self, file: &str) -> (Value, Value, Value) {
+        match self.0.get(file) {
+            Some(Cost::Planned(plan)) => (json!(plan.most_usd), json!(plan.offer), Value::Null),
+            Some(Cost::Unknown(why)) => (Value::Null, Value::Null, json!(why)),
+            None => (Value::Null, Value::Null, Value::Null),
+        }
+    }
+}
+
+impl Cost {
+    fn most(&self) -> Option<Usd> {
+        if let Cost::Planned(plan) = self { plan.most_usd } else { None }
+    }
+}

@@ -1,0 +1,32 @@
+//! A region that may not exist, named beside what has failed.
+//!
+//! Its name has no address, so that nobody answers, and the error speaks of DNS. What must never live here: a refusal before
+//! anybody was asked (regions are newer than this program, and emulators have their own), the names (`market`).
+
+use crate::market::{nearest_regions, unknown_region};
+
+/// What to type where a sentence of a failure names a region that this version does not know.
+pub fn hint(sentence: &str) -> Option<String> {
+    let name = unknown_region(sentence)?;
+    let said = unknown(name)?;
+    Some(format!("{said}; --region names another, as do `regions` in [aws] of the configuration, and AWS_REGION"))
+}
+
+/// `None`: it is known.
+pub fn unknown(name: &str) -> Option<String> {
+    let near: Vec<String> = nearest_regions(name)?.iter().map(|known| format!("`{known}`")).collect();
+    let meant = if near.is_empty() { String::new() } else { format!(" (did you mean {}?)", near.join(" or ")) };
+    Some(format!("`{name}` is no region that this version knows{meant}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_is_named_with_what_was_meant() {
+        let text = hint("no answer to list the instance types of us-east-9: dns error").unwrap();
+        assert!(text.starts_with("`us-east-9` is no region that this version knows (did you mean `us-east-1` or `us-east-2`?); --region"), "{text}");
+        assert_eq!(hint("no answer to list the instance types of us-east-1: dns error"), None);
+    }
+}

@@ -1,0 +1,103 @@
+//! The names of AWS's regions, to tell a slip of the finger from a place.
+//!
+//! Only ever a hint beside something that has failed: regions are opened after this list was made, and an emulator may call its
+//! own whatever it likes. Of botocore 1.44.5 (Apache-2.0). What must never live here: a refusal.
+
+/// Those that anybody may use, or switch on.
+const REGIONS: &[&str] = &[
+    "af-south-1",
+    "ap-east-1",
+    "ap-east-2",
+    "ap-northeast-1",
+    "ap-northeast-2",
+    "ap-northeast-3",
+    "ap-south-1",
+    "ap-south-2",
+    "ap-southeast-1",
+    "ap-southeast-2",
+    "ap-southeast-3",
+    "ap-southeast-4",
+    "ap-southeast-5",
+    "ap-southeast-6",
+    "ap-southeast-7",
+    "ca-central-1",
+    "ca-west-1",
+    "cn-north-1",
+    "cn-northwest-1",
+    "eu-central-1",
+    "eu-central-2",
+    "eu-north-1",
+    "eu-south-1",
+    "eu-south-2",
+    "eu-west-1",
+    "eu-west-2",
+    "eu-west-3",
+    "eusc-de-east-1",
+    "il-central-1",
+    "me-central-1",
+    "me-south-1",
+    "me-west-1",
+    "mx-central-1",
+    "sa-east-1",
+    "sa-west-1",
+    "us-east-1",
+    "us-east-2",
+    "us-gov-east-1",
+    "us-gov-west-1",
+    "us-west-1",
+    "us-west-2",
+];
+
+/// So many names are a hint; more are a list.
+const NEAR_MAX: usize = 3;
+
+/// `None`: the name is one that this version knows. Else the names that begin most like it; none, where nothing does.
+pub fn nearest_regions(name: &str) -> Option<Vec<&'static str>> {
+    if REGIONS.contains(&name) {
+        return None;
+    }
+    let plain = |text: &str| text.to_ascii_lowercase().replace(['-', '_', ' '], "");
+    let wanted = plain(name);
+    let likeness = |known: &str| plain(known).chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count();
+    let best = REGIONS.iter().map(|known| likeness(known)).max().unwrap_or(0);
+    // Two letters are a part of the world.
+    Some(if best < 2 { Vec::new() } else { REGIONS.iter().copied().filter(|known| likeness(known) == best).take(NEAR_MAX).collect() })
+}
+
+/// The first word of a text that looks like a region and is none that this version knows.
+pub fn unknown_region(text: &str) -> Option<&str> {
+    text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-').find(|word| looks_like_one(word) && nearest_regions(word).is_some())
+}
+
+/// `us-east-9`: a part of the world of two to four letters, a word or two, a number.
+fn looks_like_one(word: &str) -> bool {
+    let parts: Vec<&str> = word.split('-').collect();
+    let letters = |part: &&str| !part.is_empty() && part.chars().all(|letter| letter.is_ascii_lowercase());
+    let [world, words @ .., number] = parts.as_slice() else { return false };
+    let is_number = !number.is_empty() && number.len() <= 2 && number.chars().all(|digit| digit.is_ascii_digit());
+    (2..=4).contains(&world.len()) && letters(world) && (1..=2).contains(&words.len()) && words.iter().all(letters) && is_number
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_that_begin_most_alike_are_near() {
+        assert_eq!(nearest_regions("us-east-1"), None);
+        assert_eq!(nearest_regions("us-west-2"), None);
+        assert_eq!(nearest_regions("us-east-9"), Some(vec!["us-east-1", "us-east-2"]));
+        assert_eq!(nearest_regions("useast1"), Some(vec!["us-east-1"]));
+        assert_eq!(nearest_regions("eu-centrl-1"), Some(vec!["eu-central-1", "eu-central-2"]));
+        assert_eq!(nearest_regions("mars"), Some(vec![]));
+    }
+
+    #[test]
+    fn a_region_is_found_in_a_sentence() {
+        let text = "no answer to list the instance types of us-east-9: dns error";
+        assert_eq!(unknown_region(text), Some("us-east-9"));
+        for text in ["no answer from us-gov-west-1", "job train-a-1 of a-b-c", "g5-xlarge i-0123-4", "lamplighter-us-east-1", ""] {
+            assert_eq!(unknown_region(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! How fast a job works on one kind of machine, beside another.
+//!
+//! A figure without a unit: only what it is beside another one counts, so that nobody need say which machine is a 1. What must
+//! never live here: which offer is better (`policy::placement`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::Offer;
+use super::requirement::is_gpu_model;
+
+/// By GPU model or by instance type, as the user wrote it. What nobody has named works at 1.
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Speeds(BTreeMap<String, f64>);
+
+impl Speeds {
+    pub fn new(speeds: BTreeMap<String, f64>) -> Self {
+        Speeds(speeds)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, f64)> {
+        self.0.iter().map(|(name, speed)| (name.as_str(), *speed))
+    }
+
+    /// `None`: nobody has said. An instance type goes before a model, and of models the one with most to say: `A100-80GB`
+    /// before `A100`.
+    pub fn said(&self, offer: &Offer) -> Option<f64> {
+        let of_type = self.0.get(&offer.instance_type);
+        let model = offer.gpu_model.as_deref();
+        let models = self.0.iter().filter(|(name, _)| model.is_some_and(|model| is_gpu_model(name, model)));
+        of_type.or_else(|| models.max_by_key(|(name, _)| name.len()).map(|(_, speed)| speed)).copied()
+    }
+
+    pub fn of(&self, offer: &Offer) -> f64 {
+        self.said(offer).unwrap_or(1.0)
+    }
+
+    /// What was measured on a type of machine goes before what was said of it.
+    pub fn measured(&mut self, instance_type: &str, speed: f64) {
+        self.0.insert(instance_type.to_owned(), speed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::market::{Arch, Cloud, Market, Region, UsdPerHour, Zone};
+
+    fn offer(kind: &str, model: Option<&str>) -> Offer {
+        Offer {
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            zone: Zone::new("r1"),
+            instance_type: kind.into(),
+            gpus: 1,
+            gpu_model: model.map(str::to_owned),
+            gpu_memory_mib: None,
+            vcpus: 4,
+            arch: Arch::X86_64,
+            market: Market::Spot,
+            price: UsdPerHour::ZERO,
+            extras: UsdPerHour::ZERO,
+            on_demand: None,
+        }
+    }
+
+    #[test]
+    fn a_type_goes_before_a_model_and_the_longer_model_before_the_shorter() {
+        let said = [("A10G", 1.0), ("A100", 2.5), ("A100-80GB", 2.75), ("g5.12xlarge", 3.5), ("c7i.large", 0.5)];
+        let speeds = Speeds::new(said.map(|(name, speed)| (name.to_owned(), speed)).into());
+        for (kind, model, speed) in [
+            ("g5.xlarge", Some("A10G"), Some(1.0)),
+            ("g5.12xlarge", Some("NVIDIA A10G"), Some(3.5)),
+            ("p4d.24xlarge", Some("A100"), Some(2.5)),
+            ("p4de.24xlarge", Some("NVIDIA A100-SXM4-80GB"), Some(2.75)),
+            ("g4dn.xlarge", Some("T4"), None),
+            ("c7i.large", None, Some(0.5)),
+            ("m5.large", None, None),
+        ] {
+            assert_eq!(speeds.said(&offer(kind, model)), speed, "{kind}");
+        }
+        assert_eq!(speeds.of(&offer("g4dn.xlarge", Some("T4"))), 1.0);
+    }
+}

@@ -1,0 +1,147 @@
+//! What an offer comes to for one job: what an hour of its work costs there, and the rest of it.
+//!
+//! ```text
+//!   hourly x (1 + starts) / speed ──> an hour of work ── x work left ──> what it takes to finish
+//! ```
+//! The order of offers goes by the first: it is known also where nobody has said how much work there is. What must never live
+//! here: a refusal (`placement`), the market (`market_choice`).
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+
+use super::auto::UNMEASURED_START;
+use super::placement::Ask;
+use super::pool::start_of;
+use super::work;
+use crate::market::{Cloud, Market, Offer, Span, Speeds, Usd};
+
+/// One offer that fits, in its place; the field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Ranked {
+    pub instance_type: String,
+    pub zone: String,
+    pub market: Market,
+    pub speed: f64,
+    /// Somebody has said so, or an attempt has measured it.
+    pub speed_known: bool,
+    pub usd_per_hour_of_work: f64,
+    /// `null`: nobody has said how much work it is.
+    pub usd_to_finish: Option<Usd>,
+}
+
+/// By what offers are ranked.
+pub(super) struct Rates<'a> {
+    ask: &'a Ask<'a>,
+    speeds: Speeds,
+    /// On a machine of speed 1.
+    hours_left: Option<f64>,
+    /// Of the longest start that was seen of this job.
+    start_hours: f64,
+}
+
+/// So many kinds of GPUs are named in a sentence.
+const KINDS_MAX: usize = 5;
+
+impl<'a> Rates<'a> {
+    pub(super) fn of(ask: &'a Ask<'a>) -> Self {
+        let speeds = work::speeds(ask.spec, ask.history);
+        let left = work::left(ask.spec, &speeds, ask.history, None);
+        let start = ask.history.iter().filter_map(start_of).map(Span::duration).max();
+        Rates {
+            ask,
+            speeds,
+            hours_left: left.map(|left| left.as_secs_f64() / 3600.0),
+            start_hours: start.unwrap_or(UNMEASURED_START).as_secs_f64() / 3600.0,
+        }
+    }
+
+    pub(super) fn speed(&self, offer: &Offer) -> f64 {
+        self.speeds.of(offer)
+    }
+
+    /// What starts add to an hour on such a machine.
+    fn overhead(&self, offer: &Offer) -> f64 {
+        let key = (offer.zone.to_string(), offer.instance_type.clone());
+        if offer.market == Market::Spot { self.ask.overheads.get(&key).copied().unwrap_or(0.0) } else { 0.0 }
+    }
+
+    /// What an hour of work costs: its part of the machine's hour, and of the starts.
+    pub(super) fn usd_per_work(&self, offer: &Offer) -> f64 {
+        offer.hourly().per_hour().dollars() * (1.0 + self.overhead(offer)) / self.speed(offer)
+    }
+
+    /// What the rest of the job is expected to cost there, from the next start on.
+    fn to_finish(&self, offer: &Offer) -> Option<Usd> {
+        let work = self.hours_left? / self.speed(offer);
+        let start = if offer.cloud == Cloud::Local { 0.0 } else { self.start_hours };
+        let hours = work + (work * self.overhead(offer)).max(start);
+        Usd::from_dollars(offer.hourly().per_hour().dollars() * hours).ok()
+    }
+
+    pub(super) fn ranked(&self, offer: &Offer) -> Ranked {
+        Ranked {
+            instance_type: offer.instance_type.clone(),
+            zone: offer.zone.to_string(),
+            market: offer.market,
+            speed: self.speed(offer),
+            speed_known: self.speeds.said(offer).is_some(),
+            usd_per_hour_of_work: self.usd_per_work(offer),
+            usd_to_finish: self.to_finish(offer),
+        }
+    }
+
+    /// What the rest costs on the best; of a job whose market is chosen by itself a forecast says more.
+    pub(super) fn expectation(&self, best: &Offer) -> Option<String> {
+        let (usd, hours) = (self.to_finish(best)?, self.hours_left?);
+        let hours = Span::from_secs((hours / self.speed(best) * 60.0).round() as u64 * 60);
+        let start = if best.cloud == Cloud::Local { "" } else { ", a start included" };
+        (usd > Usd::ZERO).then(|| format!("expected to cost {usd} to finish: {hours} of work there{start}"))
+    }
+
+    /// How fast the kinds of GPUs that compete are taken to be, where there are several.
+    pub(super) fn about_speeds(&self, fitting: &[&Offer]) -> Option<String> {
+        let bought = || fitting.iter().filter(|offer| offer.cloud != Cloud::Local);
+        if !self.speeds.is_empty() && bought().next().is_some() && bought().all(|offer| self.speeds.said(offer).is_none()) {
+            let named: Vec<&str> = self.speeds.iter().map(|(name, _)| name).take(KINDS_MAX).collect();
+            return Some(format!("`machine.speed` names {}, and nothing that fits is of these", named.join(", ")));
+        }
+        let models: BTreeSet<&str> = bought().filter_map(|offer| offer.gpu_model.as_deref()).collect();
+        if self.speeds.is_empty() {
+            // Of one model with more GPUs than the job asks for, nobody expects more.
+            let says = "are taken to be equally fast for this work; `[machine.speed]` in the job file would say otherwise";
+            return (models.len() > 1).then(|| format!("{} {says}", listed(models.into_iter())));
+        }
+        let kinds: BTreeSet<(bool, u32, String)> =
+            bought().filter_map(|offer| Some((self.speeds.said(offer).is_some(), offer.gpus, self.kind(offer)?))).collect();
+        if kinds.len() < 2 {
+            return None;
+        }
+        let of = |known: bool| listed(kinds.iter().filter(|(said, ..)| *said == known).map(|(.., kind)| kind.as_str()));
+        let unknown = kinds.iter().any(|(said, ..)| !said);
+        let at_1 = if unknown { format!(", and 1 on {}, which `[machine.speed]` does not name", of(false)) } else { String::new() };
+        Some(format!("the speed of this work is taken to be {}{at_1}", of(true)))
+    }
+
+    /// `2 x L4`; with its speed, where that is known. `None`: no GPU.
+    fn kind(&self, offer: &Offer) -> Option<String> {
+        let model = offer.gpu_model.as_deref()?;
+        let kind = if offer.gpus > 1 { format!("{} x {model}", offer.gpus) } else { model.to_owned() };
+        Some(self.speeds.said(offer).map_or(kind.clone(), |speed| format!("{} on {kind}", figure(speed))))
+    }
+}
+
+/// The first of them, and how many there are beside.
+fn listed<'a>(all: impl Iterator<Item = &'a str>) -> String {
+    let all: Vec<&str> = all.collect();
+    match all.len().saturating_sub(KINDS_MAX) {
+        0 => all.join(", "),
+        more => format!("{} and {more} more", all[..KINDS_MAX].join(", ")),
+    }
+}
+
+/// A speed for people, in three digits.
+pub(super) fn figure(speed: f64) -> String {
+    let rounded = (speed * 100.0).round() / 100.0;
+    if rounded >= 0.1 { rounded.to_string() } else { format!("{speed:.4}") }
+}

@@ -1,0 +1,82 @@
+//! How much work a job has left, and how fast it goes on which machine.
+//!
+//! ```text
+//!   [machine.speed] ──┬─ beside one another ──> speeds
+//!   attempts' pace ───┘
+//!   progress, checkpoint or limits.work ──────> what is left, counted in time on a machine of speed 1
+//! ```
+//! Work is counted on a machine of speed 1, so that what one kind of machine has done can be taken from what another one will
+//! do. Where nobody has named a speed, all of that is time on any machine. What must never live here: a price, a market.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::instance::Status;
+use crate::job::{AttemptRecord, Plan, Progress, Spec};
+use crate::market::{Offer, Speeds};
+
+/// The pace between two steps leaves evaluations and checkpoints out, which a job has too.
+const PACE_MARGIN: f64 = 1.1;
+
+/// What the user says of kinds of machines, and what this job's own attempts measured, which goes before it. The first type that
+/// was measured keeps the speed that was said of it; the others are measured against it.
+pub fn speeds(spec: &Spec, history: &[AttemptRecord]) -> Speeds {
+    let mut speeds = spec.machine.speed.clone();
+    let mut paces: Vec<(&Offer, f64)> = Vec::new();
+    for record in history {
+        let pace = record.settled.outcome.as_ref().and_then(|outcome| outcome.progress.as_ref()?.secs_per_step);
+        let Some(pace) = pace.filter(|pace| pace.is_finite() && *pace > 0.0) else { continue };
+        let offer = &record.plan.offer;
+        match paces.iter_mut().find(|(known, _)| known.instance_type == offer.instance_type) {
+            Some((_, known)) => *known = pace,
+            None => paces.push((offer, pace)),
+        }
+    }
+    if let [(first, pace), others @ ..] = paces.as_slice() {
+        let said = speeds.of(first);
+        let measured: BTreeMap<&str, f64> = others.iter().map(|(offer, other)| (offer.instance_type.as_str(), said * pace / other)).collect();
+        // One that was measured alone says nothing beside another.
+        if !measured.is_empty() {
+            speeds.measured(&first.instance_type, said);
+        }
+        measured.into_iter().for_each(|(instance_type, speed)| speeds.measured(instance_type, speed));
+    }
+    speeds
+}
+
+/// The work that is left, on a machine of speed 1: what the progress says, else what the spec says less what is done.
+pub fn left(spec: &Spec, speeds: &Speeds, history: &[AttemptRecord], running: Option<(&Plan, Option<&Status>)>) -> Option<Duration> {
+    let here = running.map_or(1.0, |(plan, _)| speeds.of(&plan.offer));
+    let status = running.and_then(|(_, status)| status);
+    if let Some(left) = status.and_then(|status| status.progress.as_ref()?.secs_left()) {
+        return Some(times(Duration::from_secs_f64((left * PACE_MARGIN).min(1e9)), here));
+    }
+    if let Some(left) = left_at_checkpoint(speeds, history) {
+        return Some(left);
+    }
+    let saved = |record: &AttemptRecord| {
+        let outcome = record.settled.outcome.as_ref()?;
+        Some(times(outcome.saved.duration(), speeds.of(&record.plan.offer)))
+    };
+    let saved: Duration = history.iter().filter_map(saved).sum();
+    let done = saved + times(status.map_or(Duration::ZERO, |status| status.useful.duration()), here);
+    spec.limits.work.map(|work| work.duration().saturating_sub(done))
+}
+
+/// From the newest checkpoint on, at the last pace that was seen, and where it was.
+fn left_at_checkpoint(speeds: &Speeds, history: &[AttemptRecord]) -> Option<Duration> {
+    let outcomes = || history.iter().rev().filter_map(|record| Some((record.settled.outcome.as_ref()?, &record.plan.offer)));
+    let whole = |progress: &&Progress| progress.total.is_some() && progress.secs_per_step.is_some();
+    let (progress, offer) = outcomes().find_map(|(outcome, offer)| Some((outcome.progress.as_ref().filter(whole)?, offer)))?;
+    let newest = outcomes().find_map(|(outcome, _)| outcome.last_checkpoint.as_ref().or(outcome.resumed_from.as_ref()));
+    // A checkpoint that does not say its step is not a beginning.
+    let step = newest.map_or(Some(0.0), |checkpoint| checkpoint.step)?;
+    let left = ((progress.total? - step) * progress.secs_per_step? * PACE_MARGIN).clamp(0.0, 1e9);
+    Some(times(Duration::from_secs_f64(left), speeds.of(offer)))
+}
+
+/// A time, so many times as long.
+pub fn times(time: Duration, factor: f64) -> Duration {
+    // As it is, to the nanosecond, where all machines are alike.
+    if factor == 1.0 { time } else { Duration::from_secs_f64((time.as_secs_f64() * factor).clamp(0.0, 1e9)) }
+}

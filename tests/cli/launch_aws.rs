@@ -1,0 +1,67 @@
+//! What `lamp run`, `start` and `apply` say of launches at AWS that will never be: the same words and the same codes.
+
+use jiff::SignedDuration;
+
+use super::ec2::Fault;
+use super::prove::Account;
+
+/// No job is made that nobody would launch.
+#[test]
+fn a_wrong_clock_is_refused_before_there_is_a_job() {
+    let Some(account) = Account::new() else { return };
+    account.place.0.write("jobs/night.toml", account.place.0.read("job.toml").replace("'w'", "'../w'"));
+    account.ec2.clock_ahead(SignedDuration::from_mins(9));
+    for words in [&["run", "--detach", "--unproven", "job.toml"][..], &["run", "job.toml"], &["apply", "jobs", "--unproven"]] {
+        let (code, _, err) = account.lamp(words);
+        assert_eq!(code, 102, "{words:?}: {err}");
+        for said in
+            ["behind that of s3://", "nothing is launched until one of them is right", "nothing was started, and nothing bills", "timedatectl"]
+        {
+            assert!(err.contains(said), "{words:?}: {said} in {err}");
+        }
+    }
+    assert!(account.ec2.instances().is_empty());
+    assert_eq!(account.json(&["status"]).1["jobs"].as_array().map(Vec::len), Some(0));
+    account.ec2.clock_ahead(SignedDuration::ZERO);
+    let (code, _, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert_eq!(code, 0, "{err}");
+}
+
+#[test]
+fn a_launch_that_is_refused_for_good_ends_apply_as_it_ends_run() {
+    let Some(account) = Account::new() else { return };
+    account.place.0.write("jobs/night.toml", account.place.0.read("job.toml").replace("'w'", "'../w'"));
+    account.ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").saying("you may not").always());
+    let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert_eq!(code, 104, "{out}\n{err}");
+    assert!(err.contains("you may not") && err.contains("lamp iam controller"), "{err}");
+    let (code, applied) = account.json(&["apply", "jobs", "--unproven"]);
+    let change = &applied["changes"][0];
+    assert_eq!((code, change["refused"].as_str().is_some_and(|why| why.contains("you may not"))), (104, true), "{applied:#}");
+    assert!(change["made"].as_str().is_some_and(|job| job.starts_with("alone-")), "{applied:#}");
+    // Once: what has ended is not made again by the same words.
+    assert_eq!(account.json(&["apply", "jobs", "--unproven"]).0, 0);
+}
+
+#[test]
+fn a_dry_run_of_apply_says_what_each_new_job_would_cost_at_most() {
+    let Some(account) = Account::new() else { return };
+    let job = account.place.0.read("job.toml").replace("'w'", "'../w'");
+    account.place.0.write("jobs/day.toml", job.replace("'1h'", "'2h'"));
+    account.place.0.write("jobs/night.toml", &job);
+    let (code, applied) = account.json(&["apply", "jobs", "--dry-run"]);
+    assert_eq!(code, 0, "{applied:#}");
+    let most = |n: usize| applied["changes"][n]["most_usd"].as_f64().unwrap_or_else(|| panic!("{applied:#}"));
+    let (_, plan) = account.json(&["plan", "job.toml"]);
+    assert!(most(0) > most(1) && (most(1) - plan["most_usd"].as_f64().expect("a figure")).abs() < 1e-9, "{applied:#}\n{plan:#}");
+    assert_eq!(applied["changes"][0]["offer"]["instance_type"], "m5.large");
+    let (_, out, err) = account.lamp(&["apply", "jobs", "--dry-run"]);
+    assert!(out.contains("AT MOST") && out.contains(&format!("${:.2}", most(1))), "{out}");
+    assert!(err.contains("together, once each, they cost at most $"), "{err}");
+    // Nobody knows what a machine costs that is not sold: that is said, and nothing else is hidden by it.
+    account.place.0.write("jobs/odd.toml", job.replace("m5.large", "m5.nolarge"));
+    let (code, applied) = account.json(&["apply", "jobs", "--dry-run"]);
+    let odd = &applied["changes"][2];
+    assert_eq!((code, odd["most_usd"].is_null(), odd["no_plan"].is_string()), (0, true, true), "{applied:#}");
+    assert!(account.ec2.instances().is_empty());
+}
