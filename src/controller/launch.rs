@@ -65,12 +65,12 @@ impl Controller {
             }
             Err(error @ CloudError::NoCapacity { refusal, .. }) => {
                 info!(%job, attempt = attempt.number(), "{error}");
-                memory.refused(Some(refusal), error.to_string());
+                memory.refused(Some(refusal), error.to_string(), self.clock.mono());
                 Ok(())
             }
             Err(error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. })) => {
                 warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
-                memory.refused(None, chain(&error));
+                memory.refused(None, chain(&error), self.clock.mono());
                 Ok(())
             }
             // What bills is the plan's machine, whatever was asked for in the other request; and somebody must hear of it.

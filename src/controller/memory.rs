@@ -121,6 +121,7 @@ pub struct AttemptMemory {
     outcome_since: Option<Duration>,
     /// The last launch that may have made the machine.
     asked_at: Option<Duration>,
+    refused_at: Option<Duration>,
     missing_since: Option<Duration>,
     /// The first answer in which the machine billed no more.
     dark_since: Option<Duration>,
@@ -136,6 +137,10 @@ const GAP_MAX: Duration = Duration::from_secs(60);
 /// heartbeat needs a minute or two to be seen.
 const GUARD_PAUSE: Duration = Duration::from_secs(30);
 const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
+/// (`policy::reconcile`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
+const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
 
 impl AttemptMemory {
     /// Takes note of a plan that this controller has made: nobody has launched it before.
@@ -153,8 +158,9 @@ impl AttemptMemory {
     }
 
     /// Takes note of a refused launch.
-    pub fn refused(&mut self, refusal: Option<Refusal>, why: String) {
+    pub fn refused(&mut self, refusal: Option<Refusal>, why: String, now: Duration) {
         self.watched.refused = Some((refusal, why));
+        self.refused_at = Some(now);
     }
 
     /// Takes note of a failure, and gives how many there were.
@@ -210,6 +216,7 @@ impl AttemptMemory {
     /// Takes note of an answer of the cloud.
     pub fn shown(&mut self, view: Option<&InstanceView>, now: Duration) {
         let there = view.is_some();
+        self.clear &= self.refused_at.is_none_or(|at| now.saturating_sub(at) < REFUSAL_HOLDS);
         if let Some(view) = view {
             self.watched.launched_at = Some(view.launched);
             if view.state.bills() {
@@ -287,6 +294,18 @@ mod tests {
         memory.shown(None, secs(312));
         memory.shown(None, secs(342));
         assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(30), Some(secs(31))));
+    }
+
+    /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller launched what had been refused.
+    #[test]
+    fn a_refusal_of_long_ago_does_not_say_that_nobody_launched_since() {
+        let mut memory = AttemptMemory { clear: true, ..AttemptMemory::default() };
+        let secs = Duration::from_secs;
+        memory.refused(Some(Refusal::Price), "too dear".into(), secs(10));
+        memory.shown(None, secs(25));
+        assert!(memory.clear);
+        memory.shown(None, secs(900));
+        assert!(!memory.clear);
     }
 
     /// Seed 1939: its boot had taken too long before it was launched.

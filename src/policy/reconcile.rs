@@ -272,10 +272,13 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         let may_run = attempt.watched.unclear && !gone;
         return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
+    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows.
+    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && missing_for < missing_at_least;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
         (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),
         (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
+        (false, _) if theirs => wait("another controller made the plan, and may be about to launch it".into()),
         (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
     }
 }

@@ -131,6 +131,20 @@ fn from_submission_to_the_receipt() {
             vec!["settle"],
         ),
         (
+            "planned by another controller, a moment ago as far as this one can say",
+            vec![AttemptFacts { watched: Watched { unclear: true, missing_for: Duration::from_secs(45), ..Watched::default() }, ..attempt(1, 70) }],
+            vec![],
+            known(&[]),
+            vec!["wait"],
+        ),
+        (
+            "and it was not launched for a minute",
+            vec![AttemptFacts { watched: Watched { unclear: true, missing_for: Duration::from_secs(61), ..Watched::default() }, ..attempt(1, 70) }],
+            vec![],
+            known(&[]),
+            vec!["launch"],
+        ),
+        (
             "refused",
             vec![AttemptFacts { watched: Watched { refused: Some((None, "no such image".into())), ..Watched::default() }, ..attempt(1, 5) }],
             vec![],
