@@ -34,6 +34,10 @@ impl Disk {
         self.inner().full = full;
     }
 
+    pub fn is_full(&self) -> bool {
+        self.inner().full
+    }
+
     /// The workload's own hand: whole, or not at all when the disk is full.
     pub fn write(&self, path: &Path, body: &[u8]) -> io::Result<()> {
         let now = self.now_nanos();

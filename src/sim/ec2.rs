@@ -70,6 +70,11 @@ impl Machine {
         self.history.last().map_or(InstanceState::Pending, |moment| moment.state)
     }
 
+    /// Launched in this world by one of us; the others were there before.
+    pub fn is_of_a_plan(&self) -> bool {
+        self.host.is_some()
+    }
+
     pub fn owner(&self) -> Option<&str> {
         self.tags.get(crate::instance::OWNER_TAG).map(String::as_str)
     }

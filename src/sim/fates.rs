@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::dice::Dice;
 use super::host::{Host, WATCHDOG};
 use super::parties::Party;
+use super::play::{HOURS, scaled};
 use super::process::Process;
 use super::weather::Trouble;
 use super::world::{OWNER, World};
@@ -50,6 +51,13 @@ pub enum Fate {
     /// A whole zone: its machines lose their power, it has no others, and the cloud cannot say how any of them are. When it is
     /// over, its machines boot.
     ZoneOutage(Duration),
+}
+
+impl Fate {
+    /// A person ends the job, or its machine, which is the same.
+    fn is_a_persons_end(self) -> bool {
+        matches!(self, Fate::Stop | Fate::Cancel | Fate::ConsoleTerminate | Fate::ConsoleStop)
+    }
 }
 
 /// What a seed has once found, told on its own: a new throw of the dice changes every seed, and no story.
@@ -117,25 +125,38 @@ const WEATHERS: [Trouble; 17] = [
 ];
 
 /// The faults of one seed, in order of their times.
-pub fn of(dice: &Dice, until: Duration) -> Vec<Due> {
-    let mut due: Vec<Due> = (0..3 + dice.roll(12)).map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice) }).collect();
+pub fn of(dice: &Dice, until: Duration, hours: u64) -> Vec<Due> {
+    let count = (3 + dice.roll(12)) * hours / HOURS;
+    let mut due: Vec<Due> = (0..count).map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice, hours) }).collect();
+    // Faults come by the hour; what a person wants comes once, however long the job is.
+    let people = dice.fork("people");
+    due.retain(|due| !due.fate.is_a_persons_end() || people.roll(hours) < HOURS);
     // The launch and what surrounds it deserve a storm of their own.
     if dice.percent(50) {
         let trouble = dice.pick(&[Trouble::Ec2Lossy, Trouble::LateShows, Trouble::Ec2Stale, Trouble::StoreLossy, Trouble::StoreStale]);
         due.push(Due { at: Duration::ZERO, fate: Fate::Weather(trouble, Duration::from_secs(600)) });
     }
+    let zone = dice.fork("zone");
+    for _ in 0..hours / HOURS {
+        if zone.percent(8) {
+            let lasts = zone.between(Duration::from_secs(120), Duration::from_secs(3600));
+            due.push(Due { at: zone.between(Duration::ZERO, until), fate: Fate::ZoneOutage(lasts) });
+        }
+    }
     let alone = dice.fork("alone");
     if alone.percent(8) {
         // Nobody is left but the switch on the machine, and the sweeper where there is one.
         let at = alone.between(Duration::ZERO, until);
-        due.extend([Due { at, fate: Fate::AgentGone }, Due { at, fate: Fate::LaptopSleep(Duration::from_secs(24 * 3600)) }]);
+        due.extend([Due { at, fate: Fate::AgentGone }, Due { at, fate: Fate::LaptopSleep(scaled(24 * 3600, hours)) }]);
     }
     due.sort_by_key(|due| due.at);
     due
 }
 
-fn one(dice: &Dice) -> Fate {
+fn one(dice: &Dice, hours: u64) -> Fate {
     let secs = Duration::from_secs;
+    // Through the whole world, and in a long one for days.
+    let days = scaled(24 * 3600, hours);
     let sign = if dice.percent(50) { 1 } else { -1 };
     match dice.roll(107) {
         0..36 => Fate::Weather(dice.pick(&WEATHERS), dice.between(secs(20), secs(2700))),
@@ -150,7 +171,7 @@ fn one(dice: &Dice) -> Fate {
         69..73 => Fate::Reboot,
         73..76 => Fate::KernelHang,
         76..79 => Fate::BoxClock(sign * 3_600_000),
-        79..86 => Fate::LaptopSleep(dice.pick(&[secs(60), secs(3600), secs(3 * 3600), secs(24 * 3600)])),
+        79..86 => Fate::LaptopSleep(dice.pick(&[secs(60), secs(3600), secs(3 * 3600), days])),
         86..91 => Fate::ControllerKill,
         91..93 => Fate::SecondController,
         93..94 => Fate::LaptopClock(sign * 86_400_000),

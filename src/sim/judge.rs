@@ -31,6 +31,8 @@ pub struct Judge {
     /// Minutes without use that a healthy sweeper has let pass, and minutes beyond the cap.
     pub(super) unused: BTreeMap<String, u32>,
     pub(super) beyond: BTreeMap<String, u32>,
+    /// Minutes without use in which the sweeper could not work.
+    pub(super) unswept: BTreeMap<String, u32>,
     pub(super) wish: Option<Duration>,
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
@@ -132,6 +134,7 @@ impl Judge {
             let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
             let unused = self.unused.entry(id.clone()).or_default();
             *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
+            *self.unswept.entry(id.clone()).or_default() += u32::from(world.swept && !healthy && (over || !beats));
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
             *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
             // What it has to send takes its time on a bad line.

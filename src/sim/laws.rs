@@ -46,7 +46,7 @@ type Law = fn(&Judge, &World, &Deed<'_>) -> Result<(), String>;
 
 pub const LAWS: &[(u8, Law)] = &[
     (1, one_machine_a_job),
-    (2, tagged_from_the_first_moment),
+    (2, tagged_at_any_moment),
     (3, dark_within_the_bound),
     (4, dark_soon_after_the_cap),
     (5, only_what_is_ours_is_touched),
@@ -74,14 +74,19 @@ fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), St
     if ids.len() > 1 { Err(format!("the job has {} at once", ids.join(" and "))) } else { Ok(()) }
 }
 
-fn tagged_from_the_first_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let Deed::Launched { id, new: true, .. } = deed else { return Ok(()) };
-    let tags = world.ec2.with(id, |machine| machine.tags.clone()).unwrap_or_default();
-    match Tags::from_map(&tags) {
-        Ok(tags) if tags.owner == OWNER && tags.kill_at.is_some() => Ok(()),
-        Ok(_) => Err(format!("{id} has no owner of ours, or no hard cap, in its tags")),
-        Err(error) => Err(format!("{id}: {error}")),
-    }
+fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let untagged = |machine: &Machine| match Tags::from_map(&machine.tags) {
+        Ok(tags) if tags.owner == OWNER && tags.kill_at.is_some() => None,
+        Ok(_) => Some(format!("{} has no owner of ours, or no hard cap, in its tags", machine.id)),
+        Err(error) => Some(format!("{}: {error}", machine.id)),
+    };
+    let found = match deed {
+        Deed::Launched { id, new: true, .. } => world.ec2.with(id, untagged).flatten(),
+        // They are changed later: a cap is raised, a machine is started for another attempt.
+        Deed::Minute => world.ec2.look(|machines| machines.iter().filter(|machine| machine.is_of_a_plan()).find_map(untagged)),
+        _ => None,
+    };
+    found.map_or(Ok(()), Err)
 }
 
 fn dark_within_the_bound(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
@@ -158,6 +163,9 @@ fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), St
     let heard = judge.beats.get(&attempt).is_some_and(|(heard, ..)| now.saturating_sub(*heard) < Duration::from_secs(300));
     let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
     let may = judge.wish.is_some() || judge.outcomes.contains_key(&attempt) || tags.kill_at.is_some_and(|cap| cap <= at(now));
+    // Seed 101369: a clock that is set an hour ahead while the disk has no room for the new deadline. The unit has only its file.
+    let stuck = |host: Arc<Host>| host.disk.is_full() && !host.knows_the_time();
+    let may = may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(stuck);
     if heard && moves && !may { Err(format!("{id} put itself out, and its work was at step {} and went on", truth.step)) } else { Ok(()) }
 }
 
@@ -317,9 +325,15 @@ fn every_end_has_its_reason(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(),
     if reasons || settled.cloud_reason.is_some() { Ok(()) } else { Err(format!("{key} ends for no reason")) }
 }
 
+/// Records, logs and samples (those are packed), and what goes to the cloud: tags and user data.
 fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let Deed::Wrote { key, body, .. } = deed else { return Ok(()) };
     let first = CANARY.as_bytes()[0];
-    let found = body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes());
-    if found { Err(format!("{key} holds what must never be in a record")) } else { Ok(()) }
+    let holds = |body: &[u8]| body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes());
+    match deed {
+        Deed::Wrote { key, body, .. } if holds(body) => Err(format!("{key} holds what must never be in a record")),
+        Deed::Launched { plan, new: true, .. } if holds(&request(plan)) => {
+            Err(format!("the launch of attempt {} holds what must never be in one", plan.attempt))
+        }
+        _ => Ok(()),
+    }
 }

@@ -1,4 +1,7 @@
-//! Plays one world from its seed: the job is submitted, six hours of faults, then all is well and it must come to its end.
+//! Plays one world from its seed: the job is submitted, some hours of faults, then all is well and it must come to its end.
+//!
+//! How long those hours are scales the world: jobs, their limits, and how many faults there are. At six, which is what the
+//! seeds that have a name were found by, everything is as the dice say.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,6 +11,7 @@ use serde_json::json;
 
 use super::cloud::REGION;
 use super::dice::Dice;
+use super::ec2::Machine;
 use super::fates::{self, Story};
 use super::parties::{Party, sweep};
 use super::planted::Bug;
@@ -26,7 +30,7 @@ use crate::ports::Store;
 #[derive(Clone, Copy, Debug)]
 pub struct Play {
     pub seed: u64,
-    /// How long faults befall it.
+    /// How long faults befall it. The length of its job, the limits of that and the number of faults grow with it.
     pub hours: u64,
     /// Without any: the story as it should be.
     pub calm: bool,
@@ -54,25 +58,34 @@ pub struct Played {
     pub receipt: Option<Receipt>,
     /// What machines of ours were powered for, together.
     pub machine_time: Duration,
+    /// How long it was played, in its own time.
+    pub lived: Duration,
+    /// From the end of all faults and a wish to stop to the receipt, where what was there then was well.
+    pub converged: Option<Duration>,
     /// The lines that people want to see.
     pub story: Vec<String>,
     /// Whether the death that was asked for came.
     pub died: bool,
 }
 
+/// The length of a world for which the dice are made.
+pub const HOURS: u64 = 6;
+
 /// After the faults: what may still run out (a lease, a breaker, a stall) before the last of the work is done.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(2 * 3600);
 
 /// Seed 918: what hangs at the first step after a resume has left no mark on that machine, and may be a job that leaves none. It
-/// is told of and not ended (`policy::stall`), and its longest run time ends it.
-const LONGEST_RUN: Duration = Duration::from_secs(7 * 3600);
+/// is told of and not ended (`policy::stall`), and its longest run time ends it: an hour more than the faults last.
+fn longest_run_hours(play: &Play) -> u64 {
+    play.hours + 1
+}
 
 /// After a wish to end, with all well: a machine that hangs waits for its lease, nothing else waits.
 const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
 
 impl Play {
     pub fn seed(seed: u64) -> Self {
-        Play { seed, hours: 6, calm: false, death: None, told: false, short: false, long: false, story: None, planted: None }
+        Play { seed, hours: HOURS, calm: false, death: None, told: false, short: false, long: false, story: None, planted: None }
     }
 }
 
@@ -86,9 +99,9 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let habit = match () {
         () if play.short || play.story.is_some() => SHORT,
         () if play.long => Habit { steps: play.hours * 60, step: Duration::from_secs(60), ..SHORT },
-        () => habit(&dice.fork("habit")),
+        () => habit(&dice.fork("habit"), play.hours),
     };
-    let spec = spec(&dice.fork("spec"), habit, (play.short || play.story.is_some(), play.long), timeline.wall());
+    let spec = spec(&dice.fork("spec"), habit, &play, timeline.wall());
     let swept = !play.short && dice.fork("swept").percent(80);
     let world = World::new(timeline, &dice, spec, habit, (swept, !play.calm && !play.short), (play.death, play.planted));
     if play.told {
@@ -106,15 +119,15 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let faults = Duration::from_secs(play.hours * 3600);
     let work = world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
     // Most of them while there is work.
-    let busy = faults.min(work + work / 2 + Duration::from_secs(900));
+    let busy = faults.min(work + work / 2 + scaled(900, play.hours));
     let due = match () {
         () if play.calm => Vec::new(),
         () if play.short => short_fates(),
-        () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy), fates::story),
+        () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours), fates::story),
     };
     tasks.push(tokio::task::spawn_local(fates::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
-    let receipt = to_the_end(&world, &dir, &laptop, &play, faults).await;
-    let played = judge(&world, &play, receipt);
+    let (receipt, converged) = to_the_end(&world, &dir, &laptop, &play, faults).await;
+    let played = Played { converged, ..judge(&world, &play, receipt) };
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
     world.dismantle();
@@ -122,14 +135,14 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
 }
 
 /// Until there is a receipt; then a quarter of an hour more, in which nothing may happen.
-async fn to_the_end(world: &Arc<World>, dir: &JobDir, laptop: &Arc<Party>, play: &Play, faults: Duration) -> Option<Receipt> {
+async fn to_the_end(world: &Arc<World>, dir: &JobDir, laptop: &Arc<Party>, play: &Play, faults: Duration) -> (Option<Receipt>, Option<Duration>) {
     let receipt_key = crate::jobdir::layout::receipt(world.job());
     let step = Duration::from_secs(20);
     let rest = Duration::from_secs(if play.short { 120 } else { 900 });
-    let mut well_at = None;
+    let (mut well_at, mut stopped_at) = (None, None);
     let mut limit = faults + CONVERGES_WITHIN + world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
     if world.habit.end == End::Hangs {
-        limit += LONGEST_RUN;
+        limit += Duration::from_secs(longest_run_hours(play) * 3600);
     }
     while world.objects.body(&receipt_key).is_none() && world.timeline.now() < limit {
         world.timeline.sleep(step).await;
@@ -137,6 +150,7 @@ async fn to_the_end(world: &Arc<World>, dir: &JobDir, laptop: &Arc<Party>, play:
             fates::make_well(world, laptop);
             well_at = Some(world.timeline.now());
             if play.seed % 2 == 1 {
+                stopped_at = world.is_well().then_some(world.timeline.now());
                 let _ = dir.add_request(Wish::Stop, "somebody", world.timeline.wall()).await;
                 limit = world.timeline.now() + ENDS_WITHIN;
             }
@@ -145,8 +159,10 @@ async fn to_the_end(world: &Arc<World>, dir: &JobDir, laptop: &Arc<Party>, play:
     if well_at.is_none() {
         fates::make_well(world, laptop);
     }
+    let converged = stopped_at.map(|since| world.timeline.now().saturating_sub(since));
     world.timeline.sleep(rest).await;
-    serde_json::from_slice(&world.objects.body(&receipt_key)?).ok()
+    let receipt = world.objects.body(&receipt_key).and_then(|body| serde_json::from_slice(&body).ok());
+    (receipt, converged)
 }
 
 /// The laws of the end.
@@ -177,6 +193,8 @@ fn judge(world: &Arc<World>, play: &Play, receipt: Option<Receipt>) -> Played {
         violations: world.violations(),
         receipt,
         machine_time,
+        lived: now,
+        converged: None,
         story: trace.lines().map(str::to_owned).collect(),
         died: world.has_died(),
     }
@@ -186,28 +204,34 @@ fn judge(world: &Arc<World>, play: &Play, receipt: Option<Receipt>) -> Played {
 fn compare_with_ledger(world: &Arc<World>, receipt: &Receipt) {
     for attempt in &receipt.attempts {
         let Some(id) = &attempt.instance else { continue };
-        let Some((cost, ended)) = world.ec2.with(id, |machine| (machine.cost(world.timeline.now()), machine.ended)) else {
+        let facts = |machine: &Machine| (machine.cost(world.timeline.now()), machine.ended, machine.offer.hourly());
+        let Some((cost, ended, hourly)) = world.ec2.with(id, facts) else {
             world.violated(19, format!("the receipt names {id}, which never was"));
             continue;
         };
         let seen = attempt.ended == ended.map(at);
         // A laptop that slept for longer than the cloud shows an ended machine can only say what it cost at most.
-        let holds = if seen || !attempt.billed_estimated { attempt.usd == cost } else { attempt.usd >= cost };
+        let holds = match world.estimate_may_lack(id) {
+            _ if seen || !attempt.billed_estimated => attempt.usd == cost,
+            Some(lacks) => attempt.usd + hourly.cost_of(lacks) >= cost,
+            None => true,
+        };
         if !holds {
             let said = if attempt.billed_estimated { "at most " } else { "" };
             world.violated(15, format!("the receipt says {said}{} for {id}, and the cloud bills {cost}", attempt.usd));
         }
     }
     let now = world.timeline.now();
-    let paid: Vec<(String, Option<u32>, Usd)> = world.ec2.look(|machines| {
+    let paid: Vec<(String, Option<u32>, Usd, UsdPerHour)> = world.ec2.look(|machines| {
         let ours = machines.iter().filter(|machine| machine.owner() == Some(OWNER));
-        ours.map(|machine| (machine.id.clone(), machine.attempt(), machine.cost(now))).collect()
+        ours.map(|machine| (machine.id.clone(), machine.attempt(), machine.cost(now), machine.offer.hourly())).collect()
     });
-    for (id, number, cost) in paid {
+    for (id, number, cost, hourly) in paid {
         let named = receipt.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&id));
         // One that nobody ever saw has no name in the receipt, and a bound on its price.
         let unseen = |attempt: &ReceiptAttempt| attempt.instance.is_none() && attempt.billed_estimated && Some(attempt.attempt.number()) == number;
-        let bound = receipt.attempts.iter().find(|attempt| unseen(attempt)).map(|attempt| attempt.usd);
+        let lacks = world.estimate_may_lack(&id).unwrap_or_default();
+        let bound = receipt.attempts.iter().find(|attempt| unseen(attempt)).map(|attempt| attempt.usd + hourly.cost_of(lacks));
         match bound {
             _ if named => {}
             None => world.violated(15, format!("{id} was paid for, and is in no receipt")),
@@ -257,11 +281,16 @@ fn short_fates() -> Vec<fates::Due> {
     vec![fates::Due { at: Duration::from_secs(60), fate: fates::Fate::Reclaim { notice: Some(Duration::from_secs(30)), takes: true } }]
 }
 
-fn habit(dice: &Dice) -> Habit {
+/// So many seconds of a world of six hours, in one of so many.
+pub(super) fn scaled(secs: u64, hours: u64) -> Duration {
+    Duration::from_secs(secs * hours / HOURS)
+}
+
+fn habit(dice: &Dice, hours: u64) -> Habit {
     // Long evaluations, in which the GPU alone has something to do: shorter than a stall, longer than an idle window.
     let quiet = dice.percent(10);
     let step = if quiet { 18 * 60 } else { dice.pick(&[10, 20, 30, 60]) };
-    let minutes = dice.pick(&[4, 30, 60, 120, 240, 330]);
+    let minutes = dice.pick(&[4, 30, 60, 120, 240, 330]) * hours / HOURS;
     let end = match dice.roll(20) {
         0 => End::Fails(3),
         1 | 2 => End::FailsOnce(1),
@@ -282,17 +311,19 @@ fn habit(dice: &Dice) -> Habit {
 }
 
 /// The user's words.
-fn spec(dice: &Dice, habit: Habit, (short, long): (bool, bool), now: jiff::Timestamp) -> ResolvedSpec {
+fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> ResolvedSpec {
+    let (short, long) = (play.short || play.story.is_some(), play.long);
     let spot = short || (!long && dice.percent(65));
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
-    let budget = dice.percent(20).then_some(4.0);
-    let max_runtime = if long { "100h" } else { dice.pick(&["7h", "7h", "7h", "90m"]) };
+    let budget = dice.percent(20).then_some(4.0 * play.hours as f64 / HOURS as f64);
+    let (whole, quarter) = (longest_run_hours(play) * 60, play.hours * 15);
+    let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
     serde_json::from_value(json!({
         "format": 1, "job": "digits-222222", "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {
             "name": "digits", "command": {"shell": "train"},
             "machine": {"cloud": "aws", "gpus": "A10G:1", "market": if spot { "spot" } else { "on-demand" }},
-            "limits": {"max_runtime": max_runtime, "budget": budget.filter(|_| !long)},
+            "limits": {"max_runtime": format!("{max_runtime}m"), "budget": budget.filter(|_| !long)},
             "checkpoint": {"path": "ckpt", "interval": if short { "10s" } else { "2m" }, "signal": signal, "grace": "1m"},
             "retries": {"max": if dice.percent(50) { 1 } else { 0 }, "exit_codes": [], "delay": "10s"},
         },

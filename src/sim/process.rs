@@ -4,6 +4,7 @@
 //! nothing that it would still have done has an effect.
 
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -14,13 +15,13 @@ use crate::ports::Clock;
 pub struct Process {
     /// What it runs on: it freezes and dies with that.
     on: Option<Arc<Process>>,
+    frozen: AtomicBool,
+    dead: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    frozen: bool,
-    dead: bool,
     calls: u64,
     /// It dies or pauses at this call, and whether that call still has its effect before.
     dies: Option<(u64, bool)>,
@@ -46,17 +47,21 @@ enum Fate {
 
 impl Process {
     pub fn new(on: Option<Arc<Process>>) -> Arc<Self> {
-        Arc::new(Process { on, state: Mutex::default() })
+        Process::with(on, State::default())
     }
 
     /// One that dies at its n-th call, before or after the effect.
     pub fn mortal(on: Option<Arc<Process>>, dies: Option<(u64, bool)>) -> Arc<Self> {
-        Arc::new(Process { on, state: Mutex::new(State { dies, ..State::default() }) })
+        Process::with(on, State { dies, ..State::default() })
+    }
+
+    fn with(on: Option<Arc<Process>>, state: State) -> Arc<Self> {
+        Arc::new(Process { on, frozen: AtomicBool::default(), dead: AtomicBool::default(), state: Mutex::new(state) })
     }
 
     /// One that stands still at its n-th call for a while, before or after the effect.
     pub fn pausing(call: u64, after: bool, clock: Arc<dyn Clock>, pause: Duration) -> Arc<Self> {
-        Arc::new(Process { on: None, state: Mutex::new(State { dies: Some((call, after)), pause: Some((clock, pause)), ..State::default() }) })
+        Process::with(None, State { dies: Some((call, after)), pause: Some((clock, pause)), ..State::default() })
     }
 
     /// Whether it came to the call at which it dies or pauses.
@@ -66,33 +71,28 @@ impl Process {
     }
 
     pub fn freeze(&self, frozen: bool) {
-        let woken = {
-            let mut state = self.state();
-            state.frozen = frozen;
-            if frozen { Vec::new() } else { std::mem::take(&mut state.waiting) }
-        };
+        self.frozen.store(frozen, Ordering::Relaxed);
+        let woken = if frozen { Vec::new() } else { std::mem::take(&mut self.state().waiting) };
         woken.into_iter().for_each(Waker::wake);
     }
 
     pub fn kill(&self) {
-        let woken = {
-            let mut state = self.state();
-            state.dead = true;
-            std::mem::take(&mut state.waiting)
-        };
+        self.dead.store(true, Ordering::Relaxed);
+        let woken = std::mem::take(&mut self.state().waiting);
         woken.into_iter().for_each(Waker::wake);
     }
 
     pub fn is_dead(&self) -> bool {
-        self.state().dead || self.on.as_ref().is_some_and(|on| on.is_dead())
+        self.dead.load(Ordering::Relaxed) || self.on.as_ref().is_some_and(|on| on.is_dead())
     }
 
     pub fn is_running(&self) -> bool {
-        let here = {
-            let state = self.state();
-            !state.dead && !state.frozen
-        };
-        here && self.on.as_ref().is_none_or(|on| on.is_running())
+        !self.stands() && self.on.as_ref().is_none_or(|on| on.is_running())
+    }
+
+    /// Also when it was ended since.
+    pub fn was_frozen(&self) -> bool {
+        self.frozen.load(Ordering::Relaxed)
     }
 
     pub fn calls(&self) -> u64 {
@@ -109,15 +109,19 @@ impl Process {
         std::future::poll_fn(|context| if self.waits(context.waker(), true) { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
+    /// Dead or frozen, itself.
+    fn stands(&self) -> bool {
+        self.dead.load(Ordering::Relaxed) || self.frozen.load(Ordering::Relaxed)
+    }
+
     fn waits(&self, waker: &Waker, for_death: bool) -> bool {
-        let own = {
+        let own = if for_death { !self.dead.load(Ordering::Relaxed) } else { self.stands() };
+        if own {
             let mut state = self.state();
-            let waits = if for_death { !state.dead } else { state.dead || state.frozen };
-            if waits && !state.waiting.iter().any(|other| other.will_wake(waker)) {
+            if !state.waiting.iter().any(|other| other.will_wake(waker)) {
                 state.waiting.push(waker.clone());
             }
-            waits
-        };
+        }
         match &self.on {
             // The death of either is the death of both; to go on takes both.
             Some(on) if for_death => own && on.waits(waker, true),

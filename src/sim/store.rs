@@ -19,6 +19,9 @@ use crate::ports::{Created, Files, ObjectMeta, Store, StoreError};
 /// How long a new object may be missing in a listing while listings are stale.
 const LISTED_AFTER: Duration = Duration::from_secs(30);
 
+/// So long a call waits for an answer.
+const TIMES_OUT: Duration = Duration::from_secs(90);
+
 #[derive(Default)]
 pub struct Objects(Mutex<BTreeMap<String, Object>>);
 
@@ -53,7 +56,7 @@ pub struct Line {
 }
 
 impl Line {
-    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost.
+    /// Meets the weather; `Ok(true)`: it is done, and the reply is lost, or comes when nobody waits for it any more.
     async fn meet(&self, act: &'static str, key: &str) -> Result<bool, StoreError> {
         let (dice, weather) = (&self.world.dice.store, &self.world.weather);
         self.world.timeline.sleep(dice.between(Duration::from_millis(5), Duration::from_millis(60))).await;
@@ -69,16 +72,23 @@ impl Line {
             0..25 => Err(lost("503 slow down")),
             25..50 => Ok(true),
             50..55 => {
-                self.world.timeline.sleep(Duration::from_secs(90)).await;
+                self.world.timeline.sleep(TIMES_OUT).await;
                 Err(lost("timed out"))
             }
             _ => Ok(false),
         }
     }
 
-    fn reply<T>(&self, lost: bool, act: &'static str, key: &str, value: T) -> Result<T, StoreError> {
-        let cause = || "the reply was lost".into();
-        if lost { Err(StoreError::Unavailable { act, key: key.into(), cause: cause() }) } else { Ok(value) }
+    async fn reply<T>(&self, lost: bool, act: &'static str, key: &str, value: T) -> Result<T, StoreError> {
+        if !lost {
+            return Ok(value);
+        }
+        let late = self.world.dice.late.percent(15);
+        if late {
+            self.world.timeline.sleep(TIMES_OUT).await;
+        }
+        let cause = if late { "timed out" } else { "the reply was lost" };
+        Err(StoreError::Unavailable { act, key: key.into(), cause: cause.into() })
     }
 
     fn write(&self, key: &str, body: Bytes) {
@@ -123,20 +133,20 @@ impl Store for Line {
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         let lost = self.meet("read", key).await?;
-        self.reply(lost, "read", key, self.world.objects.body(key))
+        self.reply(lost, "read", key, self.world.objects.body(key)).await
     }
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {
         let lost = self.meet("look at", key).await?;
         let meta = |object: &Object| ObjectMeta { key: key.into(), bytes: object.body.len() as u64, modified: object.modified };
         let found = self.world.objects.lock().get(key).map(meta);
-        self.reply(lost, "look at", key, found)
+        self.reply(lost, "look at", key, found).await
     }
 
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError> {
         let lost = self.meet("write", key).await?;
         self.write(key, body);
-        self.reply(lost, "write", key, ())
+        self.reply(lost, "write", key, ()).await
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
@@ -146,7 +156,7 @@ impl Store for Line {
         if !there {
             self.write(key, body);
         }
-        self.reply(lost, "create", key, if there { Created::Exists } else { Created::New })
+        self.reply(lost, "create", key, if there { Created::Exists } else { Created::New }).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<ObjectMeta>, StoreError> {
@@ -157,13 +167,13 @@ impl Store for Line {
             let under = objects.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
             under.filter(|(_, object)| self.shown(object)).map(meta).filter(|meta| planted::sees(&self.world, &self.who, &meta.key)).collect()
         };
-        self.reply(lost, "list", prefix, found)
+        self.reply(lost, "list", prefix, found).await
     }
 
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let lost = self.meet("list", prefix).await?;
         let names = if planted::sees(&self.world, &self.who, prefix) { self.names_below(prefix) } else { Vec::new() };
-        self.reply(lost, "list", prefix, names)
+        self.reply(lost, "list", prefix, names).await
     }
 
     async fn put_file(&self, key: &str, path: &Path) -> Result<(u64, String), StoreError> {
@@ -175,17 +185,17 @@ impl Store for Line {
         if self.world.planted != Some(Bug::FilesNotSent) || !key.contains("/checkpoints/") {
             self.write(key, Bytes::from(body));
         }
-        self.reply(lost, "upload", key, told)
+        self.reply(lost, "upload", key, told).await
     }
 
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         let lost = self.meet("download", key).await?;
-        let Some(body) = self.world.objects.body(key) else { return self.reply(lost, "download", key, None) };
+        let Some(body) = self.world.objects.body(key) else { return self.reply(lost, "download", key, None).await };
         let written = self.disk.as_ref().map(|disk| disk.write(path, &body));
         if !matches!(written, Some(Ok(()))) {
             return Err(StoreError::Unavailable { act: "download", key: key.into(), cause: "the disk does not take it".into() });
         }
-        self.reply(lost, "download", key, Some((body.len() as u64, sha256(&body))))
+        self.reply(lost, "download", key, Some((body.len() as u64, sha256(&body)))).await
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {
@@ -193,13 +203,13 @@ impl Store for Line {
         let missing = || StoreError::Unavailable { act: "copy", key: from.to_owned(), cause: "it is not there".into() };
         let body = self.world.objects.body(from).ok_or_else(missing)?;
         self.write(to, body);
-        self.reply(lost, "copy", from, ())
+        self.reply(lost, "copy", from, ()).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {
         let lost = self.meet("delete", key).await?;
         self.world.objects.lock().remove(key);
-        self.reply(lost, "delete", key, ())
+        self.reply(lost, "delete", key, ()).await
     }
 }
 

@@ -4,9 +4,10 @@
 //! time moves. What must never live here: a real clock, or a thread.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -17,6 +18,8 @@ use tokio::task::LocalSet;
 /// The world's own time; the clocks of its machines are readings of it.
 #[derive(Default)]
 pub struct Timeline {
+    /// Nanoseconds. It is asked for at every step of everybody.
+    now: AtomicU64,
     state: Mutex<State>,
     /// The main task can go on: time must not move before it has.
     awake: AtomicBool,
@@ -24,7 +27,6 @@ pub struct Timeline {
 
 #[derive(Default)]
 struct State {
-    now: Duration,
     next: u64,
     sleepers: BTreeMap<(Duration, u64), Waker>,
 }
@@ -34,7 +36,7 @@ pub const EPOCH_SECS: i64 = 1_767_225_600;
 
 impl Timeline {
     pub fn now(&self) -> Duration {
-        self.state().now
+        Duration::from_nanos(self.now.load(Ordering::Relaxed))
     }
 
     pub fn wall(&self) -> Timestamp {
@@ -45,7 +47,7 @@ impl Timeline {
         let key = {
             let mut state = self.state();
             state.next += 1;
-            (state.now.saturating_add(time), state.next)
+            (self.now().saturating_add(time), state.next)
         };
         Sleep { timeline: self, key }.await;
     }
@@ -65,7 +67,7 @@ impl Timeline {
             drop(state);
             panic!("the world waits for something that never happens");
         };
-        state.now = state.now.max(deadline);
+        self.now.store(nanos(self.now().max(deadline)), Ordering::Relaxed);
         while let Some(sleeper) = state.sleepers.first_entry()
             && sleeper.key().0 <= deadline
         {
@@ -78,7 +80,13 @@ impl Timeline {
 
 /// A moment of the world as a time of day.
 pub fn at(moment: Duration) -> Timestamp {
-    Timestamp::from_second(EPOCH_SECS).expect("2026 is a time") + moment
+    let secs = i64::try_from(moment.as_secs()).unwrap_or(i64::MAX).saturating_add(EPOCH_SECS);
+    Timestamp::new(secs, moment.subsec_nanos().cast_signed()).expect("no world is as old as time")
+}
+
+/// Five centuries of a world fit.
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 struct Sleep<'a> {
@@ -90,11 +98,13 @@ impl Future for Sleep<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.timeline.state();
-        if state.now >= self.key.0 {
+        if self.timeline.now() >= self.key.0 {
             return Poll::Ready(());
         }
-        state.sleepers.insert(self.key, context.waker().clone());
+        match self.timeline.state().sleepers.entry(self.key) {
+            Entry::Vacant(entry) => drop(entry.insert(context.waker().clone())),
+            Entry::Occupied(mut entry) => entry.get_mut().clone_from(context.waker()),
+        }
         Poll::Pending
     }
 }
@@ -130,10 +140,16 @@ pub fn in_virtual_time<F: Future>(work: impl FnOnce(Arc<Timeline>) -> F) -> F::O
     let work = work(Arc::clone(&timeline));
     runtime.block_on(async {
         let mut whole = Box::pin(local.run_until(work));
+        // The same one for as long as the runtime's own is the same.
+        let mut known: Option<(Waker, Waker)> = None;
         std::future::poll_fn(|context| {
             timeline.awake.store(false, Ordering::Relaxed);
-            let waker = Waker::from(Arc::new(MainWaker { timeline: Arc::clone(&timeline), inner: context.waker().clone() }));
-            whole.as_mut().poll(&mut Context::from_waker(&waker))
+            let inner = context.waker();
+            let (_, waker) = match known.take() {
+                Some(same) if same.0.will_wake(inner) => known.insert(same),
+                _ => known.insert((inner.clone(), Waker::from(Arc::new(MainWaker { timeline: Arc::clone(&timeline), inner: inner.clone() })))),
+            };
+            whole.as_mut().poll(&mut Context::from_waker(waker))
         })
         .await
     })

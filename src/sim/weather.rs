@@ -1,6 +1,7 @@
 //! What is wrong with the world just now, and until when.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::timeline::Timeline;
@@ -39,31 +40,26 @@ const TROUBLES: usize = Trouble::MetadataDown as usize + 1;
 
 pub struct Weather {
     timeline: Arc<Timeline>,
-    until: Mutex<[Duration; TROUBLES]>,
+    /// Nanoseconds of the timeline.
+    until: [AtomicU64; TROUBLES],
 }
 
 impl Weather {
     pub fn new(timeline: Arc<Timeline>) -> Self {
-        Weather { timeline, until: Mutex::new([Duration::ZERO; TROUBLES]) }
+        Weather { timeline, until: Default::default() }
     }
 
     pub fn begin(&self, trouble: Trouble, lasts: Duration) {
-        let until = self.timeline.now() + lasts;
-        let mut table = self.table();
-        let slot = &mut table[trouble as usize];
-        *slot = until.max(*slot);
+        let until = u64::try_from((self.timeline.now() + lasts).as_nanos()).unwrap_or(u64::MAX);
+        self.until[trouble as usize].fetch_max(until, Ordering::Relaxed);
     }
 
     pub fn is(&self, trouble: Trouble) -> bool {
-        self.timeline.now() < self.table()[trouble as usize]
+        self.timeline.now() < Duration::from_nanos(self.until[trouble as usize].load(Ordering::Relaxed))
     }
 
     /// All is well from now on.
     pub fn clear(&self) {
-        *self.table() = [Duration::ZERO; TROUBLES];
-    }
-
-    fn table(&self) -> MutexGuard<'_, [Duration; TROUBLES]> {
-        self.until.lock().expect("nobody panics while holding the table: it is only read and set")
+        self.until.iter().for_each(|until| until.store(0, Ordering::Relaxed));
     }
 }

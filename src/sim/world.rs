@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -80,6 +81,8 @@ pub struct Violation {
 /// Chance, by concern.
 pub struct DiceBox {
     pub store: Dice,
+    /// Whether what the store did not answer is waited for.
+    pub late: Dice,
     pub cloud: Dice,
     pub faults: Dice,
 }
@@ -126,7 +129,7 @@ impl World {
     ) -> Arc<Self> {
         Arc::new(World {
             weather: Weather::new(Arc::clone(&timeline)),
-            dice: DiceBox { store: dice.fork("store"), cloud: dice.fork("cloud"), faults: dice.fork("faults") },
+            dice: DiceBox { store: dice.fork("store"), late: dice.fork("late"), cloud: dice.fork("cloud"), faults: dice.fork("faults") },
             objects: Objects::default(),
             ec2: Ec2::default(),
             judge: Mutex::new(Judge::new(&spec)),
@@ -228,6 +231,25 @@ impl World {
 
     fn deaths(&self) -> MutexGuard<'_, Deaths> {
         self.deaths.lock().expect("nobody panics while holding it: it only counts")
+    }
+
+    /// What an estimate of its bill may lack: the minutes in which nobody could end it although it was of no use, since the
+    /// bound on every death is one of a sweeper that can work (seed 102665); `None`: any, since it hung in its power-off, which
+    /// no estimate reckons with (seed 101112, and docs/promises.md says so).
+    pub fn estimate_may_lack(&self, id: &str) -> Option<Duration> {
+        let judge = self.judge.lock().expect("nobody panics while judging");
+        let (host, attempt) = self.ec2.with(id, |machine| (machine.host.clone(), machine.attempt()))?;
+        let is_over = attempt.is_some_and(|attempt| judge.outcomes.contains_key(&attempt));
+        if is_over && host.is_some_and(|host| host.kernel.was_frozen()) {
+            return None;
+        }
+        Some(Duration::from_secs(u64::from(judge.unswept.get(id).copied().unwrap_or_default()) * 60))
+    }
+
+    /// Whether the machine that computes now has a kernel and an agent that run; also where there is none.
+    pub fn is_well(&self) -> bool {
+        let runs = |host: &Host| host.kernel.is_running() && host.state().agent.as_ref().is_some_and(|agent| agent.is_running());
+        self.ec2.running(OWNER).is_none_or(|host| runs(&host))
     }
 
     /// Everything that holds on to the world lets go.

@@ -1,27 +1,45 @@
 //! `just soak N`: plays seeds and prints machine-days and violations; `--seed S` replays one, with its whole story;
 //! `--deaths` dies at every call of the short job.
+//!
+//! ```text
+//!   --hours H     length of a world; jobs and faults grow with it (6)
+//!   --from S      the first seed (0); what a run prints on its way is where to go on
+//!   --threads T   worlds that are played at once (1); each lives on one thread
+//!   --seed S      one world, told; with --bug NAME a planted bug in it
+//! ```
 
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use lamplighter::sim::{Bug, Play, Played, play};
 
 fn main() {
     let mut words = std::env::args().skip(1);
-    let (mut count, mut from, mut hours, mut bug) = (100_u64, 0_u64, 6_u64, None);
+    let (mut run, mut seed, mut bug) = (Run { from: 0, count: 100, hours: 6, threads: 1 }, None, None);
+    let mut what: Option<fn()> = None;
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number follows");
         match word.as_str() {
-            "--seed" => return replay(number(), bug.as_deref()),
-            "--deaths" => return deaths(),
-            "--hours" => hours = number(),
-            "--from" => from = number(),
-            "--long" => return long(),
-            "--mutants" => return mutants(),
+            "--seed" => seed = Some(number()),
+            "--hours" => run.hours = number(),
+            "--from" => run.from = number(),
+            "--threads" => run.threads = number(),
             "--bug" => bug = words.next(),
-            word => count = word.parse().expect("how many seeds"),
+            "--deaths" => what = Some(deaths),
+            "--long" => what = Some(long),
+            "--mutants" => what = Some(mutants),
+            word => run.count = word.parse().expect("how many seeds"),
         }
     }
-    soak(from, count, hours);
+    name_the_seed_of_a_panic();
+    match (what, seed) {
+        (Some(what), _) => what(),
+        (None, Some(seed)) => replay(Play { hours: run.hours, ..Play::seed(seed) }, bug.as_deref()),
+        (None, None) => soak(&run),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the real time that it takes is what is printed")]
@@ -29,35 +47,121 @@ fn clock() -> Instant {
     Instant::now()
 }
 
-fn soak(from: u64, count: u64, hours: u64) {
-    let began = clock();
-    let (mut powered, mut broken, mut ended) = (Duration::ZERO, 0_u64, std::collections::BTreeMap::<String, u64>::new());
-    for seed in from..from + count {
-        let played = play(Play { hours, ..Play::seed(seed) });
-        powered += played.machine_time;
-        if let Some(receipt) = &played.receipt {
-            for attempt in &receipt.attempts {
-                *ended.entry(attempt.ended_because.word().to_owned()).or_default() += 1;
-            }
+thread_local! {
+    /// What this thread is at.
+    static SEED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A panic in a task of a world ends the run (this profile aborts), and says in which world it was.
+fn name_the_seed_of_a_panic() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        println!("seed {} panics", SEED.get());
+        before(panic);
+    }));
+}
+
+fn played(how: Play) -> Played {
+    SEED.set(how.seed);
+    play(how)
+}
+
+/// Seeds to play, and how.
+struct Run {
+    from: u64,
+    count: u64,
+    hours: u64,
+    threads: u64,
+}
+
+/// What came of them so far.
+#[derive(Default)]
+struct Tally {
+    seeds: u64,
+    powered: Duration,
+    lived: Duration,
+    deeds: u64,
+    /// The longest way from the end of the faults to the end of a job that was stopped, and whose.
+    converged: (Duration, u64),
+    /// Seeds with violations.
+    broken: Vec<u64>,
+    ended: BTreeMap<String, u64>,
+    /// What every thread is at: all seeds below the least of them are done.
+    at: Vec<u64>,
+    told: Duration,
+}
+
+/// Between two lines of progress.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+
+fn soak(run: &Run) {
+    let (began, next, end) = (clock(), AtomicU64::new(run.from), run.from + run.count);
+    let tally = Mutex::new(Tally { at: vec![run.from; run.threads as usize], ..Tally::default() });
+    std::thread::scope(|scope| {
+        for thread in 0..run.threads as usize {
+            let (next, tally) = (&next, &tally);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    lock(tally).at[thread] = seed.min(end);
+                    if seed >= end {
+                        return;
+                    }
+                    let played = played(Play { hours: run.hours, ..Play::seed(seed) });
+                    count(&mut lock(tally), run, &played, began.elapsed());
+                }
+            });
         }
-        if !played.violations.is_empty() {
-            broken += 1;
-            tell(&played);
-        }
-    }
-    let took = began.elapsed();
-    println!("attempts ended: {ended:?}");
-    println!(
-        "seeds {from}..{}: {:.1} machine-days, {} world-days, {broken} seeds with violations, in {:.1} s ({:.3} s a seed)",
-        from + count,
-        powered.as_secs_f64() / 86_400.0,
-        count * hours / 24,
-        took.as_secs_f64(),
-        took.as_secs_f64() / count as f64
-    );
-    if broken > 0 {
+    });
+    let (tally, took) = (lock(&tally), began.elapsed());
+    println!("attempts ended: {:?}", tally.ended);
+    println!("longest way to the end once all was well: {} s (seed {})", tally.converged.0.as_secs(), tally.converged.1);
+    println!("{}", progress(&tally, run, took));
+    if !tally.broken.is_empty() {
         std::process::exit(1);
     }
+}
+
+fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
+    tally.lock().expect("nobody panics while counting")
+}
+
+fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
+    tally.seeds += 1;
+    tally.powered += played.machine_time;
+    tally.lived += played.lived;
+    tally.deeds += played.deeds;
+    tally.converged = tally.converged.max((played.converged.unwrap_or_default(), played.seed));
+    for attempt in played.receipt.iter().flat_map(|receipt| &receipt.attempts) {
+        *tally.ended.entry(attempt.ended_because.word().to_owned()).or_default() += 1;
+    }
+    if !played.violations.is_empty() {
+        tally.broken.push(played.seed);
+        tell(played);
+        println!("its story: just soak --hours {} --seed {}", run.hours, played.seed);
+    }
+    if now.saturating_sub(tally.told) >= TELL_EVERY {
+        tally.told = now;
+        eprintln!("{}", progress(tally, run, now));
+    }
+}
+
+fn progress(tally: &Tally, run: &Run, took: Duration) -> String {
+    let days = |time: Duration| time.as_secs_f64() / 86_400.0;
+    format!(
+        "seeds {}..{} of {} h: {} played, {:.1} machine-days in {:.1} days of worlds, {} deeds, {} seeds with violations {:?}, in {:.1} s ({:.3} s a machine-day)",
+        run.from,
+        tally.at.iter().min().copied().unwrap_or(run.from),
+        run.hours,
+        tally.seeds,
+        days(tally.powered),
+        days(tally.lived),
+        tally.deeds,
+        tally.broken.len(),
+        tally.broken,
+        took.as_secs_f64(),
+        took.as_secs_f64() / days(tally.powered).max(1e-9),
+    )
 }
 
 fn tell(played: &Played) {
@@ -66,9 +170,9 @@ fn tell(played: &Played) {
     }
 }
 
-fn replay(seed: u64, bug: Option<&str>) {
+fn replay(how: Play, bug: Option<&str>) {
     let planted = bug.map(|name| *Bug::ALL.iter().find(|bug| format!("{bug:?}") == name).expect("a bug of the list"));
-    let played = play(Play { told: true, planted, ..Play::seed(seed) });
+    let played = played(Play { told: true, planted, ..how });
     played.story.iter().for_each(|line| println!("{line}"));
     println!("{} deeds, {}", played.deeds, played.sha256);
     println!("{:?}", played.receipt.as_ref().map(|receipt| (&receipt.outcome, &receipt.reason, receipt.total_usd)));
@@ -77,13 +181,12 @@ fn replay(seed: u64, bug: Option<&str>) {
         std::process::exit(1);
     }
 }
-
 fn deaths() {
     for kind in ["controller", "agent"] {
         let mut deaths = 0;
         for after in [false, true] {
             for call in 1.. {
-                let played = play(Play { death: Some((kind, call, after)), short: true, ..Play::seed(0) });
+                let played = played(Play { death: Some((kind, call, after)), short: true, ..Play::seed(0) });
                 if !played.died {
                     break;
                 }
@@ -106,10 +209,9 @@ fn mutants() {
     let mut unseen = Vec::new();
     for bug in Bug::ALL {
         let caught = (0..MUTANT_SEEDS).find_map(|seed| {
-            let played = play(Play { planted: Some(bug), ..Play::seed(seed) });
-            let violation = played.violations.first()?.clone();
+            let violation = played(Play { planted: Some(bug), ..Play::seed(seed) }).violations.first()?.clone();
             // Of the bug, and not of the world.
-            play(Play::seed(seed)).violations.is_empty().then_some((seed, violation))
+            played(Play::seed(seed)).violations.is_empty().then_some((seed, violation))
         });
         match caught {
             Some((seed, violation)) => println!("{bug:?}: seed {seed}, law {}: {}", violation.law, violation.what),
@@ -128,6 +230,6 @@ fn mutants() {
 /// What 72 hours of one job cost.
 fn long() {
     let began = clock();
-    let played = play(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
+    let played = played(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
     println!("{:.1} machine-hours in {:.2} s", played.machine_time.as_secs_f64() / 3600.0, began.elapsed().as_secs_f64());
 }
