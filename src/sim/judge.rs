@@ -140,7 +140,10 @@ impl Judge {
             // What it has to send takes its time on a bad line.
             let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline].iter().any(|trouble| world.weather.is(*trouble));
             // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
-            let (alive, _) = Judge::host_truth(world, &id).unwrap_or_default();
+            // One that dies again and again does not (seed 103706).
+            let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
+            let loops = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0);
+            let alive = runs && world.ec2.with(&id, loops) == Some(false);
             *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store);
             *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive);
             // It needs a kernel and a clock, and nobody else.
