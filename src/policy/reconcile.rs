@@ -273,7 +273,8 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
     // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows.
-    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && missing_for < missing_at_least;
+    let is_young = age < visible_within && missing_for < missing_at_least;
+    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && is_young;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
         (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),

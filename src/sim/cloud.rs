@@ -11,7 +11,7 @@ use super::ec2::Launched;
 use super::planted;
 use super::weather::Trouble;
 use super::world::{Ask, Deed, World};
-use crate::instance::{InstanceView, MachineRef};
+use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Refusal, Shutdown, Spec};
 use crate::market::{self, Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
 use crate::ports::{Cloud, CloudError};
@@ -197,6 +197,21 @@ impl Cloud for Ec2Line {
         self.world.happened(&Deed::Asked { ask: Ask::Stop, id: &machine.id, by: &self.who });
         self.world.ec2.stop(&self.world, &machine.id, "Client.UserInitiatedShutdown: User initiated shutdown");
         Self::reply(lost, act, ())
+    }
+
+    async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+        let act = "start the machine";
+        let lost = self.meet(act).await?;
+        if self.world.ec2.with(&machine.id, |kept| kept.state()) == Some(InstanceState::Stopped)
+            && let Some(refused) = self.refused(plan)
+        {
+            return Err(refused);
+        }
+        match self.world.ec2.start(&self.world, &machine.id, plan) {
+            Some(InstanceState::Stopped | InstanceState::Pending | InstanceState::Running) => Self::reply(lost, act, ()),
+            // IncorrectInstanceState, or no such machine.
+            _ => Err(ambiguous(act, "it is in no state to be started")),
+        }
     }
 
     async fn interrupt(&self, _: &MachineRef, _: Span) -> Result<(), CloudError> {

@@ -13,7 +13,7 @@ use super::host::Host;
 use super::laws::CANARY;
 use super::timeline::at;
 use super::weather::Trouble;
-use super::world::{Deed, World};
+use super::world::{Deed, Which, World, which};
 use crate::instance::{InstanceState, InstanceView, Tags};
 use crate::job::Plan;
 use crate::market::{Market, Offer, Usd, elapsed};
@@ -60,6 +60,16 @@ pub struct Machine {
     /// EC2 itself took it back.
     taken: bool,
     pub host: Option<Arc<Host>>,
+    /// What it did before it was stopped and started again.
+    pub before: Vec<Bill>,
+}
+
+/// What a machine did for one attempt, and cost.
+pub struct Bill {
+    pub attempt: Which,
+    pub usd: Usd,
+    pub ran: Duration,
+    ended: Duration,
 }
 
 #[derive(Default)]
@@ -79,9 +89,17 @@ impl Machine {
         self.tags.get(crate::instance::OWNER_TAG).map(String::as_str)
     }
 
-    /// The number of the attempt that it was launched for.
-    pub fn attempt(&self) -> Option<u32> {
-        Tags::from_map(&self.tags).ok().map(|tags| tags.attempt.number())
+    /// The attempt that it was launched, or started again, for.
+    pub fn attempt(&self) -> Option<Which> {
+        Tags::from_map(&self.tags).ok().map(|tags| which(tags.job.as_str(), tags.attempt.number()))
+    }
+
+    /// What the cloud bills for one attempt on it, and when that ended. A kept machine has several.
+    pub fn bill(&self, attempt: Which, now: Duration) -> Option<(Usd, Option<Duration>)> {
+        if self.attempt() == Some(attempt) {
+            return Some((self.cost_of_this(now), self.ended));
+        }
+        self.before.iter().find(|bill| bill.attempt == attempt).map(|bill| (bill.usd, Some(bill.ended)))
     }
 
     fn view(&self, seen: Duration) -> Option<InstanceView> {
@@ -106,14 +124,30 @@ impl Machine {
         })
     }
 
-    /// What the cloud bills for it, by EC2's own rules.
+    /// What the cloud bills for it in all.
     pub fn cost(&self, now: Duration) -> Usd {
+        self.cost_of_this(now) + self.before.iter().map(|bill| bill.usd).sum::<Usd>()
+    }
+
+    /// Since its launch or its last start, by EC2's own rules.
+    fn cost_of_this(&self, now: Duration) -> Usd {
         let ran = self.ended.unwrap_or(now).saturating_sub(self.launched);
         // Whole milliseconds of whole timestamps, as the records of both sides have them.
         let ran = elapsed(at(self.launched), at(self.launched + ran)).max(Duration::from_secs(60));
         let free = self.taken && self.offer.market == Market::Spot && ran < Duration::from_secs(3600);
         if free { self.offer.extras.cost_of(ran) } else { self.offer.hourly().cost_of(ran) }
     }
+}
+
+/// From pending to running, some seconds later, and on.
+fn boot(world: &Arc<World>, id: &str, host: Arc<Host>) {
+    let (world, id) = (Arc::clone(world), id.to_owned());
+    tokio::task::spawn_local(async move {
+        world.timeline.sleep(world.dice.cloud.between(Duration::from_secs(5), Duration::from_secs(40))).await;
+        if world.ec2.enter(&world, &id, InstanceState::Running, None, &[InstanceState::Pending]) {
+            host.run().await;
+        }
+    });
 }
 
 impl Ec2 {
@@ -148,16 +182,41 @@ impl Ec2 {
             stuck: false,
             taken: false,
             host: Some(Arc::clone(&host)),
+            before: Vec::new(),
         });
         drop(machines);
-        let (world, booting) = (Arc::clone(world), id.clone());
-        tokio::task::spawn_local(async move {
-            world.timeline.sleep(world.dice.cloud.between(Duration::from_secs(5), Duration::from_secs(40))).await;
-            if world.ec2.enter(&world, &booting, InstanceState::Running, None, &[InstanceState::Pending]) {
-                host.run().await;
-            }
-        });
+        boot(world, &id, host);
         Launched::New(id)
+    }
+
+    /// StartInstances: the state in which it was found. It boots from the disk that it has, for the attempt of this plan.
+    pub fn start(&self, world: &Arc<World>, id: &str, plan: &Plan) -> Option<InstanceState> {
+        let now = world.timeline.now();
+        let host = {
+            let mut machines = self.lock();
+            let machine = machines.iter_mut().find(|machine| machine.id == id)?;
+            let (found, was) = (machine.state(), machine.attempt());
+            let bill = was.zip(machine.ended).map(|(attempt, ended)| Bill {
+                attempt,
+                usd: machine.cost_of_this(now),
+                ran: ended.saturating_sub(machine.launched),
+                ended,
+            });
+            // The tags first, whatever comes of the start.
+            machine.tags.extend(plan.tags.clone());
+            if found != InstanceState::Stopped {
+                return Some(found);
+            }
+            machine.before.extend(bill);
+            (machine.launched, machine.ended) = (now, None);
+            machine.history.push(Moment { since: now, state: InstanceState::Pending, reason: None });
+            let host = Host::again(machine.host.as_ref()?, plan);
+            machine.host = Some(Arc::clone(&host));
+            host
+        };
+        world.happened(&Deed::State { id, state: InstanceState::Pending, reason: "started again" });
+        boot(world, id, host);
+        Some(InstanceState::Stopped)
     }
 
     /// A machine of somebody else, running for ever.
@@ -177,6 +236,7 @@ impl Ec2 {
             stuck: false,
             taken: false,
             host: None,
+            before: Vec::new(),
         };
         self.lock().push(foreign);
     }

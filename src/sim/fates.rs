@@ -234,7 +234,7 @@ async fn weather(world: &Arc<World>, host: Option<Arc<Host>>, trouble: Trouble, 
 /// Asks as `lamp stop` does, until the job directory has it; the times are by the asking workstation's clock.
 async fn wish(world: &Arc<World>, laptop: &Arc<Party>, wish: Wish) {
     let line = super::store::Line { world: Arc::clone(world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None };
-    let dir = JobDir::new(Arc::new(line), world.job().clone());
+    let dir = JobDir::new(Arc::new(line), world.newest_job().clone());
     let off = jiff::SignedDuration::from_millis(laptop.wall_off.load(Ordering::Relaxed));
     while dir.add_request(wish, "somebody", world.timeline.wall() + off).await.is_err() {
         world.timeline.sleep(Duration::from_secs(5)).await;

@@ -19,8 +19,8 @@ use super::store::Line;
 use super::through::{SensesThrough, Through};
 use super::timeline::Timeline;
 use super::weather::Trouble;
-use super::workload::Start;
-use super::world::World;
+use super::workload::{Habit, Start};
+use super::world::{JOB, World};
 use crate::agent::boot::{BootPorts, boot};
 use crate::agent::{Agent, Folders, World as AgentWorld};
 use crate::instance::Notice;
@@ -74,7 +74,12 @@ pub struct State {
 
 impl Host {
     pub fn new(world: &Arc<World>, id: &str, plan: &Plan) -> Arc<Self> {
-        Arc::new(Host {
+        let lacks_gpu = world.is_rough && world.dice.faults.percent(2);
+        Arc::new(Host::fresh(world, id, plan, lacks_gpu))
+    }
+
+    fn fresh(world: &Arc<World>, id: &str, plan: &Plan, lacks_gpu: bool) -> Self {
+        Host {
             world: Arc::clone(world),
             id: id.to_owned(),
             plan: plan.clone(),
@@ -83,10 +88,15 @@ impl Host {
             wall_off: AtomicI64::new(0),
             clock_was_set: AtomicBool::new(false),
             boots: AtomicU32::new(0),
-            lacks_gpu: world.is_rough && world.dice.faults.percent(2),
+            lacks_gpu,
             state: Mutex::default(),
             booted: world.timeline.wall(),
-        })
+        }
+    }
+
+    /// The same machine, started again for another attempt: its disk is what it was.
+    pub fn again(before: &Arc<Self>, plan: &Plan) -> Arc<Self> {
+        Arc::new(Host { disk: Arc::clone(&before.disk), ..Host::fresh(&before.world, &before.id, plan, before.lacks_gpu) })
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -202,6 +212,12 @@ impl Host {
             signals: tokio::sync::watch::channel(0).1,
         };
         Agent::new(attempt, world, outbox, memory).run().await;
+    }
+
+    /// What its workload is like. A job that goes on has as much to do again.
+    pub fn habit(&self) -> Habit {
+        let habit = self.world.habit;
+        Habit { steps: if self.plan.job.as_str() == JOB { habit.steps } else { 2 * habit.steps }, ..habit }
     }
 
     /// The machine's own idea of the time of day.

@@ -14,8 +14,8 @@ use super::host::BOOT_TTL;
 use super::timeline::at;
 use super::weather::Trouble;
 use super::workload::Truth;
-use super::world::{Deed, OWNER, World};
-use crate::instance::Tags;
+use super::world::{Deed, OWNER, Which, World, which};
+use crate::instance::{InstanceState, Tags};
 use crate::job::{Manifest, Plan, Request, ResolvedSpec, Wish};
 use crate::market::Usd;
 
@@ -24,7 +24,7 @@ use crate::market::Usd;
 pub struct Judge {
     pub(super) budget: Option<Usd>,
     /// By attempt: when its last heartbeat was written, its number, the one before.
-    pub(super) beats: BTreeMap<u32, (Duration, u64, u64)>,
+    pub(super) beats: BTreeMap<Which, (Duration, u64, u64)>,
     /// What each party was last shown.
     pub(super) shown: BTreeMap<String, Vec<(String, String)>>,
     pub(super) requests: BTreeMap<String, Vec<u8>>,
@@ -36,7 +36,7 @@ pub struct Judge {
     pub(super) wish: Option<Duration>,
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
-    pub(super) outcomes: BTreeMap<u32, Duration>,
+    pub(super) outcomes: BTreeMap<Which, Duration>,
     pub(super) blind_at: Option<Duration>,
     /// Machines that somebody asked to end, and attempts of which it was recorded why.
     pub(super) asked: BTreeSet<String>,
@@ -69,6 +69,9 @@ impl Judge {
                 self.shown.insert((*by).to_owned(), shown);
             }
             Deed::Launched { new: true, .. } => self.launched.push(now),
+            // Somebody wants it to go on: what was wished before was for the job before.
+            Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") => (self.wish, self.by_hand) = (None, None),
+            Deed::State { id, state: InstanceState::Pending, .. } => self.begin_anew(id),
             Deed::Wrote { key, body, .. } if key.ends_with("/status.json") => {
                 if let (Some(attempt), Ok(status)) = (attempt_of(key), serde_json::from_slice::<Beat>(body)) {
                     let before = self.beats.get(&attempt).map_or(0, |(_, sequence, _)| *sequence);
@@ -118,13 +121,23 @@ impl Judge {
         }
     }
 
+    /// A machine that is started again has done nothing yet.
+    fn begin_anew(&mut self, id: &str) {
+        for minutes in
+            [&mut self.unused, &mut self.beyond, &mut self.unswept, &mut self.lingers, &mut self.overdue, &mut self.undead, &mut self.mistold]
+        {
+            minutes.remove(id);
+        }
+        self.asked.remove(id);
+    }
+
     fn count_minutes(&mut self, world: &World, now: Duration) {
         let healthy = world.swept && !SWEEPERS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble));
         let ours = |machine: &&Machine| machine.owner() == Some(OWNER) && machine.state().bills();
-        let running: Vec<(String, u32, Option<Timestamp>, Duration)> = world.ec2.look(|machines| {
+        let running: Vec<(String, Which, Option<Timestamp>, Duration)> = world.ec2.look(|machines| {
             let facts = |machine: &Machine| {
                 let tags = Tags::from_map(&machine.tags).ok()?;
-                Some((machine.id.clone(), tags.attempt.number(), tags.kill_at, machine.launched))
+                Some((machine.id.clone(), machine.attempt()?, tags.kill_at, machine.launched))
             };
             machines.iter().filter(ours).filter_map(facts).collect()
         });
@@ -184,9 +197,10 @@ fn is_once(key: &str) -> bool {
         .any(|end| key.ends_with(end))
 }
 
-/// The number in `jobs/<job>/attempts/<n>/...`.
-pub(super) fn attempt_of(key: &str) -> Option<u32> {
-    key.split_once("/attempts/")?.1.split('/').next()?.parse().ok()
+/// The attempt of `jobs/<job>/attempts/<n>/...`.
+pub(super) fn attempt_of(key: &str) -> Option<Which> {
+    let (job, below) = key.strip_prefix("jobs/")?.split_once("/attempts/")?;
+    Some(which(job, below.split('/').next()?.parse().ok()?))
 }
 
 pub(super) fn request(plan: &Plan) -> Vec<u8> {

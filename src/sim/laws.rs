@@ -127,10 +127,8 @@ fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -
     match deed {
         Deed::Asked { ask: Ask::Terminate, id, by } => {
             let Some((true, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
-            let (attempt, kill_at) = match world.ec2.with(id, |machine| Tags::from_map(&machine.tags)) {
-                Some(Ok(tags)) => (tags.attempt.number(), tags.kill_at),
-                _ => return Ok(()),
-            };
+            let facts = |machine: &Machine| Some((machine.attempt()?, Tags::from_map(&machine.tags).ok()?.kill_at));
+            let Some((attempt, kill_at)) = world.ec2.with(id, facts).flatten() else { return Ok(()) };
             let heard = judge.beats.get(&attempt).map(|(heard, ..)| *heard);
             let held = heard.is_some_and(|heard| now.saturating_sub(heard) < Duration::from_secs(29 * 60));
             let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
@@ -158,8 +156,8 @@ fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -
 fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), String> {
     let now = world.timeline.now();
     let Some((_, Some(truth))) = Judge::host_truth(world, id) else { return Ok(()) };
-    let Some(Ok(tags)) = world.ec2.with(id, |machine| Tags::from_map(&machine.tags)) else { return Ok(()) };
-    let attempt = tags.attempt.number();
+    let facts = |machine: &Machine| Some((machine.attempt()?, Tags::from_map(&machine.tags).ok()?));
+    let Some((attempt, tags)) = world.ec2.with(id, facts).flatten() else { return Ok(()) };
     let heard = judge.beats.get(&attempt).is_some_and(|(heard, ..)| now.saturating_sub(*heard) < Duration::from_secs(300));
     let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
     let may = judge.wish.is_some() || judge.outcomes.contains_key(&attempt) || tags.kill_at.is_some_and(|cap| cap <= at(now));
@@ -210,8 +208,9 @@ fn settled_means_seen_to_be_gone(_: &Judge, world: &World, deed: &Deed<'_>) -> R
 
 fn the_next_attempt_waits_for_the_end_of_the_last(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Wrote { key, new: true, .. } = deed else { return Ok(()) };
-    let Some(attempt) = key.strip_suffix("/plan.json").and_then(|_| attempt_of(key)).filter(|attempt| *attempt > 1) else { return Ok(()) };
-    let before = format!("jobs/{}/attempts/{:04}/settled.json", world.job(), attempt - 1);
+    let Some((folder, _)) = key.strip_suffix("/plan.json").and_then(|folder| folder.rsplit_once('/')) else { return Ok(()) };
+    let Some((_, attempt)) = attempt_of(key).filter(|(_, attempt)| *attempt > 1) else { return Ok(()) };
+    let before = format!("{folder}/{:04}/settled.json", attempt - 1);
     if world.objects.body(&before).is_some() { Ok(()) } else { Err(format!("attempt {attempt} is planned before the last is settled")) }
 }
 
@@ -231,11 +230,11 @@ fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result
         },
         Deed::Wrote { key, body, new: true, .. } if key.ends_with("/manifest.json") => {
             let Ok(manifest) = serde_json::from_slice::<Manifest>(body) else { return Err(format!("{key} is no manifest")) };
-            let there = |key: &String| world.objects.body(&format!("jobs/{}/{key}", world.job())).is_some();
-            if let Some(file) = manifest.files.iter().find(|file| !there(&file.key)) {
+            let job = key.split('/').nth(1).unwrap_or_default();
+            let body = |file: &CheckpointFile| world.objects.body(&format!("jobs/{job}/{}", file.key));
+            if let Some(file) = manifest.files.iter().find(|file| body(file).is_none()) {
                 return Err(format!("{key} names {}, which is not there", file.key));
             }
-            let body = |file: &CheckpointFile| world.objects.body(&format!("jobs/{}/{}", world.job(), file.key));
             let holds = manifest.files.iter().filter(|file| file.path == "model").filter_map(body).find_map(|body| step_of(&body));
             match (manifest.step.map(|step| step as u64), holds) {
                 (Some(said), Some(holds)) if said > holds => Err(format!("{key} says step {said}, and holds step {holds}")),
@@ -310,7 +309,7 @@ fn an_old_message_never_replaces_a_newer(judge: &Judge, _: &World, deed: &Deed<'
     }
     let Some(attempt) = key.strip_suffix("/status.json").and_then(|_| attempt_of(key)) else { return Ok(()) };
     match judge.beats.get(&attempt) {
-        Some((_, sequence, before)) if sequence < before => Err(format!("heartbeat {sequence} of attempt {attempt} came after {before}")),
+        Some((_, sequence, before)) if sequence < before => Err(format!("{key} is heartbeat {sequence}, and came after {before}")),
         _ => Ok(()),
     }
 }

@@ -11,6 +11,7 @@
 //! What the false EC2 bills is the truth. Everything here runs on one thread, and nothing here asks a real clock or rolls
 //! real dice: the same seed gives the same trace, byte for byte. What must never live here: a decision of the product.
 
+mod again;
 mod cloud;
 mod dice;
 mod disk;
@@ -19,6 +20,7 @@ mod fates;
 mod host;
 mod judge;
 mod laws;
+mod ledger;
 mod parties;
 mod planted;
 mod play;

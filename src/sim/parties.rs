@@ -84,6 +84,11 @@ fn controller(process: &Arc<Process>, world: &Arc<World>, who: &str, cut_by: Tro
     Controller::new(store, [(market::Cloud::Aws, cloud)].into(), clock, OWNER.into(), who.to_owned(), Zone::new(format!("ws-{who}")))
 }
 
+/// A person at a workstation, for one command.
+pub fn person(world: &Arc<World>) -> Controller {
+    controller(&Process::new(None), world, "user", Trouble::LaptopOffline, None)
+}
+
 /// Comes every five minutes, with the program that AWS Lambda runs and as much time as that has there.
 pub async fn sweep(world: Arc<World>) {
     loop {

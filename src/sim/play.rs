@@ -16,14 +16,15 @@ use super::fates::{self, Story};
 use super::parties::{Party, sweep};
 use super::planted::Bug;
 use super::store::Line;
-use super::timeline::{Timeline, at, in_virtual_time};
+use super::timeline::{Timeline, in_virtual_time};
 use super::weather::Trouble;
 use super::workload::{End, Habit};
-use super::world::{Death, Deed, OWNER, Violation, World};
+use super::world::{Death, Deed, JOB, OWNER, Violation, World};
+use super::{again, ledger};
 use crate::controller::submit;
-use crate::job::{Receipt, ReceiptAttempt, ResolvedSpec, Wish};
+use crate::job::{OnSpec, Reaction, Receipt, ResolvedSpec, Spec, Wish};
 use crate::jobdir::JobDir;
-use crate::market::{Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
+use crate::market::{Arch, Market, Offer, Region, UsdPerHour, Zone};
 use crate::ports::Store;
 
 /// How a world is played.
@@ -126,25 +127,45 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
         () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours), fates::story),
     };
     tasks.push(tokio::task::spawn_local(fates::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
-    let (receipt, converged) = to_the_end(&world, &dir, &laptop, &play, faults).await;
-    let played = Played { converged, ..judge(&world, &play, receipt) };
+    let (receipts, converged) = to_the_end(&world, dir, &laptop, &play, faults).await;
+    let played = Played { converged, ..judge(&world, &play, receipts) };
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
     world.dismantle();
     played
 }
 
-/// Until there is a receipt; then a quarter of an hour more, in which nothing may happen.
-async fn to_the_end(world: &Arc<World>, dir: &JobDir, laptop: &Arc<Party>, play: &Play, faults: Duration) -> (Option<Receipt>, Option<Duration>) {
-    let receipt_key = crate::jobdir::layout::receipt(world.job());
+/// Until there is a receipt, also of the job that goes on; then a quarter of an hour more, in which nothing may happen.
+async fn to_the_end(
+    world: &Arc<World>,
+    mut dir: JobDir,
+    laptop: &Arc<Party>,
+    play: &Play,
+    faults: Duration,
+) -> (Vec<Option<Receipt>>, Option<Duration>) {
+    let receipt = |dir: &JobDir| world.objects.body(&crate::jobdir::layout::receipt(dir.job()));
+    let read = |dir: &JobDir| receipt(dir).and_then(|body| serde_json::from_slice(&body).ok());
+    let mut receipts = Vec::new();
     let step = Duration::from_secs(20);
     let rest = Duration::from_secs(if play.short { 120 } else { 900 });
     let (mut well_at, mut stopped_at) = (None, None);
-    let mut limit = faults + CONVERGES_WITHIN + world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
+    let work = world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
+    let mut limit = faults + CONVERGES_WITHIN + work;
     if world.habit.end == End::Hangs {
         limit += Duration::from_secs(longest_run_hours(play) * 3600);
     }
-    while world.objects.body(&receipt_key).is_none() && world.timeline.now() < limit {
+    loop {
+        let is_over = receipt(&dir).is_some();
+        if is_over
+            && well_at.is_none()
+            && receipts.is_empty()
+            && let Some(next) = again::goes_on(world, &dir).await
+        {
+            receipts.push(read(&dir));
+            (dir, limit) = (next, limit + work + work);
+        } else if is_over || world.timeline.now() >= limit {
+            break;
+        }
         world.timeline.sleep(step).await;
         if well_at.is_none() && world.timeline.now() >= faults && !play.short {
             fates::make_well(world, laptop);
@@ -161,22 +182,25 @@ async fn to_the_end(world: &Arc<World>, dir: &JobDir, laptop: &Arc<Party>, play:
     }
     let converged = stopped_at.map(|since| world.timeline.now().saturating_sub(since));
     world.timeline.sleep(rest).await;
-    let receipt = world.objects.body(&receipt_key).and_then(|body| serde_json::from_slice(&body).ok());
-    (receipt, converged)
+    receipts.push(read(&dir));
+    (receipts, converged)
 }
 
 /// The laws of the end.
-fn judge(world: &Arc<World>, play: &Play, receipt: Option<Receipt>) -> Played {
+fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Played {
     let now = world.timeline.now();
-    match &receipt {
-        None => world.violated(18, "the faults are over, and the job has no end".into()),
-        Some(receipt) => compare_with_ledger(world, receipt),
+    if receipts.iter().any(Option::is_none) {
+        world.violated(18, "the faults are over, and the job has no end".into());
+    } else {
+        ledger::compare(world, &receipts.iter().flatten().collect::<Vec<&Receipt>>());
     }
+    let receipt = receipts.into_iter().last().flatten();
     let (bills, strangers, machine_time) = world.ec2.look(|machines| {
         let ours = || machines.iter().filter(|machine| machine.owner() == Some(OWNER));
         let bills: Vec<String> = ours().filter(|machine| machine.state().bills()).map(|machine| machine.id.clone()).collect();
         let strangers = machines.iter().filter(|machine| machine.owner() != Some(OWNER) && !machine.state().bills()).count();
-        let time = ours().map(|machine| machine.ended.unwrap_or(now).saturating_sub(machine.launched)).sum();
+        let before = |machine: &Machine| machine.before.iter().map(|bill| bill.ran).sum::<Duration>();
+        let time = ours().map(|machine| machine.ended.unwrap_or(now).saturating_sub(machine.launched) + before(machine)).sum();
         (bills, strangers, time)
     });
     if !bills.is_empty() {
@@ -197,47 +221,6 @@ fn judge(world: &Arc<World>, play: &Play, receipt: Option<Receipt>) -> Played {
         converged: None,
         story: trace.lines().map(str::to_owned).collect(),
         died: world.has_died(),
-    }
-}
-
-/// A receipt says what the cloud's own ledger says, to the micro-dollar, or says that it is an estimate, which is never too low.
-fn compare_with_ledger(world: &Arc<World>, receipt: &Receipt) {
-    for attempt in &receipt.attempts {
-        let Some(id) = &attempt.instance else { continue };
-        let facts = |machine: &Machine| (machine.cost(world.timeline.now()), machine.ended, machine.offer.hourly());
-        let Some((cost, ended, hourly)) = world.ec2.with(id, facts) else {
-            world.violated(19, format!("the receipt names {id}, which never was"));
-            continue;
-        };
-        let seen = attempt.ended == ended.map(at);
-        // A laptop that slept for longer than the cloud shows an ended machine can only say what it cost at most.
-        let holds = match world.estimate_may_lack(id) {
-            _ if seen || !attempt.billed_estimated => attempt.usd == cost,
-            Some(lacks) => attempt.usd + hourly.cost_of(lacks) >= cost,
-            None => true,
-        };
-        if !holds {
-            let said = if attempt.billed_estimated { "at most " } else { "" };
-            world.violated(15, format!("the receipt says {said}{} for {id}, and the cloud bills {cost}", attempt.usd));
-        }
-    }
-    let now = world.timeline.now();
-    let paid: Vec<(String, Option<u32>, Usd, UsdPerHour)> = world.ec2.look(|machines| {
-        let ours = machines.iter().filter(|machine| machine.owner() == Some(OWNER));
-        ours.map(|machine| (machine.id.clone(), machine.attempt(), machine.cost(now), machine.offer.hourly())).collect()
-    });
-    for (id, number, cost, hourly) in paid {
-        let named = receipt.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&id));
-        // One that nobody ever saw has no name in the receipt, and a bound on its price.
-        let unseen = |attempt: &ReceiptAttempt| attempt.instance.is_none() && attempt.billed_estimated && Some(attempt.attempt.number()) == number;
-        let lacks = world.estimate_may_lack(&id).unwrap_or_default();
-        let bound = receipt.attempts.iter().find(|attempt| unseen(attempt)).map(|attempt| attempt.usd + hourly.cost_of(lacks));
-        match bound {
-            _ if named => {}
-            None => world.violated(15, format!("{id} was paid for, and is in no receipt")),
-            Some(bound) if bound < cost => world.violated(15, format!("{id} cost {cost}, and the receipt says {bound} at most")),
-            Some(_) => {}
-        }
     }
 }
 
@@ -318,8 +301,8 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
     let budget = dice.percent(20).then_some(4.0 * play.hours as f64 / HOURS as f64);
     let (whole, quarter) = (longest_run_hours(play) * 60, play.hours * 15);
     let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
-    serde_json::from_value(json!({
-        "format": 1, "job": "digits-222222", "created": now, "written_by": "test", "code": null, "origins": {},
+    let spec: ResolvedSpec = serde_json::from_value(json!({
+        "format": 1, "job": JOB, "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {
             "name": "digits", "command": {"shell": "train"},
             "machine": {"cloud": "aws", "gpus": "A10G:1", "market": if spot { "spot" } else { "on-demand" }},
@@ -328,5 +311,9 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
             "retries": {"max": if dice.percent(50) { 1 } else { 0 }, "exit_codes": [], "delay": "10s"},
         },
     }))
-    .expect("words that the format knows")
+    .expect("words that the format knows");
+    // A machine that is kept can be started again, where it can be stopped.
+    let kept = !spot && !long && dice.fork("kept").percent(30);
+    let on = OnSpec { success: Reaction::Stop, failure: Reaction::Stop, idle: Reaction::Stop, stall: Reaction::Stop };
+    if kept { ResolvedSpec { spec: Spec { on, ..spec.spec }, ..spec } } else { spec }
 }

@@ -235,7 +235,7 @@ impl Workloads for Ports {
         };
         let (living, host) = (Arc::clone(&start), Arc::clone(host));
         tokio::task::spawn_local(async move {
-            let habit = host.world.habit;
+            let habit = host.habit();
             tokio::select! {
                 biased;
                 () = living.life.died() => {}

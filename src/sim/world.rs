@@ -1,7 +1,7 @@
 //! One world: its time, its weather, its cloud and its store, and the judge who looks at every deed.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,6 +22,17 @@ use crate::job::{JobId, Plan, ResolvedSpec};
 
 /// Whose machines are ours.
 pub const OWNER: &str = "me";
+
+/// The job of every world; one that goes on from it has another name.
+pub const JOB: &str = "digits-222222";
+
+/// An attempt of either job: whether it is of the one that goes on, and its number.
+pub type Which = (bool, u32);
+
+/// Which attempt of which job.
+pub fn which(job: &str, attempt: u32) -> Which {
+    (job != JOB, attempt)
+}
 
 /// Violations that are told; more of them say nothing new.
 const VIOLATIONS_MAX: usize = 10;
@@ -108,6 +119,8 @@ pub struct World {
     pub is_rough: bool,
     /// What is wrong with the product in this world, on purpose.
     pub planted: Option<Bug>,
+    /// The job that goes on from the first one.
+    pub goes_on: OnceLock<JobId>,
     held_back: Mutex<Vec<(String, Bytes)>>,
     trace: Mutex<Trace>,
     judge: Mutex<Judge>,
@@ -138,6 +151,7 @@ impl World {
             swept,
             is_rough,
             planted,
+            goes_on: OnceLock::new(),
             held_back: Mutex::default(),
             trace: Mutex::default(),
             violations: Mutex::default(),
@@ -148,6 +162,11 @@ impl World {
 
     pub fn job(&self) -> &JobId {
         &self.spec.job
+    }
+
+    /// The one that people mean.
+    pub fn newest_job(&self) -> &JobId {
+        self.goes_on.get().unwrap_or(&self.spec.job)
     }
 
     /// A line of the trace that people want to see.
