@@ -12,7 +12,7 @@ use super::planted;
 use super::weather::Trouble;
 use super::world::{Ask, Deed, World};
 use crate::instance::{InstanceState, InstanceView, MachineRef};
-use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Refusal, Shutdown, Spec};
+use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec};
 use crate::market::{self, Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
 use crate::ports::{Cloud, CloudError};
 
@@ -154,7 +154,7 @@ impl Cloud for Ec2Line {
         Self::reply(lost, "list offers", Supply { offers, ..Supply::default() })
     }
 
-    async fn prepare(&self, _: &Spec, _: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
+    async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
         let lost = self.meet("find the image").await?;
         let request = LaunchRequest {
             image: "ami-0false".into(),
@@ -165,7 +165,7 @@ impl Cloud for Ec2Line {
             security_groups: Vec::new(),
             subnet: None,
             key_name: None,
-            shutdown: Shutdown::Terminate,
+            shutdown: if spec.on.success == Reaction::Stop && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate },
             alarm: None,
             user_data: String::new(),
         };

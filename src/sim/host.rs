@@ -24,7 +24,7 @@ use super::world::{JOB, World};
 use crate::agent::boot::{BootPorts, boot};
 use crate::agent::{Agent, Folders, World as AgentWorld};
 use crate::instance::Notice;
-use crate::job::Plan;
+use crate::job::{Plan, Shutdown};
 use crate::ports::{Clock, Files, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Service, Stacks, Store, Workloads};
 
 /// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
@@ -243,9 +243,13 @@ impl Host {
         Timestamp::from_second(std::str::from_utf8(&bytes).ok()?.trim().parse().ok()?).ok()
     }
 
-    /// What a power-off on the box does: the launch said `terminate`.
+    /// What a power-off on the box does: as the launch said.
     fn go_dark(&self) {
-        self.world.ec2.terminate(&self.world, &self.id, "Client.InstanceInitiatedShutdown: Instance initiated shutdown");
+        let reason = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
+        match self.plan.launch.as_ref().map(|launch| launch.shutdown) {
+            Some(Shutdown::Stop) => self.world.ec2.stop(&self.world, &self.id, reason),
+            _ => self.world.ec2.terminate(&self.world, &self.id, reason),
+        }
     }
 }
 
