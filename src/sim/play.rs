@@ -84,6 +84,10 @@ fn longest_run_hours(play: &Play) -> u64 {
 /// After a wish to end, with all well: a machine that hangs waits for its lease, nothing else waits.
 const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
 
+/// The same where kernel and agent of the machine run, or there is none: a launch that may have come through is made sure of for
+/// seven minutes. (The longest of 300 worlds of six hours took three.)
+const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
+
 impl Play {
     pub fn seed(seed: u64) -> Self {
         Play { seed, hours: HOURS, calm: false, death: None, told: false, short: false, long: false, story: None, planted: None }
@@ -181,6 +185,9 @@ async fn to_the_end(
         fates::make_well(world, laptop);
     }
     let converged = stopped_at.map(|since| world.timeline.now().saturating_sub(since));
+    if let Some(took) = converged.filter(|took| *took > ENDS_WELL_WITHIN) {
+        world.violated(18, format!("all was well, and the job took {} s to stop", took.as_secs()));
+    }
     world.timeline.sleep(rest).await;
     receipts.push(read(&dir));
     (receipts, converged)
