@@ -143,7 +143,8 @@ impl AwsSetup {
             }
         };
         let (contents, machines) = tokio::join!(contents, group::machines(&self.session, &self.names));
-        Ok(InUse { machines: machines?, ..contents? })
+        let (machines, odd_machines) = machines?;
+        Ok(InUse { machines, odd_machines, ..contents? })
     }
 
     /// # Errors

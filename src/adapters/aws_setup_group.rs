@@ -9,8 +9,9 @@ use futures::future::join_all;
 use super::aws_said::{found, is_gone, said};
 use super::aws_session::AwsSession;
 use super::aws_setup::SetupError;
-use crate::instance::OWNER_TAG;
+use super::ec2_describe::tag_map;
 use crate::instance::setup::{Found, GroupFound, RegionFound, SetupNames};
+use crate::instance::{OWNER_TAG, owned_by};
 use crate::market::Region;
 
 fn filter(name: &str, value: &str) -> Filter {
@@ -71,19 +72,27 @@ pub(super) async fn delete(session: &Arc<AwsSession>, region: &str, id: &str) ->
     }
 }
 
-/// Machines with our owner tag that are not terminated, in all regions that we buy in.
-pub(super) async fn machines(session: &Arc<AwsSession>, names: &SetupNames) -> Result<Vec<String>, SetupError> {
+/// Machines with our owner tag that are not terminated, in all regions that we buy in: those of our launches, and the others,
+/// each with why it is none.
+pub(super) async fn machines(session: &Arc<AwsSession>, names: &SetupNames) -> Result<(Vec<String>, Vec<String>), SetupError> {
     let each = names.regions.iter().map(|region| async move {
         let ec2 = session.ec2(&Region::new(region.as_str())).await;
         let mut pages = ec2.describe_instances().filters(filter(&format!("tag:{OWNER_TAG}"), &names.owner)).into_paginator().items().send();
-        let mut alive = Vec::new();
+        let (mut alive, mut odd) = (Vec::new(), Vec::new());
         while let Some(reservation) = pages.next().await {
             let reservation = reservation.map_err(|error| SetupError::new(format!("see which machines run in {region}"), said(&error)))?;
             let ends =
                 |instance: &&aws_sdk_ec2::types::Instance| instance.state().and_then(|state| state.name()) != Some(&InstanceStateName::Terminated);
-            alive.extend(reservation.instances().iter().filter(ends).filter_map(|instance| instance.instance_id()).map(str::to_owned));
+            for (id, instance) in reservation.instances().iter().filter(ends).filter_map(|instance| Some((instance.instance_id()?, instance))) {
+                match owned_by(&tag_map(instance), &names.owner) {
+                    Ok(_) => alive.push(id.to_owned()),
+                    Err(why) => odd.push(format!("{id} in {region} ({why})")),
+                }
+            }
         }
-        Ok(alive)
+        Ok((alive, odd))
     });
-    join_all(each).await.into_iter().collect::<Result<Vec<_>, _>>().map(|all| all.concat())
+    let all = join_all(each).await.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let (alive, odd): (Vec<_>, Vec<_>) = all.into_iter().unzip();
+    Ok((alive.concat(), odd.concat()))
 }

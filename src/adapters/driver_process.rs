@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -36,22 +36,66 @@ pub fn daemon_runs(state: &Path, job_root: &str) -> bool {
     File::open(lock_path(state, job_root)).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_err())
 }
 
-fn lock_path(state: &Path, job_root: &str) -> PathBuf {
-    state.join(format!("daemon-{}.lock", &hex::encode(Sha256::digest(job_root.as_bytes()))[..12]))
+/// Held by whoever drives a job here, by several at once too. It ends with the process that holds it, however that ends.
+#[derive(Debug)]
+pub struct DrivingLock {
+    file: File,
 }
 
-/// Starts this program again in a session of its own, so that it outlives us and our terminal; its words go to a log.
+/// Says that this process drives a job. `None`: the state folder cannot be written, and nothing but the saying is lost.
+pub fn lock_driving(state: &Path, job_root: &str, job: &str) -> Option<DrivingLock> {
+    let path = driving_path(state, job_root, job);
+    let folder = path.parent()?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
+    forget_old_unless(folder, is_held);
+    // Between the opening and the lock somebody may have thought it old, and removed it.
+    for _ in 0..3 {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
+        flock(&file, FlockOperation::LockShared).ok()?;
+        let is_there = file.metadata().ok()?.nlink() > 0;
+        if is_there {
+            return Some(DrivingLock { file });
+        }
+    }
+    None
+}
+
+/// Whether a process here drives this job. A daemon drives all of them and holds its own lock.
+pub fn is_driven(state: &Path, job_root: &str, job: &str) -> bool {
+    is_held(&driving_path(state, job_root, job))
+}
+
+/// A lock for one alone is refused only while somebody holds theirs; it is given back when the file closes.
+fn is_held(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+}
+
+fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {
+    state.join("driving").join(format!("{job}-{}.lock", root_hash(job_root)))
+}
+
+fn root_hash(job_root: &str) -> String {
+    hex::encode(Sha256::digest(job_root.as_bytes()))[..12].to_owned()
+}
+
+fn lock_path(state: &Path, job_root: &str) -> PathBuf {
+    state.join(format!("daemon-{}.lock", root_hash(job_root)))
+}
+
+/// Starts this program again in a session of its own, so that it outlives us and our terminal; its words go to a log. What we
+/// hold is held by it from its first moment: the lock is its standard input, in which there is nothing to read.
 ///
 /// # Errors
 /// When the process cannot be started.
-pub fn start_detached(words: &[String], log: &Path) -> io::Result<u32> {
+pub fn start_detached(words: &[String], log: &Path, driving: Option<DrivingLock>) -> io::Result<u32> {
     if let Some(folder) = log.parent() {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
         forget_old(folder);
     }
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(log)?;
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(words).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    let input = driving.map_or_else(Stdio::null, |lock| Stdio::from(lock.file));
+    command.args(words).stdin(input).stdout(log.try_clone()?).stderr(log);
     detach(&mut command);
     Ok(command.spawn()?.id())
 }
@@ -71,9 +115,13 @@ const KEEP: Duration = Duration::from_secs(7 * 86_400);
 
 /// Old files go, so that the state folder stays small. What cannot be removed is tried again the next time.
 fn forget_old(folder: &Path) {
+    forget_old_unless(folder, |_| false);
+}
+
+fn forget_old_unless(folder: &Path, in_use: impl Fn(&Path) -> bool) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let age = entry.metadata().and_then(|found| found.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
-        if age.is_some_and(|age| age > KEEP) {
+        if age.is_some_and(|age| age > KEEP) && !in_use(&entry.path()) {
             let _ = fs::remove_file(entry.path());
         }
     }
@@ -93,5 +141,28 @@ mod tests {
         assert!(!daemon_runs(state.path(), "file:///b"));
         drop(lock);
         assert!(!daemon_runs(state.path(), "file:///a"));
+    }
+
+    #[test]
+    fn a_job_is_driven_while_anybody_holds_its_lock() {
+        let state = tempfile::tempdir().unwrap();
+        let driven = || is_driven(state.path(), "file:///a", "x-222222");
+        assert!(!driven());
+        let (one, two) = (lock_driving(state.path(), "file:///a", "x-222222"), lock_driving(state.path(), "file:///a", "x-222222"));
+        assert!(one.is_some() && two.is_some() && driven(), "two drive it");
+        assert!(!is_driven(state.path(), "file:///b", "x-222222") && !is_driven(state.path(), "file:///a", "y-222222"));
+        drop(one);
+        assert!(driven());
+        drop(two);
+        assert!(!driven());
+        // What nobody holds goes when it is old; what is held stays, however old.
+        let path = |job: &str| driving_path(state.path(), "file:///a", job);
+        let old = SystemTime::now() - KEEP - Duration::from_secs(60);
+        let held = lock_driving(state.path(), "file:///a", "long-222222").unwrap();
+        held.file.set_modified(old).unwrap();
+        File::options().write(true).open(path("x-222222")).unwrap().set_modified(old).unwrap();
+        let _other = lock_driving(state.path(), "file:///a", "z-222222");
+        assert!(!path("x-222222").exists() && path("long-222222").exists());
+        assert!(is_driven(state.path(), "file:///a", "long-222222"));
     }
 }

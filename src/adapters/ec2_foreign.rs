@@ -1,4 +1,8 @@
-//! GPU machines of the account that nobody of ours launched: the forgotten ones, and those of a stolen key.
+//! Machines of the account that nobody of ours launched: those with GPUs, forgotten or of a stolen key; and those of any type
+//! that carry an owner tag of ours and are no launch of ours, which no other look shows.
+//!
+//! What the GPUs of a foreign machine do stands in CloudWatch only where an agent on it publishes it, each agent in its own way:
+//! it is not asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,10 +14,11 @@ use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
 use super::ec2_cache::Ec2Cache;
+use super::ec2_describe::tag_map;
 use super::ec2_errors::meaning;
 use super::ec2_price_list;
 use super::system_clock::SystemClock;
-use crate::instance::{ForeignMachine, OWNER_TAG};
+use crate::instance::{ForeignMachine, OWNER_TAG, Tags};
 use crate::market::{Catalog, Market, Region, UsdPerHour};
 use crate::ports::{Clock, CloudError};
 
@@ -26,12 +31,11 @@ const LOOK_BACK: Duration = Duration::from_secs(24 * 3600);
 /// # Errors
 /// When EC2 does not answer.
 pub async fn foreign(session: &AwsSession, _owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
-    let mut machines = Vec::new();
-    let mut pages = session.ec2(region).await.describe_instances().set_filters(Some(filters())).into_paginator().send();
-    while let Some(page) = pages.next().await {
-        let page = page.map_err(|error| meaning("list the machines of the account", error))?;
-        let instances = page.reservations().iter().flat_map(|reservation| reservation.instances());
-        machines.extend(instances.filter(|instance| !is_ours(instance)).filter_map(|instance| machine(region, instance)));
+    let (with_gpus, tagged) = tokio::try_join!(list(session, region, with_gpus()), list(session, region, tagged()))?;
+    let mut machines: Vec<ForeignMachine> = Vec::new();
+    for instance in with_gpus.iter().chain(&tagged) {
+        let is_known = machines.iter().any(|known| Some(known.id.as_str()) == instance.instance_id());
+        machines.extend(machine(region, instance).filter(|_| !is_known));
     }
     let (cpu, prices) = tokio::join!(cpu_of(session, region, &machines), prices(session, region, &machines));
     for machine in &mut machines {
@@ -41,18 +45,41 @@ pub async fn foreign(session: &AwsSession, _owner: &str, region: &Region) -> Res
     Ok(machines)
 }
 
-fn filters() -> Vec<Filter> {
+async fn list(session: &AwsSession, region: &Region, filter: Filter) -> Result<Vec<Instance>, CloudError> {
     let running = Filter::builder().name("instance-state-name").values("pending").values("running").build();
-    let families = FAMILIES.iter().fold(Filter::builder().name("instance-type"), |filter, family| filter.values(*family)).build();
-    vec![running, families]
+    let mut pages = session.ec2(region).await.describe_instances().filters(running).filters(filter).into_paginator().send();
+    let mut instances = Vec::new();
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| meaning("list the machines of the account", error))?;
+        instances.extend(page.reservations.unwrap_or_default().into_iter().flat_map(|one| one.instances.unwrap_or_default()));
+    }
+    Ok(instances)
 }
 
-/// Anybody's of Lamplighter's: another owner of the same account has a `lamp` of their own that watches it.
-fn is_ours(instance: &Instance) -> bool {
-    instance.tags().iter().any(|tag| tag.key() == Some(OWNER_TAG))
+fn with_gpus() -> Filter {
+    FAMILIES.iter().fold(Filter::builder().name("instance-type"), |filter, family| filter.values(*family)).build()
 }
 
+/// Whoever's owner it names.
+fn tagged() -> Filter {
+    Filter::builder().name("tag-key").values(OWNER_TAG).build()
+}
+
+/// Why a machine with an owner tag of ours is no launch of ours. Anybody's whole tags are a launch: another owner of the same
+/// account has a `lamp` of their own that watches it.
+fn odd(tags: &BTreeMap<String, String>) -> Option<String> {
+    let owner = tags.get(OWNER_TAG)?;
+    let why = Tags::from_map(tags).err()?;
+    Some(format!("it carries `{OWNER_TAG}` = `{owner}`, and is no launch of `lamp`: {why}"))
+}
+
+/// `None`: somebody's `lamp` launched it.
 fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
+    let tags = tag_map(instance);
+    let odd = odd(&tags);
+    if odd.is_none() && tags.contains_key(OWNER_TAG) {
+        return None;
+    }
     let name = instance.tags().iter().find(|tag| tag.key() == Some("Name")).and_then(|tag| tag.value());
     let launched = instance.launch_time().and_then(|time| Timestamp::new(time.secs(), 0).ok())?;
     let kind = instance.instance_type()?.as_str().to_owned();
@@ -67,7 +94,7 @@ fn machine(region: &Region, instance: &Instance) -> Option<ForeignMachine> {
         usd_per_hour: Catalog::shipped().on_demand(&kind, region),
         instance_type: kind,
         cpu_percent: None,
-        gpu_percent: None,
+        odd,
     })
 }
 
@@ -85,7 +112,10 @@ async fn prices(session: &AwsSession, region: &Region, machines: &[ForeignMachin
 /// What one call of GetMetricData takes.
 const QUERIES_MAX: usize = 500;
 
-/// The mean processor use of the last day. What CloudWatch does not say is unknown, and no reason to say nothing.
+/// CloudWatch counts a period from its own round hour or day: hours begin with the last 24, a day would begin at midnight.
+const HOUR_SECS: i32 = 3600;
+
+/// The mean processor use of the last 24 hours. What CloudWatch does not say is unknown, and no reason to say nothing.
 async fn cpu_of(session: &AwsSession, region: &Region, machines: &[ForeignMachine]) -> BTreeMap<String, f64> {
     let now = SystemClock.now();
     let at = |time: Timestamp| DateTime::from_secs(time.as_second());
@@ -98,8 +128,10 @@ async fn cpu_of(session: &AwsSession, region: &Region, machines: &[ForeignMachin
             Ok(answer) => {
                 for result in answer.metric_data_results() {
                     let number = result.id().and_then(|id| id.strip_prefix('m')?.parse::<usize>().ok());
-                    let Some((machine, mean)) = number.and_then(|number| batch.get(number)).zip(result.values().first()) else { continue };
-                    means.insert(machine.id.clone(), *mean);
+                    let (Some(machine), hours) = (number.and_then(|number| batch.get(number)), result.values()) else { continue };
+                    if !hours.is_empty() {
+                        means.insert(machine.id.clone(), hours.iter().sum::<f64>() / hours.len() as f64);
+                    }
                 }
             }
             Err(error) => tracing::warn!("no use of the machines in {region} is known: {}", meaning("ask for the use of machines", error)),
@@ -111,7 +143,6 @@ async fn cpu_of(session: &AwsSession, region: &Region, machines: &[ForeignMachin
 fn query(number: usize, instance: &str) -> MetricDataQuery {
     let dimension = Dimension::builder().name("InstanceId").value(instance).build();
     let metric = Metric::builder().namespace("AWS/EC2").metric_name("CPUUtilization").dimensions(dimension).build();
-    let period = i32::try_from(LOOK_BACK.as_secs()).expect("a day fits");
-    let mean = MetricStat::builder().metric(metric).period(period).stat("Average").build();
+    let mean = MetricStat::builder().metric(metric).period(HOUR_SECS).stat("Average").build();
     MetricDataQuery::builder().id(format!("m{number}")).metric_stat(mean).build()
 }

@@ -16,7 +16,7 @@ use super::tick::Agent;
 use crate::ports::{Clock, Files};
 
 /// Without a hard end the deadline is this far ahead. Shorter, and a disk that takes no writes for so long ends useful work;
-/// longer, and a machine whose agent is gone for good bills for so long. Launches in a cloud have a hard end.
+/// longer, and a machine whose agent is gone for good, and that nobody sweeps, bills for so long (docs/decisions/0018).
 const AHEAD: SignedDuration = SignedDuration::from_hours(24);
 
 /// How often the deadline is moved ahead: many times within [`AHEAD`].

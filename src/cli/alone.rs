@@ -93,6 +93,8 @@ impl AloneRun {
             waiting_until: None,
             tried_again: None,
             trouble: None,
+            driven_here: None,
+            kept: Vec::new(),
             attention,
             plan: None,
             limited: true,

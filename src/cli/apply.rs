@@ -159,8 +159,13 @@ fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fa
     let count = faults.len();
     match faults.pop() {
         None => Ok(prepared),
-        Some(last) => {
-            faults.iter().for_each(|fault| context.printer.fault(fault));
+        Some(mut last) => {
+            // A program reads one document, whatever is wrong.
+            if context.is_machine_output() {
+                last.others = faults;
+            } else {
+                faults.iter().for_each(|fault| context.printer.fault(fault));
+            }
             Err(if count == 1 { last } else { last.also(format!("{count} of {} files cannot be applied", files.len())) })
         }
     }

@@ -101,6 +101,7 @@ impl<'a> Attached<'a> {
     /// # Errors
     /// As [`Attached::follow_and_drive`].
     pub async fn follow_and_drive_on(&mut self, controller: &Controller, memory: JobMemory) -> Result<Option<Receipt>, Fault> {
+        let _driving = job_root::workstation(self.context).ok().and_then(|workstation| workstation.lock_driving(self.dir.job().as_str()));
         let mut drive = pin!(controller.drive_on(self.dir.job(), memory));
         let mut left = pin!(signals::left());
         let mut driven = false;

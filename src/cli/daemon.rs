@@ -17,7 +17,7 @@ use super::{Context, ExitCode, Fault, job_root, run, signals};
 use crate::controller::Controller;
 use crate::job::JobId;
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::{DaemonLock, Service, Store, Workstation};
+use crate::wire::{DaemonLock, DrivingLock, Service, Store, Workstation};
 
 /// Drive all jobs of the job root: relaunch after interruptions, write receipts
 ///
@@ -69,10 +69,13 @@ struct Desk {
     controller: Controller,
     /// Held as long as this lives. A driver of one job is no daemon: both may drive it, the records see to that.
     _lock: Option<DaemonLock>,
+    /// That of each job that was named.
+    _driving: Vec<DrivingLock>,
 }
 
 impl Desk {
     async fn open(args: &Args, context: &Context, workstation: &Workstation) -> Result<Desk, Fault> {
+        let driving = args.job.iter().filter_map(|job| workstation.lock_driving(job.as_str())).collect();
         let store = workstation.open_root(false).await.map_err(|error| job_root::open_fault(context, &error))?;
         let lock = if args.job.is_empty() {
             let lock =
@@ -87,7 +90,7 @@ impl Desk {
         for job in &args.job {
             must_be_drivable(&store, job).await?;
         }
-        Ok(Desk { controller: run::controller(workstation, &store)?, _lock: lock })
+        Ok(Desk { controller: run::controller(workstation, &store)?, _lock: lock, _driving: driving })
     }
 }
 

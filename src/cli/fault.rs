@@ -40,13 +40,25 @@ pub struct Report {
     /// The file that the findings are about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// Faults of the same call that stand beside this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<Fault>,
     #[serde(serialize_with = "as_number")]
     pub code: ExitCode,
 }
 
 impl Fault {
     pub fn new(code: ExitCode, what: impl Into<String>) -> Self {
-        Fault(Box::new(Report { what: what.into(), causes: Vec::new(), meaning: None, hint: None, findings: Vec::new(), file: None, code }))
+        Fault(Box::new(Report {
+            what: what.into(),
+            causes: Vec::new(),
+            meaning: None,
+            hint: None,
+            findings: Vec::new(),
+            file: None,
+            others: Vec::new(),
+            code,
+        }))
     }
 
     /// The error's own text is what happened; its sources are the causes.

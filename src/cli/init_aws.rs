@@ -50,7 +50,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let stands = with_progress(context, || "looking at the sweeper".to_owned(), setup.look_at_sweeper()).await;
         lines.extend(plan_sweeper(&setup.names, &setup.wanted_sweeper(), &stands));
     }
-    let wanted = settings(&setup.names);
+    let wanted = settings(&setup.names, !place.region.is_empty());
     let configuration = edited(context, |text| edit::add(text, &wanted))?;
     show(context, &setup, &lines);
     let changed = configuration.as_ref().map(|edited| edited.changed.clone()).unwrap_or_default();

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt};
 
-use super::{Context, ExitCode, Fault};
+use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
-use crate::job::{JobId, Spec};
+use crate::job::{JobId, Receipt, Spec};
 use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::wire::{self, AwsSettings, Store, Workstation};
 
@@ -190,9 +190,26 @@ pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir,
 pub async fn must_be_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     let fault = |error| record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
-        return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome))
-            .meaning("nothing of it runs, and nothing of it bills"));
+        let kept = kept::kept_of(dir, &ended).await.map_err(fault)?;
+        let refused = has_ended(dir, &ended);
+        return Err(match kept.as_slice() {
+            [] => refused.meaning("nothing of it runs, and nothing of it bills"),
+            _ => refused.meaning(format!("nothing of it runs; {}", kept::sentence(dir.job().as_str(), &kept))),
+        });
     }
+    spec_under_way(dir).await
+}
+
+pub fn has_ended(dir: &JobDir, ended: &Receipt) -> Fault {
+    Fault::new(ExitCode::REFUSED, format!("job `{}` has ended: {}", dir.job(), ended.outcome))
+}
+
+/// As [`must_be_under_way`], of a job that has no receipt, as the caller has just seen.
+///
+/// # Errors
+/// As there.
+pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
+    let fault = |error| record_fault(&error);
     match dir.spec().await.map_err(fault)? {
         Some(resolved) if resolved.is_alone() => {
             Err(Fault::new(ExitCode::REFUSED, format!("`{}` is a run of the agent alone: it reads no wishes", dir.job()))

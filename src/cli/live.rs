@@ -185,6 +185,8 @@ mod tests {
             waiting_until: None,
             tried_again: None,
             trouble: None,
+            driven_here: None,
+            kept: Vec::new(),
             attention: vec![],
             plan: None,
             limited: true,

@@ -32,11 +32,13 @@ mod fault;
 mod fetch;
 mod flags;
 mod forecast;
+mod give_up;
 mod iam;
 mod init;
 #[cfg(feature = "aws")]
 mod init_aws;
 mod job_root;
+mod kept;
 mod live;
 mod log_tail;
 mod logs;

@@ -53,6 +53,7 @@ pub struct Args {
 /// # Errors
 /// What is asked for cannot be understood, or nothing has a known price.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    refuse_unsaid(args, context)?;
     let machine = machine(args)?;
     let window = Span::from_secs(u64::from(args.days.max(window_days(args.bid))) * 86_400);
     let (supply, source) = supply(context, &machine, window).await?;
@@ -75,6 +76,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Format::Text => show(args, context, &supply, &rows, from),
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the asked-for form cannot say is refused, and not left out in silence.
+fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
+    let refused = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, what).hint(hint));
+    let all = "`-o json` has all of it in one document";
+    match (args.csv, context.format) {
+        (true, Format::Json | Format::Jsonl) => refused("`--csv` and `-o` ask for two forms of the same rows", "leave one of them away"),
+        (true, _) | (_, Format::Jsonl) if args.buy.buy.is_some() => refused("`--buy` compares, and rows have no place for that", all),
+        (true, _) if args.backtest => refused("`--backtest` is about all rows, and comma-separated values have no place for it", all),
+        _ => Ok(()),
+    }
 }
 
 /// Why there is no row. A name that is nobody's is the likeliest reason, and is said before all others.

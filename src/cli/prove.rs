@@ -119,7 +119,7 @@ impl Desk<'_> {
             self.context
                 .printer
                 .warn("no sweeper has visited this job root lately, and no daemon runs here: only the switch on the machine is tried");
-            self.context.printer.hint("`lamp init aws` installs a sweeper in the cloud, which ends a machine whose kernel hangs");
+            self.context.printer.hint("`lamp init aws --sweeper` installs a sweeper in the cloud, which ends a machine whose kernel hangs");
         }
         let types = if args.instance_type.is_empty() { proof::TYPES.map(str::to_owned).to_vec() } else { args.instance_type.clone() };
         let mut plans = Vec::new();

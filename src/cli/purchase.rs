@@ -8,17 +8,32 @@ use crate::market::{Usd, UsdPerHour};
 #[derive(Clone, Debug, clap::Args)]
 pub struct Purchase {
     /// What it costs to buy such a machine, in dollars: months until it has paid for itself
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", value_parser = price)]
     pub buy: Option<Usd>,
     /// How many hours a week it would work
-    #[arg(long, value_name = "N", default_value_t = 20.0)]
+    #[arg(long, value_name = "N", default_value_t = 20.0, value_parser = hours_a_week, requires = "buy")]
     pub hours_per_week: f64,
     /// What the bought machine draws while it works
-    #[arg(long, value_name = "W", default_value_t = 0.0)]
+    #[arg(long, value_name = "W", default_value_t = 0.0, value_parser = watts, requires = "buy")]
     pub watts: f64,
     /// What electricity costs
-    #[arg(long, value_name = "USD", default_value = "0.30")]
+    #[arg(long, value_name = "USD", default_value = "0.30", requires = "buy")]
     pub usd_per_kwh: Usd,
+}
+
+fn price(text: &str) -> Result<Usd, String> {
+    let usd: Usd = text.parse().map_err(|error| format!("{error}"))?;
+    if usd > Usd::ZERO { Ok(usd) } else { Err("what is bought costs something".into()) }
+}
+
+fn hours_a_week(text: &str) -> Result<f64, String> {
+    let hours: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
+    if hours > 0.0 && hours <= 168.0 { Ok(hours) } else { Err("a week has 168 hours; write more than none of them".into()) }
+}
+
+fn watts(text: &str) -> Result<f64, String> {
+    let watts: f64 = text.parse().map_err(|_| "is no number".to_owned())?;
+    if watts >= 0.0 && watts.is_finite() { Ok(watts) } else { Err("a machine draws no less than nothing".into()) }
 }
 
 /// Weeks in a month, on the average of a year.

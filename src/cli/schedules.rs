@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::status::local_time;
 use super::summary::Summary;
-use super::{Context, ExitCode, Fault, job_root, render_table, run};
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
 use crate::job::{JobId, JobState, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
 use crate::policy::schedule::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
@@ -83,9 +83,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return Ok(ExitCode::SUCCESS);
     }
     let rows: Vec<Vec<String>> = shown.iter().map(row).collect();
-    context.printer.line(render_table(&["schedule", "next run", "last run", "ended", "now"], &rows, &[]));
+    context.printer.line(table(context.printer.columns(Stream::Out), &rows));
     run::note_daemon(context, true);
     Ok(ExitCode::SUCCESS)
+}
+
+/// What it waits for is cut first, then how it ended goes.
+fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
+    render_table_within(width, &["schedule", "next run", "last run", "ended", "now"], rows, &[], Give { cut: &[4, 2], go: &[3, 2, 4] })
 }
 
 /// `None`: it has been removed.
@@ -175,4 +180,28 @@ fn row(shown: &Shown) -> Vec<String> {
         or_dash(ended),
         now,
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::wrap::columns;
+
+    #[test]
+    fn a_terminal_of_80_columns_holds_the_schedules() {
+        let row = |cells: [&str; 5]| cells.map(str::to_owned).to_vec();
+        let rows = [
+            row([
+                "experiments/nightly-llama",
+                "2026-11-22 02:00:00",
+                "2026-11-21 02:00:00",
+                "succeeded",
+                "waits for spot under $0.40/h in us-east-1, now $0.52/h",
+            ]),
+            row(["experiments/weekly", "2026-11-23 02:00:00", "-", "-", "-"]),
+        ];
+        let text = table(Some(80), &rows);
+        assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
+        assert!(text.contains("experiments/nightly-llama") && text.contains("2026-11-22 02:00:00"), "{text}");
+    }
 }

@@ -4,8 +4,7 @@ use std::io::IsTerminal;
 
 use super::fetch::with_progress;
 use super::printer::{Stream, Style};
-use super::table::render;
-use super::{Context, ExitCode, Fault, job_root, region};
+use super::{Context, ExitCode, Fault, Give, job_root, region, render_table_within};
 use crate::config::edit::{Edited, Setting};
 use crate::instance::setup::SetupNames;
 use crate::policy::setup::SetupLine;
@@ -88,7 +87,7 @@ pub fn show(context: &Context, setup: &AwsSetup, lines: &[SetupLine]) {
     let names = &setup.names;
     context.printer.line(format!("account {}, owner {}, {}", setup.account, names.owner, names.regions.join(", ")));
     let rows: Vec<Vec<String>> = lines.iter().map(|line| vec![line.thing.clone(), line.found.clone(), line.will()]).collect();
-    let table = render(&["thing", "what is there", "what will be done"], &rows, &[]);
+    let table = table(context.printer.columns(Stream::Out), &rows);
     for (at, row) in table.lines().enumerate() {
         context.printer.line(if at == 0 { context.printer.paint(Stream::Out, Style::Bold, row) } else { row.to_owned() });
     }
@@ -97,6 +96,11 @@ pub fn show(context: &Context, setup: &AwsSetup, lines: &[SetupLine]) {
             context.printer.warn(format!("{}: {remark}", line.thing));
         }
     }
+}
+
+/// What will be done is said whole as long as there is anything else to cut.
+fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
+    render_table_within(width, &["thing", "what is there", "what will be done"], rows, &[], Give { cut: &[1, 0, 2], go: &[] })
 }
 
 /// # Errors
@@ -140,12 +144,13 @@ pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine],
     Ok(())
 }
 
-/// What the configuration should say of this set-up.
-pub fn settings(names: &SetupNames) -> Vec<Setting> {
+/// What the configuration should say of this set-up. `adds_regions`: the user has just named them, so that they are added to
+/// those that it says.
+pub fn settings(names: &SetupNames, adds_regions: bool) -> Vec<Setting> {
     let regions: toml_edit::Array = names.regions.iter().collect();
     vec![
         Setting::new(None, "job_root", names.job_root()),
-        Setting::new(Some("aws"), "regions", regions),
+        Setting::new(Some("aws"), "regions", regions).adding(adds_regions),
         Setting::new(Some("aws"), "instance_profile", names.role.clone()),
         Setting::new(Some("aws"), "security_group", names.group.clone()),
     ]
@@ -192,6 +197,18 @@ pub fn write(context: &Context, edited: Option<&Edited>, all: &[Setting]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_of_80_columns_holds_what_is_set_up() {
+        let row = |cells: [&str; 3]| cells.map(str::to_owned).to_vec();
+        let rows = [
+            row(["bucket lamplighter-123456789012-us-east-1", "not there", "create, version, close, encrypt, tidy"]),
+            row(["service-linked roles", "of the whole account, free", "nothing"]),
+        ];
+        let text = table(Some(80), &rows);
+        assert!(text.lines().all(|line| crate::cli::wrap::columns(line) <= 80), "{text}");
+        assert!(text.contains("create, version, close, encrypt, tidy"), "{text}");
+    }
 
     #[test]
     fn a_job_root_is_a_bucket_and_a_prefix() {

@@ -11,7 +11,7 @@ use super::caps::{self, CapsShown};
 use super::rehearse::REHEARSAL;
 use super::summary::Summary;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, live, render_table_within};
+use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live, render_table_within};
 use crate::job::{JobId, JobState};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
@@ -70,9 +70,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     });
     let read: Vec<(JobId, Result<Option<Summary>, JobDirError>)> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
     let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
+    let mut daemon = None;
     for (job, read) in read {
         match read {
-            Ok(summary) => summaries.extend(summary.map(|summary| with_whose(context, summary))),
+            Ok(summary) => summaries.extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
             // One record that this version does not understand must not hide the other jobs.
             Err(JobDirError::Record(error)) if args.job.is_none() => {
                 context.printer.warn(format!("left out: {error}"));
@@ -96,15 +97,25 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What cannot be driven from here waits for somebody else, and whoever looks should know for whom.
-fn with_whose(context: &Context, mut summary: Summary) -> Summary {
+/// What cannot be driven from here waits for somebody else, and whoever looks should know for whom; and what nobody here drives
+/// waits for nobody. `daemon`: whether one runs here, once it was asked.
+fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Summary) -> Summary {
     let here = || job_root::workstation(context).ok()?.here().ok();
     if let Some(plan) = &summary.plan
         && let Some(here) = here()
         && let Some(whose) = belongs_elsewhere(plan, &context.user.owner, here.as_str())
     {
         summary.attention.push(format!("{whose}: it is driven from there, and ended from here only when nobody is there any more"));
+        return summary;
     }
+    if summary.alone || summary.state.is_final() {
+        return summary;
+    }
+    let Ok(workstation) = job_root::workstation(context) else { return summary };
+    // A plan of somebody else's says that they drive it, or did.
+    let is_ours = summary.plan.as_ref().is_none_or(|plan| plan.controller == workstation.name);
+    let is_driven = *daemon.get_or_insert_with(|| workstation.daemon_runs()) || workstation.is_driven(&summary.job);
+    summary.driven_here = (is_ours || is_driven).then_some(is_driven);
     summary
 }
 
@@ -135,6 +146,11 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     for (summary, waiting) in waiting {
         context.printer.note(format!("{} waits for {}", summary.job, waits(waiting, summary.waiting_until)));
     }
+    let undriven: Vec<&str> = summaries.iter().filter(|summary| summary.driven_here == Some(false)).map(|summary| summary.job.as_str()).collect();
+    tell_undriven(context, &undriven);
+    for summary in summaries.iter().filter(|summary| !summary.kept.is_empty()) {
+        context.printer.note(kept::sentence(&summary.job, &summary.kept));
+    }
     for (summary, trouble) in troubles {
         context.printer.warn(format!("{}: {trouble}", summary.job));
     }
@@ -146,6 +162,17 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
         };
         context.printer.note(format!("{told}; `lamp status --all` shows them"));
     }
+}
+
+/// Its agent ends its machine all the same; but what is interrupted stays so, and no receipt is written.
+fn tell_undriven(context: &Context, jobs: &[&str]) {
+    let (which, drives) = match jobs {
+        [] => return,
+        [job] => ((*job).to_owned(), format!("`lamp daemon --job {job} --until-done` drives it; `lamp daemon` drives all jobs")),
+        [first, ..] => (format!("{first} and {} more jobs", jobs.len() - 1), "`lamp daemon` drives all jobs".to_owned()),
+    };
+    context.printer.warn(format!("nobody on this workstation drives {which}: nothing of it is relaunched or settled until somebody does"));
+    context.printer.hint(drives);
 }
 
 fn row(context: &Context, summary: &Summary) -> Vec<String> {
@@ -229,8 +256,17 @@ fn show_one(context: &Context, summary: &Summary, asked: Option<String>) {
     if let Some(ended) = summary.ended {
         line("ended", local_time(ended));
     }
+    for thing in &summary.kept {
+        line("keeps", format!("{} {} in {}: {}, {} a month", thing.kind, thing.id, thing.region, thing.detail, thing.usd_per_month));
+    }
+    if summary.driven_here == Some(false) {
+        line("driven by", format!("nobody on this workstation: `lamp daemon --job {} --until-done` drives it", summary.job));
+    }
     for attention in &summary.attention {
         line("attention", attention.clone());
+    }
+    if !summary.kept.is_empty() {
+        context.printer.hint(format!("`lamp cancel {0}` gives it up with its disk, `lamp start {0}` goes on with it", summary.job));
     }
     if summary.alone && !summary.state.is_final() {
         context.printer.hint(format!("`lamp logs -f {}` follows it; Ctrl-C where it was started ends it", summary.job));

@@ -1,11 +1,11 @@
-//! `lamp stop` and `lamp cancel`: a wish to end, left in the job directory.
+//! `lamp stop` and `lamp cancel`: a wish to end, left in the job directory. Of a job that has ended, `give_up` has the word.
 
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde_json::json;
 
 use super::attach::Attached;
-use super::{Context, ExitCode, Fault, job_root, receipt, run};
+use super::{Context, ExitCode, Fault, give_up, job_root, receipt, run};
 use crate::job::{CheckpointSpec, CheckpointSummary, NEVER_RESTS, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::{Span, elapsed};
@@ -21,14 +21,27 @@ pub struct Args {
     pub wait: bool,
 }
 
+#[derive(Clone, Debug, ClapArgs)]
+pub struct CancelArgs {
+    #[command(flatten)]
+    pub job: Args,
+
+    /// Do not ask before the machine that an ended job keeps is given up; where nobody can be asked, it must be said
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
 /// # Errors
-/// There is no such job, it has ended, or the job root does not answer.
-pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
+/// There is no such job, it has ended and keeps nothing, or the job root does not answer.
+pub async fn run(args: &Args, (wish, yes): (Wish, bool), context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find_under_way(&store, args.job.as_deref()).await?;
     let workstation = job_root::workstation(context)?;
     let fault = |error| job_root::record_fault(&error);
-    let spec = job_root::must_be_under_way(&dir).await?;
+    if let Some(ended) = dir.receipt().await.map_err(fault)? {
+        return give_up::run(context, &store, &workstation, &dir, &ended, (wish, yes)).await;
+    }
+    let spec = job_root::spec_under_way(&dir).await?;
     let now = context.clock.now();
     let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
     let again = before.is_some();

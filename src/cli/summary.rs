@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::alone::AloneRun;
+use super::kept::{self, KeptThing};
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
@@ -50,6 +51,11 @@ pub struct Summary {
     pub tried_again: Option<Timestamp>,
     /// What stands in its way just now, by who drives it (`attention.json`); also the last of `attention`.
     pub trouble: Option<String>,
+    /// Whether a process of this workstation drives it: relaunches it, and writes its receipt. `null` where none should: it has
+    /// ended, its agent runs alone, or it is another workstation's.
+    pub driven_here: Option<bool>,
+    /// What a job that has ended still holds in the cloud, and what that costs a month.
+    pub kept: Vec<KeptThing>,
     /// What a person should look at.
     pub attention: Vec<String>,
     /// Of the last attempt of a job that has not ended: whose it is.
@@ -61,13 +67,14 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Reads one job; `None`: it has no spec. A finished job is one read.
+    /// Reads one job; `None`: it has no spec. A finished job is one read, and three if it kept something.
     ///
     /// # Errors
     /// When the store does not answer or a record is not understood.
     pub async fn read(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
         if let Some(receipt) = dir.receipt().await? {
-            return Ok(Some(Summary::of_receipt(receipt)));
+            let kept = kept::kept_of(dir, &receipt).await?;
+            return Ok(Some(Summary { kept, ..Summary::of_receipt(receipt) }));
         }
         Summary::under_way(dir, now).await
     }
@@ -128,6 +135,8 @@ impl Summary {
             waiting_until: None,
             tried_again: None,
             trouble: None,
+            driven_here: None,
+            kept: Vec::new(),
             attention: receipt.losses,
             plan: None,
             limited: true,
@@ -186,6 +195,8 @@ impl Summary {
             waiting_until: None,
             tried_again: scarcity.map(|(_, again)| again),
             trouble: None,
+            driven_here: None,
+            kept: Vec::new(),
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),
             limited: limits.max_runtime.is_some() || limits.deadline.is_some() || limits.budget.is_some(),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::confirm::confirm;
 use super::table::counted;
-use super::{Context, ExitCode, Fault, job_root, render_table, run};
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
 use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
 use crate::instance::{ForeignMachine, Residue};
 use crate::market::{Market, Usd};
@@ -18,7 +18,7 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// List GPU machines that nobody of ours launched, with their age and cost; touch none of them
+    /// List machines that no `lamp` launched, with GPUs or with a tag of ours, with their age and cost; touch none of them
     #[arg(long)]
     pub foreign: bool,
 
@@ -118,7 +118,7 @@ fn show(context: &Context, found: &Found) {
     if rows.is_empty() {
         context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
     } else {
-        context.printer.line(render_table(&["machine", "type", "region", "job", "attempt", "verdict", "why"], &rows, &[]));
+        context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
     }
     for left in &found.residue {
         let whose = if left.ours { "" } else { " (not ours)" };
@@ -172,6 +172,18 @@ fn document(found: &Found) -> Value {
     })
 }
 
+/// A name is cut before anything else goes: whoever asks whose a machine is asks by its id.
+fn foreign_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
+    let headings = ["machine", "name", "type", "region", "age", "so far", "cpu"];
+    render_table_within(width, &headings, rows, &[4, 5, 6], Give { cut: &[1], go: &[1] })
+}
+
+/// The reason is cut first; `-o json` has it whole.
+fn own_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
+    let headings = ["machine", "type", "region", "job", "attempt", "verdict", "why"];
+    render_table_within(width, &headings, rows, &[], Give { cut: &[6], go: &[4, 1] })
+}
+
 /// The forgotten machines, and those of a stolen key.
 fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(String, String)]) -> ExitCode {
     let now = context.clock.now();
@@ -187,7 +199,7 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
         let unknown = unknown.iter().map(|(place, why)| json!({ "place": place, "why": why }));
         context.printer.json(&json!({ "foreign": list.collect::<Vec<_>>(), "unknown": unknown.collect::<Vec<_>>() }));
     } else if machines.is_empty() {
-        context.printer.line("no GPU machine that is not yours runs");
+        context.printer.line("no GPU machine that is not yours runs, and none with a tag of yours that `lamp` did not launch");
     } else {
         let known = |value: Option<f64>, unit: &str| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.0}{unit}"));
         let rows: Vec<Vec<String>> = machines
@@ -201,15 +213,54 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
                     format!("{:.1}d", hours(machine) / 24.0),
                     cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("{}${usd:.2}", if machine.market == Market::Spot { "<" } else { "" })),
                     known(machine.cpu_percent, "%"),
-                    known(machine.gpu_percent, "%"),
                 ]
             })
             .collect();
-        context.printer.line(render_table(&["machine", "name", "type", "region", "age", "so far", "cpu", "gpu"], &rows, &[4, 5, 6, 7]));
+        context.printer.line(foreign_table(context.printer.columns(Stream::Out), &rows));
+        for (machine, odd) in machines.iter().filter_map(|machine| Some((machine, machine.odd.as_ref()?))) {
+            context.printer.warn(format!("{} in {}: {odd}", machine.id, machine.region));
+        }
         context.printer.hint("`lamp` touches none of these: ask whose they are, or end them in the console");
     }
     for (place, why) in unknown {
         context.printer.warn(format!("{place} is unknown: {why}"));
     }
     if unknown.is_empty() { ExitCode::SUCCESS } else { ExitCode::UNREACHABLE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::wrap::columns;
+
+    #[test]
+    fn a_terminal_of_80_columns_holds_what_is_swept_and_no_id_is_cut() {
+        let row = |cells: &[&str]| cells.iter().map(|cell| (*cell).to_owned()).collect::<Vec<String>>();
+        let foreign = [
+            row(&[
+                "i-0123456789abcdef0",
+                &"a notebook that somebody gave a long name ".repeat(2),
+                "g4dn.12xlarge",
+                "ap-southeast-2",
+                "104.2d",
+                "<$12345.67",
+                "12%",
+            ]),
+            row(&["i-0fedcba9876543210", "", "p5.48xlarge", "us-east-1", "0.1d", "$9.12", "?"]),
+        ];
+        let own = [row(&[
+            "i-0123456789abcdef0",
+            "g5.xlarge",
+            "us-east-1",
+            "llama-fine-tune-7f3k2q",
+            "1",
+            "orphan",
+            "no heartbeat for 36 min, and its lease is 30m",
+        ])];
+        for text in [foreign_table(Some(80), &foreign), own_table(Some(80), &own)] {
+            assert!(text.lines().all(|line| columns(line) <= 80), "{text}");
+            assert!(text.contains("i-0123456789abcdef0"), "{text}");
+        }
+        assert!(foreign_table(None, &foreign).contains("long name a notebook"), "what is piped is whole");
+    }
 }

@@ -56,7 +56,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     show(context, &setup, &lines);
     let goes = |step: &SetupStep| lines.iter().any(|line| line.steps.contains(step));
     // The configuration goes on naming a bucket that stays.
-    let wanted: Vec<_> = settings(&setup.names).into_iter().filter(|setting| setting.key != "job_root" || goes(&SetupStep::DeleteBucket)).collect();
+    let wanted: Vec<_> =
+        settings(&setup.names, false).into_iter().filter(|setting| setting.key != "job_root" || goes(&SetupStep::DeleteBucket)).collect();
     let wanted = if lines.iter().any(|line| !line.steps.is_empty()) { wanted } else { Vec::new() };
     let configuration = edited(context, |text| edit::take_away(text, &wanted))?;
     let tell = |done: bool| {

@@ -10,17 +10,40 @@ pub struct Setting {
     pub table: Option<&'static str>,
     pub key: &'static str,
     pub value: Value,
+    /// A list that the user has asked to be added to: what it holds already stays.
+    pub adds: bool,
 }
 
 impl Setting {
     pub fn new(table: Option<&'static str>, key: &'static str, value: impl Into<Value>) -> Self {
-        Setting { table, key, value: value.into() }
+        Setting { table, key, value: value.into(), adds: false }
     }
 
     /// As it would be written, on a line of its own.
     pub fn line(&self) -> String {
         let path = self.table.map_or_else(|| self.key.to_owned(), |table| format!("{table}.{}", self.key));
         format!("{path} = {}", self.value)
+    }
+
+    /// Of a list: what is not in it yet is added to what is there.
+    #[must_use]
+    pub fn adding(self, adds: bool) -> Self {
+        Setting { adds, ..self }
+    }
+
+    /// Adds what is not in a list yet; gives the line as it is then, and the same line where nothing was new. `None`: there is
+    /// no list, or nobody asked to add to it.
+    fn add_to(&self, found: &mut Item) -> Option<(bool, String)> {
+        let (true, Some(wanted), Some(list)) = (self.adds, self.value.as_array(), found.as_array_mut()) else { return None };
+        let new: Vec<Value> = wanted.iter().filter(|value| !list.iter().any(|known| plain(known) == plain(value))).cloned().collect();
+        new.iter().for_each(|value| list.push(value.clone()));
+        let bare = |value: &Value| {
+            let mut value = value.clone();
+            value.decor_mut().clear();
+            value
+        };
+        let all: toml_edit::Array = list.iter().map(bare).collect();
+        Some((!new.is_empty(), Setting { value: all.into(), ..self.clone() }.line()))
     }
 
     fn within<'a>(&self, document: &'a mut DocumentMut) -> Option<&'a mut dyn toml_edit::TableLike> {
@@ -64,9 +87,13 @@ pub fn add(text: &str, settings: &[Setting]) -> Result<Edited, toml_edit::TomlEr
             kept.push(setting.line());
             continue;
         };
-        match table.get(setting.key) {
+        match table.get_mut(setting.key) {
             Some(found) if setting.is(found) => {}
-            Some(_) => kept.push(setting.line()),
+            Some(found) => match setting.add_to(found) {
+                Some((true, line)) => changed.push(line),
+                Some((false, _)) => {}
+                None => kept.push(setting.line()),
+            },
             None => {
                 table.insert(setting.key, value(setting.value.clone()));
                 changed.push(setting.line());
@@ -116,6 +143,17 @@ mod tests {
             Setting::new(Some("aws"), "regions", regions),
             Setting::new(Some("aws"), "instance_profile", "lamplighter-box"),
         ]
+    }
+
+    #[test]
+    fn a_region_that_was_asked_for_is_added_to_those_that_are_there() {
+        let regions = |regions: &[&str]| Setting::new(Some("aws"), "regions", regions.iter().copied().collect::<toml_edit::Array>()).adding(true);
+        let text = "[aws]\nregions = [\"us-east-1\"] # home\n";
+        let edited = add(text, &[regions(&["us-west-2"])]).unwrap();
+        assert_eq!(edited.text, "[aws]\nregions = [\"us-east-1\", \"us-west-2\"] # home\n");
+        assert_eq!((edited.changed, edited.kept), (vec!["aws.regions = [\"us-east-1\", \"us-west-2\"]".to_owned()], vec![]));
+        let again = add(&edited.text, &[regions(&["us-west-2"])]).unwrap();
+        assert_eq!((again.text, again.changed, again.kept), (edited.text, vec![], vec![]), "twice is once");
     }
 
     #[test]

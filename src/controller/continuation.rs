@@ -93,13 +93,13 @@ impl Controller {
         Ok(view.is_some_and(|view| view.state == InstanceState::Stopped))
     }
 
-    async fn last_plan(&self, dir: &JobDir) -> Result<Option<Plan>, JobDirError> {
+    pub(super) async fn last_plan(&self, dir: &JobDir) -> Result<Option<Plan>, JobDirError> {
         let Some(last) = dir.attempts().await?.last().copied() else { return Ok(None) };
         dir.plan(last).await
     }
 
     /// The machine of a plan, while it still is that attempt's.
-    async fn machine_of(&self, plan: &Plan) -> Result<Option<InstanceView>, ActError> {
+    pub(super) async fn machine_of(&self, plan: &Plan) -> Result<Option<InstanceView>, ActError> {
         let place = (plan.offer.cloud, plan.offer.region.clone());
         let answers = self.describe([place].into()).await;
         let views = match answers.of_job(std::iter::once((plan, false))) {

@@ -24,16 +24,21 @@ use crate::ports::chain;
 impl Controller {
     /// One question to each region where a machine of the job was.
     pub(super) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
-        let mut leavings = Leavings::default();
         let launched = || observed.attempts.iter().filter_map(|facts| Some((&facts.plan, facts.settled.as_ref()?.instance.as_deref()?)));
         let places: BTreeSet<Place> = launched().map(|(plan, _)| (plan.offer.cloud, plan.offer.region.clone())).collect();
         let machines: BTreeSet<&str> = launched().map(|(_, machine)| machine).collect();
+        self.take_from(job, places, &machines).await
+    }
+
+    /// What these machines of a job left in these places.
+    pub(super) async fn take_from(&self, job: &JobId, places: BTreeSet<Place>, machines: &BTreeSet<&str>) -> Leavings {
+        let mut leavings = Leavings::default();
         let asked = places.into_iter().filter_map(|(cloud, region)| Some((region, self.cloud(cloud).ok()?)));
         let answers = join_all(asked.map(|(region, cloud)| async move { (cloud.residue(&self.owner, &region).await, region) })).await;
         for (answer, region) in answers {
             match answer {
                 Ok(all) => {
-                    for left in all.iter().filter(|left| is_of(left, job, &machines)) {
+                    for left in all.iter().filter(|left| is_of(left, job, machines)) {
                         let fate = self.take_away(job, left).await;
                         leavings.left.push(leaving(left, fate));
                     }
@@ -70,8 +75,8 @@ impl Controller {
 /// What a receipt says of it.
 #[derive(Clone, Debug, Default)]
 pub struct Leavings {
-    left: Vec<Leaving>,
-    unasked: Vec<Region>,
+    pub(super) left: Vec<Leaving>,
+    pub(super) unasked: Vec<Region>,
 }
 
 impl Leavings {

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::answers::Place;
 use super::drive::Controller;
+use super::keeping::KeptTold;
 use super::round::Root;
 use super::sweep::{Judged, READS_IN_FLIGHT, SECOND_LOOK};
 use crate::instance::InstanceView;
@@ -47,6 +48,8 @@ pub(super) struct SweepMemory {
     second_look: Option<Duration>,
     /// Until when a cloud is not asked.
     denied: BTreeMap<Cloud, Duration>,
+    /// Forgotten disks that were told of.
+    kept: KeptTold,
     /// What was said of places that did not answer: once for each sentence.
     said: BTreeMap<String, String>,
 }
@@ -64,7 +67,7 @@ impl Controller {
             return;
         }
         memory.due = Some(now + EACH);
-        let Some(suspects) = self.bounded(self.suspects(memory, root)).await else {
+        let Some((suspects, stopped)) = self.bounded(self.suspects(memory, root)).await else {
             return warn!("looking for machines that no job needs took more than {} s; again in 5 min", LOOK_MAX.as_secs());
         };
         if !suspects.is_empty() {
@@ -74,6 +77,9 @@ impl Controller {
             warn!(machine = %suspect.view.machine(), job = %suspect.view.tags.job, verdict = ?suspect.verdict, "seems to be needed by no job; looking again in a minute");
         }
         memory.suspects = suspects;
+        if self.bounded(self.tell_kept(&mut memory.kept, &stopped)).await.is_none() {
+            warn!("what forgotten disks cost was not told within {} s", LOOK_MAX.as_secs());
+        }
     }
 
     async fn end_suspect(&self, suspect: &Judged) {
@@ -94,25 +100,26 @@ impl Controller {
         }
     }
 
-    /// Machines that bill and that, by one look, no job needs.
-    async fn suspects(&self, memory: &mut SweepMemory, root: &Root) -> Vec<Judged> {
+    /// Machines that bill and that, by one look, no job needs; and those that do not, for their disks.
+    async fn suspects(&self, memory: &mut SweepMemory, root: &Root) -> (Vec<Judged>, Vec<InstanceView>) {
         let places = self.places_to_sweep(memory).await;
         let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
         let asked = asked.map(|(region, port)| async move { (region, port.describe(&self.owner, region).await) });
         let mut views: Vec<InstanceView> = Vec::new();
         for (region, described) in join_all(asked).await {
             match described {
-                Ok(described) => views.extend(described.into_iter().filter(|view| view.state.bills() && view.tags.owner == self.owner)),
+                Ok(described) => views.extend(described.into_iter().filter(|view| view.tags.owner == self.owner)),
                 Err(error) => say_once(memory, region.as_str(), &error),
             }
         }
+        let (mut views, others): (Vec<InstanceView>, Vec<InstanceView>) = views.into_iter().partition(|view| view.state.bills());
         if views.is_empty() {
-            return Vec::new();
+            return (Vec::new(), others);
         }
         let now = self.store_now().await;
         views.retain(|view| !root.drives(view) || now.is_some_and(|now| orphan::is_past_cap(view, now)));
         let judged: Vec<Judged> = stream::iter(views).map(|view| self.judge(view, now)).buffered(READS_IN_FLIGHT).collect().await;
-        judged.into_iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect()
+        (judged.into_iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect(), others)
     }
 
     async fn places_to_sweep(&self, memory: &mut SweepMemory) -> BTreeSet<Place> {

@@ -21,10 +21,11 @@ use jiff::Timestamp;
 use super::drive::Controller;
 use super::sweep::{By, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
 use crate::instance::InstanceView;
-use crate::instance::visit::{Ended, Suspect, Suspects, Trouble, Visit};
+use crate::instance::visit::{Ended, Standing, Suspect, Suspects, Trouble, Visit};
 use crate::job::RECORD_FORMAT;
 use crate::jobdir::SweeperDir;
 use crate::market::elapsed;
+use crate::policy::kept::forgotten;
 use crate::policy::orphan::OrphanVerdict;
 use crate::ports::CloudError;
 
@@ -77,15 +78,22 @@ impl Controller {
             match described {
                 Ok(described) => {
                     visit.regions += 1;
-                    views.extend(described.into_iter().filter(|view| view.state.bills() && view.tags.owner == self.owner));
+                    views.extend(described.into_iter().filter(|view| view.tags.owner == self.owner));
                 }
                 Err(why) => visit.unknown.push(Trouble { what: region.to_string(), why }),
             }
         }
         views.sort_by_key(InstanceView::machine);
         views.dedup_by_key(|view| view.machine());
+        visit.kept = views.iter().filter_map(|view| self.standing(view)).collect();
+        views.retain(|view| view.state.bills());
         visit.machines = u32::try_from(views.len()).unwrap_or(u32::MAX);
         views
+    }
+
+    fn standing(&self, view: &InstanceView) -> Option<Standing> {
+        forgotten(view, self.clock.now())?;
+        Some(Standing { machine: view.machine(), job: view.tags.job.clone(), since: view.ended? })
     }
 
     /// Leases and records, where the job root answers.

@@ -33,7 +33,7 @@ impl Residue {
     }
 }
 
-/// A GPU machine of the account without our tags.
+/// A machine of the account that no `lamp` launched: one with GPUs, or one that says it is ours and is not.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ForeignMachine {
     pub region: Region,
@@ -44,7 +44,9 @@ pub struct ForeignMachine {
     pub launched: Timestamp,
     /// The on-demand price, which is the most that a spot machine costs; `None`: unknown.
     pub usd_per_hour: Option<UsdPerHour>,
-    /// The mean of the last day, as the cloud measured it; `None`: nobody measured.
+    /// The mean of the last 24 hours, as the cloud measured it; `None`: nobody measured. What its GPUs do no cloud measures from
+    /// outside.
     pub cpu_percent: Option<f64>,
-    pub gpu_percent: Option<f64>,
+    /// Why it is none of ours although it carries an owner tag of ours: somebody has put it there, or taken others away.
+    pub odd: Option<String>,
 }

@@ -140,6 +140,8 @@ pub struct SetupFound {
 pub struct InUse {
     /// Our machines that are not terminated.
     pub machines: Vec<String>,
+    /// Machines with our owner tag that are not terminated and no launch of ours, each with why: no job ends them.
+    pub odd_machines: Vec<String>,
     pub jobs: u64,
     /// Objects with all their versions, without the records of our own sweeper.
     pub objects: u64,

@@ -38,6 +38,9 @@ pub struct Visit {
     /// Orphans by their first look.
     pub suspects: Vec<Suspect>,
     pub ended: Vec<Ended>,
+    /// Machines that have stood still for so long that they seem forgotten, and whose disks bill on.
+    #[serde(default)]
+    pub kept: Vec<Standing>,
     /// Machines that should have ended and may run on.
     pub trouble: Vec<Trouble>,
     /// What could not be seen.
@@ -51,6 +54,15 @@ pub struct Ended {
     pub job: JobId,
     pub attempt: AttemptNo,
     pub why: String,
+}
+
+/// A machine that is stopped and kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Standing {
+    pub machine: MachineRef,
+    pub job: JobId,
+    /// Since when, by the cloud.
+    pub since: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +82,7 @@ impl Visit {
             machines: 0,
             suspects: Vec::new(),
             ended: Vec::new(),
+            kept: Vec::new(),
             trouble: Vec::new(),
             unknown: Vec::new(),
         }

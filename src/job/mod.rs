@@ -13,6 +13,7 @@ mod check;
 mod checkpoint;
 mod continuation;
 mod format;
+mod given_up;
 mod id;
 mod image;
 mod market_log;
@@ -35,6 +36,7 @@ pub use check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, Finding, Severity, chec
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest, NEVER_RESTS};
 pub use continuation::{Continues, Inherited, KeptMachine, Starts};
 pub use format::RECORD_FORMAT;
+pub use given_up::GivenUp;
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use image::{ImageChoice, ImageError, System};
 pub use market_log::MarketLog;

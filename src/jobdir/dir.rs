@@ -14,8 +14,8 @@ use super::news::News;
 use super::record::{RecordError, decode, encode};
 use crate::instance::Status;
 use crate::job::{
-    AttemptNo, Attention, CheckpointNo, Ending, JobId, Lease, Manifest, MarketLog, Outcome, Plan, RECORD_FORMAT, Receipt, Request, ResolvedSpec,
-    Settled, Waiting, Wish,
+    AttemptNo, Attention, CheckpointNo, Ending, GivenUp, JobId, Lease, Manifest, MarketLog, Outcome, Plan, RECORD_FORMAT, Receipt, Request,
+    ResolvedSpec, Settled, Waiting, Wish,
 };
 use crate::ports::{Created, Store, StoreError};
 
@@ -103,6 +103,14 @@ impl JobDir {
 
     pub async fn create_receipt(&self, receipt: &Receipt) -> Result<Created, JobDirError> {
         self.create(layout::receipt(&self.job), receipt).await
+    }
+
+    pub async fn given_up(&self) -> Result<Option<GivenUp>, JobDirError> {
+        unless_damaged(self.read(layout::given_up(&self.job)).await)
+    }
+
+    pub async fn create_given_up(&self, given_up: &GivenUp) -> Result<Created, JobDirError> {
+        self.create(layout::given_up(&self.job), given_up).await
     }
 
     pub async fn waiting(&self) -> Result<Option<Waiting>, JobDirError> {

@@ -86,6 +86,11 @@ pub fn receipt(id: &JobId) -> String {
     format!("{}receipt.json", job(id))
 }
 
+/// That what an ended job kept was given up.
+pub fn given_up(id: &JobId) -> String {
+    format!("{}given-up.json", job(id))
+}
+
 pub fn code(id: &JobId) -> String {
     format!("{}code.tar.zst", job(id))
 }

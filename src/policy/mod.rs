@@ -32,6 +32,7 @@ mod horizon;
 mod idle;
 pub mod idle_cost;
 mod interruption;
+pub mod kept;
 pub mod market_choice;
 pub mod market_run;
 mod offer_words;

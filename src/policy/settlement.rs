@@ -232,11 +232,13 @@ fn last_words(
     let (status, damaged) = (attempt.status.as_ref(), attempt.watched.damaged.outcome);
     // What we ended ourselves has a reason, although its agent never said a word.
     let ended_by_us = because == EndedBecause::Lost && our_ending(attempt).is_some();
-    if status.is_none() && !damaged && !ended_by_us {
+    // Of an end that the cloud calls a user's, our records say which user.
+    let by_somebody = matches!(because, EndedBecause::UserStopped | EndedBecause::UserCancelled);
+    if status.is_none() && !damaged && !ended_by_us && !by_somebody {
         return None;
     }
     let mut reasons: Vec<Reason> = status.and_then(|status| status.reason.clone()).into_iter().collect();
-    reasons.push(Reason::new(facts.now, "settle", because.word(), why(attempt, because, cloud_reason)));
+    reasons.push(Reason::new(facts.now, "settle", because.word(), why(facts, attempt, because, cloud_reason)));
     let number = attempt.plan.attempt.number();
     let loss = format!("the outcome of attempt {number} could not be read: what is said of its end comes from its last heartbeat");
     let taken = attempt.lease.as_ref().map(|lease| lease.taken);
@@ -274,7 +276,19 @@ pub fn cloud_words(cloud: Cloud, reason: &str) -> &str {
     }
 }
 
-fn why(attempt: &AttemptFacts, because: EndedBecause, cloud_reason: Option<&str>) -> String {
+/// Who wanted the end of a machine: the cloud gives the same code for us, for a wish and for a person in the console.
+fn by_somebody(facts: &Facts<'_>, attempt: &AttemptFacts, cloud: &str) -> String {
+    match (our_ending(attempt), Wishes::of(facts.requests).end) {
+        (Some(ending), _) => format!("{} ended the machine: {}", ending.by, ending.why),
+        (None, Some(wish)) => {
+            let verb = if wish.cancel { "cancel" } else { "stop" };
+            format!("asked to {verb} by {}; the machine ended before its agent could say more ({cloud})", wish.by)
+        }
+        (None, None) => format!("somebody stopped or ended the machine at the cloud itself, and not with `lamp` ({cloud})"),
+    }
+}
+
+fn why(facts: &Facts<'_>, attempt: &AttemptFacts, because: EndedBecause, cloud_reason: Option<&str>) -> String {
     let cloud = |otherwise| cloud_reason.map_or(otherwise, |reason| cloud_words(attempt.plan.offer.cloud, reason));
     match because {
         _ if attempt.watched.damaged.outcome => match told_at_the_end(attempt) {
@@ -287,6 +301,7 @@ fn why(attempt: &AttemptFacts, because: EndedBecause, cloud_reason: Option<&str>
             (None, AlarmSeen::RangAt(rang)) => format!("its alarm rang at {rang}, and the cloud ended the machine"),
             (None, _) => format!("the machine is gone and its agent left no outcome ({})", cloud("no reason given")),
         },
+        EndedBecause::UserStopped | EndedBecause::UserCancelled => by_somebody(facts, attempt, cloud("no reason given")),
         EndedBecause::Idle => match attempt.watched.ended.alarm {
             AlarmSeen::RangAt(rang) => {
                 format!("its CPU alarm rang at {rang}: by that rule of the job file the machine was idle, and the cloud ended it")

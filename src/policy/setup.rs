@@ -195,10 +195,20 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     lines.push(removal(format!("role {}", names.role), &found.role, |role| ours(&role.owner), role));
     lines.push(bucket_removal(names, &found.bucket, used, delete_jobs));
     lines.push(SetupLine::new("service-linked roles", "of the whole account, free", Vec::new()));
+    if !used.odd_machines.is_empty() {
+        let number = used.odd_machines.len();
+        let line = SetupLine::new(format!("{number} with our owner tag"), "no launch of ours", Vec::new());
+        let which = used.odd_machines.join("; ");
+        let remark =
+            format!("{which} would lose what rights it has from here, and no job of yours ends it: end it in the console, or take the tag off it");
+        lines.insert(0, SetupLine { blocks: true, ..line.remark(remark) });
+    }
     if let Some(first) = used.machines.first() {
         let number = used.machines.len();
         let line = SetupLine::new(format!("{number} machines"), "not terminated", Vec::new());
-        let remark = format!("{first} and what else runs would lose its rights: end the jobs first, with `lamp stop`");
+        let remark = format!(
+            "{first} and what else runs would lose its rights: end the jobs first, with `lamp stop`, and what an ended one keeps with `lamp cancel`"
+        );
         lines.insert(0, SetupLine { blocks: true, ..line.remark(remark) });
     }
     lines

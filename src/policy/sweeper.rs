@@ -174,10 +174,17 @@ pub fn judge_sweeper(job_root: &str, seen: &SweeperSeen, now: Timestamp) -> Chec
             let ago = elapsed(*at, now);
             let came = format!("{name} came {} min ago", ago.as_secs() / 60);
             let first = visit.trouble.first().or(visit.unknown.first()).map(|trouble| format!("{}: {}", trouble.what, trouble.why));
+            let kept = visit.kept.first();
             match first {
                 _ if ago > LATE => Check::failure(check, format!("{came}, and should come every five minutes")).fix(log),
                 Some(first) if visit.is_sick() => Check::failure(check, format!("{came}: {first}")).fix(log),
                 Some(first) => Check::warning(check, format!("{came}: {first}")).fix(log),
+                None if let Some(kept) = kept => {
+                    let (id, job, days) = (&kept.machine, &kept.job, elapsed(kept.since, now).as_secs() / 86_400);
+                    let more = if visit.kept.len() > 1 { format!(", and {} more", visit.kept.len() - 1) } else { String::new() };
+                    Check::warning(check, format!("{came}: {id} of job {job} has been stopped for {days} days{more}, and its disk bills"))
+                        .fix(format!("`lamp cancel {job}` gives it up, `lamp start {job}` goes on with it"))
+                }
                 None => {
                     let s = |count: u32| if count == 1 { "" } else { "s" };
                     let (regions, machines) = (visit.regions, visit.machines);

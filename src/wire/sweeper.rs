@@ -78,6 +78,9 @@ fn tell(visit: &Visit) {
     for suspect in &visit.suspects {
         tracing::warn!(machine = %suspect.machine, since = %suspect.since, "suspected: {}", suspect.why);
     }
+    for kept in &visit.kept {
+        tracing::warn!(machine = %kept.machine, job = %kept.job, since = %kept.since, "stopped, and its disk bills; `lamp cancel {}` gives it up", kept.job);
+    }
     for trouble in &visit.trouble {
         tracing::error!("{}: {}", trouble.what, trouble.why);
     }

@@ -32,7 +32,7 @@ use crate::policy::cap::Caps;
 use crate::ports;
 
 pub use crate::adapters::aws_settings::AwsSettings;
-pub use crate::adapters::driver_process::DaemonLock;
+pub use crate::adapters::driver_process::{DaemonLock, DrivingLock};
 /// For the name of a job.
 pub use crate::adapters::here::random as random_letters;
 
@@ -188,6 +188,16 @@ impl Workstation {
         driver_process::lock_daemon(&self.state, &self.job_root)
     }
 
+    /// Says that this process drives a job, for as long as what it gives lives.
+    pub fn lock_driving(&self, job: &str) -> Option<DrivingLock> {
+        driver_process::lock_driving(&self.state, &self.job_root, job)
+    }
+
+    /// Whether a process of this workstation drives a job, beside a daemon.
+    pub fn is_driven(&self, job: &str) -> bool {
+        driver_process::is_driven(&self.state, &self.job_root, job)
+    }
+
     /// Starts a process that drives one job to its end; gives where its words go.
     ///
     /// # Errors
@@ -195,7 +205,7 @@ impl Workstation {
     pub fn start_driver(&self, job: &str) -> io::Result<PathBuf> {
         let log = self.state.join("drivers").join(format!("{job}.log"));
         let words = ["--job-root", &self.job_root, "daemon", "--job", job, "--until-done"].map(str::to_owned);
-        driver_process::start_detached(&words, &log)?;
+        driver_process::start_detached(&words, &log, self.lock_driving(job))?;
         Ok(log)
     }
 

@@ -105,6 +105,13 @@ fn one_file_with_a_mistake_and_nothing_is_done() {
     for part in ["did you mean `command`?", "schedule.cron", "2 of 3 files cannot be applied"] {
         assert!(ended.err.contains(part), "{part}: {}", ended.err);
     }
+    // A program reads one document, with all of it.
+    let told = place.0.lamp(&["apply", "jobs", "-o", "json"]);
+    let document: Value = serde_json::from_str(&told.err).unwrap_or_else(|error| panic!("{error}: {told:?}"));
+    let files: Vec<&Value> =
+        std::iter::once(&document["error"]).chain(document["error"]["others"].as_array().unwrap()).map(|fault| &fault["file"]).collect();
+    assert_eq!((told.code, told.out.as_str(), files.len()), (100, "", 2), "{told:?}");
+    assert!(files.iter().all(|file| file.is_string()) && files[0] != files[1], "{document:#}");
     assert_eq!(place.jobs(), 0);
     assert_eq!(place.0.lamp(&["apply", "nowhere"]).code, 101);
 }

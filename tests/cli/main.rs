@@ -10,11 +10,13 @@ mod aws;
 mod check;
 mod doctor;
 mod documents;
+mod driven;
 #[cfg(feature = "aws")]
 #[path = "../support/ec2/mod.rs"]
 mod ec2;
 mod init;
 mod jobs;
+mod kept;
 #[cfg(feature = "aws")]
 mod launch_aws;
 mod logs;

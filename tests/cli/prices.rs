@@ -164,3 +164,27 @@ fn csv_is_a_format_of_prices_and_of_nothing_else() {
     let elsewhere = offline(&["status", "-o", "csv"]);
     assert!(elsewhere.code == 2 && elsewhere.err.contains("jsonl"), "{elsewhere:?}");
 }
+
+/// What was said and would not be done is refused; nothing is left out in silence.
+#[test]
+fn what_a_form_cannot_say_and_what_makes_no_sense_is_refused() {
+    let row = ["prices", "--type", "g5.xlarge", "--region", "us-east-1"];
+    for (more, said) in [
+        (&["--csv", "-o", "json"][..], "two forms of the same rows"),
+        (&["--csv", "--buy", "5000"], "`--buy` compares"),
+        (&["-o", "csv", "--buy", "5000"], "`--buy` compares"),
+        (&["-o", "jsonl", "--buy", "5000"], "`--buy` compares"),
+        (&["--csv", "--backtest"], "`--backtest` is about all rows"),
+        (&["--watts", "300"], "--buy"),
+        (&["--hours-per-week", "40"], "--buy"),
+        (&["--buy", "5000", "--hours-per-week", "400"], "a week has 168 hours"),
+        (&["--buy", "0"], "what is bought costs something"),
+        (&["--buy", "5000", "--watts", "NaN"], "no less than nothing"),
+    ] {
+        let ended = offline(&[&row[..], more].concat());
+        assert!(ended.code == 2 && ended.err.contains(said), "{more:?}: {ended:?}");
+        assert_eq!(ended.out, "", "{more:?}");
+    }
+    let bought = offline(&[&row[..], &["--buy", "5000", "--hours-per-week", "40", "--watts", "300"]].concat());
+    assert!(bought.code == 0 && bought.out.contains("has paid for itself after"), "{bought:?}");
+}

@@ -113,7 +113,7 @@ fn a_machine_that_powers_itself_off_after_its_lease_is_a_proof_and_opens_the_way
     assert!(account.ec2.instances().is_empty());
     let unasked = account.lamp(&["doctor", "--prove"]);
     assert_eq!((unasked.0, unasked.2.contains("this buys 1 machine in us-east-1, which cost at most $0.0")), (102, true), "{unasked:?}");
-    assert!(unasked.2.contains("no sweeper has visited"), "{}", unasked.2);
+    assert!(unasked.2.contains("no sweeper has visited") && unasked.2.contains("`lamp init aws --sweeper` installs"), "{}", unasked.2);
 
     let proving = account.prove("3s", NEVER);
     let machine = account.machines(1).remove(0);

@@ -182,16 +182,46 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
 fn a_machine_that_runs_keeps_its_role() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
-    let tag = [("ResourceType", "instance"), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", "alice")];
-    let tag = tag.map(|(key, value)| (format!("TagSpecification.1.{key}"), value));
-    let mut params = vec![("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
-    params.extend(tag.iter().map(|(key, value)| (key.as_str(), *value)));
-    user.ec2.ask("RunInstances", &params).expect("launched");
+    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
+    let id = user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    let whole = [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
+    let tags = |words: &[(&str, &str)]| words.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect();
+    user.ec2.tag(&id, &tags(&whole));
     user.ec2.take_calls();
     let ended = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(ended.code, 102, "{ended:?}");
-    assert!(ended.err.contains("lamp stop"), "{ended:?}");
+    assert!(ended.err.contains(&format!("{id} and what else runs")) && ended.err.contains("lamp stop"), "{ended:?}");
     assert_eq!(user.changes(), Vec::<String>::new());
+}
+
+/// No job ends it, so that nobody is sent to look for one.
+#[test]
+fn a_machine_with_our_owner_tag_alone_is_named_apart() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
+    let id = user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    user.ec2.tag(&id, &[("lamplighter:owner".to_owned(), "alice".to_owned())].into());
+    user.ec2.take_calls();
+    let ended = user.lamp(&["uninit", "aws", "--yes"]);
+    assert_eq!(ended.code, 102, "{ended:?}");
+    assert!(ended.err.contains(&format!("{id} in us-east-1 (tag `lamplighter:job` is missing)")), "{ended:?}");
+    assert!(ended.err.contains("in the console, or take the tag off it") && !ended.err.contains("lamp stop"), "{ended:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+    let (_, dry) = user.json(&["uninit", "aws", "--dry-run"]);
+    assert_eq!((&dry["in_use"]["machines"], dry["in_use"]["odd_machines"].as_array().map(Vec::len)), (&serde_json::json!([]), Some(1)), "{dry}");
+}
+
+/// A second region is used as soon as it is ready, and those that were there stay.
+#[test]
+fn a_region_that_is_made_ready_later_is_added_to_the_configuration() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let second = user.lamp(&["init", "aws", "--yes", "--region", "us-east-1,us-east-2"]);
+    assert_eq!(second.code, 0, "{second:?}");
+    assert!(!second.err.contains("says otherwise"), "{second:?}");
+    let config = user.sandbox.read(CONFIG);
+    assert!(config.contains("regions = [\"us-east-1\", \"us-east-2\"]"), "{config}");
 }
 
 #[test]

@@ -139,3 +139,30 @@ fn foreign_machines_of_every_region_have_an_age_and_a_cost_and_are_left_alone() 
     assert!(text.code == 0 && foreign.iter().all(|id| text.out.contains(id.as_str())) && text.out.contains("$0."), "{text:?}");
     assert!(foreign.iter().all(|id| lives(&ec2, id)));
 }
+
+/// Neither ours nor a stranger's by its tags: no other look shows it, and a set-up cannot be taken away while nobody knows of it.
+#[test]
+fn what_carries_a_tag_of_ours_and_is_no_launch_is_listed_with_what_is_odd_about_it() {
+    let Some(ec2) = cloud() else { return };
+    let tagged = |owner: &str| BTreeMap::from([("lamplighter:owner".to_owned(), owner.to_owned())]);
+    let half = launch(&ec2, REGIONS[0], &tagged(OWNER));
+    let thief = launch(&ec2, REGIONS[1], &tagged("thief"));
+    let small = {
+        let params = [("ImageId", IMAGE), ("InstanceType", "t3.nano"), ("MinCount", "1"), ("MaxCount", "1")];
+        let id = ec2.ask_in(REGIONS[0], "RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+        ec2.tag(&id, &tagged(OWNER));
+        id
+    };
+    let mine = ours(&ec2, REGIONS[0], 1);
+    let shown = sweep(&ec2, &["--foreign", "-o", "json"]);
+    assert_eq!(shown.code, 0, "{shown:?}");
+    let list = document(&shown)["foreign"].clone();
+    for (id, owner) in [(&half, OWNER), (&thief, "thief"), (&small, OWNER)] {
+        let odd = of(&list, id)["odd"].as_str().unwrap_or_else(|| panic!("{list}"));
+        assert_eq!(odd, format!("it carries `lamplighter:owner` = `{owner}`, and is no launch of `lamp`: tag `lamplighter:job` is missing"));
+    }
+    assert!(!list.to_string().contains(&mine));
+    let text = sweep(&ec2, &["--foreign"]);
+    assert!(text.out.contains(&half) && text.err.contains(&format!("{thief} in us-east-2: it carries `lamplighter:owner` = `thief`")), "{text:?}");
+    assert!([&half, &thief, &small].iter().all(|id| lives(&ec2, id)), "and nothing touches them");
+}

@@ -16,6 +16,7 @@ mod fate;
 mod faults;
 mod foreign;
 mod guard;
+mod keeping;
 mod leavings;
 mod lives;
 mod market;

@@ -6,8 +6,8 @@ use lamplighter::adapters::objects;
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status};
 use lamplighter::job::{
-    Attention, Ending, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting,
-    Wish,
+    Attention, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled,
+    Waiting, Wish,
 };
 use lamplighter::jobdir::{Event, JobDir, JobDirError, RecordError, What, decode, layout};
 use lamplighter::policy::pool::Pool;
@@ -66,6 +66,7 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<Schedule>("schedule.json");
     reads::<ScheduleRun>("schedule-run.json");
     reads::<Attention>("attention.json");
+    reads::<GivenUp>("given-up.json");
     reads::<Waiting>("waiting.json");
     reads::<MarketLog>("market.json");
     reads::<Pool>("pool.json");

@@ -120,6 +120,25 @@ fn a_wish_stays_a_wish_whoever_carried_it_out() {
     assert_eq!(settled.because, EndedBecause::UserCancelled);
 }
 
+/// The cloud gives one code for our end of it, for a wish and for a person in the console; the receipt tells them apart.
+#[test]
+fn of_an_end_before_the_agent_speaks_the_receipt_says_who_wanted_it() {
+    let said = |facts: &AttemptFacts, requests: &[lamplighter::job::Request]| {
+        let acts = acts(std::slice::from_ref(facts), requests, known(&[gone(min(2))]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        (settled.because, settled.outcome.clone().unwrap().reasons.pop().unwrap().text)
+    };
+    let silent = |recorded| facts(None, recorded, "off", AlarmSeen::Unknown);
+    let (because, text) = said(&silent(true), &[wish(Wish::Stop, 300)]);
+    assert_eq!((because, text.as_str()), (EndedBecause::UserStopped, "me@here ended the machine: it was silent"));
+    let (because, text) = said(&silent(false), &[wish(Wish::Cancel, 300)]);
+    assert_eq!(because, EndedBecause::UserCancelled);
+    assert!(text.starts_with("asked to cancel by ") && text.ends_with(&format!("({BY_A_USER})")), "{text}");
+    let (because, text) = said(&silent(false), &[]);
+    assert_eq!(because, EndedBecause::UserStopped);
+    assert!(text.starts_with("somebody stopped or ended the machine at the cloud itself, and not with `lamp`"), "{text}");
+}
+
 /// An alarm that may keep a disk stops its machine, and the disk bills on.
 #[test]
 fn what_the_alarm_has_stopped_is_ended_and_what_a_person_has_stopped_is_left() {

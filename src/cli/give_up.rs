@@ -1,0 +1,112 @@
+//! `lamp cancel` (and `stop`) of a job that has ended: what it kept is given up, or is said to be there.
+//!
+//! What must never live here: whose machine it is (`controller::give_up` reads that).
+
+use serde_json::json;
+
+use super::confirm::confirm;
+use super::{Context, ExitCode, Fault, job_root, kept, run};
+use crate::controller::continuation_of;
+use crate::instance::{InstanceState, InstanceView};
+use crate::job::{LeavingFate, Receipt, Wish};
+use crate::jobdir::JobDir;
+use crate::market::Usd;
+use crate::wire::{Store, Workstation};
+
+/// # Errors
+/// Nothing is kept, the wish is to stop, nobody said yes, or the cloud does not answer.
+pub async fn run(
+    context: &Context,
+    store: &Store,
+    workstation: &Workstation,
+    dir: &JobDir,
+    ended: &Receipt,
+    word: (Wish, bool),
+) -> Result<ExitCode, Fault> {
+    let (wish, yes) = word;
+    let controller = run::controller(workstation, store)?;
+    let next = continuation_of(dir.job(), &ended.name);
+    let next_dir = JobDir::new(store.clone(), next.clone());
+    let fault = |error| job_root::record_fault(&error);
+    if next_dir.spec().await.map_err(fault)?.is_some() && next_dir.receipt().await.map_err(fault)?.is_none() {
+        let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+        return Err(job_root::has_ended(dir, ended)
+            .meaning(format!("nothing was changed: it went on as job `{next}`"))
+            .hint(format!("`lamp {verb} {next}` ends that one")));
+    }
+    let found = controller.kept_machine(dir).await.map_err(|error| {
+        Fault::from_error(ExitCode::UNREACHABLE, &error)
+            .meaning(format!("job `{}` has ended; whether its machine is still there, and its disk bills, is not known", dir.job()))
+    })?;
+    let Some(view) = found else { return Err(nothing(&controller, dir, ended).await) };
+    let (what, cost) = (what_it_is(&view, ended), kept::kept_in(ended));
+    if wish == Wish::Stop {
+        return Err(job_root::has_ended(dir, ended)
+            .meaning(format!("nothing was changed: {what}"))
+            .hint(format!("`lamp cancel {0}` gives it up for good, `lamp start {0}` goes on with it", dir.job())));
+    }
+    confirm(
+        context,
+        &format!("job `{}` has ended, and {what}: this ends it for good, with all that is on its disk", dir.job()),
+        yes,
+        "nothing was ended: what is kept bills on",
+    )?;
+    let machine = view.machine();
+    let gave_up = controller.give_up(dir, &machine).await.map_err(|error| {
+        Fault::from_error(ExitCode::UNREACHABLE, &error)
+            .meaning(format!("{machine} may be there still, and its disk bills"))
+            .hint(format!("`lamp cancel {}` tries again", dir.job()))
+    })?;
+    if context.is_machine_output() {
+        context.printer.json(&json!({
+            "job": dir.job(), "wish": wish, "instance": machine.id, "region": machine.region, "gone": gave_up.is_gone,
+            "usd_per_month": cost, "left": gave_up.left, "left_unasked": gave_up.left_unasked,
+        }));
+    }
+    if !gave_up.is_gone {
+        context.printer.warn(format!("{machine} was asked to end, and the cloud does not show yet that it is gone"));
+        context.printer.hint(format!("`lamp cancel {}` looks again", dir.job()));
+        return Ok(ExitCode::UNREACHABLE);
+    }
+    let saved = if cost > Usd::ZERO { format!("; {cost} a month less") } else { String::new() };
+    context.printer.note(format!("{machine} is gone, with its disk{saved}"));
+    for left in &gave_up.left {
+        match left.fate {
+            LeavingFate::Removed => context.printer.note(format!("removed {} {}", left.kind, left.id)),
+            LeavingFate::Kept | LeavingFate::Left => {
+                context.printer.warn(format!("{} {} is still there: {}, {} a month", left.kind, left.id, left.detail, left.usd_per_month));
+                context.printer.hint("`lamp sweep --residue` removes what is ours");
+            }
+        }
+    }
+    for region in &gave_up.left_unasked {
+        context.printer.warn(format!("what it left in {region} is not known; `lamp sweep` looks again"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn what_it_is(view: &InstanceView, ended: &Receipt) -> String {
+    let cost = kept::kept_in(ended);
+    let priced = if cost > Usd::ZERO { format!(", and costs {cost} a month") } else { String::new() };
+    match view.state {
+        InstanceState::Stopped | InstanceState::Stopping => format!("its machine {} is stopped, and kept with its disk{priced}", view.id),
+        state => format!("its machine {} is {state}, and bills", view.id),
+    }
+}
+
+/// What its receipt says was kept is gone, and the next look need not ask the cloud.
+async fn nothing(controller: &crate::controller::Controller, dir: &JobDir, ended: &Receipt) -> Fault {
+    if kept::kept_in(ended) > Usd::ZERO
+        && let Err(error) = controller.record_given_up(dir, None).await
+    {
+        tracing::warn!(job = %dir.job(), "cannot record that nothing of it is there any more: {error}");
+    }
+    let left: Usd = ended.left.iter().filter(|left| left.fate == LeavingFate::Left).map(|left| left.usd_per_month).sum();
+    let fault = job_root::has_ended(dir, ended);
+    if left > Usd::ZERO {
+        return fault
+            .meaning(format!("nothing of it runs; by its receipt it left things that cost {left} a month"))
+            .hint("`lamp sweep` shows what is there still");
+    }
+    fault.meaning("nothing of it runs, and nothing of it bills")
+}

@@ -1,0 +1,58 @@
+//! What jobs that have ended still hold in the cloud, and what it costs a month: by their records, without asking the cloud.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::controller::continuation_of;
+use crate::job::{LeavingFate, Receipt};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::market::{Region, Usd};
+
+/// One thing that is kept on purpose. The field names are an interface (docs/cli-json.md).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct KeptThing {
+    pub kind: String,
+    pub id: String,
+    pub region: Region,
+    pub detail: String,
+    pub usd_per_month: Usd,
+}
+
+/// What the disks that a receipt calls kept cost a month.
+pub fn kept_in(receipt: &Receipt) -> Usd {
+    receipt.left.iter().filter(|left| left.fate == LeavingFate::Kept).map(|left| left.usd_per_month).sum()
+}
+
+/// What a job that has ended keeps; nothing once it was given up, or went on as another job. Of a job that kept nothing, no
+/// record but its receipt is read.
+///
+/// # Errors
+/// When the store does not answer.
+pub async fn kept_of(dir: &JobDir, receipt: &Receipt) -> Result<Vec<KeptThing>, JobDirError> {
+    let kept = receipt.left.iter().filter(|left| left.fate == LeavingFate::Kept);
+    let things: Vec<KeptThing> = kept
+        .map(|left| KeptThing {
+            kind: left.kind.clone(),
+            id: left.id.clone(),
+            region: left.region.clone(),
+            detail: left.detail.clone(),
+            usd_per_month: left.usd_per_month,
+        })
+        .collect();
+    if things.is_empty() {
+        return Ok(things);
+    }
+    let next = JobDir::new(Arc::clone(dir.store()), continuation_of(dir.job(), &receipt.name));
+    let (given_up, next) = tokio::try_join!(dir.given_up(), next.spec())?;
+    // A job that goes on has taken the machine over, and keeps it or not.
+    let went_on = next.is_some_and(|next| next.continues.is_some_and(|from| from.machine.is_some()));
+    Ok(if given_up.is_some() || went_on { Vec::new() } else { things })
+}
+
+/// In a sentence that follows on the job's name.
+pub fn sentence(job: &str, things: &[KeptThing]) -> String {
+    let cost: Usd = things.iter().map(|thing| thing.usd_per_month).sum();
+    let ids: Vec<String> = things.iter().map(|thing| format!("{} {} in {} ({})", thing.kind, thing.id, thing.region, thing.detail)).collect();
+    format!("{job} keeps {}: {cost} a month, until `lamp cancel {job}` gives it up", ids.join(", "))
+}

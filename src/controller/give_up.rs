@@ -1,0 +1,89 @@
+//! What an ended job keeps: the machine that stands still with its disk, until somebody gives it up.
+//!
+//! ```text
+//!   ended ──> its last machine, by its tags ──> terminate, and again until it is seen to be gone
+//!                                                └──> what it left beside it is removed ──> given-up.json
+//! ```
+//! The tags are read in the same decision as each end: a machine that `lamp start` has given to another job meanwhile is not
+//! this job's any more, and lives. What must never live here: whether somebody wants it gone.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::act::ActError;
+use super::drive::Controller;
+use super::leavings::Leavings;
+use crate::instance::{InstanceState, InstanceView, MachineRef};
+use crate::job::{GivenUp, Leaving, RECORD_FORMAT};
+use crate::jobdir::{JobDir, JobDirError};
+use crate::market::Region;
+
+/// Between two looks at a machine that is to end. A stopped one has nothing to shut down and is mostly gone at the first.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+
+/// Looks at it, a minute in all: who typed it waits for them. A machine that takes longer goes on ending, and the same
+/// words see to it again.
+const LOOKS: u32 = 30;
+
+/// What has become of it.
+#[derive(Clone, Debug)]
+pub struct GaveUp {
+    /// It was seen to be gone; else the cloud was asked, and has not shown it yet.
+    pub is_gone: bool,
+    /// What stood beside the machine, and what became of that.
+    pub left: Vec<Leaving>,
+    /// Regions that did not say.
+    pub left_unasked: Vec<Region>,
+}
+
+impl Controller {
+    /// The machine of a job that has ended, while it is there and this job's; `None`: nothing of it is there any more.
+    ///
+    /// # Errors
+    /// When the store or the cloud does not answer.
+    pub async fn kept_machine(&self, dir: &JobDir) -> Result<Option<InstanceView>, ActError> {
+        let Some(plan) = self.last_plan(dir).await? else { return Ok(None) };
+        let is_there = |view: &InstanceView| !matches!(view.state, InstanceState::ShuttingDown | InstanceState::Terminated);
+        let is_its_own = |view: &InstanceView| view.tags.owner == self.owner && &view.tags.job == dir.job() && view.tags.attempt == plan.attempt;
+        Ok(self.machine_of(&plan).await?.filter(is_there).filter(is_its_own))
+    }
+
+    /// Ends the machine that an ended job keeps, for good, and what it left beside it.
+    ///
+    /// # Errors
+    /// When the store or the cloud does not answer: the machine may be there and bill on.
+    pub async fn give_up(&self, dir: &JobDir, machine: &MachineRef) -> Result<GaveUp, ActError> {
+        let mut is_gone = false;
+        for _ in 0..LOOKS {
+            // Its tags, anew for each end.
+            let Some(view) = self.kept_machine(dir).await?.filter(|view| &view.machine() == machine) else {
+                is_gone = true;
+                break;
+            };
+            tracing::warn!(job = %dir.job(), machine = %view.machine(), "terminating what the ended job kept: somebody gives it up");
+            self.cloud(machine.cloud)?.terminate(machine).await?;
+            if self.kept_machine(dir).await?.is_none() {
+                is_gone = true;
+                break;
+            }
+            self.clock.sleep(LOOK_EVERY).await;
+        }
+        if !is_gone {
+            return Ok(GaveUp { is_gone, left: Vec::new(), left_unasked: Vec::new() });
+        }
+        let places = [(machine.cloud, machine.region.clone())].into();
+        let Leavings { left, unasked } = self.take_from(dir.job(), places, &BTreeSet::from([machine.id.as_str()])).await;
+        self.record_given_up(dir, Some(machine)).await?;
+        Ok(GaveUp { is_gone, left, left_unasked: unasked })
+    }
+
+    /// That nothing of an ended job stands in the cloud any more: whoever looks at it next need not ask the cloud.
+    ///
+    /// # Errors
+    /// When the store refuses.
+    pub async fn record_given_up(&self, dir: &JobDir, machine: Option<&MachineRef>) -> Result<(), JobDirError> {
+        let instance = machine.map(|machine| machine.id.clone());
+        let given_up = GivenUp { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), instance };
+        dir.create_given_up(&given_up).await.map(drop)
+    }
+}

@@ -1,0 +1,66 @@
+//! Tells of disks that were kept and seem to be forgotten: the daemon, when it sweeps, once a week for each.
+//!
+//! It asks the clouds nothing that a sweep has not asked but what such a disk costs, and only when it tells. What must never
+//! live here: an end (`give_up`), and what is forgotten (`policy::kept`).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use super::drive::Controller;
+use super::memory::JobMemory;
+use crate::instance::{InstanceView, MachineRef};
+use crate::jobdir::JobDir;
+use crate::market::Usd;
+use crate::policy::kept::forgotten;
+use crate::ports::chain;
+
+/// Between two words about the same disk: as long as it stood before the first.
+const WEEK: Duration = Duration::from_secs(7 * 86_400);
+
+/// What this daemon has told: which machine, in which week of its standing.
+pub(super) type KeptTold = BTreeSet<(MachineRef, u64)>;
+
+impl Controller {
+    /// Of these machines, those that stand still and seem to be forgotten.
+    pub(super) async fn tell_kept(&self, told: &mut KeptTold, views: &[InstanceView]) {
+        for view in views {
+            let Some(stood) = forgotten(view, self.clock.now()) else { continue };
+            let week = stood.as_secs() / WEEK.as_secs();
+            if told.insert((view.machine(), week)) {
+                self.tell_of(view, stood, week).await;
+            }
+        }
+    }
+
+    async fn tell_of(&self, view: &InstanceView, stood: Duration, week: u64) {
+        let (job, machine) = (&view.tags.job, view.machine());
+        let cost = self.disk_cost(view).await.map_or_else(|| "bills".to_owned(), |cost| format!("costs {cost} a month"));
+        let days = stood.as_secs() / 86_400;
+        let text = format!(
+            "{machine} in {} has been stopped for {days} days, and its disk {cost}: `lamp cancel {job}` gives it up, `lamp start {job}` goes on with it",
+            machine.region
+        );
+        warn!(%job, "{text}");
+        let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+        // Of a job of another job root nobody can be told but by the log.
+        match dir.spec().await {
+            Ok(Some(spec)) => {
+                let what = format!("kept {machine} week {week}");
+                self.tell_as(&dir, &spec, &mut JobMemory::default(), ("attention", &what), &text, None).await;
+            }
+            Ok(None) => {}
+            Err(error) => warn!(%job, "nobody could be told: {}", chain(&error)),
+        }
+    }
+
+    /// What the disks of a kept machine cost a month; `None`: the cloud does not say.
+    async fn disk_cost(&self, view: &InstanceView) -> Option<Usd> {
+        let residue = self.cloud(view.cloud).ok()?.residue(&self.owner, &view.region).await.ok()?;
+        let kept: Vec<Usd> =
+            residue.iter().filter(|left| left.kept && left.job.as_ref() == Some(&view.tags.job)).map(|left| left.usd_per_month).collect();
+        (!kept.is_empty()).then(|| kept.into_iter().sum())
+    }
+}

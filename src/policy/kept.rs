@@ -1,0 +1,22 @@
+//! Is a machine that was stopped and kept forgotten? Its disk bills for as long as nobody says a word.
+//!
+//! What must never live here: an end. Whose disk is kept has asked for it, and only they give it up.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::instance::{InstanceState, InstanceView};
+use crate::market::{Cloud, elapsed};
+
+/// A disk that stood unused for so long is told of (FAULTS row 31). Sooner is news to nobody who went home for the weekend
+/// and goes on on Monday; later is money that nobody thinks of.
+pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 86_400);
+
+/// For how long a machine has stood still, once that is longer than anybody is likely to mean. A machine of which the cloud
+/// does not say since when says nothing, and this workstation's own folders cost nothing.
+pub fn forgotten(view: &InstanceView, now: Timestamp) -> Option<Duration> {
+    let stands = view.cloud != Cloud::Local && view.state == InstanceState::Stopped;
+    let stood = elapsed(view.ended.filter(|_| stands)?, now);
+    (stood > FORGOTTEN_AFTER).then_some(stood)
+}

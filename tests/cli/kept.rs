@@ -1,0 +1,67 @@
+//! What a job that has ended still keeps: it is said, and it is given up when somebody says so.
+
+use serde_json::{Value, json};
+
+use super::place::{Place, end};
+use super::sandbox::{Sandbox, repository};
+
+const JOB: &str = "home/.local/state/lamplighter/jobs/digits-7f3k2q";
+
+/// A job that has ended, and whose receipt says that its disk was kept.
+fn ended() -> Sandbox {
+    let record = |name: &str| std::fs::read_to_string(repository().join("tests/data/v1").join(name)).expect("a record");
+    let sandbox = Sandbox::new();
+    let mut receipt: Value = serde_json::from_str(&record("receipt.json")).expect("JSON");
+    receipt["left"] = json!([
+        { "kind": "volume", "id": "vol-1", "region": "us-east-1", "detail": "100 GiB, kept by the stopped i-1", "usd_per_month": 8.0, "fate": "kept" },
+        { "kind": "alarm", "id": "a-1", "region": "us-east-1", "detail": "gone", "usd_per_month": 0.1, "fate": "removed" },
+    ]);
+    sandbox.write(&format!("{JOB}/spec.json"), record("spec.json"));
+    sandbox.write(&format!("{JOB}/receipt.json"), receipt.to_string());
+    sandbox
+}
+
+#[test]
+fn status_says_what_is_kept_and_what_it_costs_a_month_until_it_is_given_up() {
+    let sandbox = ended();
+    let list = sandbox.lamp(&["status"]);
+    let said = "digits-7f3k2q keeps volume vol-1 in us-east-1 (100 GiB, kept by the stopped i-1): $8.00 a month";
+    assert!(list.code == 0 && list.err.contains(said) && list.err.contains("`lamp cancel digits-7f3k2q`"), "{list:?}");
+    let one = sandbox.lamp(&["status", "digits"]);
+    assert!(one.out.lines().any(|line| line.starts_with("keeps ") && line.ends_with("$8.00 a month")), "{one:?}");
+    let (_, document) = sandbox.json(&["status", "-o", "json"]);
+    let kept = document["jobs"][0]["kept"].as_array().expect("a list");
+    assert_eq!((kept.len(), &kept[0]["id"], &kept[0]["usd_per_month"]), (1, &json!("vol-1"), &json!(8.0)), "{document:#}");
+    // And whoever wants to change it hears that it bills.
+    let extended = sandbox.lamp(&["extend", "digits", "1h"]);
+    assert!(extended.code == 102 && extended.err.contains("$8.00 a month") && !extended.err.contains("nothing of it bills"), "{extended:?}");
+    // Its machine is gone, as the cloud says: whoever asks for its end hears so, and nobody is told of it again.
+    let gone = sandbox.lamp(&["cancel", "digits"]);
+    assert!(gone.code == 102 && gone.err.contains("nothing of it runs, and nothing of it bills"), "{gone:?}");
+    let after = sandbox.lamp(&["status"]);
+    assert!(after.code == 0 && !after.err.contains("keeps"), "{after:?}");
+    let (_, document) = sandbox.json(&["status", "-o", "json"]);
+    assert_eq!(document["jobs"][0]["kept"], json!([]));
+}
+
+#[test]
+fn the_kept_machine_of_an_ended_job_is_given_up_by_cancel_and_by_nothing_less() {
+    let place = Place::new("exit 3");
+    place.0.write("lamp.toml", "name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    let receipt = place.receipt("kept");
+    let (job, machine) = (receipt["job"].as_str().unwrap(), receipt["attempts"][0]["instance"].as_str().unwrap());
+    let stop = place.0.lamp(&["stop", "kept"]);
+    assert!(stop.code == 102 && stop.err.contains(&format!("its machine {machine} is stopped, and kept with its disk")), "{stop:?}");
+    assert!(stop.err.contains(&format!("`lamp cancel {job}` gives it up for good")), "{stop:?}");
+    let unsaid = place.0.lamp(&["cancel", "kept"]);
+    assert!(unsaid.code == 102 && unsaid.err.contains("nobody was there to ask") && unsaid.err.contains("`--yes`"), "{unsaid:?}");
+    assert_eq!(place.0.lamp(&["start", "kept", "--dry-run"]).code, 0, "it is still there");
+    let (code, document) = place.0.json(&["cancel", "kept", "--yes", "-o", "json"]);
+    assert_eq!((code, &document["instance"], &document["gone"]), (0, &machine.into(), &true.into()), "{document}");
+    let none = place.0.lamp(&["start", "kept"]);
+    assert!(none.code == 102 && none.err.contains("nothing is kept"), "{none:?}");
+    let again = place.0.lamp(&["cancel", "kept", "--yes"]);
+    assert!(again.code == 102 && again.err.contains("nothing of it runs, and nothing of it bills"), "{again:?}");
+    place.nothing_is_left();
+}
