@@ -16,6 +16,9 @@ use crate::market::Usd;
 /// A person tries so often, a minute apart: a machine may still be on its way to being stopped.
 const TRIES: u32 = 20;
 
+/// Half an hour of the dearest machine of a false world.
+const BUYS_A_START: Usd = Usd::from_micros(500_000);
+
 /// The job that goes on, if its machine was to be kept and a person wants it.
 pub async fn goes_on(world: &Arc<World>, dir: &JobDir) -> Option<JobDir> {
     if world.spec.spec.on.success != Reaction::Stop {
@@ -44,9 +47,10 @@ fn is_there(world: &World, next: &ResolvedSpec) -> bool {
     world.objects.body(&crate::jobdir::layout::spec(&next.job)).is_some()
 }
 
+/// What the command's own plan refuses too: nothing is kept, or what is left of the budget buys no start (seed 1000014 of 24 h).
 fn spec_of(world: &World, kept: Kept) -> Option<ResolvedSpec> {
     let nothing = kept.continues.machine.is_none() && kept.receipt.outcome == JobOutcome::Succeeded;
-    if nothing || kept.budget_left.is_some_and(|left| left <= Usd::ZERO) {
+    if nothing || kept.budget_left.is_some_and(|left| left < BUYS_A_START) {
         return None;
     }
     let mut spec = kept.spec.spec.clone();
