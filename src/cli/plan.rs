@@ -9,7 +9,7 @@ use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, plan_text, ready, region, run, status, submission};
 use crate::controller::{ActError, Controller, Planned};
-use crate::job::ResolvedSpec;
+use crate::job::{Plan, ResolvedSpec};
 use crate::market::Offer;
 use crate::policy::placement::NoOffer;
 use crate::policy::schedule::Calendar;
@@ -48,25 +48,29 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
             return Err(fault);
         }
     };
-    let Planned { plan, fallbacks, ranking, quotas, refused, .. } = &planned;
+    let Planned { plan, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
     let forecast = Forecast::of(&planned, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
-    let permitted = controller.permitted(plan).await;
-    let forbidden = permitted.err().map(|error| Fault::from_error(ExitCode::REFUSED, &error).sentence());
+    let Permission { forbidden, unanswered } = Permission::asked(&controller, plan).await;
     let agent = controller.agent_fits(plan).err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
     let cadence = cadence::of(&store, measured.as_ref(), &planned).await;
     let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
-    let code = match (&cadence, &out_of_reach) {
-        (_, Some(_)) => ExitCode::REFUSED,
-        (cadence, None) => cadence.as_ref().map_or(ExitCode::SUCCESS, cadence::Shown::code),
+    let over_a_cap = controller.cap_forbids(plan);
+    // As `lamp run` would end.
+    let code = if out_of_reach.is_some() || over_a_cap.is_some() {
+        ExitCode::REFUSED
+    } else if forbidden.is_some() {
+        ExitCode::LAUNCH_FAILED
+    } else {
+        cadence.as_ref().map_or(ExitCode::SUCCESS, cadence::Shown::code)
     };
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
-            "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "forbidden": forbidden,
-            "lacks": lacks, "agent": agent,
+            "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
+            "forbidden": forbidden, "unanswered": unanswered, "lacks": lacks, "agent": agent,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
             "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
         }));
@@ -79,13 +83,17 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     if let Some(because) = forbidden {
         context.printer.warn(format!("the cloud would not launch it: {because}"));
     }
+    if let Some(because) = unanswered {
+        context.printer.warn(format!("whether the cloud would launch it is not known: {because}"));
+    }
+    ready::warn_unready(context, unready);
     if let Some(because) = agent {
         context.printer.warn(format!("the machine could not run its agent: {because}"));
     }
     ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
     context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
-    if let Some(reason) = controller.cap_forbids(plan) {
+    if let Some(reason) = over_a_cap {
         context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {}", reason.text));
     } else if let Some(reason) = held_back {
         context.printer.prose(2, format!("it would wait for {reason}"));
@@ -96,6 +104,23 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     cadence.iter().for_each(|cadence| cadence.tell(context));
     context.printer.note("nothing was started");
     Ok(code)
+}
+
+/// What a dry run of the launch came to. Unknown is not no.
+#[derive(Default)]
+struct Permission {
+    /// Why the cloud would not launch it.
+    forbidden: Option<String>,
+    /// Why that is not known.
+    unanswered: Option<String>,
+}
+
+impl Permission {
+    async fn asked(controller: &Controller, plan: &Plan) -> Permission {
+        let Err(error) = controller.permitted(plan).await else { return Permission::default() };
+        let why = Some(Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
+        if error.is_refusal() { Permission { forbidden: why, unanswered: None } } else { Permission { forbidden: None, unanswered: why } }
+    }
 }
 
 /// What the launch would wait for, as it follows on "waits for": a cheaper machine, or a cap.

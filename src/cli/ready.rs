@@ -7,8 +7,10 @@
 //! `lamp run` starts nothing then; `lamp plan` still shows what it can. What must never live here: what is lacking
 //! (`policy::setup`).
 
+use std::collections::BTreeSet;
+
 use super::{Context, ExitCode, Fault};
-use crate::controller::{Controller, Planned};
+use crate::controller::{Controller, Planned, Unready};
 use crate::job::ResolvedSpec;
 use crate::policy::setup::Lack;
 
@@ -53,6 +55,20 @@ pub fn warn(context: &Context, lacks: &[Lack], region: Option<&str>) {
     if !lacks.is_empty() {
         context.printer.warn(sentence(lacks));
         cures(lacks, region).into_iter().for_each(|cure| context.printer.hint(cure));
+    }
+}
+
+/// Regions that the job names and cannot use: it goes on in the others, and somebody should know.
+pub fn warn_unready(context: &Context, unready: &[Unready]) {
+    for Unready { region, because } in unready {
+        context.printer.warn(format!("{region} is passed over until it is ready: {because}"));
+    }
+    let home = context.user.aws.regions.as_ref().and_then(|regions| regions.first());
+    let regions: BTreeSet<&str> =
+        unready.iter().map(|unready| unready.region.as_str()).filter(|region| home.is_none_or(|home| home != region)).collect();
+    if !regions.is_empty() {
+        let regions: Vec<String> = home.map(String::as_str).into_iter().chain(regions).map(|region| format!("--region {region}")).collect();
+        context.printer.hint(format!("`lamp init aws {}` makes what machines need there", regions.join(" ")));
     }
 }
 

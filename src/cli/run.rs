@@ -80,6 +80,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     })?;
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    ready::warn_unready(context, &planned.unready);
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
     let region = planned.plan.offer.region.to_string();
     if let Some(proofs) = proofs {

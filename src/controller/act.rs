@@ -9,7 +9,7 @@ use super::drive::Controller;
 use super::market::{Choosing, MarketMemory, NotNow, Outlook, WAIT_LOOK, asks};
 use super::memory::{AttemptMemory, JobMemory};
 use crate::instance::{MachineRef, Tags};
-use crate::job::{AttemptNo, CheckpointNo, JobId, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, RejectedOffer, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, CheckpointNo, JobId, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Cloud, Market, Offer, Quota, Supply};
 use crate::policy::Wishes;
@@ -23,6 +23,7 @@ use crate::policy::relaunch;
 use crate::ports::{CloudError, Created, chain};
 
 use super::observe::Observed;
+use super::ready::{Launchable, Unready, launchable};
 use super::ship::ShipError;
 
 /// Why an act was not done. The next tick tries again.
@@ -42,12 +43,20 @@ pub enum ActError {
     /// A machine's end is counted from its plan.
     #[error("{what}: nothing is launched until one of them is right")]
     ClockOff { what: String },
+    /// Every place that would do waits for a person; `none`: some others do not fit now.
+    #[error("{}", Unready::sentence(.none.as_ref(), .unready))]
+    NotReady { none: Option<NoOffer>, unready: Vec<Unready> },
 }
 
 impl ActError {
     /// The cloud or the store knows us not, or does not let us.
     pub fn is_denial(&self) -> bool {
         matches!(self, ActError::Cloud(CloudError::Denied { .. }))
+    }
+
+    /// The cloud has said no, and would say it again.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, ActError::Cloud(CloudError::Denied { .. } | CloudError::Invalid { .. } | CloudError::Unsupported { .. }))
     }
 
     /// Nobody answered: nothing is known of what was asked.
@@ -70,6 +79,8 @@ pub struct Planned {
     pub quotas: Vec<Quota>,
     /// What never became an offer, each with the reason.
     pub refused: Vec<String>,
+    /// Regions that are passed over until somebody mends them.
+    pub unready: Vec<Unready>,
     /// Why it is of this market, `market = "auto"`; and how the job looks at both.
     pub decided: Option<Reason>,
     pub outlook: Option<Outlook>,
@@ -301,25 +312,14 @@ impl Controller {
             }
             (decided, outlook) = (Some(verdict.reason), seen);
         }
-        let mut unlaunchable: Vec<RejectedOffer> = Vec::new();
-        let (mut placed, launch) = loop {
-            let ask = Ask { supply: &supply, prefers, ..asked };
-            let placed = placement::place(&ask)?;
-            if let Some(kept) = kept {
-                break (placed, kept.launch.clone());
+        let found = match kept {
+            Some(kept) => {
+                let placed = placement::place(&Ask { supply: &supply, prefers, ..asked })?;
+                Launchable { placed, launch: kept.launch.clone(), unready: Vec::new() }
             }
-            match cloud.prepare(&spec.spec, &placed.offer).await {
-                Ok(launch) => break (placed, launch),
-                // It cannot be launched there, and no attempt need be wasted on that: the next offer.
-                Err(CloudError::NoCapacity { what, .. }) => {
-                    supply.offers.retain(|offer| !offer.is_same_pool(&placed.offer));
-                    supply.refused.push(format!("{}: {what}", placed.offer.describe()));
-                    unlaunchable.push(RejectedOffer { offer: placed.offer, because: what });
-                }
-                Err(error) => return Err(error.into()),
-            }
+            None => launchable(&**cloud, &Ask { prefers, ..asked }, &mut supply).await?,
         };
-        placed.rejected.extend(unlaunchable);
+        let Launchable { placed, launch, unready } = found;
         let limits = &spec.spec.limits;
         let boot = spec.trial.map_or(limits.boot, |trial| proof::boot_tag(&trial, limits.boot));
         let tags = Tags { owner: self.owner.clone(), job: spec.job.clone(), attempt, lease: limits.lease, boot, kill_at: placed.kill_at };
@@ -355,6 +355,7 @@ impl Controller {
             ranking: placed.ranking,
             quotas: supply.quotas,
             refused: supply.refused,
+            unready,
             decided,
             outlook,
             waits,

@@ -31,13 +31,15 @@ pub enum Alert {
 impl Controller {
     /// The trouble that an act met; `None`: it passes by itself.
     pub(super) fn trouble(act: &Act, error: &ActError) -> Option<String> {
-        if matches!(error, ActError::ClockOff { .. }) {
+        if matches!(error, ActError::ClockOff { .. } | ActError::NotReady { .. }) {
             return Some(error.to_string());
         }
         let ActError::Cloud(cause) = error else { return None };
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
             (Act::Terminate { machine, .. }, _) => Some(format!("{machine} in {} may still run and bill: {}", machine.region, chain(cause))),
+            // What no other moment mends: a network, an image, a right that is missing wherever the job may run.
+            (Act::CreatePlan { .. }, CloudError::Invalid { .. } | CloudError::Unsupported { .. }) => Some(chain(cause)),
             (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => Some(chain(cause)),
             _ => None,
         }

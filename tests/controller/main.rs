@@ -22,6 +22,7 @@ mod lives;
 mod market;
 mod mortal;
 mod owners;
+mod regions;
 mod scale;
 mod schedules;
 mod spot_market;
