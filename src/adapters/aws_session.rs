@@ -14,9 +14,11 @@ use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
 use aws_credential_types::Credentials;
+use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_http_client::tls;
 use tokio::sync::OnceCell;
 
+use super::aws_identity::Identity;
 use super::aws_settings::AwsSettings;
 use super::ec2_memory::Ec2Memory;
 use super::objects::install_crypto;
@@ -39,7 +41,7 @@ const REGION_UNKNOWN: &str = "us-east-1";
 pub struct AwsSession {
     pub settings: AwsSettings,
     given: Option<(Region, Credentials)>,
-    base: OnceCell<SdkConfig>,
+    base: OnceCell<(SdkConfig, Option<Identity>)>,
     ec2: Mutex<BTreeMap<Region, aws_sdk_ec2::Client>>,
     pub(super) memory: Ec2Memory,
 }
@@ -61,6 +63,15 @@ impl AwsSession {
 
     /// The settings of the ordinary chain, read once. Credentials are fetched when the first call needs them.
     pub async fn base(&self) -> &SdkConfig {
+        &self.loaded().await.0
+    }
+
+    /// Who we are, for what signs without an SDK; `None`: nothing can say.
+    pub async fn identity(&self) -> Option<Identity> {
+        self.loaded().await.1.clone()
+    }
+
+    async fn loaded(&self) -> &(SdkConfig, Option<Identity>) {
         self.base.get_or_init(|| load(&self.settings, self.given.clone())).await
     }
 
@@ -130,7 +141,7 @@ impl AwsSession {
     }
 }
 
-async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> SdkConfig {
+async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> (SdkConfig, Option<Identity>) {
     install_crypto();
     let http = aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring)).build_https();
     let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT_WITHIN).operation_attempt_timeout(ATTEMPT_WITHIN).build();
@@ -147,5 +158,9 @@ async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> S
     if let Some(endpoint) = &settings.endpoint_url {
         loader = loader.endpoint_url(endpoint);
     }
-    loader.load().await
+    let config = loader.load().await;
+    let Some(identity) = config.credentials_provider().map(Identity::new) else { return (config, None) };
+    // One for all: what each client keeps for itself, each client asks for.
+    let config = config.to_builder().credentials_provider(SharedCredentialsProvider::new(identity.clone())).build();
+    (config, Some(identity))
 }

@@ -6,12 +6,11 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 
-use crate::ports::{Created, ObjectMeta, Store, StoreError};
+use crate::ports::{Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
 
 /// Passes everything on.
 pub struct CountedStore {
@@ -90,8 +89,8 @@ impl Store for CountedStore {
         Ok(found)
     }
 
-    async fn presign_get(&self, key: &str, valid: Duration, endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
-        self.store.presign_get(key, valid, endpoint).await
+    async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
+        self.store.presign_get(key, lives, endpoint).await
     }
 
     async fn delete(&self, key: &str) -> Result<(), StoreError> {

@@ -3,7 +3,7 @@
 //! ```text
 //!   terminate ── look at the machine and its spot request, both at once
 //!                  ├─ not ours by its tags ──> refused
-//!                  ├─ a request that would relaunch it ──> cancelled first
+//!                  ├─ a request that would relaunch it ──> cancelled first; not allowed: ended all the same, and told
 //!                  └─ TerminateInstances ─┬─ protected ──> the protection is cleared, it is ours; again
 //!                                         └─ not found ──> gone only by the NotFound rule
 //! ```
@@ -45,17 +45,29 @@ pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(),
         }
         must_be_ours(session, machine, instance, &act)?;
     }
-    match requests {
-        Ok(requests) if !requests.is_empty() => cancel(session, machine, requests).await?,
-        Ok(_) => {}
-        Err(error) => tracing::warn!(%machine, "whether a spot request would launch it again is not known: {error}"),
-    }
+    let relaunches = match requests {
+        Ok(requests) if !requests.is_empty() => match cancel(session, machine, requests).await {
+            // A person's own request, which we may not cancel: what bills is ended all the same, and they must hear of the rest.
+            Err(error @ (CloudError::Denied { .. } | CloudError::Invalid { .. })) => Err(error),
+            cancelled => Ok(cancelled?),
+        },
+        Ok(_) => Ok(()),
+        Err(error) => {
+            tracing::warn!(%machine, "whether a spot request would launch it again is not known: {error}");
+            Ok(())
+        }
+    };
+    finish(session, machine, &act, &seen).await?;
+    relaunches
+}
+
+async fn finish(session: &AwsSession, machine: &MachineRef, act: &str, seen: &Option<Instance>) -> Result<(), CloudError> {
     let force = seen.as_ref().is_some_and(is_stuck);
-    match end(session, machine, &act, force).await {
+    match end(session, machine, act, force).await {
         Err(trouble) if trouble.is(Class::Protected) => {
             tracing::warn!(%machine, "its protection against termination is cleared: it is ours, and it is to end");
             unprotect(session, machine, Protection::Termination).await?;
-            end(session, machine, &act, force).await.map_err(CloudError::from)
+            end(session, machine, act, force).await.map_err(CloudError::from)
         }
         Err(trouble) if trouble.is(Class::NotFound) => not_found(&session.memory, machine, trouble, seen.is_some()),
         Err(trouble) => Err(trouble.into()),
@@ -220,7 +232,9 @@ async fn cancel(session: &AwsSession, machine: &MachineRef, requests: Vec<String
     tracing::warn!(%machine, "its spot request is persistent and would launch it again: it is cancelled ({})", requests.join(", "));
     let client = session.ec2(&machine.region).await;
     let cancelled = client.cancel_spot_instance_requests().set_spot_instance_request_ids(Some(requests)).send().await;
-    cancelled.map(drop).map_err(|error| meaning("cancel a spot request", error))
+    cancelled
+        .map(drop)
+        .map_err(|error| meaning(&format!("cancel the persistent spot request of {machine}, which may launch another machine in its place"), error))
 }
 
 /// Not found is not gone: only who asks again and again, for long enough, may say so.

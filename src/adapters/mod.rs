@@ -18,6 +18,8 @@ mod aws_credentials;
 #[cfg(feature = "aws")]
 pub mod aws_doctor;
 #[cfg(feature = "aws")]
+mod aws_identity;
+#[cfg(feature = "aws")]
 pub mod aws_objects;
 #[cfg(feature = "aws")]
 pub mod aws_ready;

@@ -23,7 +23,9 @@ use sha2::{Digest, Sha256};
 
 use super::object_parts::{PARTS_IN_FLIGHT, Uploads, copy_in_parts};
 use super::object_source::{PART_BYTES_MIN, Source, generic};
-use crate::ports::{Created, ObjectMeta, Store, StoreError};
+use super::system_clock::SystemClock;
+use crate::market::{Span, elapsed};
+use crate::ports::{Clock as _, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
 
 /// What S3 copies in one call.
 const COPY_BYTES_MAX: u64 = 5 << 30;
@@ -31,6 +33,13 @@ const COPY_BYTES_MAX: u64 = 5 << 30;
 /// How long one call may go on trying inside the client. The loops above try again anyway and must hear of trouble soon:
 /// longer, and a heartbeat waits behind a dead line; shorter, and one slow answer looks like an outage.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(20);
+
+/// When what signs ends. What it has signed for others ends with it, whatever the signature says.
+#[async_trait]
+pub trait Ending: Send + Sync {
+    /// When the credentials end that sign now, after asking for new ones where these do not last so long; `None`: never.
+    async fn lasting(&self, needed: Duration) -> Result<Option<Timestamp>, Error>;
+}
 
 pub struct S3Store {
     s3: AmazonS3,
@@ -40,6 +49,7 @@ pub struct S3Store {
     /// For a client of another endpoint.
     builder: AmazonS3Builder,
     uploads: Uploads,
+    ending: Option<Arc<dyn Ending>>,
     bucket: String,
     /// Empty, or a path without slashes at its ends.
     prefix: String,
@@ -81,6 +91,7 @@ impl S3Store {
             files,
             builder,
             uploads: Uploads::default(),
+            ending: None,
             bucket: bucket.to_owned(),
             prefix: prefix.to_owned(),
         })
@@ -90,6 +101,13 @@ impl S3Store {
     #[must_use]
     pub fn remembering(mut self, folder: PathBuf) -> Self {
         self.uploads = Uploads::remembered_in(folder);
+        self
+    }
+
+    /// What it signs for others is to last.
+    #[must_use]
+    pub fn ending(mut self, ending: Arc<dyn Ending>) -> Self {
+        self.ending = Some(ending);
         self
     }
 
@@ -232,13 +250,25 @@ impl Store for S3Store {
         self.download(key, path, come).await.map_err(|error| failed("download", key, error))
     }
 
-    async fn presign_get(&self, key: &str, valid: Duration, endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
+    async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
+        let act = "sign a URL for";
+        let ends = match &self.ending {
+            Some(ending) => ending.lasting(lives.least).await.map_err(|error| failed(act, key, error))?,
+            None => None,
+        };
+        let now = SystemClock.now();
+        let left = ends.map_or(lives.most, |ends| elapsed(now, ends));
+        if left < lives.least {
+            return Err(StoreError::ShortLived { left: Span::from_secs(left.as_secs()), needed: Span::from_duration(lives.least) });
+        }
+        let valid = Duration::from_secs(left.min(lives.most).as_secs());
         let sign = async {
             // The host is part of what is signed.
             let elsewhere = endpoint.map(|endpoint| self.builder.clone().with_endpoint(endpoint).build()).transpose()?;
             elsewhere.as_ref().unwrap_or(&self.s3).signed_url(reqwest::Method::GET, &self.key(key)?, valid).await
         };
-        sign.await.map(|url| Some(url.into())).map_err(|error| failed("sign a URL for", key, error))
+        let url = sign.await.map_err(|error| failed(act, key, error))?;
+        Ok(Some(SignedUrl { url: url.into(), until: now.saturating_add(valid).unwrap_or(Timestamp::MAX) }))
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use object_store::aws::AwsCredentialProvider;
 
 use super::object_file::FileStore;
+pub use super::object_s3::Ending;
 use super::object_s3::S3Store;
 pub use super::object_s3::install_crypto;
 use crate::ports::Store;
@@ -53,7 +54,7 @@ pub fn open(url: &str) -> Result<Arc<dyn Store>, OpenError> {
 /// # Errors
 /// As [`open`], and when a setting has a name that nobody knows.
 pub fn open_with(url: &str, settings: &[(&str, &str)]) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, settings, None, made)
+    open_as(url, settings, Who::default(), made)
 }
 
 /// Who we are to S3, and where the bucket is: what the ordinary chain of the workstation says.
@@ -62,6 +63,8 @@ pub struct S3Access {
     pub region: Option<String>,
     pub endpoint: Option<String>,
     pub credentials: Option<AwsCredentialProvider>,
+    /// When they end, for what is signed with them.
+    pub ending: Option<Arc<dyn Ending>>,
 }
 
 /// Like [`open`], as somebody. `existing`: a folder that is not there is not made.
@@ -71,7 +74,8 @@ pub struct S3Access {
 pub fn open_through(url: &str, existing: bool, access: S3Access) -> Result<Arc<dyn Store>, OpenError> {
     let said = [("aws_region", access.region.as_deref()), ("aws_endpoint_url", access.endpoint.as_deref())];
     let settings: Vec<(&str, &str)> = said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    if existing { open_as(url, &settings, access.credentials, there) } else { open_as(url, &settings, access.credentials, made) }
+    let who = Who { credentials: access.credentials, ending: access.ending };
+    if existing { open_as(url, &settings, who, there) } else { open_as(url, &settings, who, made) }
 }
 
 fn made(path: &Path) -> Result<FileStore, OpenError> {
@@ -99,7 +103,7 @@ pub fn open_with_credentials(
     if !url.starts_with("s3://") {
         return Ok((open(url)?, None));
     }
-    let store = bucket(url, settings, None)?.remembering(uploads.to_owned());
+    let store = bucket(url, settings, Who::default())?.remembering(uploads.to_owned());
     let credentials = store.credentials();
     Ok((Arc::new(store), Some(credentials)))
 }
@@ -109,13 +113,13 @@ pub fn open_with_credentials(
 /// # Errors
 /// As [`open`], but for the folder.
 pub fn open_existing(url: &str) -> Result<Arc<dyn Store>, OpenError> {
-    open_as(url, &[], None, there)
+    open_as(url, &[], Who::default(), there)
 }
 
 fn open_as(
     url: &str,
     settings: &[(&str, &str)],
-    credentials: Option<AwsCredentialProvider>,
+    who: Who,
     folder: impl Fn(&Path) -> Result<FileStore, OpenError>,
 ) -> Result<Arc<dyn Store>, OpenError> {
     let syntax = || OpenError::Syntax { url: shown(url) };
@@ -126,10 +130,17 @@ fn open_as(
         }
         return Ok(Arc::new(folder(path)?));
     }
-    Ok(Arc::new(bucket(url, settings, credentials)?))
+    Ok(Arc::new(bucket(url, settings, who)?))
 }
 
-fn bucket(url: &str, settings: &[(&str, &str)], credentials: Option<AwsCredentialProvider>) -> Result<S3Store, OpenError> {
+/// Nobody in particular: the environment says.
+#[derive(Default)]
+struct Who {
+    credentials: Option<AwsCredentialProvider>,
+    ending: Option<Arc<dyn Ending>>,
+}
+
+fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, OpenError> {
     let syntax = || OpenError::Syntax { url: shown(url) };
     let rest = url.strip_prefix("s3://").ok_or_else(syntax)?;
     let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -139,7 +150,8 @@ fn bucket(url: &str, settings: &[(&str, &str)], credentials: Option<AwsCredentia
     }
     let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
     let known = settings.iter().map(|(name, value)| Ok((name.parse()?, *value))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-    S3Store::open(name, prefix.trim_matches('/'), &known, credentials).map_err(wrong)
+    let store = S3Store::open(name, prefix.trim_matches('/'), &known, who.credentials).map_err(wrong)?;
+    Ok(who.ending.into_iter().fold(store, S3Store::ending))
 }
 
 /// Without what may be a password: whatever stands before the last `@`, and after a `?`, where presigned URLs have their

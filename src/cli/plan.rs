@@ -52,7 +52,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let forecast = Forecast::of(&planned, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     let Permission { forbidden, unanswered } = Permission::asked(&controller, plan).await;
-    let agent = controller.agent_fits(plan).err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
+    let agent = controller.agent_fits(plan).await.err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
     let cadence = cadence::of(&store, measured.as_ref(), &planned).await;

@@ -9,7 +9,7 @@ use super::attach::Attached;
 use super::reach::OutOfReach;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission};
-use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned};
+use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, Market};
@@ -73,10 +73,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(measured) = measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot) {
         measured.refuse()?;
     }
-    controller.agent_fits(&planned.plan).map_err(|error| {
-        Fault::from_error(ExitCode::LAUNCH_FAILED, &error)
-            .meaning("nothing was started, and nothing bills")
-            .hint("`lamp doctor` says which agent would be shipped")
+    controller.agent_fits(&planned.plan).await.map_err(|error| {
+        let hint = match error {
+            ShipError::ShortLived { .. } => "sign in again, `aws sso login`, or for longer; a shorter `limits.boot` needs less",
+            _ => "`lamp doctor` says which agent would be shipped",
+        };
+        Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills").or_hint(hint)
     })?;
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));

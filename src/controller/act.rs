@@ -346,6 +346,7 @@ impl Controller {
             lease: limits.lease,
             boot: limits.boot,
             resume_from,
+            launch_by: None,
             starts: spec.continues.as_ref().zip(kept).map(|(continues, kept)| continues.starts(kept)),
             tags: tags.to_map(),
         };
@@ -374,7 +375,8 @@ impl Controller {
             return Ok(());
         }
         let image = launch.image_name.as_deref().unwrap_or(&launch.image);
-        launch.user_data = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image, plan.boot).await?;
+        let first = shipper.user_data(&*self.store, plan.offer.arch, &plan.offer.region, image, plan.boot).await?;
+        (launch.user_data, plan.launch_by) = (first.user_data, Some(first.launch_by));
         Ok(())
     }
 

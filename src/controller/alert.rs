@@ -34,7 +34,11 @@ impl Controller {
         if matches!(error, ActError::ClockOff { .. } | ActError::NotReady { .. }) {
             return Some(error.to_string());
         }
-        let ActError::Cloud(cause) = error else { return None };
+        let cause = match error {
+            ActError::Cloud(cause) => cause,
+            ActError::Ship(error) if !error.is_silence() => return Some(chain(error)),
+            _ => return None,
+        };
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
             (Act::Terminate { machine, .. }, _) => Some(format!("{machine} in {} may still run and bill: {}", machine.region, chain(cause))),

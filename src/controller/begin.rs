@@ -102,6 +102,7 @@ impl Controller {
         if let Some(reason) = &decided {
             self.log_market(dir, memory.market(), reason).await;
         }
+        self.tell_jobs_over().await;
         if memory.attempts.values().any(|attempt| attempt.watched.refused.is_some()) {
             self.next_after_refusal(&spec.job, &mut memory).await;
         }

@@ -3,13 +3,13 @@
 //! Two controllers that launch in the same second do not see each other: then a cap may be passed by one machine. What must
 //! never live here: whether a machine may be launched (`policy::cap`).
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::drive::Controller;
 use super::memory::JobMemory;
@@ -27,7 +27,22 @@ pub(super) const LOOK: Duration = Duration::from_secs(15);
 const READS_IN_FLIGHT: usize = 16;
 
 /// Of jobs that have ended nothing changes any more: they are read once.
-pub type Ledger = BTreeMap<JobId, Vec<Spell>>;
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    ended: BTreeMap<JobId, Vec<Spell>>,
+    /// Those that ended longer ago than a day, as far as the job root says; read once, for nothing is ever taken out.
+    over: Option<BTreeSet<JobId>>,
+    /// The same, found out since.
+    found: BTreeSet<JobId>,
+}
+
+/// What was read of one job.
+enum Account {
+    /// It ended longer ago than a day: nothing of it counts, and nothing ever will.
+    Over,
+    Ended(Vec<Spell>),
+    Open(Vec<Spell>),
+}
 
 /// A launch that a cap holds back.
 #[derive(Clone, Debug)]
@@ -51,31 +66,75 @@ impl Controller {
     /// When the store does not answer.
     pub async fn spending(&self) -> Result<Spending, JobDirError> {
         let now = self.clock.now();
-        let ledger = self.ledger.lock().expect("nobody panics while holding it: it is only cloned and replaced").clone();
-        let jobs = jobdir::jobs(self.store.as_ref()).await?;
-        let read = stream::iter(jobs).map(|job| {
-            let known = ledger.get(&job).cloned();
+        let mut ledger = self.ledger().clone();
+        let (jobs, over) = tokio::join!(jobdir::jobs(self.store.as_ref()), self.over(ledger.over.take()));
+        let counts = |job: &JobId| !over.contains(job) && !ledger.found.contains(job);
+        let read = stream::iter(jobs?.into_iter().filter(counts)).map(|job| {
+            let known = ledger.ended.get(&job).cloned();
             async move {
                 match known {
-                    Some(spells) => Ok((job, spells, true)),
-                    None => self.spells(&job, now).await.map(|(spells, ended)| (job, spells, ended)),
+                    Some(spells) => Ok((job, Account::Ended(spells))),
+                    None => self.account(&job, now).await.map(|account| (job, account)),
                 }
             }
         });
-        let read: Vec<(JobId, Vec<Spell>, bool)> = read.buffered(READS_IN_FLIGHT).try_collect().await?;
-        let all: Vec<Spell> = read.iter().flat_map(|(_, spells, _)| spells.iter().copied()).collect();
-        let ended = read.into_iter().filter(|(_, _, ended)| *ended).map(|(job, spells, _)| (job, spells)).collect();
-        *self.ledger.lock().expect("nobody panics while holding it: it is only cloned and replaced") = ended;
+        let read: Vec<(JobId, Account)> = read.buffered(READS_IN_FLIGHT).try_collect().await?;
+        let (mut all, mut ended, mut found) = (Vec::new(), BTreeMap::new(), ledger.found);
+        for (job, account) in read {
+            match account {
+                Account::Over => drop(found.insert(job)),
+                Account::Open(spells) => all.extend(spells),
+                Account::Ended(spells) => {
+                    all.extend(spells.iter().copied());
+                    ended.insert(job, spells);
+                }
+            }
+        }
+        *self.ledger() = Ledger { ended, over: Some(over), found };
         Ok(cap::spending(&all, now))
     }
 
-    /// The attempts of one job, and whether nothing of it changes any more.
-    async fn spells(&self, job: &JobId, now: Timestamp) -> Result<(Vec<Spell>, bool), JobDirError> {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock().expect("nobody panics while holding it: it is only cloned and replaced")
+    }
+
+    /// What is known already, or what the job root says. What it does not say is read job by job.
+    async fn over(&self, known: Option<BTreeSet<JobId>>) -> BTreeSet<JobId> {
+        if let Some(known) = known {
+            return known;
+        }
+        jobdir::jobs_over(self.store.as_ref()).await.unwrap_or_else(|error| {
+            debug!("every job is read: {}", chain(&error));
+            BTreeSet::new()
+        })
+    }
+
+    /// Leaves word of the jobs of which nothing counts any more, for the next process: ten thousand of them are a minute of
+    /// reading before its launch. Only who launches writes; a few are sooner read than written.
+    pub(super) async fn tell_jobs_over(&self) {
+        let all = {
+            let ledger = self.ledger();
+            if ledger.found.len() < READS_IN_FLIGHT {
+                return;
+            }
+            ledger.over.iter().flatten().chain(&ledger.found).cloned().collect::<BTreeSet<JobId>>()
+        };
+        match jobdir::put_jobs_over(self.store.as_ref(), all.clone()).await {
+            Ok(()) => {
+                let mut ledger = self.ledger();
+                (ledger.over, ledger.found) = (Some(all), BTreeSet::new());
+            }
+            Err(error) => debug!("they are read again by the next process: {}", chain(&error)),
+        }
+    }
+
+    /// The attempts of one job, and whether anything of it may change.
+    async fn account(&self, job: &JobId, now: Timestamp) -> Result<Account, JobDirError> {
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
         let receipt = jobdir::unless_damaged(dir.receipt().await)?;
         let day_ago = now.saturating_sub(DAY).unwrap_or(Timestamp::MIN);
         if receipt.as_ref().is_some_and(|receipt| receipt.ended < day_ago) {
-            return Ok((Vec::new(), true));
+            return Ok(Account::Over);
         }
         let mut spells = Vec::new();
         for number in dir.attempts().await? {
@@ -89,7 +148,7 @@ impl Controller {
             let ended = settled.map(|settled| (settled.billed_to.unwrap_or(from), settled.usd));
             spells.push(Spell { hourly: plan.offer.hourly(), from, ended });
         }
-        Ok((spells, receipt.is_some()))
+        Ok(if receipt.is_some() { Account::Ended(spells) } else { Account::Open(spells) })
     }
 
     /// Why this plan may not be launched now; `None`: it may.
@@ -116,6 +175,7 @@ impl Controller {
     /// Whether a cap holds this plan back; then it is recorded why.
     pub(super) async fn hold_back(&self, dir: &JobDir, memory: &mut JobMemory, plan: &Plan) -> Result<bool, JobDirError> {
         let reason = self.cap_on(plan).await?;
+        self.tell_jobs_over().await;
         let held = reason.is_some();
         match reason {
             Some(reason) => self.wait_for(dir, memory, reason, None, LOOK).await,

@@ -25,15 +25,22 @@ use crate::ports::{CloudError, chain};
 const DECISION_HOLDS: Duration = Duration::from_secs(60);
 
 impl Controller {
-    /// Whether the machine of a plan could run the agent that it would get, as far as its image says. Asks nobody.
+    /// Whether the machine of a plan could fetch and run the agent that it would get, as far as its image and our credentials
+    /// say. Sends nothing.
     ///
     /// # Errors
-    /// When there is no agent for such machines, or it needs a newer C library than the image has.
-    pub fn agent_fits(&self, plan: &Plan) -> Result<(), ShipError> {
+    /// When there is no agent for such machines, it needs a newer C library than the image has, or nothing that is signed now
+    /// would last until the machine has booted.
+    pub async fn agent_fits(&self, plan: &Plan) -> Result<(), ShipError> {
         match (&plan.launch, &self.shipper) {
             // A kept machine has its agent.
             (Some(launch), Some(shipper)) if plan.starts.is_none() => {
-                shipper.fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))
+                shipper.fits(plan.offer.arch, launch.image_name.as_deref().unwrap_or(&launch.image))?;
+                match shipper.could_fetch(&*self.store, plan.offer.arch, plan.boot).await {
+                    // A folder is another finding, told with all else that an account lacks.
+                    Err(ShipError::NotReachable(_)) => Ok(()),
+                    fetched => fetched,
+                }
             }
             _ => Ok(()),
         }

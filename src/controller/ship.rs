@@ -1,8 +1,9 @@
 //! Brings the agent to a machine that comes without it: into the job root once, and from there by a signed URL.
 //!
 //! ```text
-//!   agents.find(arch) ──> agents/<sha256>/lamp-agent, if it is not there ──> signed URL ──> user data
+//!   agents.find(arch) ──> agents/<sha256>/lamp-agent, if it is not there ──> signed URL ──> user data, and until when to launch
 //! ```
+//! The URL lives as long as the credentials that sign it: they must last for the launch and the boot, or nothing is bought.
 //! What must never live here: where the file is on this workstation (`ports::Agents`), the words of the script
 //! (`bootstrap`).
 
@@ -10,14 +11,22 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
+
 use super::bootstrap::{Bootstrap, BootstrapError};
 use crate::jobdir::layout;
 use crate::market::{Arch, Region, Span};
-use crate::ports::{AgentFile, Agents, AgentsError, Glibc, Store, StoreError};
+use crate::ports::{AgentFile, Agents, AgentsError, Glibc, Lives, SignedUrl, Store, StoreError};
 
-/// How long the URL in the user data is good for. A launch whose answer was lost is repeated with the same words, for hours
-/// at most; the longest that S3 signs is a week. It gives nothing but a public program.
+/// How long the URL in the user data is good for, at most: it ends with the credentials that signed it. A launch whose answer
+/// was lost is repeated with the same words, for hours at most; the longest that S3 signs is a week. It gives nothing but a
+/// public program.
 const URL_VALID: Duration = Duration::from_secs(24 * 3600);
+
+/// The time that a launch may take after its words were signed, beside the boot that follows: its answer may be lost, and the
+/// cloud may ask for fewer calls. Less, and such a launch is planned anew; more, and a session of half an hour signs for nobody
+/// half of its time.
+const LAUNCH_TAKES: Duration = Duration::from_secs(2 * 60);
 
 /// Why a machine cannot be told how to begin.
 #[derive(Debug, thiserror::Error)]
@@ -29,13 +38,43 @@ pub enum ShipError {
     #[error("{image} has systemd {has}, and the agent needs {SYSTEMD_MIN}: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer")]
     TooOld { image: String, has: u16 },
     #[error("the agent cannot be brought to the job root")]
-    Store(#[from] StoreError),
+    Store(#[source] StoreError),
+    /// Its machine would boot for nothing.
+    #[error(
+        "the AWS credentials end in {left}, and so does the URL by which a machine fetches its agent: {needed} are needed, \
+         two minutes to launch and `limits.boot` to boot"
+    )]
+    ShortLived { left: Span, needed: Span },
     #[error("the agent `{path}` changed while it was uploaded")]
     Changed { path: String },
     #[error("machines cannot reach the job root `{0}`: give one on S3, s3://bucket/prefix")]
     NotReachable(String),
     #[error(transparent)]
     Bootstrap(#[from] BootstrapError),
+}
+
+impl From<StoreError> for ShipError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::ShortLived { left, needed } => ShipError::ShortLived { left, needed },
+            error => ShipError::Store(error),
+        }
+    }
+}
+
+impl ShipError {
+    /// Nobody answered; everything else waits for a person.
+    pub fn is_silence(&self) -> bool {
+        matches!(self, ShipError::Store(StoreError::Unavailable { .. }))
+    }
+}
+
+/// What a machine runs first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstBoot {
+    pub user_data: String,
+    /// A machine that is launched later may boot when the agent can no longer be fetched.
+    pub launch_by: Timestamp,
 }
 
 /// Ships for one controller.
@@ -57,22 +96,39 @@ impl Shipper {
     ///
     /// # Errors
     /// When there is no agent for it, the image is known to be too old for it, or the job root does not take it.
-    pub async fn user_data(&self, store: &dyn Store, arch: Arch, region: &Region, image: &str, boot: Span) -> Result<String, ShipError> {
+    pub async fn user_data(&self, store: &dyn Store, arch: Arch, region: &Region, image: &str, boot: Span) -> Result<FirstBoot, ShipError> {
         let file = self.agents.find(arch)?;
         check_image(&file, image)?;
         let key = layout::agent(&file.sha256);
-        let url = store.presign_get(&key, URL_VALID, self.box_endpoint_url.as_deref()).await?;
-        let url = url.ok_or_else(|| ShipError::NotReachable(store.url()))?;
+        let signed = self.sign(store, &key, boot).await?;
         self.upload(store, &key, &file).await?;
         let bootstrap = Bootstrap {
             job_root: &store.url(),
             region: region.as_str(),
-            agent_url: &url,
+            agent_url: &signed.url,
             agent_sha256: &file.sha256,
             box_endpoint_url: self.box_endpoint_url.as_deref(),
             boot,
         };
-        Ok(bootstrap.user_data()?)
+        let launch_by = signed.until.saturating_sub(boot.duration()).unwrap_or(Timestamp::MIN);
+        Ok(FirstBoot { user_data: bootstrap.user_data()?, launch_by })
+    }
+
+    async fn sign(&self, store: &dyn Store, key: &str, boot: Span) -> Result<SignedUrl, ShipError> {
+        let least = LAUNCH_TAKES + boot.duration();
+        let lives = Lives { least, most: URL_VALID.max(least) };
+        let signed = store.presign_get(key, lives, self.box_endpoint_url.as_deref()).await?;
+        signed.ok_or_else(|| ShipError::NotReachable(store.url()))
+    }
+
+    /// Whether a machine could fetch its agent when it has booted, as far as that is known before its launch. Sends nothing,
+    /// but may ask who we are.
+    ///
+    /// # Errors
+    /// When there is no agent for it, machines cannot reach the job root, or the credentials end too soon.
+    pub async fn could_fetch(&self, store: &dyn Store, arch: Arch, boot: Span) -> Result<(), ShipError> {
+        let key = layout::agent(&self.agents.find(arch)?.sha256);
+        self.sign(store, &key, boot).await.map(drop)
     }
 
     /// Whether a machine with this image could run the agent for such machines.

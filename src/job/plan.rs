@@ -46,6 +46,10 @@ pub struct Plan {
     /// The newest complete checkpoint when the plan was made; the agent looks again.
     #[serde(default)]
     pub resume_from: Option<CheckpointNo>,
+    /// What its first boot fetches is signed until a boot after this: later, it is planned anew and not launched. `None`: at
+    /// any time.
+    #[serde(default)]
+    pub launch_by: Option<Timestamp>,
     /// The kept machine that is started again; `None`: a new one is launched.
     #[serde(default)]
     pub starts: Option<Starts>,

@@ -15,6 +15,9 @@ pub fn agent(sha256: &str) -> String {
 /// Written and looked at to learn the time by the store's clock; empty.
 pub const CLOCK: &str = "clock";
 
+/// Jobs of which nothing counts any more (`jobdir::over`).
+pub const JOBS_OVER: &str = "jobs-over.json";
+
 /// What is new of jobs that are not over (`jobdir::news`).
 pub const NEWS: &str = "news/";
 

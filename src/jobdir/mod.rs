@@ -14,6 +14,7 @@
 //!   news/<job>/...                                              whoever wrote something new, where a look costs money (news.rs)
 //!   schedules/<set>/<name>...                                   lamp apply and the daemon (schedules.rs)
 //!   sweeper/<name>/suspects.json  visit.json                    the sweeper in the cloud, overwritten (sweeper.rs)
+//!   jobs-over.json                                              who launches under a cap, overwritten (over.rs)
 //!   proofs/<account>/<region>.json                              whoever proves that machines end, overwritten (proofs.rs)
 //! ```
 //! One writer per key; create-if-absent is the only primitive for agreement. Records carry a format number: readers
@@ -24,6 +25,7 @@ mod dir;
 mod journal;
 pub mod layout;
 mod news;
+mod over;
 mod proofs;
 mod record;
 mod schedules;
@@ -32,6 +34,7 @@ mod sweeper;
 pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
 pub use journal::{Event, What};
 pub use news::{JobNews, News, has_news, news};
+pub use over::{JobsOver, jobs_over, put_jobs_over};
 pub use proofs::ProofDir;
 pub use record::{RecordError, decode, encode};
 pub use schedules::{ScheduleDir, schedules};

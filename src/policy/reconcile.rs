@@ -257,7 +257,8 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let wish = Wishes::of(facts.requests).end;
     // Whoever slept over a launch buys no machine that is to be out already.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
-    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over;
+    // The plan is the record, and is never signed anew: what its machine would fetch may be out of reach by now.
+    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over || came_too_late(&attempt.plan, now);
     // Any other controller on this job root may have launched the same plan, by a look of just before the wish: however our own
     // launches were answered, whatever the plan's age, and by whichever clock the wish is dated. Its look may be two minutes old.
     let theirs_within = if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
@@ -282,6 +283,11 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         (false, _) if theirs => wait("another controller made the plan, and may be about to launch it".into()),
         (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
     }
+}
+
+/// Whether the machine of a plan, launched now, might have nothing to fetch any more when it has booted.
+pub(super) fn came_too_late(plan: &Plan, now: Timestamp) -> bool {
+    plan.launch_by.is_some_and(|by| by <= now)
 }
 
 /// Whether the agent of an attempt has ever left a record.

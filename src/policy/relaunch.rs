@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   wish to end ─────────────> end
-//!   moved ───────────────────> next attempt, at once
+//!   moved, never launched ───> next attempt, at once
 //!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often
 //!   no capacity ─────────────> next attempt elsewhere, at once; after many refusals in a row, later
 //!   anything else ───────────> end, with the attempt's own word
@@ -70,7 +70,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         return stop;
     }
     let number = last.plan.attempt.next();
-    if because == EndedBecause::Moved {
+    if because == EndedBecause::Moved || had_no_machine(&last.settled) {
         return Next::Attempt { number, not_before: now, reason: Reason::new(now, "relaunch", "launch", text) };
     }
     if found_no_machine(&last.settled) {
@@ -146,7 +146,7 @@ fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Ti
 
 /// Another attempt after an interruption or a loss, if it is worth it.
 fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, now: Timestamp) -> Next {
-    let taken = history.iter().filter(|record| record.settled.because.is_interruption()).count();
+    let taken = history.iter().filter(|record| record.settled.because.is_interruption() && !had_no_machine(&record.settled)).count();
     let max = spec.interruptions.max;
     if taken > max as usize {
         let because = history.last().map_or(EndedBecause::Lost, |last| last.settled.because);
@@ -172,7 +172,13 @@ fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, 
 
 fn died_young(record: &AttemptRecord) -> bool {
     let worked = record.settled.outcome.as_ref().is_some_and(|outcome| outcome.useful.duration() >= YOUNG_USEFUL || outcome.checkpoints > 0);
-    record.settled.because.is_interruption() && !worked
+    record.settled.because.is_interruption() && !worked && !had_no_machine(&record.settled)
+}
+
+/// Whether it is certain that nothing was ever launched, though nobody refused it: a plan that was left lying. No machine was
+/// lost, and no place has shown that it has none.
+fn had_no_machine(settled: &Settled) -> bool {
+    settled.because == EndedBecause::Lost && settled.instance.is_none() && settled.billed_from.is_none()
 }
 
 /// Whether a launch was refused there, and may be tried elsewhere or later.

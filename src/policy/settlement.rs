@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
-use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
+use super::reconcile::{AlarmSeen, AttemptFacts, Facts, came_too_late};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceView, NoticeKind, Status};
@@ -51,6 +51,11 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         "whether its machine was ever launched is not known, and the cloud shows none"
     } else {
         "the cloud knows no machine of this plan"
+    };
+    let not_known = if !existed && came_too_late(&attempt.plan, facts.now) {
+        "it was not launched in time: what its machine would have fetched was signed for a shorter time"
+    } else {
+        not_known
     };
     let cloud_reason = cloud_reason.or_else(|| view.is_none().then(|| not_known.to_owned()));
     let outcome = attempt.outcome.clone().or_else(|| last_words(facts, attempt, because, instance.clone()?, to?, cloud_reason.as_deref()));

@@ -32,5 +32,5 @@ pub use power::{Power, PowerError, PowerOff};
 pub use sensors::{Scope, SensorFeed, Sensors};
 pub use service::Service;
 pub use stacks::Stacks;
-pub use store::{Created, ObjectMeta, Store, StoreError};
+pub use store::{Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
 pub use workload::{Ended, Launch, Signal, Workload, WorkloadError, Workloads};

@@ -11,6 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
 
+use crate::market::Span;
+
 /// What a create-if-absent did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
@@ -26,6 +28,20 @@ pub struct ObjectMeta {
     pub bytes: u64,
     /// By the store's own clock.
     pub modified: Timestamp,
+}
+
+/// For how long a signed URL is to be good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lives {
+    pub least: Duration,
+    pub most: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignedUrl {
+    pub url: String,
+    /// By the clock of this computer.
+    pub until: Timestamp,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +62,9 @@ pub enum StoreError {
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// Somebody must sign in anew, or for longer.
+    #[error("the credentials end in {left}, and what they sign ends with them: {needed} are needed")]
+    ShortLived { left: Span, needed: Span },
     /// Anything else; a write may have happened. Try again.
     #[error("cannot {act} `{key}`")]
     Unavailable {
@@ -106,7 +125,10 @@ pub trait Store: Send + Sync {
 
     /// A URL that gives this object to whoever holds it, by a plain GET, for so long; at this endpoint, where it is another
     /// one than ours. `None`: this store has no such thing.
-    async fn presign_get(&self, _key: &str, _valid: Duration, _endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
+    ///
+    /// # Errors
+    /// [`StoreError::ShortLived`] when it could not live so long, because who signs it does not.
+    async fn presign_get(&self, _key: &str, _lives: Lives, _endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
         Ok(None)
     }
 

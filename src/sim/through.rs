@@ -18,8 +18,8 @@ use crate::instance::{ForeignMachine, InstanceView, MachineRef, Notice, Residue,
 use crate::job::{CodeArchive, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{Offer, Region, Span, Supply};
 use crate::ports::{
-    Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Metadata, MetadataError, ObjectMeta, Power, PowerError, PowerOff,
-    Scope, SensorFeed, Signal, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
+    Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power, PowerError,
+    PowerOff, Scope, SensorFeed, Signal, SignedUrl, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
 };
 
 /// A port as one process has it.
@@ -93,8 +93,8 @@ impl Store for Through<dyn Store> {
     async fn get_file(&self, key: &str, path: &Path) -> Result<Option<(u64, String)>, StoreError> {
         self.process.call(self.inner.get_file(key, path)).await
     }
-    async fn presign_get(&self, key: &str, valid: Duration, endpoint: Option<&str>) -> Result<Option<String>, StoreError> {
-        self.process.call(self.inner.presign_get(key, valid, endpoint)).await
+    async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
+        self.process.call(self.inner.presign_get(key, lives, endpoint)).await
     }
     async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
         self.process.call(self.inner.get_file_counted(key, path, come)).await

@@ -127,6 +127,14 @@ async fn a_persistent_request_is_cancelled_before_its_machine_ends() {
     let calls: Vec<String> = ec2.calls().into_iter().map(|call| call.action).filter(|action| !action.starts_with("Describe")).collect();
     assert_eq!(calls, ["CancelSpotInstanceRequests", "TerminateInstances"]);
 
+    // It is somebody else's, and may not be cancelled: the machine ends all the same, and they hear of the request.
+    let made = ec2.ask("RunInstances", &params).unwrap();
+    let id = made.all("instanceId")[0].text.clone();
+    ec2.fault(Fault::code("CancelSpotInstanceRequests", "UnauthorizedOperation"));
+    let error = aws.terminate(&machine(&id)).await.unwrap_err();
+    assert!(kind(&error) == "denied" && chain(&error).contains("the persistent spot request of"), "{}", chain(&error));
+    assert!(is_going(ec2.instance(&id).state), "it bills no more");
+
     // A one-time request needs none.
     let id = launched(&aws, "token-1", Market::Spot).await;
     ec2.take_calls();

@@ -101,6 +101,7 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
         lease: tags.lease,
         boot: tags.boot,
         resume_from: None,
+        launch_by: None,
         starts: None,
         tags: tags.to_map(),
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lamplighter::adapters::objects;
-use lamplighter::ports::{Created, Store};
+use lamplighter::ports::{Created, Lives, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::moto::{Moto, moto};
@@ -66,18 +66,19 @@ async fn an_object_is_given_by_url_to_whoever_holds_it() {
     let store = moto.open("s3://jobs/root");
     let agent = Bytes::from(vec![7; 100_000]);
     store.put("agents/a b/lamp-agent", agent.clone()).await.unwrap();
-    let url = store.presign_get("agents/a b/lamp-agent", Duration::from_secs(600), None).await.unwrap().expect("S3 signs");
+    let lives = Lives { least: Duration::from_secs(1), most: Duration::from_secs(600) };
+    let url = store.presign_get("agents/a b/lamp-agent", lives, None).await.unwrap().expect("S3 signs").url;
     assert!(url.contains("X-Amz-Expires=600") && url.contains("X-Amz-Signature="), "{url}");
     let got = reqwest::get(&url).await.unwrap();
     assert_eq!((got.status().as_u16(), got.bytes().await.unwrap()), (200, agent));
 
     // For a machine that knows the store by another name: the host is part of what is signed.
-    let other = store.presign_get("agents/a b/lamp-agent", Duration::from_secs(600), Some("http://10.0.0.7:9000")).await.unwrap().unwrap();
+    let other = store.presign_get("agents/a b/lamp-agent", lives, Some("http://10.0.0.7:9000")).await.unwrap().unwrap().url;
     assert!(other.starts_with("http://10.0.0.7:9000/jobs/root/agents/a%20b/lamp-agent?"), "{other}");
 
     let folder = tempfile::tempdir().unwrap();
     let folder = objects::open(folder.path().to_str().unwrap()).unwrap();
-    assert_eq!(folder.presign_get("a", Duration::from_secs(1), None).await.unwrap(), None);
+    assert_eq!(folder.presign_get("a", lives, None).await.unwrap(), None);
 }
 
 /// Stands before the server, sees which parts of files come by, and keeps one of them back for ever.

@@ -31,8 +31,8 @@ async fn it_is_uploaded_once_and_fetched_by_its_url() {
     moto.bucket("jobs").await;
     let (store, region) = (moto.open("s3://jobs/root"), Region::new("eu-west-1"));
     let shipper = Shipper::new(agents(), None);
-    let user_data = shipper.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap();
-    assert_eq!(shipper.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap().len(), user_data.len());
+    let user_data = shipper.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap().user_data;
+    assert_eq!(shipper.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap().user_data.len(), user_data.len());
 
     let program = agents().find(OURS).unwrap();
     let listed: Vec<(String, u64)> = store.list("agents/").await.unwrap().into_iter().map(|found| (found.key, found.bytes)).collect();
@@ -45,7 +45,7 @@ async fn it_is_uploaded_once_and_fetched_by_its_url() {
     assert!(!user_data.contains("aws_secret") && !user_data.contains("SECRET"));
 
     let elsewhere = Shipper::new(agents(), Some("http://169.254.169.253:5000".into()));
-    let user_data = elsewhere.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap();
+    let user_data = elsewhere.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap().user_data;
     assert!(assigned(&user_data, "agent_url").starts_with("http://169.254.169.253:5000/jobs/root/agents/"), "{user_data}");
     assert!(user_data.contains("AWS_ENDPOINT_URL=\"http://169.254.169.253:5000\"'"));
 }

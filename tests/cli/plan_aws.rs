@@ -88,7 +88,52 @@ fn a_full_quota_and_a_low_bid_are_named() {
     // What EC2 would refuse is known before anything is shipped.
     ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").always());
     let denied = plan(&ec2, &["--spot"]);
-    assert!(denied.err.contains("warning: the cloud would not launch it: "), "{denied:?}");
+    assert!(denied.code == 104 && denied.err.contains("warning: the cloud would not launch it: "), "{denied:?}");
+}
+
+/// Unknown is not no: a dry run whose answer is lost forbids nothing.
+#[test]
+fn a_dry_run_without_an_answer_is_no_refusal() {
+    let Some(ec2) = market() else { return };
+    ec2.fault(Fault::lost("RunInstances").always());
+    let lost = plan(&ec2, &["--spot"]);
+    assert!(lost.code == 0 && !lost.err.contains("would not launch it"), "{lost:?}");
+    assert!(lost.err.contains("warning: whether the cloud would launch it is not known: no answer to launch a machine"), "{lost:?}");
+    let document = plan(&ec2, &["--spot", "-o", "json"]);
+    let found: Value = serde_json::from_str(&document.out).unwrap_or_else(|error| panic!("{error}: {document:?}"));
+    assert!(found["forbidden"].is_null() && found["unanswered"].is_string(), "{found}");
+    ec2.mend();
+    ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").always());
+    let document = plan(&ec2, &["--spot", "-o", "json"]);
+    let found: Value = serde_json::from_str(&document.out).unwrap_or_else(|error| panic!("{error}: {document:?}"));
+    assert!(document.code == 104 && found["forbidden"].is_string() && found["unanswered"].is_null(), "{found}");
+}
+
+/// What `lamp run` would refuse, a plan does not end with 0.
+#[test]
+fn a_plan_that_a_cap_forbids_ends_as_the_run_would() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.1\n");
+    let words = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--spot", "--", "python3", "train.py"];
+    let ended = sandbox.end(sandbox.command(&words).envs(ec2.env()));
+    assert!(ended.code == 102 && ended.err.contains("`lamp run` would refuse it: it would wait for ever for the cap of $0.10"), "{ended:?}");
+}
+
+/// Three regions in the job file, and one of them was never set up: the plan goes on without it, and says so.
+#[test]
+fn a_region_that_was_never_set_up_is_passed_over_in_words() {
+    let Some(ec2) = market() else { return };
+    ec2.spot_prices("g5.xlarge", "us-west-2a", &[(SignedDuration::from_hours(24 * 20), 0.10)]);
+    let words = ["--spot", "--region", "us-east-1", "--region", "us-west-2"];
+    let ended = plan(&ec2, &words);
+    assert!(ended.code == 0 && ended.out.starts_with("g5.xlarge in us-east-1b, spot, $0.36/h"), "{ended:?}");
+    assert!(ended.err.contains("warning: us-west-2 is passed over until it is ready: there is no security group `lamplighter`"), "{}", ended.err);
+    assert!(!ended.out.contains("then: g5.xlarge in us-west-2") && !ended.out.contains("none: g5.xlarge in us-west-2"), "{}", ended.out);
+    assert!(ended.err.contains("hint: `lamp init aws --region"), "{}", ended.err);
+    let document = plan(&ec2, &[&words[..], &["-o", "json"]].concat());
+    let found: Value = serde_json::from_str(&document.out).unwrap_or_else(|error| panic!("{error}: {document:?}"));
+    assert_eq!(found["unready"][0]["region"], "us-west-2", "{found}");
 }
 
 /// A budget is reckoned with the bid: whoever bids five times on-demand hears what that makes of ten hours, and what mends it.

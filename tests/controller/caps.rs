@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::controller::submit;
-use lamplighter::job::JobOutcome;
+use lamplighter::job::{EndedBecause, JobOutcome, Receipt};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::UsdPerHour;
 use lamplighter::policy::cap::Caps;
-use lamplighter::ports::{Clock, Store};
+use lamplighter::ports::{Clock, Created, Store};
 
 use super::cloud::Life;
+use super::support::counting_store::CountingStore;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{World, spec};
@@ -126,5 +127,38 @@ fn what_costs_nothing_and_what_is_anothers_is_not_counted() {
         let theirs = world.controller_of("you", world.store.clone(), world.port());
         assert_eq!(theirs.spending().await.unwrap().usd_last_day.micros(), 0);
         assert_eq!(world.controller().spending().await.unwrap().usd_last_day, world.cloud.bill());
+    });
+}
+
+/// Whoever launches under a cap reads no job that ended before the cap's day: one process finds out which those are, and those
+/// that follow are told.
+#[test]
+fn jobs_that_ended_long_ago_are_read_once_for_all_processes() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        let two_days_ago = clock.now() - Duration::from_secs(48 * 3600);
+        for number in 0..200 {
+            let mut spec = spec(two_days_ago);
+            spec.job = format!("old{number}-222222").parse().unwrap();
+            let dir = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
+            let end = (EndedBecause::UserStopped, "stopped".to_owned());
+            let receipt = Receipt::build(spec.job.clone(), "old".into(), two_days_ago, two_days_ago, end, &[]);
+            assert_eq!(dir.create_receipt(&receipt).await.unwrap(), Created::New);
+        }
+        let counting = CountingStore::new(world.store.clone());
+        let process = || world.controller_on(counting.clone(), world.port()).capped(per_hour("2"));
+        let receipts =
+            || counting.take().iter().filter(|((act, record), _)| *act == "get" && record == "receipt.json").map(|(_, count)| *count).sum::<u32>();
+        assert_eq!(process().spending().await.unwrap(), process().spending().await.unwrap());
+        assert_eq!(receipts(), 2 * 201, "who only looks leaves no word");
+        process().drive(world.job()).await.unwrap();
+        assert!(receipts() >= 201);
+        // The job that has just ended still counts.
+        let spent = process().spending().await.unwrap();
+        assert_eq!((receipts(), spent.usd_last_day), (1, world.cloud.bill()));
+        // And it goes on without that word, or with one that nobody can read.
+        world.store.put("jobs-over.json", "{".into()).await.unwrap();
+        assert_eq!(process().spending().await.unwrap(), spent);
+        assert_eq!(receipts(), 201);
     });
 }

@@ -110,6 +110,7 @@ fn plan(number: usize, at: Region, created: Timestamp, kill_at: Option<Timestamp
         lease: tags.lease,
         boot: tags.boot,
         resume_from: None,
+        launch_by: None,
         starts: None,
         tags: tags.to_map(),
     }

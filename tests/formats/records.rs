@@ -9,7 +9,7 @@ use lamplighter::job::{
     Attention, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled,
     Waiting, Wish,
 };
-use lamplighter::jobdir::{Event, JobDir, JobDirError, RecordError, What, decode, layout};
+use lamplighter::jobdir::{Event, JobDir, JobDirError, JobsOver, RecordError, What, decode, layout};
 use lamplighter::policy::pool::Pool;
 use lamplighter::ports::Store;
 use serde::Serialize;
@@ -73,6 +73,7 @@ fn every_record_of_format_1_is_read_whole() {
     reads::<Suspects>("suspects.json");
     reads::<Visit>("visit.json");
     reads::<Proof>("proof.json");
+    reads::<JobsOver>("jobs-over.json");
 }
 
 #[test]

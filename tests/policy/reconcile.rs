@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Starts, Wish};
+use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Starts, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, job_state};
 
@@ -11,6 +12,33 @@ use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, set
 
 /// What it is about, the facts, and the words of the acts.
 type Case = (&'static str, Vec<AttemptFacts>, Vec<Request>, CloudAnswer, Vec<&'static str>);
+
+/// A plan that was to be launched until this long ago, and whose machine nobody was shown for so long.
+fn signed_until(attempt: AttemptFacts, secs: i64, missing: u64) -> AttemptFacts {
+    let watched = Watched { missing_for: Duration::from_secs(missing), unclear: true, ..attempt.watched };
+    let mut attempt = AttemptFacts { watched, ..attempt };
+    attempt.plan.launch_by = Some(now() - SignedDuration::from_secs(secs));
+    attempt
+}
+
+/// It is the plan that was left lying, and no machine: the next attempt is planned at once, and counts as no interruption.
+#[test]
+fn a_plan_that_was_left_lying_is_made_anew_and_is_no_interruption() {
+    let settled = |age| match acts(&[signed_until(attempt(1, age), 60, 421)], &[], known(&[])).as_slice() {
+        [Act::Settle(settled)] => settled.clone(),
+        acts => panic!("{acts:?}"),
+    };
+    // So long ago that a machine of it would be shown no more: nobody can be certain, and the receipt says so.
+    let unsure = settled(3600 * 5);
+    assert!(unsure.billed_from.is_some() && unsure.cloud_reason.unwrap().starts_with("whether its machine was ever launched is not known"));
+    let settled = settled(600);
+    assert_eq!((settled.because, settled.instance.as_ref(), settled.usd), (EndedBecause::Lost, None, Usd::ZERO));
+    assert!(settled.cloud_reason.as_ref().is_some_and(|reason| reason.starts_with("it was not launched in time")), "{settled:?}");
+    // Not after any number of them: `interruptions.max` and the breaker are of machines.
+    let of = |number| Settled { attempt: attempt(number, 0).plan.attempt, ..(*settled).clone() };
+    let lying: Vec<AttemptFacts> = (1..=30).map(|number| AttemptFacts { settled: Some(of(number)), ..attempt(number, 600) }).collect();
+    assert_eq!(words(&lying, &[], known(&[])), ["plan"]);
+}
 
 #[test]
 fn from_submission_to_the_receipt() {
@@ -144,6 +172,23 @@ fn from_submission_to_the_receipt() {
             known(&[]),
             vec!["launch"],
         ),
+        (
+            "planned by somebody else, and what its machine would fetch is still signed",
+            vec![signed_until(attempt(1, 3000), -60, 421)],
+            vec![],
+            known(&[]),
+            vec!["launch"],
+        ),
+        (
+            "signed for a shorter time, and launched before that, perhaps",
+            vec![signed_until(attempt(1, 3000), 60, 419)],
+            vec![],
+            known(&[]),
+            vec!["wait"],
+        ),
+        ("signed for a shorter time, and nobody was shown it", vec![signed_until(attempt(1, 3000), 60, 421)], vec![], known(&[]), vec!["settle"]),
+        ("the same, and nobody knows", vec![signed_until(attempt(1, 3000), 60, 421)], vec![], unknown(), vec!["wait"]),
+        ("launched in time, and it runs", vec![signed_until(running(Watched::default()), 60, 0)], vec![], alive(), vec!["wait"]),
         (
             "refused",
             vec![AttemptFacts { watched: Watched { refused: Some((None, "no such image".into())), ..Watched::default() }, ..attempt(1, 5) }],

@@ -81,6 +81,7 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
         lease: Span::from_secs(1800),
         boot: lamplighter::job::BOOT,
         resume_from: None,
+        launch_by: None,
         starts: None,
         tags: Default::default(),
     }

@@ -108,6 +108,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
         lease,
         boot: lamplighter::job::BOOT,
         resume_from: None,
+        launch_by: None,
         starts: None,
         tags: tags.to_map(),
     }

@@ -1,0 +1,219 @@
+//! Who we are to AWS: asked of the ordinary chain once, kept with its end, and asked for again before that.
+//!
+//! ```text
+//!   EC2 and the other clients ──┐
+//!   each request to a bucket ───┼──> Identity ── kept? ── runs out soon? ──> the chain: a profile, single sign-on, a program, a role
+//!   what is signed for others ──┘                         lasts too short? ─┘
+//! ```
+//! The chain itself keeps nothing: a program that takes half a second to say who we are would be run for every object. What
+//! must never live here: a copy that outlives this process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use aws_credential_types::Credentials;
+use aws_credential_types::provider::error::CredentialsError;
+use aws_credential_types::provider::{ProvideCredentials, SharedCredentialsProvider, future};
+use jiff::Timestamp;
+use object_store::aws::AwsCredential;
+use object_store::{CredentialProvider, Error};
+use tokio::sync::Mutex;
+
+use super::aws_credentials::why;
+use super::object_s3::Ending;
+use super::system_clock::SystemClock;
+use crate::market::elapsed;
+use crate::ports::Clock as _;
+
+/// So long before their end new ones are asked for: an upload of many parts and a tick over many jobs go on with one key. Less,
+/// and a request is signed with what ends on its way; more, and a session of a quarter of an hour is renewed all the time.
+const RENEWED_BEFORE: Duration = Duration::from_secs(2 * 60);
+
+/// Where the chain gives none that last longer, it is asked again after this: a program that hands out the last minute of
+/// another's session would else be run for every object.
+const AGAIN_AFTER: Duration = Duration::from_secs(15);
+
+/// With less life than this no request is signed with them: it would be refused on its way.
+const LIFE_MIN: Duration = Duration::from_secs(5);
+
+/// What has no end is looked for again after this: a person may have changed the key in the file, and a daemon lives for weeks.
+const ENDLESS_FOR: Duration = Duration::from_secs(15 * 60);
+
+/// Clones share what is kept.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    chain: SharedCredentialsProvider,
+    kept: Arc<Mutex<Option<Kept>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    credentials: Credentials,
+    ends: Option<Timestamp>,
+    /// By the steady clock.
+    asked: Duration,
+}
+
+impl Kept {
+    fn left(&self) -> Option<Duration> {
+        self.ends.map(|ends| elapsed(SystemClock.now(), ends))
+    }
+
+    /// Whether nobody need be asked; `needed`: for how long at least, where somebody says so.
+    fn will_do(&self, needed: Option<Duration>) -> bool {
+        let age = SystemClock.mono().saturating_sub(self.asked);
+        match (self.left(), needed) {
+            (None, _) => age < ENDLESS_FOR,
+            (Some(left), Some(needed)) => left >= needed,
+            (Some(left), None) => left >= RENEWED_BEFORE || (left >= LIFE_MIN && age < AGAIN_AFTER),
+        }
+    }
+}
+
+impl Identity {
+    pub fn new(chain: SharedCredentialsProvider) -> Self {
+        Identity { chain, kept: Arc::default() }
+    }
+
+    /// One at a time: whoever comes meanwhile takes what the first was given.
+    async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
+        let mut kept = self.kept.lock().await;
+        if let Some(known) = kept.as_ref().filter(|known| known.will_do(needed)) {
+            return Ok(known.clone());
+        }
+        let asked = SystemClock.mono();
+        let found = match self.chain.provide_credentials().await {
+            Ok(credentials) => {
+                let ends = credentials.expiry().and_then(|ends| Timestamp::try_from(ends).ok());
+                Kept { credentials, ends, asked }
+            }
+            // Who may say who we are is away just now: what is kept still holds.
+            Err(error) => match kept.take().filter(|known| known.left().is_none_or(|left| left >= LIFE_MIN)) {
+                Some(known) => {
+                    tracing::warn!("the AWS credentials cannot be renewed: {}", why(&error));
+                    Kept { asked, ..known }
+                }
+                None => return Err(error),
+            },
+        };
+        Ok(kept.insert(found).clone())
+    }
+}
+
+impl ProvideCredentials for Identity {
+    fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+    where
+        Self: 'a,
+    {
+        future::ProvideCredentials::new(async { Ok(self.get(None).await?.credentials) })
+    }
+}
+
+fn nobody(error: &CredentialsError) -> Error {
+    Error::Unauthenticated { path: "credentials".into(), source: why(error).into() }
+}
+
+#[async_trait]
+impl CredentialProvider for Identity {
+    type Credential = AwsCredential;
+
+    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
+        let found = self.get(None).await.map_err(|error| nobody(&error))?.credentials;
+        Ok(Arc::new(AwsCredential {
+            key_id: found.access_key_id().to_owned(),
+            secret_key: found.secret_access_key().to_owned(),
+            token: found.session_token().map(str::to_owned),
+        }))
+    }
+}
+
+#[async_trait]
+impl Ending for Identity {
+    async fn lasting(&self, needed: Duration) -> object_store::Result<Option<Timestamp>> {
+        Ok(self.get(Some(needed)).await.map_err(|error| nobody(&error))?.ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::SystemTime;
+
+    use super::*;
+
+    /// A chain that counts, and gives so much life each time; at last it has none to give.
+    #[derive(Debug)]
+    struct Program {
+        lives: Vec<Option<u64>>,
+        runs: AtomicU64,
+    }
+
+    #[derive(Debug)]
+    struct Counted(Arc<Program>);
+
+    impl ProvideCredentials for Counted {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            let run = self.0.runs.fetch_add(1, Ordering::SeqCst);
+            let given = self.0.lives.get(usize::try_from(run).unwrap()).map(|secs| {
+                let ends = secs.map(|secs| SystemTime::from(SystemClock.now()) + Duration::from_secs(secs));
+                Credentials::new(format!("key-{run}"), "secret", None, ends, "test")
+            });
+            future::ProvideCredentials::ready(given.ok_or_else(|| CredentialsError::provider_error("it is away")))
+        }
+    }
+
+    fn program(lives: &[Option<u64>]) -> (Identity, Arc<Program>) {
+        let program = Arc::new(Program { lives: lives.to_vec(), runs: AtomicU64::new(0) });
+        (Identity::new(SharedCredentialsProvider::new(Counted(Arc::clone(&program)))), program)
+    }
+
+    async fn key(identity: &Identity) -> String {
+        identity.get_credential().await.unwrap().key_id.clone()
+    }
+
+    #[tokio::test]
+    async fn a_thousand_requests_ask_the_chain_once() {
+        for life in [None, Some(3600), Some(60)] {
+            let (identity, program) = program(&[life]);
+            for _ in 0..1000 {
+                assert_eq!(key(&identity).await, "key-0");
+                assert_eq!(identity.provide_credentials().await.unwrap().access_key_id(), "key-0", "EC2 is the same one");
+            }
+            assert_eq!(program.runs.load(Ordering::SeqCst), 1, "{life:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_ended_is_never_used_again() {
+        let (identity, program) = program(&[Some(0), Some(3600)]);
+        assert_eq!((key(&identity).await.as_str(), key(&identity).await.as_str()), ("key-0", "key-1"));
+        assert_eq!(program.runs.load(Ordering::SeqCst), 2);
+        let (identity, _) = program_with_nothing_after(Some(0));
+        assert_eq!(key(&identity).await, "key-0");
+        assert!(identity.get_credential().await.is_err());
+    }
+
+    fn program_with_nothing_after(life: Option<u64>) -> (Identity, Arc<Program>) {
+        program(&[life])
+    }
+
+    /// Whoever signs for a machine that boots in minutes needs more than the next request does.
+    #[tokio::test]
+    async fn what_must_last_longer_is_asked_for_and_what_is_given_is_told() {
+        let (identity, program) = program(&[Some(600), Some(3600)]);
+        assert_eq!(key(&identity).await, "key-0");
+        let ends = identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
+        assert!(elapsed(SystemClock.now(), ends) > Duration::from_secs(3000), "{ends}");
+        assert_eq!((key(&identity).await.as_str(), program.runs.load(Ordering::SeqCst)), ("key-1", 2), "the same one signs");
+        // Nothing that lasts longer is to be had, and what is kept still holds.
+        let (identity, _) = program_with_nothing_after(Some(600));
+        assert_eq!(key(&identity).await, "key-0");
+        let ends = identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
+        assert!(elapsed(SystemClock.now(), ends) <= Duration::from_secs(600), "{ends}");
+        assert_eq!(key(&identity).await, "key-0");
+    }
+}
