@@ -315,7 +315,35 @@ fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use super::is_here;
+    use super::*;
+
+    struct Until(Option<Timestamp>);
+
+    #[async_trait]
+    impl Ending for Until {
+        async fn lasting(&self, _needed: Duration) -> Result<Option<Timestamp>, Error> {
+            Ok(self.0)
+        }
+    }
+
+    /// What is signed lives no longer than who signed it, and is not signed at all where that is too short.
+    #[tokio::test]
+    async fn a_signed_url_ends_with_the_credentials() {
+        let settings = [(AmazonS3ConfigKey::AccessKeyId, "a"), (AmazonS3ConfigKey::SecretAccessKey, "b"), (AmazonS3ConfigKey::Region, "us-east-1")];
+        let store = |left: Option<u64>| {
+            let ends = left.map(|left| SystemClock.now() + Duration::from_secs(left));
+            S3Store::open("bucket", "", &settings, None).unwrap().ending(Arc::new(Until(ends)))
+        };
+        let lives = Lives { least: Duration::from_secs(1000), most: Duration::from_secs(86_400) };
+        let signed = async |left| store(left).presign_get("a", lives, None).await;
+        let forever = signed(None).await.unwrap().unwrap();
+        assert!(forever.url.contains("X-Amz-Expires=86400&"), "{}", forever.url);
+        let hour = signed(Some(3600)).await.unwrap().unwrap();
+        let left = elapsed(SystemClock.now(), hour.until).as_secs();
+        assert!((3500..=3600).contains(&left) && !hour.url.contains("X-Amz-Expires=86400"), "{left} s: {}", hour.url);
+        let short = signed(Some(40)).await.unwrap_err();
+        assert!(matches!(short, StoreError::ShortLived { needed, .. } if needed == Span::from_secs(1000)), "{short}");
+    }
 
     #[test]
     fn only_what_is_on_this_machine_gets_a_body_that_nothing_protects() {

@@ -8,6 +8,8 @@ mod attention;
 #[path = "../support/aws.rs"]
 mod aws;
 mod check;
+#[cfg(feature = "aws")]
+mod credentials;
 mod doctor;
 mod documents;
 mod driven;
