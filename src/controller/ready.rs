@@ -91,7 +91,7 @@ impl Search {
         std::iter::once(&placed.offer).chain(others).cloned().collect()
     }
 
-    fn note(&mut self, offer: Offer, answer: Result<Option<LaunchRequest>, CloudError>, best: &Offer, supply: &mut Supply) -> Result<(), ActError> {
+    fn note(&mut self, offer: Offer, answer: Result<Option<LaunchRequest>, CloudError>, best: &Offer, supply: &mut Supply) -> Result<(), CloudError> {
         let is_best = offer == *best;
         match answer {
             Ok(launch) if is_best => self.ready = Some((offer, launch)),
@@ -109,7 +109,7 @@ impl Search {
                 self.rejected.extend(there.map(|offer| RejectedOffer { offer, because: because.clone() }));
                 self.unready.push((offer.region, error));
             }
-            Err(error) if is_best => return Err(error.into()),
+            Err(error) if is_best => return Err(error),
             // Of another region: it is asked again when its turn comes.
             _ => {}
         }
