@@ -2,24 +2,15 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
 use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Starts, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, job_state};
 
-use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, status, unknown, view, wish, words};
+use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, signed_until, status, unknown, view, wish, words};
 
 /// What it is about, the facts, and the words of the acts.
 type Case = (&'static str, Vec<AttemptFacts>, Vec<Request>, CloudAnswer, Vec<&'static str>);
-
-/// A plan that was to be launched until this long ago, and whose machine nobody was shown for so long.
-fn signed_until(attempt: AttemptFacts, secs: i64, missing: u64) -> AttemptFacts {
-    let watched = Watched { missing_for: Duration::from_secs(missing), unclear: true, ..attempt.watched };
-    let mut attempt = AttemptFacts { watched, ..attempt };
-    attempt.plan.launch_by = Some(now() - SignedDuration::from_secs(secs));
-    attempt
-}
 
 /// It is the plan that was left lying, and no machine: the next attempt is planned at once, and counts as no interruption.
 #[test]

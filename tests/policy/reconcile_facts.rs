@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
 use lamplighter::job::{
     AttemptNo, AttemptPhase, Command, EndedBecause, LimitsSpec, MachineSpec, Outcome, Plan, RECORD_FORMAT, Request, ResolvedSpec, Settled, Spec, Wish,
@@ -97,6 +97,14 @@ pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
         journal: Journal::default(),
         watched: Watched::default(),
     }
+}
+
+/// A plan that was to be launched until this long ago, and whose machine nobody was shown for so long.
+pub fn signed_until(attempt: AttemptFacts, secs: i64, missing: u64) -> AttemptFacts {
+    let watched = Watched { missing_for: Duration::from_secs(missing), unclear: true, ..attempt.watched };
+    let mut attempt = AttemptFacts { watched, ..attempt };
+    attempt.plan.launch_by = Some(now() - SignedDuration::from_secs(secs));
+    attempt
 }
 
 pub fn view(number: u32, owner: &str, state: InstanceState, reason: Option<&str>) -> InstanceView {
