@@ -3,6 +3,7 @@
 //! It sees the truth: what the cloud bills, what the workload really did.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -164,7 +165,9 @@ impl Judge {
             *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running());
             // Until its agent has the lease, the time that user data gave it stands.
             let latest = kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL) + MISTOLD);
-            let mistold = latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
+            // The disk of a kept machine tells of its last life until it is powered (seed 1000450 of 24 h).
+            let powered = host.boots.load(Ordering::Relaxed) > 0;
+            let mistold = powered && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
             *self.mistold.entry(id).or_default() += u32::from(mistold);
         }
     }
