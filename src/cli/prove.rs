@@ -27,7 +27,7 @@ use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt
 use crate::jobdir::{JobDir, JobDirError, ProofDir, SweeperDir};
 use crate::market::{Cloud, Span, Usd, elapsed};
 use crate::policy::proof;
-use crate::wire::{self, Store, Workstation};
+use crate::wire::{self, DrivingLock, Store, Workstation};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProofArgs {
@@ -60,6 +60,8 @@ struct Attempt {
     trial: Trial,
     within: Span,
     dir: JobDir,
+    /// Says to `lamp status` that somebody here drives it.
+    _driving: Option<DrivingLock>,
 }
 
 /// What everything here needs.
@@ -175,10 +177,11 @@ impl Desk<'_> {
         let (mut attempts, mut memories) = (Vec::new(), Vec::new());
         for (trial, spec, planned) in planned {
             let dir = JobDir::new(self.store.clone(), spec.job.clone());
+            let _driving = self.workstation.lock_driving(spec.job.as_str());
             let within = Span::from_duration(spec.spec.limits.boot.duration().saturating_sub(trial.lease.duration()));
             match self.controller.begin(&dir, &spec, planned).await {
                 Ok((memory, begun)) => {
-                    attempts.push(Attempt { trial, within, dir });
+                    attempts.push(Attempt { trial, within, dir, _driving });
                     match begun {
                         Err(error @ ActError::ClockOff { .. }) => {
                             self.end(&attempts).await;
@@ -294,7 +297,7 @@ impl Desk<'_> {
         Ok(if proof.passed { ExitCode::SUCCESS } else { ExitCode::NOT_PROVED })
     }
 
-    async fn tried(&self, Attempt { trial, within, dir }: &Attempt) -> Result<Result<Tried, Fault>, JobDirError> {
+    async fn tried(&self, Attempt { trial, within, dir, .. }: &Attempt) -> Result<Result<Tried, Fault>, JobDirError> {
         let receipt = dir.receipt().await?;
         if let Some(receipt) = receipt.as_ref().filter(|receipt| receipt.outcome == JobOutcome::Cancelled) {
             let what = format!("{} was cancelled: {}", dir.job(), receipt.reason);

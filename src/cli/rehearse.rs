@@ -106,6 +106,7 @@ impl<'a> Stage<'a> {
 
     /// Drives the job and plays its fate; the receipt is the end of the job.
     async fn play(&self, evidence: &mut Evidence) -> Result<Option<Receipt>, Fault> {
+        let _driving = self.workstation.lock_driving(self.dir.job().as_str());
         let drive = self.controller.drive(self.dir.job());
         tokio::pin!(drive);
         let played = {
