@@ -121,7 +121,7 @@ fn a_machine_that_powers_itself_off_after_its_lease_is_a_proof_and_opens_the_way
     let tags = &machine.tags;
     assert!(tags["lamplighter:job"].starts_with("proof-") && tags.contains_key("lamplighter:owner") && tags.contains_key("lamplighter:kill-at"));
     let (_, status) = account.json(&["status", &tags["lamplighter:job"]]);
-    assert_eq!(status["driven_here"], true, "{status:#}");
+    assert_eq!(status["jobs"][0]["driven_here"], true, "{status:#}");
     let script = user_data(&machine);
     assert!(script.contains("boot_secs='3'") && script.contains("lamp-deadman.timer") && !script.contains("curl"), "{script}");
     until_older(&machine, 4);
