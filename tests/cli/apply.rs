@@ -238,5 +238,5 @@ fn what_a_cap_could_never_let_through_is_refused_before_there_is_a_job() {
     assert!(ended.err.contains(why) && ended.err.contains("hint: a higher cap in [caps]"), "{}", ended.err);
     assert!(place.0.lamp(&["status"]).err.contains("no jobs in"), "none was made");
     let plan = place.0.lamp(&[&["plan"], &words[..]].concat());
-    assert!(plan.code == 0 && plan.err.contains(why), "{plan:?}");
+    assert!(plan.code == 102 && plan.err.contains(why), "as `run` would end: {plan:?}");
 }
