@@ -34,10 +34,14 @@ const RENEWED_BEFORE: Duration = Duration::from_secs(2 * 60);
 /// another's session would else be run for every object.
 const AGAIN_AFTER: Duration = Duration::from_secs(15);
 
-/// With less life than this no request is signed with them: it would be refused on its way.
+/// With less life than this what is kept is not used: a request that is signed with it would be refused on its way.
 const LIFE_MIN: Duration = Duration::from_secs(5);
 
-/// What has no end is looked for again after this: a person may have changed the key in the file, and a daemon lives for weeks.
+/// A program that hangs is given up after this: every request waits for it, that which ends a machine too. To sign on by a
+/// network takes seconds.
+const ASKED_WITHIN: Duration = Duration::from_secs(30);
+
+/// What has no end is looked for again after this: a program may give another key meanwhile, and a daemon lives for weeks.
 const ENDLESS_FOR: Duration = Duration::from_secs(15 * 60);
 
 /// Clones share what is kept.
@@ -45,6 +49,7 @@ const ENDLESS_FOR: Duration = Duration::from_secs(15 * 60);
 pub struct Identity {
     chain: SharedCredentialsProvider,
     kept: Arc<Mutex<Option<Kept>>>,
+    asked_within: Duration,
 }
 
 #[derive(Clone, Debug)]
@@ -73,17 +78,30 @@ impl Kept {
 
 impl Identity {
     pub fn new(chain: SharedCredentialsProvider) -> Self {
-        Identity { chain, kept: Arc::default() }
+        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN }
+    }
+
+    async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
+        if let Ok(kept) = self.kept.try_lock()
+            && let Some(known) = kept.as_ref().filter(|known| known.will_do(needed))
+        {
+            return Ok(known.clone());
+        }
+        let this = self.clone();
+        // On its own: whoever asks may wait for less time than it takes, and what is found is kept all the same.
+        let asking = tokio::spawn(async move { this.renew(needed).await });
+        asking.await.unwrap_or_else(|error| Err(CredentialsError::unhandled(error)))
     }
 
     /// One at a time: whoever comes meanwhile takes what the first was given.
-    async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
+    async fn renew(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
         let mut kept = self.kept.lock().await;
         if let Some(known) = kept.as_ref().filter(|known| known.will_do(needed)) {
             return Ok(known.clone());
         }
         let asked = SystemClock.mono();
-        let found = match self.chain.provide_credentials().await {
+        let answer = tokio::time::timeout(self.asked_within, self.chain.provide_credentials()).await;
+        let found = match answer.unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(self.asked_within))) {
             Ok(credentials) => {
                 let ends = credentials.expiry().and_then(|ends| Timestamp::try_from(ends).ok());
                 Kept { credentials, ends, asked }
@@ -147,6 +165,35 @@ mod tests {
     struct Program {
         lives: Vec<Option<u64>>,
         runs: AtomicU64,
+    }
+
+    /// It answers once, and then never.
+    #[derive(Debug)]
+    struct Hangs(AtomicU64);
+
+    impl ProvideCredentials for Hangs {
+        fn provide_credentials<'a>(&'a self) -> future::ProvideCredentials<'a>
+        where
+            Self: 'a,
+        {
+            if self.0.fetch_add(1, Ordering::SeqCst) > 0 {
+                return future::ProvideCredentials::new(std::future::pending());
+            }
+            let ends = SystemTime::from(SystemClock.now()) + Duration::from_secs(60);
+            future::ProvideCredentials::ready(Ok(Credentials::new("key-0", "secret", None, Some(ends), "test")))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_hangs_holds_nobody_up_while_what_is_kept_still_holds() {
+        let chain = SharedCredentialsProvider::new(Hangs(AtomicU64::new(0)));
+        let identity = Identity { asked_within: Duration::from_millis(50), ..Identity::new(chain) };
+        assert_eq!(key(&identity).await, "key-0");
+        // The renewal that does not come, and everybody after it.
+        for _ in 0..2 {
+            assert!(identity.lasting(Duration::from_secs(300)).await.unwrap().is_some());
+            assert_eq!(key(&identity).await, "key-0");
+        }
     }
 
     #[derive(Debug)]

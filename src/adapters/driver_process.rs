@@ -26,7 +26,7 @@ pub struct DaemonLock {
 /// When the state folder cannot be written.
 pub fn lock_daemon(state: &Path, job_root: &str) -> io::Result<Option<DaemonLock>> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock_path(state, job_root))?;
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(lock_path(state, job_root))?;
     Ok(flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(DaemonLock { _file: file }))
 }
 
@@ -50,7 +50,7 @@ pub fn lock_driving(state: &Path, job_root: &str, job: &str) -> Option<DrivingLo
     forget_old_unless(folder, is_held);
     // Between the opening and the lock somebody may have thought it old, and removed it.
     for _ in 0..3 {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
         flock(&file, FlockOperation::LockShared).ok()?;
         let is_there = file.metadata().ok()?.nlink() > 0;
         if is_there {
@@ -67,7 +67,9 @@ pub fn is_driven(state: &Path, job_root: &str, job: &str) -> bool {
 
 /// A lock for one alone is refused only while somebody holds theirs; it is given back when the file closes.
 fn is_held(path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_err())
+    // For reading and writing: a home on NFS refuses the other locks. Any other refusal than "held" says nothing.
+    let Ok(file) = OpenOptions::new().read(true).write(true).open(path) else { return false };
+    matches!(flock(&file, FlockOperation::NonBlockingLockExclusive), Err(rustix::io::Errno::WOULDBLOCK))
 }
 
 fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {

@@ -100,10 +100,12 @@ impl Agent {
     async fn final_save(&mut self, end: &End, asked_by: &'static str) -> Option<String> {
         let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
-        let until = self.out.clock.mono() + self.within(end.by, spec.grace.duration());
-        if let Some(Saved::Complete(_)) = self.save_under_way(until).await {
+        let under_way = self.save_under_way(self.out.clock.mono() + self.within(end.by, spec.grace.duration())).await;
+        // Before a notice runs out there is no time for another; before any other end what was done since is saved too.
+        if end.by.is_some() && matches!(under_way, Some(Saved::Complete(_))) {
             return None;
         }
+        let until = self.out.clock.mono() + self.within(end.by, spec.grace.duration());
         let ask = checkpoints.ask().await;
         let workload = self.workload.clone()?;
         if self.ended.is_some() {

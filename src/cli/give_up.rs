@@ -9,7 +9,7 @@ use super::{Context, ExitCode, Fault, job_root, kept, run};
 use crate::controller::continuation_of;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{LeavingFate, Receipt, Wish};
-use crate::jobdir::JobDir;
+use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
 use crate::wire::{Store, Workstation};
 
@@ -25,20 +25,16 @@ pub async fn run(
 ) -> Result<ExitCode, Fault> {
     let (wish, yes) = word;
     let controller = run::controller(workstation, store)?;
-    let next = continuation_of(dir.job(), &ended.name);
-    let next_dir = JobDir::new(store.clone(), next.clone());
     let fault = |error| job_root::record_fault(&error);
-    if next_dir.spec().await.map_err(fault)?.is_some() && next_dir.receipt().await.map_err(fault)?.is_none() {
-        let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
-        return Err(job_root::has_ended(dir, ended)
-            .meaning(format!("nothing was changed: it went on as job `{next}`"))
-            .hint(format!("`lamp {verb} {next}` ends that one")));
+    unless_it_goes_on(store, dir, ended, wish).await?;
+    if let Some(why) = controller.kept_elsewhere(dir).await.map_err(fault)? {
+        return Err(nothing(dir, ended, Some(&why)).await.map_err(fault)?);
     }
     let found = controller.kept_machine(dir).await.map_err(|error| {
         Fault::from_error(ExitCode::UNREACHABLE, &error)
             .meaning(format!("job `{}` has ended; whether its machine is still there, and its disk bills, is not known", dir.job()))
     })?;
-    let Some(view) = found else { return Err(nothing(&controller, dir, ended).await) };
+    let Some(view) = found else { return Err(nothing(dir, ended, None).await.map_err(fault)?) };
     let (what, cost) = (what_it_is(&view, ended), kept::kept_in(ended));
     if wish == Wish::Stop {
         return Err(job_root::has_ended(dir, ended)
@@ -51,6 +47,8 @@ pub async fn run(
         yes,
         "nothing was ended: what is kept bills on",
     )?;
+    // Whoever was asked may have taken their time.
+    unless_it_goes_on(store, dir, ended, wish).await?;
     let machine = view.machine();
     let gave_up = controller.give_up(dir, &machine).await.map_err(|error| {
         Fault::from_error(ExitCode::UNREACHABLE, &error)
@@ -94,19 +92,32 @@ fn what_it_is(view: &InstanceView, ended: &Receipt) -> String {
     }
 }
 
-/// What its receipt says was kept is gone, and the next look need not ask the cloud.
-async fn nothing(controller: &crate::controller::Controller, dir: &JobDir, ended: &Receipt) -> Fault {
-    if kept::kept_in(ended) > Usd::ZERO
-        && let Err(error) = controller.record_given_up(dir, None).await
-    {
-        tracing::warn!(job = %dir.job(), "cannot record that nothing of it is there any more: {error}");
+/// # Errors
+/// Somebody has started the job again: the machine is that one's.
+async fn unless_it_goes_on(store: &Store, dir: &JobDir, ended: &Receipt, wish: Wish) -> Result<(), Fault> {
+    let next = continuation_of(dir.job(), &ended.name);
+    let next_dir = JobDir::new(store.clone(), next.clone());
+    let fault = |error| job_root::record_fault(&error);
+    if next_dir.spec().await.map_err(fault)?.is_none() || next_dir.receipt().await.map_err(fault)?.is_some() {
+        return Ok(());
     }
+    let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    Err(job_root::has_ended(dir, ended)
+        .meaning(format!("nothing was changed: it went on as job `{next}`"))
+        .hint(format!("`lamp {verb} {next}` ends that one")))
+}
+
+/// No machine of it is shown, or none can be looked at from here: what its receipt says was kept may stand all the same.
+async fn nothing(dir: &JobDir, ended: &Receipt, elsewhere: Option<&str>) -> Result<Fault, JobDirError> {
+    let (kept, given_up) = (kept::kept_in(ended), dir.given_up().await?.is_some());
     let left: Usd = ended.left.iter().filter(|left| left.fate == LeavingFate::Left).map(|left| left.usd_per_month).sum();
+    let stands = if given_up { left } else { left + kept };
     let fault = job_root::has_ended(dir, ended);
-    if left > Usd::ZERO {
-        return fault
-            .meaning(format!("nothing of it runs; by its receipt it left things that cost {left} a month"))
-            .hint("`lamp sweep` shows what is there still");
+    if stands == Usd::ZERO {
+        return Ok(fault.meaning("nothing of it runs, and nothing of it bills"));
     }
-    fault.meaning("nothing of it runs, and nothing of it bills")
+    let look = elsewhere.map_or_else(|| "the cloud shows no machine of it".to_owned(), |why| format!("nothing was looked at: {why}"));
+    Ok(fault
+        .meaning(format!("{look}; by its receipt it left or kept things that cost {stands} a month"))
+        .hint("`lamp sweep --residue` shows what is there still, and removes what is ours and unused"))
 }

@@ -44,9 +44,11 @@ pub async fn kept_of(dir: &JobDir, receipt: &Receipt) -> Result<Vec<KeptThing>, 
         return Ok(things);
     }
     let next = JobDir::new(Arc::clone(dir.store()), continuation_of(dir.job(), &receipt.name));
-    let (given_up, next) = tokio::try_join!(dir.given_up(), next.spec())?;
-    // A job that goes on has taken the machine over, and keeps it or not.
-    let went_on = next.is_some_and(|next| next.continues.is_some_and(|from| from.machine.is_some()));
+    let (given_up, spec, ended) = tokio::try_join!(dir.given_up(), next.spec(), next.receipt())?;
+    // A job that goes on takes the machine over, and keeps it or not; one that ended before it came to that has left it here.
+    let taken = spec.and_then(|next| next.continues).and_then(|from| from.machine);
+    let went_on = taken
+        .is_some_and(|machine| ended.is_none_or(|ended| ended.attempts.iter().any(|attempt| attempt.instance.as_ref() == Some(&machine.instance))));
     Ok(if given_up.is_some() || went_on { Vec::new() } else { things })
 }
 

@@ -39,6 +39,10 @@ pub async fn run(args: &Args, (wish, yes): (Wish, bool), context: &Context) -> R
     let workstation = job_root::workstation(context)?;
     let fault = |error| job_root::record_fault(&error);
     if let Some(ended) = dir.receipt().await.map_err(fault)? {
+        if args.job.is_none() {
+            // Nobody gives a disk up by a job that they have not named.
+            return Err(job_root::has_ended(&dir, &ended).hint(format!("`lamp cancel {}` gives up what it may keep", dir.job())));
+        }
         return give_up::run(context, &store, &workstation, &dir, &ended, (wish, yes)).await;
     }
     let spec = job_root::spec_under_way(&dir).await?;

@@ -14,9 +14,10 @@ use super::act::ActError;
 use super::drive::Controller;
 use super::leavings::Leavings;
 use crate::instance::{InstanceState, InstanceView, MachineRef};
-use crate::job::{GivenUp, Leaving, RECORD_FORMAT};
+use crate::job::{GivenUp, Leaving, LeavingFate, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Region;
+use crate::policy::reconcile::belongs_elsewhere;
 
 /// Between two looks at a machine that is to end. A stopped one has nothing to shut down and is mostly gone at the first.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -37,52 +38,70 @@ pub struct GaveUp {
 }
 
 impl Controller {
-    /// The machine of a job that has ended, while it is there and this job's; `None`: nothing of it is there any more.
+    /// Why what an ended job kept cannot be looked at from here; `None`: it can.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn kept_elsewhere(&self, dir: &JobDir) -> Result<Option<String>, JobDirError> {
+        let plan = self.last_plan(dir).await?;
+        Ok(plan.map_or_else(
+            || Some("no plan of a machine is among its records".to_owned()),
+            |plan| belongs_elsewhere(&plan, &self.owner, self.here.as_str()),
+        ))
+    }
+
+    /// The machine of a job that has ended, while it is there and this job's; `None`: the cloud shows none.
     ///
     /// # Errors
     /// When the store or the cloud does not answer.
     pub async fn kept_machine(&self, dir: &JobDir) -> Result<Option<InstanceView>, ActError> {
-        let Some(plan) = self.last_plan(dir).await? else { return Ok(None) };
         let is_there = |view: &InstanceView| !matches!(view.state, InstanceState::ShuttingDown | InstanceState::Terminated);
-        let is_its_own = |view: &InstanceView| view.tags.owner == self.owner && &view.tags.job == dir.job() && view.tags.attempt == plan.attempt;
-        Ok(self.machine_of(&plan).await?.filter(is_there).filter(is_its_own))
+        Ok(self.own_machine(dir).await?.filter(is_there))
     }
 
-    /// Ends the machine that an ended job keeps, for good, and what it left beside it.
+    async fn own_machine(&self, dir: &JobDir) -> Result<Option<InstanceView>, ActError> {
+        let Some(plan) = self.last_plan(dir).await? else { return Ok(None) };
+        let is_its_own = |view: &InstanceView| view.tags.owner == self.owner && &view.tags.job == dir.job() && view.tags.attempt == plan.attempt;
+        Ok(self.machine_of(&plan).await?.filter(is_its_own))
+    }
+
+    /// Ends the machine that an ended job keeps, for good, and what it left beside it. That nothing stands any more is recorded
+    /// only where its end was asked for here and seen, and all that it left was removed.
     ///
     /// # Errors
     /// When the store or the cloud does not answer: the machine may be there and bill on.
     pub async fn give_up(&self, dir: &JobDir, machine: &MachineRef) -> Result<GaveUp, ActError> {
-        let mut is_gone = false;
-        for _ in 0..LOOKS {
-            // Its tags, anew for each end.
-            let Some(view) = self.kept_machine(dir).await?.filter(|view| &view.machine() == machine) else {
+        let (mut is_gone, mut asked) = (false, false);
+        for look in 0..LOOKS {
+            if look > 1 {
+                self.clock.sleep(LOOK_EVERY).await;
+            }
+            // Its tags, anew for each end. One that shuts down still holds its disks.
+            let is_it = |view: &InstanceView| &view.machine() == machine && view.state != InstanceState::Terminated;
+            let Some(view) = self.own_machine(dir).await?.filter(is_it) else {
                 is_gone = true;
                 break;
             };
-            tracing::warn!(job = %dir.job(), machine = %view.machine(), "terminating what the ended job kept: somebody gives it up");
-            self.cloud(machine.cloud)?.terminate(machine).await?;
-            if self.kept_machine(dir).await?.is_none() {
-                is_gone = true;
-                break;
+            if view.state != InstanceState::ShuttingDown {
+                tracing::warn!(job = %dir.job(), machine = %view.machine(), "terminating what the ended job kept: somebody gives it up");
+                self.cloud(machine.cloud)?.terminate(machine).await?;
             }
-            self.clock.sleep(LOOK_EVERY).await;
+            asked = true;
         }
         if !is_gone {
             return Ok(GaveUp { is_gone, left: Vec::new(), left_unasked: Vec::new() });
         }
         let places = [(machine.cloud, machine.region.clone())].into();
         let Leavings { left, unasked } = self.take_from(dir.job(), places, &BTreeSet::from([machine.id.as_str()])).await;
-        self.record_given_up(dir, Some(machine)).await?;
+        if asked && unasked.is_empty() && left.iter().all(|left| left.fate == LeavingFate::Removed) {
+            self.record_given_up(dir, machine).await?;
+        }
         Ok(GaveUp { is_gone, left, left_unasked: unasked })
     }
 
     /// That nothing of an ended job stands in the cloud any more: whoever looks at it next need not ask the cloud.
-    ///
-    /// # Errors
-    /// When the store refuses.
-    pub async fn record_given_up(&self, dir: &JobDir, machine: Option<&MachineRef>) -> Result<(), JobDirError> {
-        let instance = machine.map(|machine| machine.id.clone());
+    async fn record_given_up(&self, dir: &JobDir, machine: &MachineRef) -> Result<(), JobDirError> {
+        let instance = Some(machine.id.clone());
         let given_up = GivenUp { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), instance };
         dir.create_given_up(&given_up).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! The last save of an attempt: asked for once while one is being written, and again when that one came to nothing.
+//! The last save of an attempt, while one that was asked for earlier is being written.
 
 use std::sync::atomic::Ordering;
 

@@ -120,6 +120,7 @@ fn what_carries_another_name_now_is_not_this_jobs_to_give_up() {
             let machine = MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: instance };
             controller.give_up(&world.dir, &machine).await.unwrap();
             assert!(shelf.ends.lock().unwrap().is_empty(), "nobody else's machine is ended");
+            assert_eq!(world.dir.given_up().await.unwrap(), None, "nobody has seen it gone");
         });
     }
 }
