@@ -38,7 +38,9 @@ pub struct Judge {
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
     pub(super) outcomes: BTreeMap<Which, Duration>,
-    pub(super) blind_at: Option<Duration>,
+    /// From when to when no GPU could be seen.
+    pub(super) blind: Vec<(Duration, Duration)>,
+    is_blind: bool,
     /// Machines that somebody asked to end, and attempts of which it was recorded why.
     pub(super) asked: BTreeSet<String>,
     /// When a person ended or stopped a machine that was heard.
@@ -61,9 +63,7 @@ impl Judge {
     /// Before the laws are asked.
     pub fn take_note(&mut self, world: &World, deed: &Deed<'_>) {
         let now = world.timeline.now();
-        if world.weather.is(Trouble::NvmlLost) {
-            self.blind_at = Some(now);
-        }
+        self.look_away(world.weather.is(Trouble::NvmlLost), now);
         match deed {
             Deed::Described { by, views } => {
                 let shown = views.iter().map(|view| (view.id.clone(), view.tags.owner.clone())).collect();
@@ -122,6 +122,20 @@ impl Judge {
         }
     }
 
+    fn look_away(&mut self, is_blind: bool, now: Duration) {
+        let was_blind = std::mem::replace(&mut self.is_blind, is_blind);
+        match self.blind.last_mut().filter(|_| was_blind) {
+            Some((_, to)) if is_blind => *to = now,
+            _ if is_blind => self.blind.push((now, now)),
+            _ => {}
+        }
+    }
+
+    /// How much of a time nobody could see the GPUs.
+    pub(super) fn blind_within(&self, from: Duration, to: Duration) -> Duration {
+        self.blind.iter().map(|(began, ended)| to.min(*ended).saturating_sub(from.max(*began))).sum()
+    }
+
     /// A machine that is started again has done nothing yet.
     fn begin_anew(&mut self, id: &str) {
         for minutes in
@@ -148,7 +162,7 @@ impl Judge {
             let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
             let unused = self.unused.entry(id.clone()).or_default();
             *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
-            *self.unswept.entry(id.clone()).or_default() += u32::from(world.swept && !healthy && (over || !beats));
+            *self.unswept.entry(id.clone()).or_default() += u32::from(!healthy && (over || !beats));
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
             *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
             // What it has to send takes its time on a bad line.

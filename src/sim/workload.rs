@@ -56,6 +56,7 @@ pub struct Start {
     /// A reboot has taken it: nobody will ever find it.
     gone: AtomicBool,
     life: Arc<Process>,
+    began: Duration,
     truth: Mutex<Truth>,
 }
 
@@ -78,6 +79,10 @@ impl Start {
 
     pub fn is_busy(&self) -> bool {
         !self.is_over() && self.busy.load(Ordering::Relaxed)
+    }
+
+    pub fn began(&self) -> Duration {
+        self.began
     }
 
     pub fn truth(&self) -> Truth {
@@ -220,6 +225,7 @@ impl Workloads for Ports {
             busy: AtomicBool::new(true),
             gone: AtomicBool::new(false),
             life: Process::new(on),
+            began: host.world.timeline.now(),
             truth: Mutex::default(),
         });
         let first = {
