@@ -198,7 +198,8 @@ fn unknown_is_never_idle(judge: &Judge, world: &World, deed: &Deed<'_>) -> Resul
     }
     let Some(outcome) = serde_json::from_slice::<Outcome>(body).ok().filter(|outcome| outcome.because == EndedBecause::Idle) else { return Ok(()) };
     let Some(quiet) = last_truth(world, &outcome.instance).and_then(|truth| truth.quiet_since) else { return Ok(()) };
-    let told = outcome.reasons.last().map_or(Duration::MAX, |reason| Duration::try_from(reason.at.duration_since(at(Duration::ZERO))).unwrap_or_default());
+    let told =
+        outcome.reasons.last().map_or(Duration::MAX, |reason| Duration::try_from(reason.at.duration_since(at(Duration::ZERO))).unwrap_or_default());
     let knows = world.ec2.with(&outcome.instance, |machine| machine.host.as_ref().is_some_and(|host| host.knows_the_time()));
     let until = if knows == Some(true) { told.min(world.timeline.now()) } else { world.timeline.now() };
     let seen = until.saturating_sub(quiet).saturating_sub(judge.blind_within(quiet, until));
