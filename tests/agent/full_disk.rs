@@ -10,16 +10,21 @@ use super::lives::Stage;
 use super::secs;
 use super::support::virtual_clock::simulate;
 
+/// The setup has been started, and nothing more can be written down.
+async fn fill_once_it_works(stage: &Stage) {
+    while stage.machine.setups() == 0 {
+        stage.rig.clock.sleep(secs(1)).await;
+    }
+    stage.rig.files.full.store(true, Ordering::Relaxed);
+}
+
 /// One that is not written down would be made once more by the next agent.
 #[test]
 fn a_start_waits_until_it_can_be_written_down() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
         let room = async {
-            while stage.machine.setups() == 0 {
-                clock.sleep(secs(1)).await;
-            }
-            stage.rig.files.full.store(true, Ordering::Relaxed);
+            fill_once_it_works(&stage).await;
             clock.sleep(secs(300)).await;
             let started = stage.machine.trainings();
             stage.rig.files.full.store(false, Ordering::Relaxed);
@@ -38,10 +43,7 @@ fn a_disk_that_stays_full_ends_the_attempt() {
     simulate(async |clock| {
         let stage = Stage::limited(clock.clone(), 12, serde_json::json!({}), None).await;
         let full = async {
-            while stage.machine.setups() == 0 {
-                clock.sleep(secs(1)).await;
-            }
-            stage.rig.files.full.store(true, Ordering::Relaxed);
+            fill_once_it_works(&stage).await;
             clock.mono()
         };
         let (died, since) = tokio::join!(stage.live(Process::new(None)), full);

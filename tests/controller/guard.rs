@@ -3,14 +3,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceView, MachineRef};
+use lamplighter::instance::MachineRef;
 use lamplighter::job::{AlarmRule, AttemptNo, EndedBecause, JobOutcome, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
-use lamplighter::market::{Offer, Region, Span, Supply, UsdPerHour};
+use lamplighter::market::{Offer, Supply, UsdPerHour};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
+use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
@@ -27,12 +27,7 @@ struct Watchman {
     rule: AlarmRule,
 }
 
-#[async_trait]
-impl Cloud for Watchman {
-    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
-        self.inner.regions().await
-    }
-
+before_the_cloud!(Watchman passes on [regions launch describe terminate interrupt raise_kill_at release] {
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let mut supply = self.inner.supply(machine).await?;
         let stranded = Offer { instance_type: "stranded".into(), price: UsdPerHour::ZERO, ..supply.offers[0].clone() };
@@ -59,26 +54,6 @@ impl Cloud for Watchman {
         }))
     }
 
-    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        self.inner.launch(plan).await
-    }
-
-    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-        self.inner.describe(owner, region).await
-    }
-
-    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.terminate(machine).await
-    }
-
-    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
-        self.inner.interrupt(machine, notice).await
-    }
-
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
-        self.inner.raise_kill_at(machine, kill_at).await
-    }
-
     async fn guard(&self, _plan: &Plan, machine: &MachineRef) -> Result<(), CloudError> {
         self.asked.lock().unwrap().push((self.clock.mono(), machine.id.clone()));
         let mut refusals = self.refusals.lock().unwrap();
@@ -98,11 +73,7 @@ impl Cloud for Watchman {
             None => Err(CloudError::Denied { act: "look at the alarm".into(), cause: "injected".into() }),
         }
     }
-
-    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.release(machine).await
-    }
-}
+});
 
 async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (World, Arc<Watchman>) {
     let world = World::new(clock.clone(), lives).await;

@@ -4,14 +4,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use lamplighter::controller::Controller;
 use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Residue};
-use lamplighter::job::{LeavingFate, MachineSpec, Plan, Reaction, Receipt};
-use lamplighter::market::{self, Region, Span, Supply, Usd};
+use lamplighter::job::{LeavingFate, Reaction, Receipt};
+use lamplighter::market::{self, Region, Usd};
 use lamplighter::ports::{Clock, Cloud, CloudError, Notification, Notifier, NotifierError};
 
 use super::World;
+use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
@@ -25,17 +25,7 @@ struct Shelf {
     cleared: Mutex<Vec<String>>,
 }
 
-#[async_trait]
-impl Cloud for Shelf {
-    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
-        self.inner.regions().await
-    }
-    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
-        self.inner.supply(machine).await
-    }
-    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        self.inner.launch(plan).await
-    }
+before_the_cloud!(Shelf passes on [regions supply launch interrupt raise_kill_at release] {
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         let mut views = self.inner.describe(owner, region).await?;
         views.iter_mut().for_each(self.change);
@@ -44,15 +34,6 @@ impl Cloud for Shelf {
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         self.ends.lock().unwrap().push(machine.id.clone());
         self.inner.terminate(machine).await
-    }
-    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
-        self.inner.interrupt(machine, notice).await
-    }
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
-        self.inner.raise_kill_at(machine, kill_at).await
-    }
-    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.release(machine).await
     }
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
         let views = self.describe(owner, region).await?;
@@ -74,7 +55,7 @@ impl Cloud for Shelf {
         self.cleared.lock().unwrap().push(residue.id.clone());
         Ok(())
     }
-}
+});
 
 /// A job that has failed, and whose machine was stopped and kept.
 async fn stopped(clock: Arc<VirtualClock>, change: fn(&mut InstanceView)) -> (World, Arc<Shelf>, Receipt) {

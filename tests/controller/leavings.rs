@@ -2,14 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use async_trait::async_trait;
-use jiff::Timestamp;
-use lamplighter::instance::{InstanceView, MachineRef, Residue};
-use lamplighter::job::{JobId, JobOutcome, LeavingFate, MachineSpec, Plan};
-use lamplighter::market::{self, Region, Span, Supply, Usd};
+use lamplighter::instance::Residue;
+use lamplighter::job::{JobId, JobOutcome, LeavingFate};
+use lamplighter::market::{self, Region, Usd};
 use lamplighter::ports::{Cloud, CloudError};
 
 use super::World;
+use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::virtual_clock::simulate;
 
@@ -22,32 +21,7 @@ struct Attic {
     cleared: Mutex<Vec<String>>,
 }
 
-#[async_trait]
-impl Cloud for Attic {
-    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
-        self.inner.regions().await
-    }
-    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
-        self.inner.supply(machine).await
-    }
-    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        self.inner.launch(plan).await
-    }
-    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-        self.inner.describe(owner, region).await
-    }
-    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.terminate(machine).await
-    }
-    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
-        self.inner.interrupt(machine, notice).await
-    }
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
-        self.inner.raise_kill_at(machine, kill_at).await
-    }
-    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.release(machine).await
-    }
+before_the_cloud!(Attic passes on [regions supply launch describe terminate interrupt raise_kill_at release] {
     async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
         *self.asked.lock().unwrap() += 1;
         if self.deaf { Err(CloudError::Throttled) } else { Ok(self.left.clone()) }
@@ -56,7 +30,7 @@ impl Cloud for Attic {
         self.cleared.lock().unwrap().push(residue.id.clone());
         Ok(())
     }
-}
+});
 
 fn left(id: &str, job: Option<&JobId>) -> Residue {
     Residue {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the shared stand-ins read and write real files")]
 
+mod before;
 mod begin;
 mod bootstrap;
 mod calls;

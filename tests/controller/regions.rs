@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
-use jiff::Timestamp;
-use lamplighter::instance::{InstanceView, MachineRef};
+use lamplighter::instance::InstanceView;
 use lamplighter::job::{JobOutcome, LaunchRequest, MachineSpec, Plan, Spec};
-use lamplighter::market::{self, Offer, Region, Span, Supply, Usd, UsdPerHour, Zone};
+use lamplighter::market::{self, Offer, Region, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
+use super::before::before_the_cloud;
 use super::cloud::{CloudFault, Life};
 use super::support::virtual_clock::{VirtualClock, simulate};
 
@@ -36,12 +35,7 @@ fn regions(world: &World, more: &[(&'static str, i64)], lacking: &[(&'static str
     Arc::new(Regions { inner: world.port(), more: more.to_vec(), lacking: Mutex::new(lacking.iter().copied().collect()) })
 }
 
-#[async_trait]
-impl Cloud for Regions {
-    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
-        self.inner.regions().await
-    }
-
+before_the_cloud!(Regions passes on [regions terminate interrupt raise_kill_at release] {
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
         let mut supply = self.inner.supply(machine).await?;
         // The quota of the false cloud is for tests of the quota.
@@ -72,23 +66,7 @@ impl Cloud for Regions {
         let views = self.inner.describe(owner, region).await?;
         Ok(views.into_iter().filter(|view| view.region == *region).collect())
     }
-
-    async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.terminate(machine).await
-    }
-
-    async fn interrupt(&self, machine: &MachineRef, notice: Span) -> Result<(), CloudError> {
-        self.inner.interrupt(machine, notice).await
-    }
-
-    async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
-        self.inner.raise_kill_at(machine, kill_at).await
-    }
-
-    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.release(machine).await
-    }
-}
+});
 
 async fn stands(world: &World) -> Option<String> {
     world.dir.attention().await.unwrap().and_then(|attention| attention.text)

@@ -4,14 +4,14 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceView, MachineRef};
-use lamplighter::job::{EndedBecause, JobOutcome, MachineSpec, Plan, Wish};
-use lamplighter::market::{self, Region, Span, Supply, Usd};
+use lamplighter::instance::MachineRef;
+use lamplighter::job::{EndedBecause, JobOutcome, Wish};
+use lamplighter::market::{self, Span, Usd};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
 use super::World;
+use super::before::before_the_cloud;
 use super::cloud::{CloudFault, Life};
 use super::support::virtual_clock::{VirtualClock, simulate};
 
@@ -127,24 +127,7 @@ impl Strict {
     }
 }
 
-#[async_trait]
-impl Cloud for Strict {
-    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
-        self.inner.regions().await
-    }
-
-    async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
-        self.inner.supply(machine).await
-    }
-
-    async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
-        self.inner.launch(plan).await
-    }
-
-    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-        self.inner.describe(owner, region).await
-    }
-
+before_the_cloud!(Strict passes on [regions supply launch describe release] {
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         self.takes("terminate")?;
         self.inner.terminate(machine).await
@@ -159,11 +142,7 @@ impl Cloud for Strict {
         self.takes("raise")?;
         self.inner.raise_kill_at(machine, kill_at).await
     }
-
-    async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
-        self.inner.release(machine).await
-    }
-}
+});
 
 /// An end, a longer life and a rehearsed notice are asked for until they came.
 #[test]
