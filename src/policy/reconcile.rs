@@ -273,8 +273,9 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         let may_run = attempt.watched.unclear && !gone;
         return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
-    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows.
-    let is_young = age < visible_within && missing_for < missing_at_least;
+    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows. How
+    // old it is no wall clock says: by one that is hours ahead the plan of a moment ago was left lying.
+    let is_young = missing_for < missing_at_least;
     let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && is_young;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use lamplighter::controller::Controller;
+use lamplighter::controller::{Controller, submit};
 use lamplighter::job::JobOutcome;
-use lamplighter::market::Zone;
-use lamplighter::ports::Clock;
+use lamplighter::market::{self, Zone};
+use lamplighter::ports::{Clock, Store};
 
 use super::cloud::Life;
 use super::support::faulty_store::Fault;
@@ -36,7 +36,7 @@ impl Clock for Beside {
 }
 
 fn controller(world: &World, clock: &Arc<Beside>) -> Controller {
-    let clouds = [(lamplighter::market::Cloud::Local, world.port())].into();
+    let clouds = [(market::Cloud::Local, world.port()), (market::Cloud::Aws, world.port())].into();
     let clock: Arc<dyn Clock> = Arc::clone(clock) as Arc<dyn Clock>;
     Controller::new(world.store.clone(), clouds, clock, OWNER.into(), "test".into(), Zone::new("ws-test"))
 }
@@ -97,4 +97,30 @@ fn a_laptop_that_slept_while_it_asked_for_the_time_is_not_told_that_its_clock_is
         let (receipt, ()) = tokio::join!(controller.drive(world.job()), sleeps);
         assert_eq!(receipt.unwrap().outcome, JobOutcome::Succeeded);
     });
+}
+
+/// By a clock that is ahead, the plan that another controller has just made looks old, and nobody seems to be about to launch it:
+/// were it launched here and refused there, a machine would run that no record knows.
+#[test]
+fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead() {
+    for ahead in [301, 3600, 19 * 3600] {
+        simulate(async |clock| {
+            let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+            world.spec.spec.machine.cloud = market::Cloud::Aws;
+            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            let planned = world.controller().first_plan(&world.spec).await.unwrap();
+            submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
+            let _ = world.dir.create_plan(&planned.plan).await.unwrap();
+            let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(ahead)));
+            let controller = controller(&world, &beside);
+            let looks = async {
+                clock.sleep(Duration::from_secs(45)).await;
+                assert_eq!(world.cloud.launches(), 0, "{ahead} s ahead");
+            };
+            let (receipt, ()) = tokio::join!(controller.drive(world.job()), looks);
+            // Whoever made it is gone, and nobody is waited for longer than that.
+            let receipt = receipt.unwrap();
+            assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1), "{ahead} s ahead");
+        });
+    }
 }

@@ -157,6 +157,13 @@ fn from_submission_to_the_receipt() {
             vec!["wait"],
         ),
         (
+            "made an hour ago, by a clock that may be an hour ahead",
+            vec![AttemptFacts { watched: Watched { unclear: true, missing_for: Duration::from_secs(45), ..Watched::default() }, ..attempt(1, 3600) }],
+            vec![],
+            known(&[]),
+            vec!["wait"],
+        ),
+        (
             "and it was not launched for a minute",
             vec![AttemptFacts { watched: Watched { unclear: true, missing_for: Duration::from_secs(61), ..Watched::default() }, ..attempt(1, 70) }],
             vec![],
