@@ -141,12 +141,12 @@ impl AwsDoctor {
     }
 
     pub async fn role(&self, name: &str) -> (Found<RoleFound>, Found<ProfileFound>) {
-        let iam = self.session.iam().await;
+        let iam = self.session.iam(&self.session.home().await.0).await;
         tokio::join!(aws_setup_roles::role(&iam, name), aws_setup_roles::profile(&iam, name))
     }
 
     pub async fn spot_role(&self) -> Found<()> {
-        aws_setup_roles::linked(&self.session.iam().await, aws_setup_roles::SPOT_ROLE).await
+        aws_setup_roles::linked(&self.session.iam(&self.session.home().await.0).await, aws_setup_roles::SPOT_ROLE).await
     }
 
     /// The sweeper of this owner, and what calls it.

@@ -17,9 +17,9 @@ use crate::instance::setup::{Found, ProfileFound, RegionFound};
 
 /// Whether the bucket of the job root is there, and the instance profile of the machines.
 pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> (Found<()>, Found<ProfileFound>) {
+    let (home, _) = session.home().await;
     let bucket = async {
         let Some(bucket) = bucket else { return Found::Nothing };
-        let (home, _) = session.home().await;
         match session.s3(&home).await.head_bucket().bucket(bucket).send().await {
             Ok(_) => Found::There(()),
             // Only this says that there is none: in another region, or another's, it is there.
@@ -27,7 +27,7 @@ pub async fn look(session: &AwsSession, bucket: Option<&str>, profile: &str) -> 
             Err(error) => Found::Unknown(said(&error)),
         }
     };
-    let iam = session.iam().await;
+    let iam = session.iam(&home).await;
     tokio::join!(bucket, roles::profile(&iam, profile))
 }
 

@@ -120,9 +120,9 @@ impl AwsSession {
         aws_sdk_pricing::Client::new(&self.config(&Region::new("us-east-1")).await)
     }
 
-    /// The whole account.
-    pub async fn iam(&self) -> aws_sdk_iam::Client {
-        aws_sdk_iam::Client::new(self.base().await)
+    /// The whole account; signed for a region all the same, which says whether this is China's or the government's.
+    pub async fn iam(&self, home: &Region) -> aws_sdk_iam::Client {
+        aws_sdk_iam::Client::new(&self.config(home).await)
     }
 
     pub async fn sts(&self) -> aws_sdk_sts::Client {

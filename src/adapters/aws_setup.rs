@@ -94,7 +94,7 @@ impl AwsSetup {
     }
 
     pub async fn look(&self) -> SetupFound {
-        let iam = self.session.iam().await;
+        let iam = self.session.iam(&self.home()).await;
         let s3 = self.session.s3(&self.home()).await;
         let (bucket, role, profile, spot_role, alarm_role, regions) = tokio::join!(
             bucket::look(&s3, &self.names.bucket, &self.account),
@@ -147,6 +147,14 @@ impl AwsSetup {
         Ok(InUse { machines, odd_machines, ..contents? })
     }
 
+    /// Our machines that are not terminated.
+    ///
+    /// # Errors
+    /// When it cannot be known.
+    pub async fn machines(&self) -> Result<Vec<String>, SetupError> {
+        Ok(group::machines(&self.session, &self.names).await?.0)
+    }
+
     /// # Errors
     /// When AWS refuses. A thing that is there already, or is gone already, is as good.
     pub async fn act(&self, step: &SetupStep) -> Result<(), SetupError> {
@@ -163,7 +171,7 @@ impl AwsSetup {
             SetupStep::DeleteGroup { region, id } => group::delete(&self.session, region, id).await,
             SetupStep::Sweeper(step) if step.takes_away() => self.sweeper().take_away(*step).await,
             SetupStep::Sweeper(step) => self.sweeper().make(*step, self.program()).await,
-            of_iam => roles::act(&self.session.iam().await, &self.names, of_iam).await,
+            of_iam => roles::act(&self.session.iam(&self.home()).await, &self.names, of_iam).await,
         }
     }
 

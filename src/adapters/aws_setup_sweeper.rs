@@ -76,7 +76,7 @@ impl Place<'_> {
     }
 
     pub async fn look(&self) -> SweeperFound {
-        let iam = self.session.iam().await;
+        let iam = self.session.iam(&self.home()).await;
         let name = self.names.sweeper();
         let call_role = Sweeper::schedule_role(&name);
         let (role, schedule_role, log, function, schedule) = tokio::join!(
@@ -128,7 +128,7 @@ impl Place<'_> {
         let wanted = self.wanted(program);
         let name = wanted.name.as_str();
         let call_role = Sweeper::schedule_role(name);
-        let (iam, permissions) = (self.session.iam().await, self.names.permissions());
+        let (iam, permissions) = (self.session.iam(&self.home()).await, self.names.permissions());
         let program = || program.as_ref().map_err(|why| SetupError::new("find a program for it", why));
         match step {
             SweeperStep::CreateRole => {
@@ -164,8 +164,8 @@ impl Place<'_> {
                 let call = AwsCall::named("logs", "Logs_20140328.DeleteLogGroup", json!({ "logGroupName": Sweeper::log(&name) }));
                 self.gone("delete the log", call).await
             }
-            SweeperStep::DeleteScheduleRole => roles::delete(&self.session.iam().await, &Sweeper::schedule_role(&name)).await,
-            SweeperStep::DeleteRole => roles::delete(&self.session.iam().await, &name).await,
+            SweeperStep::DeleteScheduleRole => roles::delete(&self.session.iam(&self.home()).await, &Sweeper::schedule_role(&name)).await,
+            SweeperStep::DeleteRole => roles::delete(&self.session.iam(&self.home()).await, &name).await,
             SweeperStep::DeleteRecords => bucket::forget_sweeper(&self.session.s3(&self.home()).await, self.names).await,
             other => Err(SetupError::new(other.words(), "that takes nothing away")),
         }

@@ -16,6 +16,7 @@ use clap::Args as ClapArgs;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use serde_json::json;
 
+use super::apply_caps::{self, Capped};
 use super::apply_cost::Costs;
 use super::apply_do::{self, Scheduled};
 use super::confirm;
@@ -90,9 +91,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let planned = changes(&facts, &jobs, &scheduled, ApplyWishes { replace: args.replace, prune: args.prune, whole });
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let costs = Costs::of(context, &controller, &planned, &ready).await;
+    let capped = apply_caps::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
         show(context, &set, &planned, &costs);
+        capped.iter().for_each(|capped| capped.tell(context));
     }
+    let costs = (costs, capped);
     if args.dry_run || planned.iter().all(Change::is_nothing) {
         tell(context, &set, &planned, &costs, &[], args.dry_run);
         return Ok(ExitCode::SUCCESS);
@@ -276,7 +280,7 @@ fn confirm(args: &Args, context: &Context, planned: &[Change]) -> Result<(), Fau
     confirm::confirm(context, &what, args.yes, "nothing was changed")
 }
 
-fn tell(context: &Context, set: &str, planned: &[Change], costs: &Costs, made: &[apply_do::Made], dry_run: bool) {
+fn tell(context: &Context, set: &str, planned: &[Change], (costs, capped): &(Costs, Option<Capped>), made: &[apply_do::Made], dry_run: bool) {
     if context.is_machine_output() {
         let changes: Vec<serde_json::Value> = planned
             .iter()
@@ -286,11 +290,12 @@ fn tell(context: &Context, set: &str, planned: &[Change], costs: &Costs, made: &
                 let refused = made.and_then(|made| made.refused.as_ref());
                 value["made"] = json!(made.map(|made| &made.name));
                 value["refused"] = json!(refused.map(|receipt: &Receipt| &receipt.reason));
+                value["waits_for"] = json!(capped.as_ref().and_then(|capped| capped.waits.get(&change.file)));
                 (value["most_usd"], value["offer"], value["no_plan"]) = costs.document(&change.file);
                 value
             })
             .collect();
-        context.printer.json(&json!({ "set": set, "dry_run": dry_run, "changes": changes }));
+        context.printer.json(&json!({ "set": set, "dry_run": dry_run, "changes": changes, "caps": capped.as_ref().map(|capped| &capped.shown) }));
     } else if dry_run {
         context.printer.note("nothing was done");
     } else if planned.iter().all(Change::is_nothing) {

@@ -51,6 +51,11 @@ impl Costs {
         }
     }
 
+    /// The machine that a file would get now.
+    pub fn plan(&self, file: &str) -> Option<&Plan> {
+        if let Some(Cost::Planned(plan)) = self.0.get(file) { Some(plan) } else { None }
+    }
+
     /// Which machines, and why where there is none.
     pub fn tell(&self, context: &Context) {
         for (file, cost) in &self.0 {

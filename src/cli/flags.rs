@@ -68,7 +68,7 @@ pub struct MachineFlags {
     /// Only this instance type; may be repeated
     #[arg(long, value_name = "TYPE")]
     pub instance_type: Vec<String>,
-    /// Only this region; may be repeated
+    /// Only this region; may be repeated; before `regions` of the job file, of [aws] in the configuration, and AWS_REGION
     #[arg(long, value_name = "REGION")]
     pub region: Vec<String>,
     /// Machine image

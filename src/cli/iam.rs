@@ -1,4 +1,7 @@
 //! `lamp iam NAME`: a policy of `config/iam`, filled in for this user and this job root. Asks nobody.
+//!
+//! Whose policy it is decides which machines it may touch, and whoever types it may not be whoever gets it: that is said on
+//! stderr.
 
 use clap::{Args as ClapArgs, ValueEnum};
 
@@ -7,6 +10,9 @@ use crate::instance::permissions::{Permissions, PolicyName, partition};
 use crate::instance::setup::BOX_ROLE;
 
 /// Print the IAM policy that a part of Lamplighter needs
+///
+/// It is bound to the machines of one owner, by the tag `lamplighter:owner`: to you, unless --owner says for whom it is. You
+/// are LAMP_OWNER, or `owner` of the configuration, or your login name, in this order.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     #[arg(value_enum)]
@@ -16,13 +22,17 @@ pub struct Args {
     #[arg(long, value_name = "BUCKET[/PREFIX]")]
     pub bucket: Option<String>,
 
-    /// Where machines may be bought, several with commas [default: `regions` of the configuration]
+    /// Where machines may be bought, several with commas [default: `regions` in [aws] of the configuration]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     pub region: Vec<String>,
 
     /// Which machines may be bought, several with commas: `g5.*,g6.*`
     #[arg(long, value_name = "TYPES", value_delimiter = ',', default_value = "*")]
     pub types: Vec<String>,
+
+    /// Whose machines it is for, where that is not you: what LAMP_OWNER, or else their login, says where they type `lamp`
+    #[arg(long, value_name = "NAME")]
+    pub owner: Option<String>,
 
     /// The role of the machines
     #[arg(long, value_name = "NAME", default_value = BOX_ROLE)]
@@ -69,7 +79,7 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let permissions = Permissions {
         partition: partition(regions.first().map_or("", String::as_str)).to_owned(),
-        owner: context.user.owner.clone(),
+        owner: args.owner.clone().unwrap_or_else(|| context.user.owner.clone()),
         bucket: bucket.to_owned(),
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
         role: args.role.clone(),
@@ -85,5 +95,10 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Name::Session => PolicyName::Session,
         Name::BoxSession => PolicyName::BoxSession,
     }));
+    // The machines' own policies name no owner.
+    if args.owner.is_none() && !matches!(args.name, Name::Box | Name::BoxSession) {
+        let you = &context.user.owner;
+        context.printer.note(format!("for the owner `{you}`, who you are here; `--owner NAME` prints it for somebody else"));
+    }
     Ok(ExitCode::SUCCESS)
 }

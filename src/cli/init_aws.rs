@@ -10,10 +10,11 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::fetch::with_progress;
-use super::setup_steps::{Place, carry_out, confirm, edited, open, refuse_blocked, settings, show, write};
+use super::setup_steps::{Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
 use super::{Context, ExitCode, Fault};
-use crate::config::edit;
-use crate::policy::setup::plan_setup;
+use crate::config::edit::{self, Setting};
+use crate::instance::setup::SetupFound;
+use crate::policy::setup::{Rebind, other_root, plan_setup};
 use crate::policy::sweeper::plan_sweeper;
 use crate::wire::setup::AwsSetup;
 
@@ -37,6 +38,13 @@ pub struct Args {
     /// an update of `lamp`, it sends the new program.
     #[arg(long)]
     pub sweeper: bool,
+
+    /// Bind the machines' role to this bucket instead of the one that it is for, and write it into the configuration
+    ///
+    /// Jobs stay where they are: `--job-root` still shows those of the old bucket. It is refused while a machine of yours is not
+    /// terminated, because the role would take its job away from it.
+    #[arg(long)]
+    pub instead: bool,
 }
 
 /// # Errors
@@ -45,14 +53,19 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let place = &args.place;
     let setup = open(context, place, args.session_manager).await?;
     let found = with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
-    let mut lines = plan_setup(&setup.names, &found);
+    let rebind = if args.instead { Rebind::Asked } else { Rebind::Refused };
+    let mut lines = plan_setup(&setup.names, &found, rebind);
     if args.sweeper {
         let stands = with_progress(context, || "looking at the sweeper".to_owned(), setup.look_at_sweeper()).await;
         lines.extend(plan_sweeper(&setup.names, &setup.wanted_sweeper(), &stands));
     }
-    let wanted = settings(&setup.names, !place.region.is_empty());
+    let wanted: Vec<Setting> = settings(&setup.names, !place.region.is_empty())
+        .into_iter()
+        .map(|setting| if setting.key == "job_root" { setting.replacing(args.instead) } else { setting })
+        .collect();
     let configuration = edited(context, |text| edit::add(text, &wanted))?;
     show(context, &setup, &lines);
+    keep_one_bucket(args, context, &setup, &found).await?;
     let changed = configuration.as_ref().map(|edited| edited.changed.clone()).unwrap_or_default();
     let is_ready = lines.iter().all(|line| line.steps.is_empty());
     if !changed.is_empty() {
@@ -75,8 +88,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_blocked(&lines)?;
     if is_ready && changed.is_empty() {
         tell(true);
-        context.printer.note("everything is ready");
         write(context, configuration.as_ref(), &wanted);
+        let is_otherwise = configuration.as_ref().is_none_or(|edited| !edited.kept.is_empty());
+        context.printer.note(match lines.iter().any(|line| line.remark.is_some()) || is_otherwise {
+            true => "nothing is left to do here; what the warnings name is for you to decide",
+            false => "everything is ready",
+        });
         return Ok(ExitCode::SUCCESS);
     }
     context.printer.note("none of it costs anything until it is used; stored jobs do, by the size");
@@ -94,6 +111,32 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.hint("`lamp init aws --sweeper` adds a sweeper in the cloud, which ends what hangs also while this workstation sleeps");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The machines' role and the configuration name the same bucket, before and after: a job that is kept in one is out of reach
+/// for machines of the other.
+async fn keep_one_bucket(args: &Args, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(), Fault> {
+    let wanted = setup.names.job_root();
+    let said = context.user.job_root.as_deref().filter(|root| bucket_of(root).is_some()).map(|root| root.trim_end_matches('/').to_owned());
+    let said = said.filter(|said| *said != wanted);
+    if args.instead {
+        let bound = || other_root(&setup.names, found.role.there()?.policy.as_ref());
+        let Some(said) = said.or_else(bound) else { return Ok(()) };
+        let running = with_progress(context, || "looking for machines of yours".to_owned(), setup.machines()).await;
+        let running = running.map_err(|error| fault(&error).meaning("nothing was changed"))?;
+        let Some(first) = running.first() else { return Ok(()) };
+        return Err(Fault::new(ExitCode::REFUSED, format!("{first} is not terminated, and would lose its job in {said}"))
+            .meaning("nothing was changed")
+            .hint("`lamp stop` ends what runs, `lamp cancel` what an ended job keeps"));
+    }
+    let Some(said) = said else { return Ok(()) };
+    Err(Fault::new(ExitCode::REFUSED, format!("the configuration says `job_root = \"{said}\"`, and {wanted} is asked for"))
+        .meaning("nothing was changed: jobs in the one would be out of reach for the machines of the other")
+        .hint(format!("`lamp init aws --bucket {}{} --instead` changes both", setup.names.bucket, prefix_flag(&setup.names.prefix))))
+}
+
+fn prefix_flag(prefix: &str) -> String {
+    if prefix.is_empty() { String::new() } else { format!(" --prefix {}", prefix.trim_end_matches('/')) }
 }
 
 fn tell_of_sweeper(context: &Context, setup: &AwsSetup) {

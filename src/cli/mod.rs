@@ -10,6 +10,7 @@
 
 mod alone;
 mod apply;
+mod apply_caps;
 mod apply_cost;
 mod apply_do;
 mod args;

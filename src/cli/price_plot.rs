@@ -23,11 +23,12 @@ pub fn text(history: &PriceHistory, bid: UsdPerHour, from: Timestamp, now: Times
     let days = days_ago(from);
     let ceiling = [(days, dollars(bid)), (0.0, dollars(bid))];
     let top = steps.iter().map(|(_, price)| *price).fold(dollars(bid), f32::max) * 1.05;
+    let digits = digits(top);
     let (prices, line) = (Shape::Lines(&steps), Shape::Lines(&ceiling));
     let mut chart = Chart::new_with_y_range(WIDTH, HEIGHT, days, 0.0, 0.0, top);
     let chart = chart
         .x_label_format(LabelFormat::Custom(Box::new(|days| if days == 0.0 { "now".into() } else { format!("{:.0} days ago", -days) })))
-        .y_label_format(LabelFormat::Custom(Box::new(|price| format!("${price:.3}"))))
+        .y_label_format(LabelFormat::Custom(Box::new(move |price| format!("${price:.digits$}"))))
         .y_tick_display(TickDisplay::Sparse)
         .lineplot(&line)
         .lineplot(&prices);
@@ -43,4 +44,22 @@ pub fn text(history: &PriceHistory, bid: UsdPerHour, from: Timestamp, now: Times
         dollars(bid),
         plot.join("\n").trim_end()
     )
+}
+
+/// Decimals with which two labels of the axis are never the same: a small machine costs a third of a cent.
+fn digits(top: f32) -> usize {
+    // Labels stand at eighths of it.
+    let step = f64::from(top.max(f32::MIN_POSITIVE)) / 8.0;
+    let digits = (1.0 - step.log10().floor()).clamp(3.0, 6.0);
+    digits as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_labels_of_a_cheap_machine_differ() {
+        assert_eq!([24.0, 1.0, 0.0033].map(digits), [3, 3, 5]);
+    }
 }

@@ -31,7 +31,7 @@ pub struct Args {
     /// Only this instance type; may be repeated
     #[arg(long = "type", visible_alias = "instance-type", value_name = "TYPE")]
     pub types: Vec<String>,
-    /// Only this region; may be repeated
+    /// Only this region; may be repeated [default: `regions` in [aws] of the configuration, else AWS_REGION, else that of the profile]
     #[arg(long, value_name = "REGION")]
     pub region: Vec<String>,
     /// How many days of spot prices to look at, up to 90

@@ -31,7 +31,8 @@ use crate::wire::{self, DrivingLock, Store, Workstation};
 
 #[derive(Clone, Debug, clap::Args)]
 pub struct ProofArgs {
-    /// Where the proof is made [default: the first of your regions]
+    /// Where the proof is made [default: the first of `regions` in [aws] of the configuration, else AWS_REGION, else that of the
+    /// profile]
     #[arg(long, value_name = "REGION", requires = "prove")]
     pub region: Option<String>,
 

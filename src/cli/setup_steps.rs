@@ -21,7 +21,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH")]
     pub prefix: Option<String>,
 
-    /// Where machines may be bought, several with commas; the bucket is in the first [default: the AWS tools' own]
+    /// Where machines may be bought, several with commas; the bucket is in the first [default: `regions` in [aws] of
+    /// the configuration, else AWS_REGION, else that of the profile]
     #[arg(long, value_name = "REGION", value_delimiter = ',')]
     pub region: Vec<String>,
 

@@ -8,11 +8,13 @@ use serde_json::json;
 use super::fetch::with_progress;
 use super::setup_steps::{Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
 use super::table::counted;
-use super::{Context, ExitCode, Fault};
+use super::{Context, ExitCode, Fault, job_root};
 use crate::config::edit;
-use crate::instance::setup::{InUse, SetupStep};
+use crate::instance::setup::{InUse, SetupFound, SetupStep};
+use crate::jobdir::{self, JobDirError, unless_damaged};
 use crate::policy::setup::plan_removal;
 use crate::policy::sweeper::plan_sweeper_removal;
+use crate::wire::setup::AwsSetup;
 
 /// Take away what `lamp init aws` made
 #[derive(Clone, Debug, ClapArgs)]
@@ -36,7 +38,7 @@ pub struct AwsArgs {
     #[arg(long)]
     pub delete_jobs: bool,
 
-    /// How many jobs are in the bucket, instead of typing it when asked
+    /// How many jobs are in the bucket (the table says it), instead of typing it when asked; with --yes, jobs go only by this
     #[arg(long, value_name = "JOBS", requires = "delete_jobs")]
     pub count: Option<u64>,
 }
@@ -51,8 +53,15 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let found = with_progress(context, looking, setup.look()).await;
     let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;
     let stands = with_progress(context, looking, setup.look_at_sweeper()).await;
+    let schedules = schedules(context, &setup, &found).await?;
     let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
     lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
+    // What is in the way comes before what would be done without it.
+    if !context.is_machine_output()
+        && let Some(blocked) = lines.iter().find(|line| line.blocks)
+    {
+        context.printer.warn(format!("nothing is taken away as long as this is so: {}: {}", blocked.thing, blocked.found));
+    }
     show(context, &setup, &lines);
     let goes = |step: &SetupStep| lines.iter().any(|line| line.steps.contains(step));
     // The configuration goes on naming a bucket that stays.
@@ -62,11 +71,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let configuration = edited(context, |text| edit::take_away(text, &wanted))?;
     let tell = |done: bool| {
         if context.is_machine_output() {
-            context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "lines": lines, "done": done }));
+            context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "schedules": schedules, "lines": lines, "done": done }));
         }
     };
+    tell_schedules(context, &schedules, goes(&SetupStep::EmptyBucket));
     if place.dry_run {
         tell(false);
+        refuse_blocked(&lines)?;
         context.printer.note("nothing was changed");
         return Ok(ExitCode::SUCCESS);
     }
@@ -86,6 +97,37 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     write(context, configuration.as_ref(), &[]);
     tell(true);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The schedules in force in the job root, as `SET/NAME`: a daemon that is not told otherwise goes on with them.
+async fn schedules(context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<Vec<String>, Fault> {
+    if found.bucket.there().is_none() {
+        return Ok(Vec::new());
+    }
+    let store = job_root::workstation(context)?.at(&setup.names.job_root()).open_root(true).await;
+    let store = store.map_err(|error| job_root::open_fault(context, &error))?;
+    let told = |error: &JobDirError| job_root::record_fault(error).meaning("nothing was changed");
+    let mut named = Vec::new();
+    for dir in jobdir::schedules(&store, None).await.map_err(|error| told(&error.into()))? {
+        // One that this version cannot read may be in force.
+        if unless_damaged(dir.record().await).map_err(|error| told(&error))?.is_none_or(|record| record.removed.is_none()) {
+            named.push(format!("{}/{}", dir.set(), dir.name()));
+        }
+    }
+    Ok(named)
+}
+
+fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
+    let Some(first) = schedules.first() else { return };
+    let number = counted(schedules.len() as u64, "schedule");
+    context.printer.warn(match go {
+        true => format!("{number} will be gone with the bucket: {}", schedules.join(", ")),
+        false => format!("left in the job root, where a daemon goes on with them: {number}, {}", schedules.join(", ")),
+    });
+    if !go {
+        let set = first.split('/').next().unwrap_or_default();
+        context.printer.hint(format!("`lamp apply DIR --set {set} --prune` with their files taken out of DIR ends them; stop the daemon too"));
+    }
 }
 
 /// `--yes` alone never deletes a job: the number says that somebody looked.

@@ -12,11 +12,13 @@ pub struct Setting {
     pub value: Value,
     /// A list that the user has asked to be added to: what it holds already stays.
     pub adds: bool,
+    /// The user has asked that it replaces what is there.
+    pub replaces: bool,
 }
 
 impl Setting {
     pub fn new(table: Option<&'static str>, key: &'static str, value: impl Into<Value>) -> Self {
-        Setting { table, key, value: value.into(), adds: false }
+        Setting { table, key, value: value.into(), adds: false, replaces: false }
     }
 
     /// As it would be written, on a line of its own.
@@ -29,6 +31,12 @@ impl Setting {
     #[must_use]
     pub fn adding(self, adds: bool) -> Self {
         Setting { adds, ..self }
+    }
+
+    /// Whatever is there, it goes.
+    #[must_use]
+    pub fn replacing(self, replaces: bool) -> Self {
+        Setting { replaces, ..self }
     }
 
     /// Adds what is not in a list yet; gives the line as it is then, and the same line where nothing was new. `None`: there is
@@ -89,6 +97,12 @@ pub fn add(text: &str, settings: &[Setting]) -> Result<Edited, toml_edit::TomlEr
         };
         match table.get_mut(setting.key) {
             Some(found) if setting.is(found) => {}
+            Some(found) if setting.replaces => {
+                let decor = found.as_value().map(|value| value.decor().clone()).unwrap_or_default();
+                *found = value(setting.value.clone());
+                found.as_value_mut().into_iter().for_each(|value| *value.decor_mut() = decor.clone());
+                changed.push(setting.line());
+            }
             Some(found) => match setting.add_to(found) {
                 Some((true, line)) => changed.push(line),
                 Some((false, _)) => {}
@@ -154,6 +168,14 @@ mod tests {
         assert_eq!((edited.changed, edited.kept), (vec!["aws.regions = [\"us-east-1\", \"us-west-2\"]".to_owned()], vec![]));
         let again = add(&edited.text, &[regions(&["us-west-2"])]).unwrap();
         assert_eq!((again.text, again.changed, again.kept), (edited.text, vec![], vec![]), "twice is once");
+    }
+
+    #[test]
+    fn what_the_user_asks_for_instead_replaces_and_comments_stay() {
+        let text = "job_root = \"s3://old\" # ours\n[aws]\nregions = [\"us-east-1\"]\n";
+        let edited = add(text, &[Setting::new(None, "job_root", "s3://new").replacing(true)]).unwrap();
+        assert_eq!(edited.text, text.replace("s3://old", "s3://new"));
+        assert_eq!((edited.changed, edited.kept), (vec!["job_root = \"s3://new\"".to_owned()], vec![]));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `LAMP_JOB_ROOT` | where jobs are kept |
 //! | `LAMP_CONFIG` | the user configuration instead of `~/.config/lamplighter/config.toml` |
-//! | `LAMP_OWNER` | whose machines these are |
+//! | `LAMP_OWNER` | whose machines these are; before `owner` of the configuration and the login name |
 //! | `LAMP_SWEEPER_BINARY` | the program that the sweeper in the cloud is made of, instead of this one |
 //! | `LAMP_AGENT_BINARY` | the program that machines run, instead of `lamp-agent-<arch>` beside `lamp` |
 //! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `HOME` | where those are by default |

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
-use crate::policy::setup::allows;
+use crate::policy::setup::{allows, other_root};
 
 /// How a check ended; the worst is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -171,8 +171,18 @@ pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<P
         (Found::There(role), _) if allows(names, role.policy.as_ref()) => {
             Check::ok(name, format!("{it} may use {}, and nothing of EC2", names.job_root()))
         }
+        // What it should allow is known once something says where jobs are.
+        (Found::There(_), _) if names.bucket.is_empty() => {
+            Check::warning(name, format!("{it} is there; no bucket is named yet that it should reach")).fix(INIT)
+        }
         (Found::There(role), _) => {
-            let check = Check::warning(name, format!("{it} has another policy than `lamp iam box` prints"));
+            let check = match other_root(names, role.policy.as_ref()) {
+                // What is wider reaches it too.
+                Some(other) if !names.job_root().starts_with(&format!("{other}/")) => {
+                    Check::failure(name, format!("{it} may use {other}, and not {}: no machine would reach its job", names.job_root()))
+                }
+                _ => Check::warning(name, format!("{it} has another policy than `lamp iam box` prints")),
+            };
             // What somebody else made is theirs to change.
             match role.owner.as_deref() == Some(&names.owner) {
                 true => check.fix(INIT),

@@ -46,9 +46,17 @@ impl SetupLine {
     }
 }
 
+/// Whether the role of the machines may be bound to another job root than the one that it is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rebind {
+    Refused,
+    /// The user has asked for it, and no machine runs.
+    Asked,
+}
+
 /// What makes the account ready.
-pub fn plan_setup(names: &SetupNames, found: &SetupFound) -> Vec<SetupLine> {
-    let mut lines = vec![bucket(names, &found.bucket), role(names, &found.role), profile(names, &found.profile)];
+pub fn plan_setup(names: &SetupNames, found: &SetupFound, rebind: Rebind) -> Vec<SetupLine> {
+    let mut lines = vec![bucket(names, &found.bucket), role(names, &found.role, rebind), profile(names, &found.profile)];
     lines.extend(found.regions.iter().map(|region| group(names, region)));
     let shared = [("spot", &found.spot_role, SetupStep::CreateSpotRole), ("CloudWatch alarms", &found.alarm_role, SetupStep::CreateAlarmRole)];
     lines.extend(shared.map(|(of, found, step)| service_role(of, found, step)));
@@ -95,11 +103,18 @@ pub fn allows(names: &SetupNames, policy: Option<&Value>) -> bool {
     policy == Some(&names.permissions().policy(PolicyName::Box))
 }
 
+/// The other job root that the policy of a role names; `None`: it is this one, or none that can be read.
+pub fn other_root(names: &SetupNames, policy: Option<&Value>) -> Option<String> {
+    let roots = |statement: &Value| statement["Resource"].as_str().and_then(|arn| Some(arn.split_once(":s3:::")?.1.strip_suffix('*')?.to_owned()));
+    let root = policy?["Statement"].as_array()?.iter().find_map(roots)?;
+    (root != format!("{}/{}", names.bucket, names.prefix)).then(|| format!("s3://{}", root.trim_end_matches('/')))
+}
+
 fn lets_shells_in(names: &SetupNames, role: &RoleFound) -> bool {
     role.session_policy.as_ref() == Some(&names.permissions().policy(PolicyName::BoxSession))
 }
 
-fn role(names: &SetupNames, found: &Found<RoleFound>) -> SetupLine {
+fn role(names: &SetupNames, found: &Found<RoleFound>, rebind: Rebind) -> SetupLine {
     let thing = format!("role {}", names.role);
     let shells = names.session_manager.then_some(SetupStep::WriteSessionPolicy);
     match found {
@@ -113,7 +128,19 @@ fn role(names: &SetupNames, found: &Found<RoleFound>) -> SetupLine {
             };
             let shells = shells.filter(|_| !lets_shells_in(names, role));
             let said = if role.session_policy.is_some() { format!("{said}, and shells") } else { said.to_owned() };
-            SetupLine::new(thing, said, write.into_iter().chain(shells).collect())
+            let line = |said: String| SetupLine::new(&thing, said, write.into_iter().chain(shells).collect());
+            match (other_root(names, role.policy.as_ref()), rebind) {
+                (None, _) => line(said),
+                (Some(other), Rebind::Asked) => line(format!("there, for {other}"))
+                    .remark(format!("it will be for {}; machines of jobs in {other} will reach nothing", names.job_root())),
+                (Some(other), Rebind::Refused) => {
+                    let remark = format!(
+                        "it is for the job root {other}, and {} is asked for: machines of jobs there would reach nothing (`--instead` does it all the same)",
+                        names.job_root()
+                    );
+                    SetupLine { blocks: true, ..SetupLine::new(&thing, format!("there, for {other}"), Vec::new()).remark(remark) }
+                }
+            }
         }
         Found::There(role) if allows(names, role.policy.as_ref()) => {
             let line = SetupLine::new(thing, "there, allows what a machine needs", Vec::new());

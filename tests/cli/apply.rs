@@ -190,6 +190,23 @@ fn a_cap_over_all_jobs_holds_a_launch_back_and_everybody_can_see_why() {
     place.nothing_is_left();
 }
 
+/// Each alone would fit: the second is told before anything is made.
+#[test]
+fn a_dry_run_says_what_the_caps_would_hold_back() {
+    let place = Place::new("exit 0");
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1\n");
+    for file in ["a", "b"] {
+        place.0.write(&format!("jobs/{file}.toml"), format!("{SHORT}machine.usd_per_hour = 0.8\n"));
+    }
+    let planned = place.apply(&["--dry-run"]);
+    let why = "the cap of $1.00 an hour: 1 machine runs at $0.80/h, and this one costs up to $0.80/h";
+    assert_eq!((&planned["changes"][0]["waits_for"], &planned["changes"][1]["waits_for"]), (&Value::Null, &why.into()), "{planned}");
+    assert_eq!(planned["caps"]["usd_per_hour"], 1.0);
+    let told = place.0.lamp(&["apply", "jobs", "--dry-run"]);
+    assert!(told.err.contains("of your caps: $0.00 of $1.00 an hour"), "{told:?}");
+    assert!(told.err.contains(&format!("b.toml: its machine would wait for {why}")), "{told:?}");
+}
+
 #[test]
 fn a_daemon_runs_what_is_scheduled_when_it_is_due() {
     let place = Place::new("");

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::sandbox::repository;
+use super::sandbox::{Sandbox, repository};
 use super::setup::User;
 use crate::skipped::skipped;
 
@@ -145,6 +145,18 @@ fn what_the_doctor_asks_is_allowed_to_the_controller() {
     assert!(asked.contains("lambda:GetFunction") && asked.contains("scheduler:GetSchedule"), "{asked:?}");
     assert!(asked.len() >= 8, "{asked:?}");
     assert_eq!(asked.difference(&allowed).collect::<Vec<_>>(), Vec::<&String>::new(), "not in config/iam/controller.json");
+}
+
+#[test]
+fn a_policy_says_whose_machines_it_is_for() {
+    let sandbox = Sandbox::new();
+    let words = ["iam", "controller", "--bucket", "b", "--region", "us-east-2"];
+    let own = sandbox.lamp(&words);
+    assert!(own.out.contains("\"alice\"") && own.err.contains("for the owner `alice`") && own.err.contains("--owner"), "{own:?}");
+    let other = sandbox.lamp(&[&words[..], &["--owner", "bob"]].concat());
+    assert!(other.out.contains("\"bob\"") && !other.out.contains("alice") && other.err.is_empty(), "{other:?}");
+    let machines = sandbox.lamp(&["iam", "box", "--bucket", "b", "--region", "us-east-2"]);
+    assert!(machines.err.is_empty(), "{machines:?}");
 }
 
 #[test]

@@ -165,8 +165,11 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     }
     assert_eq!(user.changes(), Vec::<String>::new());
 
+    // A schedule outlives the set-up, and is named.
+    user.ec2.s3("PUT", &format!("/{}/schedules/jobs/nightly.json", user.bucket()), b"{}");
     let kept = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(kept.code, 0, "{kept:?}");
+    assert!(kept.err.contains("left in the job root, where a daemon goes on with them: 1 schedule") && kept.err.contains("jobs/nightly"), "{kept:?}");
     assert!(kept.err.contains("it holds jobs, and stays"), "{kept:?}");
     let config = user.sandbox.read(CONFIG);
     assert!(config.contains("job_root") && !config.contains("instance_profile"), "{config}");
@@ -191,6 +194,7 @@ fn a_machine_that_runs_keeps_its_role() {
     let ended = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(ended.code, 102, "{ended:?}");
     assert!(ended.err.contains(&format!("{id} and what else runs")) && ended.err.contains("lamp stop"), "{ended:?}");
+    assert!(ended.err.contains("nothing is taken away as long as this is so: 1 machines: not terminated"), "{ended:?}");
     assert_eq!(user.changes(), Vec::<String>::new());
 }
 
@@ -222,6 +226,69 @@ fn a_region_that_is_made_ready_later_is_added_to_the_configuration() {
     assert!(!second.err.contains("says otherwise"), "{second:?}");
     let config = user.sandbox.read(CONFIG);
     assert!(config.contains("regions = [\"us-east-1\", \"us-east-2\"]"), "{config}");
+}
+
+/// The global services have no region of their own, and are signed for one all the same.
+#[test]
+fn the_flag_alone_names_the_region() {
+    let Some(user) = User::new() else { return };
+    let lamp = |args: &[&str]| user.sandbox.end(user.sandbox.command(args).envs(user.ec2.env()).env_remove("AWS_REGION"));
+    let made = lamp(&["init", "aws", "--yes", "--region", "us-east-2"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    // The configuration, then nothing at all, names the region for those that look.
+    for config in [user.sandbox.read(CONFIG), String::new()] {
+        user.sandbox.write(CONFIG, config);
+        let looked = lamp(&["doctor"]);
+        assert!(looked.out.contains("service-linked role of spot is there"), "{looked:?}");
+        assert!(!looked.out.contains("signing region"), "{looked:?}");
+    }
+    let gone = lamp(&["uninit", "aws", "--yes", "--region", "us-east-2"]);
+    assert!(gone.code == 0 && gone.err.contains("role lamplighter-box: done"), "{gone:?}");
+}
+
+/// The role and the configuration name one bucket, or nothing is changed.
+#[test]
+fn another_bucket_is_taken_in_both_places_or_in_none() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let bucket = user.ec2.bucket("other");
+    let config = user.sandbox.read(CONFIG);
+    user.changes();
+    let refused = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket]);
+    assert_eq!(refused.code, 102, "{refused:?}");
+    assert!(refused.err.contains(&format!("`lamp init aws --bucket {bucket} --instead` changes both")), "{refused:?}");
+    assert_eq!((user.changes(), user.sandbox.read(CONFIG)), (vec![], config.clone()));
+    // Another workstation has no configuration yet: the role says whose it is.
+    user.sandbox.write(CONFIG, "");
+    let refused = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket]);
+    assert!(refused.code == 102 && refused.err.contains("is asked for: machines of jobs there would reach nothing"), "{refused:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+
+    user.sandbox.write(CONFIG, &config);
+    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
+    let id = user.ec2.ask("RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    let whole = [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
+    user.ec2.tag(&id, &whole.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect());
+    user.changes();
+    let runs = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket, "--instead"]);
+    assert!(runs.code == 102 && runs.err.contains(&format!("{id} is not terminated")), "{runs:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+    user.ec2.powered_off(&id);
+    user.ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).expect("ended");
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while user.ec2.instances().iter().any(|seen| seen.state != super::ec2::State::Terminated) {
+        assert!(std::time::Instant::now() < until, "it is not terminated");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    user.changes();
+    let moved = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket, "--instead"]);
+    assert_eq!(moved.code, 0, "{moved:?}");
+    assert!(moved.err.contains(&format!("the configuration will say job_root = \"s3://{bucket}\"")), "{moved:?}");
+    assert_eq!(user.changes(), ["PutRolePolicy"]);
+    assert!(user.sandbox.read(CONFIG).contains(&format!("job_root = \"s3://{bucket}\"")));
+    // What is ready but for a warning is not called so.
+    let again = user.lamp(&["init", "aws", "--yes", "--bucket", &bucket]);
+    assert!(again.code == 0 && again.err.contains("stays as it is") && !again.err.contains("everything is ready"), "{again:?}");
 }
 
 #[test]

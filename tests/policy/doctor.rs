@@ -85,7 +85,12 @@ fn the_role_of_the_machines_allows_this_job_root() {
     assert!(fix.contains("put-role-policy") && !fix.contains("lamp init"), "{fix}");
     // Of another job root.
     let other = SetupNames { prefix: String::new(), ..names() }.permissions().policy(PolicyName::Box);
-    assert_eq!(judge(role(Some(other)), ours()).0, Level::Warning);
+    assert_eq!(judge(role(Some(other)), ours()).0, Level::Warning, "a wider one reaches it");
+    let other = SetupNames { bucket: "other".into(), ..names() }.permissions().policy(PolicyName::Box);
+    assert_eq!(judge(role(Some(other)), ours()).0, Level::Failure);
+    // Before there is a bucket, `lamp iam box` cannot print what it should be.
+    let none = judge_role(&SetupNames { bucket: String::new(), ..names() }, &role(None), &ours());
+    assert!(none.level == Level::Warning && none.fix.as_ref().is_some_and(|fix| !fix.contains("lamp iam box")), "{none:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound, SetupNames, SetupStep};
-use lamplighter::policy::setup::{Lack, ReadyFound, SetupLine, lacking, plan_removal, plan_setup};
+use lamplighter::policy::setup::{Lack, ReadyFound, Rebind, SetupLine, lacking, plan_removal, plan_setup};
 
 pub fn names() -> SetupNames {
     SetupNames {
@@ -59,11 +59,11 @@ fn steps(lines: &[SetupLine]) -> Vec<SetupStep> {
 
 #[test]
 fn an_empty_account_gets_everything_and_a_ready_one_nothing() {
-    let all = plan_setup(&names(), &empty());
+    let all = plan_setup(&names(), &empty(), Rebind::Refused);
     assert_eq!(all.len(), 6);
     assert!(all.iter().all(|line| !line.steps.is_empty() && !line.blocks), "{all:?}");
     assert_eq!(steps(&all).len(), 6 + 2 + 2 + 1 + 2);
-    let none = plan_setup(&names(), &ready("alice"));
+    let none = plan_setup(&names(), &ready("alice"), Rebind::Refused);
     assert!(none.iter().all(|line| line.steps.is_empty() && line.remark.is_none() && line.will() == "nothing"), "{none:?}");
 }
 
@@ -74,7 +74,7 @@ fn what_somebody_else_made_stays_as_it_is() {
     bucket.private = false;
     let Found::There(role) = &mut theirs.role else { unreachable!() };
     role.policy = None;
-    let lines = plan_setup(&names(), &theirs);
+    let lines = plan_setup(&names(), &theirs, Rebind::Refused);
     assert_eq!(steps(&lines), []);
     assert!(lines[0].remark.as_ref().is_some_and(|said| said.contains("bob") && said.contains("not private")), "{lines:?}");
     assert!(lines[1].remark.as_ref().is_some_and(|said| said.contains("lamp iam box")), "{lines:?}");
@@ -95,31 +95,49 @@ fn half_a_set_up_is_finished() {
         SetupStep::WriteRolePolicy,
         SetupStep::PutRoleInProfile,
     ];
-    assert_eq!(steps(&plan_setup(&names(), &half)), expected);
+    assert_eq!(steps(&plan_setup(&names(), &half, Rebind::Refused)), expected);
     // The same bucket under a name that anybody could have chosen.
     let chosen = SetupNames { bucket: "mine".into(), bucket_is_ours_by_name: false, ..names() };
-    assert_eq!(plan_setup(&chosen, &half)[0].steps, []);
+    assert_eq!(plan_setup(&chosen, &half, Rebind::Refused)[0].steps, []);
 }
 
 #[test]
 fn shells_are_let_in_where_that_is_asked_for_and_taken_back_with_the_role() {
     let asked = SetupNames { session_manager: true, ..names() };
-    assert_eq!(steps(&plan_setup(&asked, &ready("alice"))), [SetupStep::WriteSessionPolicy]);
-    assert!(steps(&plan_setup(&asked, &empty())).contains(&SetupStep::WriteSessionPolicy));
-    assert!(!steps(&plan_setup(&names(), &empty())).contains(&SetupStep::WriteSessionPolicy), "it costs permissions");
+    assert_eq!(steps(&plan_setup(&asked, &ready("alice"), Rebind::Refused)), [SetupStep::WriteSessionPolicy]);
+    assert!(steps(&plan_setup(&asked, &empty(), Rebind::Refused)).contains(&SetupStep::WriteSessionPolicy));
+    assert!(!steps(&plan_setup(&names(), &empty(), Rebind::Refused)).contains(&SetupStep::WriteSessionPolicy), "it costs permissions");
     let mut with = ready("alice");
     let Found::There(role) = &mut with.role else { unreachable!() };
     role.session_policy = Some(asked.permissions().policy(PolicyName::BoxSession));
     // What is there stays, also where it is not asked for again.
     for names in [&asked, &names()] {
-        assert_eq!(steps(&plan_setup(names, &with)), []);
+        assert_eq!(steps(&plan_setup(names, &with, Rebind::Refused)), []);
     }
     let removed = steps(&plan_removal(&names(), &with, &InUse::default(), true));
     let at = |step: &SetupStep| removed.iter().position(|one| one == step);
     assert!(at(&SetupStep::DeleteSessionPolicy).is_some() && at(&SetupStep::DeleteSessionPolicy) < at(&SetupStep::DeleteRole), "{removed:?}");
     // Another's role is not ours to open.
-    let lines = plan_setup(&asked, &ready("bob"));
+    let lines = plan_setup(&asked, &ready("bob"), Rebind::Refused);
     assert!(lines[1].steps.is_empty() && lines[1].remark.as_ref().is_some_and(|remark| remark.contains("lamp iam box-session")), "{lines:?}");
+}
+
+/// Machines that run would lose their job, and who looks into the old bucket sees nothing of the new one.
+#[test]
+fn the_role_of_another_job_root_is_not_bound_anew_unless_asked() {
+    let moved = SetupNames { bucket: "mine".into(), bucket_is_ours_by_name: false, prefix: "team/".into(), ..names() };
+    let line = |rebind| plan_setup(&moved, &ready("alice"), rebind).remove(1);
+    let refused = line(Rebind::Refused);
+    assert!(refused.blocks && refused.steps.is_empty(), "{refused:?}");
+    let why = refused.remark.unwrap();
+    assert!(why.contains("s3://lamplighter-1-us-east-2, and s3://mine/team is asked for") && why.contains("--instead"), "{why}");
+    let asked = line(Rebind::Asked);
+    assert_eq!((asked.blocks, asked.steps, asked.remark.is_some()), (false, vec![SetupStep::WriteRolePolicy], true));
+    // The same job root with an older policy is brought up to date.
+    let mut older = ready("alice");
+    let Found::There(role) = &mut older.role else { unreachable!() };
+    role.policy.as_mut().unwrap()["Statement"].as_array_mut().unwrap().pop();
+    assert_eq!(steps(&plan_setup(&names(), &older, Rebind::Refused)), [SetupStep::WriteRolePolicy]);
 }
 
 #[test]
@@ -127,12 +145,12 @@ fn unknown_is_not_absent() {
     let mut found = empty();
     found.role = Found::Unknown("AccessDenied".into());
     found.regions[0].default_vpc = Found::Unknown("AccessDenied".into());
-    let lines = plan_setup(&names(), &found);
+    let lines = plan_setup(&names(), &found, Rebind::Refused);
     assert!(lines[1].blocks && lines[1].steps.is_empty() && lines[3].blocks, "{lines:?}");
     let mut elsewhere = ready("alice");
     let Found::There(bucket) = &mut elsewhere.bucket else { unreachable!() };
     bucket.region = "eu-west-1".into();
-    assert!(plan_setup(&names(), &elsewhere)[0].blocks);
+    assert!(plan_setup(&names(), &elsewhere, Rebind::Refused)[0].blocks);
 }
 
 #[test]
@@ -142,7 +160,7 @@ fn rules_and_missing_networks_are_told_and_not_mended() {
         region(Found::There(GroupFound { id: "sg-1".into(), owner: Some("alice".into()), rules_in: 2 })),
         RegionFound { region: "eu-west-1".into(), default_vpc: Found::Nothing, group: Found::Nothing },
     ];
-    let lines = plan_setup(&names(), &found);
+    let lines = plan_setup(&names(), &found, Rebind::Refused);
     assert!(lines[3].remark.is_some() && lines[4].remark.is_some() && steps(&lines).is_empty(), "{lines:?}");
 }
 
