@@ -25,6 +25,8 @@ pub enum Fate {
         notice: Option<Duration>,
         takes: bool,
     },
+    /// The first machine that runs is taken so long after it does, whenever that is, with half a minute of notice.
+    ReclaimFirst(Duration),
     Rebalance,
     AgentCrash,
     CrashLoop(u32),
@@ -198,6 +200,16 @@ pub async fn befall(world: Arc<World>, laptop: Arc<Party>, due: Vec<Due>) {
 }
 
 async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
+    let fate = match fate {
+        Fate::ReclaimFirst(after) => {
+            while world.ec2.running(OWNER).is_none() {
+                world.timeline.sleep(Duration::from_secs(1)).await;
+            }
+            world.timeline.sleep(after).await;
+            Fate::Reclaim { notice: Some(Duration::from_secs(30)), takes: true }
+        }
+        fate => fate,
+    };
     let host = world.ec2.running(OWNER);
     match fate {
         Fate::Weather(trouble, lasts) => weather(world, host, trouble, lasts).await,

@@ -85,7 +85,7 @@ fn longest_run_hours(play: &Play) -> u64 {
 const ENDS_WITHIN: Duration = Duration::from_secs(45 * 60);
 
 /// The same where kernel and agent of the machine run, or there is none: a launch that may have come through is made sure of for
-/// seven minutes. (The longest of 300 worlds of six hours took three.)
+/// seven minutes. (The longest that was seen took 592 s, seed 3000377 of 24 h.)
 const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 impl Play {
@@ -186,7 +186,8 @@ async fn to_the_end(
         fates::make_well(world, laptop);
     }
     let converged = stopped_at.map(|since| world.timeline.now().saturating_sub(since));
-    if let Some(took) = converged.filter(|took| *took > ENDS_WELL_WITHIN) {
+    // The end was looked for once a step: it came up to a step before it was found.
+    if let Some(took) = converged.filter(|took| *took > ENDS_WELL_WITHIN + step) {
         world.violated(18, format!("all was well, and the job took {} s to stop", took.as_secs()));
     }
     world.timeline.sleep(rest).await;
@@ -269,7 +270,7 @@ const SHORT: Habit =
 
 /// The machine is taken in the middle of the work, with the usual notice.
 fn short_fates() -> Vec<fates::Due> {
-    vec![fates::Due { at: Duration::from_secs(60), fate: fates::Fate::Reclaim { notice: Some(Duration::from_secs(30)), takes: true } }]
+    vec![fates::Due { at: Duration::ZERO, fate: fates::Fate::ReclaimFirst(Duration::from_secs(45)) }]
 }
 
 /// So many seconds of a world of six hours, in one of so many.

@@ -7,12 +7,13 @@ use std::cell::RefCell;
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Play, Played, Story, play};
 
-/// Seeds that every run of the tests plays: a quarter of a minute of two processors, since nothing is optimised here.
-const SEEDS: u64 = 32;
+/// Seeds that are played here, where nothing is optimised and every sum is held to its range: a tenth of a minute. The 2,000
+/// are played below, by the program of `just soak`.
+const SEEDS: u64 = 12;
 
-/// In a whole short job each of its calls is a moment to die; so many of them are passed over, so that the tests take a
-/// minute. `just soak --deaths` dies at all of them.
-const STRIDE: u64 = 11;
+/// In a whole short job each of its calls is a moment to die; so many of them are passed over here. The program of `just soak`
+/// dies at all of them.
+const STRIDE: u64 = 31;
 
 thread_local! {
     static PANICS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -134,6 +135,29 @@ fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>
     let ends = receipt.map(|receipt| receipt.attempts.iter().map(|attempt| attempt.ended_because).collect()).unwrap_or_default();
     let step = receipt.and_then(|receipt| receipt.last_checkpoint.as_ref()).and_then(|checkpoint| checkpoint.step);
     (receipt.map(|receipt| receipt.outcome), ends, step)
+}
+
+/// The program of `just soak`, which cargo makes as the profile `soak`; what it printed, if all was well.
+fn soak(args: &[&str]) -> String {
+    let cargo = std::process::Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--profile", "soak", "--no-default-features", "--features", "lamp", "--example", "soak", "--"])
+        .args(args)
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo runs these tests");
+    let (out, err) = (String::from_utf8_lossy(&cargo.stdout), String::from_utf8_lossy(&cargo.stderr));
+    assert!(cargo.status.success(), "soak {}: {}\n{out}\n{err}", args.join(" "), cargo.status);
+    out.into_owned()
+}
+
+#[test]
+fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes_nothing() {
+    let deaths = soak(&["--deaths"]);
+    let counted: Vec<u64> = deaths.lines().filter_map(|line| line.split_once(": ")?.1.strip_suffix(" deaths")?.parse().ok()).collect();
+    assert!(counted.len() == 2 && counted.iter().all(|deaths| *deaths > 200), "{deaths}");
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    let worlds = soak(&["--threads", &threads, "2000"]);
+    assert!(worlds.contains("2000 played") && worlds.contains(", 0 seeds with violations"), "{worlds}");
 }
 
 fn die_everywhere(kind: &'static str) -> u64 {
