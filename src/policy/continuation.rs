@@ -3,6 +3,7 @@
 //! ```text
 //!   planned, and it stands as it was kept ──> start it (again), unless nobody wants it any more
 //!   started ───────────────────────────────> like any other machine
+//!   its agent speaks, and it still stands ──> an old answer of the cloud: wait
 //!   refused, or gone before its start ─────> settled: it never ran for this attempt, and cost nothing
 //! ```
 //! The plan is the intent, and its start may be repeated: a machine that runs is not started twice. What must never live
@@ -43,16 +44,22 @@ fn stands_as_kept(plan: &Plan, view: &InstanceView) -> bool {
     plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched || view.tags.job != plan.job)
 }
 
-/// What is to be done about a kept machine that has not come up yet; `None`: it is like any other.
+/// What is to be done about a kept machine that has not come up yet, or is not shown so; `None`: it is like any other.
 pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Vec<Act>> {
     let plan = &attempt.plan;
-    if plan.starts.is_none() || heard(attempt) {
-        return None;
+    let starts = plan.starts.as_ref()?;
+    // A cloud without room for it says so; this is for one that takes the start and shows nothing of it.
+    let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
+    if heard(attempt) {
+        // It was given this job's name before it was started: who shows it without, shows how it stood before. So does who shows
+        // its last start, but not every emulator counts starts, and there it stands for good some time.
+        let is_old = view.tags.job != plan.job || (starts.launched == view.launched && !overdue);
+        let old = view.state == InstanceState::Stopped && attempt.outcome.is_none() && is_old;
+        let why = format!("{} is shown as it stood before its start, and its agent has spoken since", view.id);
+        return old.then(|| vec![Act::Wait { until: None, why }]);
     }
     let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
     let wait = || vec![Act::Wait { until: None, why: format!("{} runs, and carries the name of another job", view.id) }];
-    // A cloud without room for it says so; this is for one that takes the start and shows nothing of it.
-    let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
     let unwanted = Wishes::of(facts.requests).end.is_some();
     match view.state {
         // Its disk stays as it is: nobody has asked to lose it.

@@ -20,6 +20,7 @@ mod reconcile;
 mod reconcile_elsewhere;
 mod reconcile_extended;
 mod reconcile_facts;
+mod reconcile_kept;
 mod reconcile_laws;
 mod recordings;
 #[cfg(feature = "lamp")]

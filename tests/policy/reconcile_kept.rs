@@ -1,0 +1,65 @@
+//! A kept machine that was started again, and the cloud's answers of before.
+
+use lamplighter::instance::{InstanceState, InstanceView};
+use lamplighter::job::{AttemptPhase, EndedBecause, Starts};
+use lamplighter::market::Market;
+use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, reconcile};
+
+use super::reconcile_facts::{OWNER, ago, attempt, now, outcome, spec, status, view};
+
+/// An attempt that starts a kept machine, planned so long ago; its agent is at work.
+fn started(age_secs: u64) -> AttemptFacts {
+    let mut attempt = attempt(1, age_secs);
+    let machine = kept();
+    attempt.plan.starts = Some(Starts { job: machine.tags.job, instance: machine.id, launched: machine.launched });
+    attempt.status = Some(status(AttemptPhase::Running, ago(5)));
+    attempt
+}
+
+/// As it stood when its first job was over.
+fn kept() -> InstanceView {
+    let mut view = view(1, OWNER, InstanceState::Stopped, Some("Client.InstanceInitiatedShutdown: Instance initiated shutdown"));
+    (view.market, view.tags.job, view.launched) = (Market::OnDemand, "before-333333".parse().unwrap(), ago(90_000));
+    view
+}
+
+fn acts(attempt: AttemptFacts, view: InstanceView) -> Vec<Act> {
+    let (spec, cloud) = (spec(), CloudAnswer::Known(vec![view]));
+    let attempts = [attempt];
+    reconcile(&Facts {
+        spec: &spec,
+        attempts: &attempts,
+        requests: &[],
+        cloud: &cloud,
+        newest_checkpoint: None,
+        owner: OWNER,
+        here: "here",
+        now: now(),
+    })
+}
+
+/// Seed 1762: a second controller, whose reads were half an hour old, ended a machine that had just been started.
+#[test]
+fn a_machine_that_is_shown_as_it_stood_before_its_start_is_not_ended() {
+    for age in [10, 3600] {
+        let acts = acts(started(age), kept());
+        assert!(matches!(&acts[..], [Act::Wait { why, .. }] if why.contains("before its start")), "{age} s: {acts:?}");
+    }
+    // It has its new name already, and stands for a moment.
+    let mut named = kept();
+    named.tags.job = spec().job;
+    assert!(matches!(&acts(started(10), named)[..], [Act::Wait { .. }]));
+}
+
+#[test]
+fn a_machine_that_stopped_in_its_second_life_ends_as_any_other() {
+    let mut stopped = kept();
+    (stopped.tags.job, stopped.launched) = (spec().job, ago(600));
+    assert!(matches!(&acts(started(610), stopped.clone())[..], [Act::Terminate { ends: Some(_), .. }]));
+    // Where starts are not counted, after the time of a boot.
+    stopped.launched = kept().launched;
+    assert!(matches!(&acts(started(3600), stopped.clone())[..], [Act::Terminate { ends: Some(_), .. }]));
+    // Its own last word is enough.
+    let ended = AttemptFacts { outcome: Some(outcome(1, EndedBecause::Succeeded)), ..started(10) };
+    assert!(!matches!(&acts(ended, stopped)[..], [Act::Wait { .. }]));
+}
