@@ -104,7 +104,12 @@ impl Machine {
 
     fn view(&self, seen: Duration) -> Option<InstanceView> {
         let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
-        let ended = self.ended.filter(|ended| *ended <= seen);
+        // As it was then, in all of it: who sees it stand sees its last start too, and not the one that came meanwhile.
+        let stood = self.launched > seen && moment.state == InstanceState::Stopped;
+        let (launched, ended) = match self.before.last().filter(|_| stood) {
+            Some(before) => (before.ended.saturating_sub(before.ran), Some(before.ended)),
+            None => (self.launched, self.ended.filter(|ended| *ended <= seen)),
+        };
         let gone = moment.state.is_terminated() && seen.saturating_sub(moment.since) > SHOWN_AFTER_END;
         if seen < self.shown || gone {
             return None;
@@ -118,7 +123,7 @@ impl Machine {
             state: moment.state,
             tags: Tags::from_map(&self.tags).ok()?,
             client_token: Some(self.token.clone()),
-            launched: at(self.launched),
+            launched: at(launched),
             ended: ended.map(at),
             state_reason: moment.reason.clone(),
         })
