@@ -27,7 +27,7 @@ put() {
 has systemctl && [ -d /run/systemd/system ] || off "this image does not run systemd"
 deadline=/etc/lamplighter/deadline
 [ -s "$deadline" ] || put "$deadline" 644 "$(($(date +%s) + boot_secs))"
-# What a later boot gets when the deadline of an earlier life has passed (lamp-boot.service).
+# What each later boot begins with (lamp-boot.service).
 put /etc/lamplighter/boot-secs 644 "$boot_secs"
 boots=/var/lib/lamplighter/agent/boots
 [ -d "${boots%/*}" ] || (umask 077 && mkdir -p "${boots%/*}" /var/cache/lamplighter /var/log/lamplighter && echo 1 >"$boots")

@@ -256,10 +256,17 @@ fn the_third_boot_without_a_lease_is_the_last() {
         };
         // The first is the user data's.
         fs::write(machine.path(boots), "1\n").unwrap();
-        let later = format!("{}\n", now() + 5000);
-        fs::write(machine.path(deadline), &later).unwrap();
+        let soon = format!("{}\n", now() + 500);
+        fs::write(machine.path(deadline), &soon).unwrap();
         boot();
-        assert_eq!((machine.read(boots), machine.read(deadline), machine.asked()), ("2\n".into(), later, String::new()), "{shell:?}");
+        assert_eq!((machine.read(boots), machine.read(deadline), machine.asked()), ("2\n".into(), soon, String::new()), "{shell:?}");
+        // The deadline of an earlier life, which was to run for a day: without its agent this one gets the time of a boot.
+        fs::write(machine.path(deadline), format!("{}\n", now() + 86_400)).unwrap();
+        fs::remove_file(machine.path(boots)).unwrap();
+        let before = now();
+        boot();
+        let found: i64 = machine.read(deadline).trim().parse().unwrap();
+        assert!((before + 900..=now() + 900).contains(&found), "{shell:?}: {}", found - before);
         // The machine was off for a week: the agent has the time of a boot to say how long it may run now.
         fs::write(machine.path(deadline), "1000\n").unwrap();
         // With the lease in hand the agent removes the count.
