@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aws_sdk_ec2::types::{SpotInstanceRequest, SpotInstanceState, Tag, Volume, VolumeState};
+use aws_sdk_ec2::types::{Instance, SpotInstanceRequest, SpotInstanceState, Tag, Volume, VolumeState};
 
 use super::aws_session::AwsSession;
 use super::cloudwatch_alarm;
@@ -38,8 +38,8 @@ const ALARM_A_MONTH: Usd = Usd::from_micros(100_000);
 /// A list that somebody has looked at for so long is old: a new one is made first.
 const FOUND_WITHIN: Duration = Duration::from_secs(3600);
 
-/// The owner's machines that have not ended, by their ids.
-type Living = BTreeMap<String, InstanceState>;
+/// The owner's machines that have not ended, by their ids: how they are, and whose.
+type Living = BTreeMap<String, (InstanceState, Option<JobId>)>;
 
 /// # Errors
 /// When EC2 or CloudWatch does not answer: half a list would say that nothing is left.
@@ -88,7 +88,8 @@ pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudE
 async fn living(session: &AwsSession, owner: &str, region: &Region) -> Result<Living, CloudError> {
     let all = ec2_describe::all(session, region, owned(owner)).await?;
     let alive = |state: &InstanceState| !state.is_terminated();
-    Ok(all.iter().filter_map(|machine| Some((machine.instance_id()?.to_owned(), state(machine).filter(alive)?))).collect())
+    let of = |machine: &Instance| Some((machine.instance_id()?.to_owned(), (state(machine).filter(alive)?, job_of(machine.tags()))));
+    Ok(all.iter().filter_map(of).collect())
 }
 
 async fn volumes(session: &AwsSession, owner: &str, region: &Region, living: &Living) -> Result<Vec<Residue>, CloudError> {
@@ -105,17 +106,17 @@ async fn volumes(session: &AwsSession, owner: &str, region: &Region, living: &Li
 fn of_volume(region: &Region, volume: &Volume, living: &Living) -> Option<Residue> {
     let gib = volume.size().unwrap_or(0);
     let user = volume.attachments().iter().find_map(|attachment| attachment.instance_id());
-    let (whose, kept) = match (volume.state()?, user.and_then(|user| Some((user, living.get(user)?)))) {
-        (VolumeState::Available, _) => ("in use by nothing".to_owned(), false),
-        // Kept on purpose, and billed all the same.
-        (VolumeState::InUse, Some((user, InstanceState::Stopped))) => (format!("kept by the stopped {user}"), true),
+    let (whose, kept, job) = match (volume.state()?, user.and_then(|user| Some((user, living.get(user)?)))) {
+        (VolumeState::Available, _) => ("in use by nothing".to_owned(), false, job_of(volume.tags())),
+        // Kept on purpose, and billed all the same. Its own tags are of the launch: `lamp start` gives the machine to another job.
+        (VolumeState::InUse, Some((user, (InstanceState::Stopped, job)))) => (format!("kept by the stopped {user}"), true, job.clone()),
         _ => return None,
     };
     let price = Catalog::shipped().disk_gib_month(region).map(|dated| dated.value);
     let told = if price.is_none() { ", at a price that is not known" } else { "" };
     let cost = Usd::from_micros(price.unwrap_or(Usd::ZERO).micros() * i64::from(gib));
     let found = left(region, VOLUME, volume.volume_id()?, format!("{gib} GiB, {whose}{told}"), cost);
-    Some(Residue { kept, job: job_of(volume.tags()), ..found })
+    Some(Residue { kept, job: job.or_else(|| job_of(volume.tags())), ..found })
 }
 
 async fn addresses(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {

@@ -2,7 +2,7 @@
 
 use lamplighter::adapters::aws_cloud::AwsCloud;
 use lamplighter::instance::Residue;
-use lamplighter::job::AlarmRule;
+use lamplighter::job::{AlarmRule, JobId};
 use lamplighter::market::{Market, Usd};
 use lamplighter::ports::Cloud;
 
@@ -78,6 +78,12 @@ async fn a_kept_disk_is_told_of_and_not_removed_and_half_a_list_is_none() {
     let [disk] = find(&all, "volume")[..] else { panic!("one disk: {all:?}") };
     assert_eq!((disk.detail.as_str(), disk.usd_per_month), (format!("120 GiB, kept by the stopped {id}").as_str(), Usd::from_micros(9_600_000)));
     assert!(aws.clear(disk).await.is_err(), "EC2 itself refuses a disk that is in use");
+    // `lamp start` has given the machine to another job: its disk, which still has the tags of its launch, is that one's.
+    let (first, next) = (disk.job.clone(), "another-222222".parse::<JobId>().unwrap());
+    ec2.ask("CreateTags", &[("ResourceId.1", &id), ("Tag.1.Key", "lamplighter:job"), ("Tag.1.Value", next.as_str())]).unwrap();
+    let all = aws.residue(OWNER, &region()).await.unwrap();
+    let [disk] = find(&all, "volume")[..] else { panic!("one disk: {all:?}") };
+    assert_eq!((first.is_some_and(|first| first != next), disk.job.as_ref()), (true, Some(&next)));
     for action in
         ["DescribeVolumes", "DescribeAddresses", "DescribeNetworkInterfaces", "DescribeSpotInstanceRequests", "DescribeAlarms", "DescribeInstances"]
     {
