@@ -100,12 +100,14 @@ impl Agent {
     async fn final_save(&mut self, end: &End, asked_by: &'static str) -> Option<String> {
         let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
-        let under_way = self.save_under_way(self.out.clock.mono() + self.within(end.by, spec.grace.duration())).await;
+        // One grace for all of it: what a job can cost at most has room for one.
+        let until = self.out.clock.mono() + self.within(end.by, spec.grace.duration());
+        let under_way = self.save_under_way(until).await;
         // Before a notice runs out there is no time for another; before any other end what was done since is saved too.
-        if end.by.is_some() && matches!(under_way, Some(Saved::Complete(_))) {
+        let is_over = end.by.is_some() || self.out.clock.mono() >= until;
+        if is_over && matches!(under_way, Some(Saved::Complete(_))) {
             return None;
         }
-        let until = self.out.clock.mono() + self.within(end.by, spec.grace.duration());
         let ask = checkpoints.ask().await;
         let workload = self.workload.clone()?;
         if self.ended.is_some() {
