@@ -99,13 +99,14 @@ impl Controller {
             Ok(Created::Exists) => Ok(()),
             Err(error) => Err(error.into()),
         };
+        // First: that nobody else has launched the plan is sure for less than a minute, and a bucket may take its time.
+        if memory.attempts.values().any(|attempt| attempt.watched.refused.is_some()) {
+            self.next_after_refusal(&spec.job, &mut memory).await;
+        }
         if let Some(reason) = &decided {
             self.log_market(dir, memory.market(), reason).await;
         }
         self.tell_jobs_over().await;
-        if memory.attempts.values().any(|attempt| attempt.watched.refused.is_some()) {
-            self.next_after_refusal(&spec.job, &mut memory).await;
-        }
         Ok((memory, begun))
     }
 

@@ -112,13 +112,19 @@ impl Controller {
     /// Leaves word of the jobs of which nothing counts any more, for the next process: ten thousand of them are a minute of
     /// reading before its launch. Only who launches writes; a few are sooner read than written.
     pub(super) async fn tell_jobs_over(&self) {
-        let all = {
+        let mut all = {
             let ledger = self.ledger();
             if ledger.found.len() < READS_IN_FLIGHT {
                 return;
             }
             ledger.over.iter().flatten().chain(&ledger.found).cloned().collect::<BTreeSet<JobId>>()
         };
+        match jobdir::jobs_over(self.store.as_ref()).await {
+            // Another process may have found others meanwhile.
+            Ok(known) => all.extend(known),
+            // A newer version's is not read, and not written over either.
+            Err(error) => return debug!("what is known of jobs that are over stays as it is: {}", chain(&error)),
+        }
         match jobdir::put_jobs_over(self.store.as_ref(), all.clone()).await {
             Ok(()) => {
                 let mut ledger = self.ledger();

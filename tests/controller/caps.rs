@@ -162,3 +162,24 @@ fn jobs_that_ended_long_ago_are_read_once_for_all_processes() {
         assert_eq!(receipts(), 41);
     });
 }
+
+/// What a newer version has left is not understood, and not written over.
+#[test]
+fn word_of_ended_jobs_that_a_newer_version_left_is_neither_trusted_nor_touched() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        for name in 'a'..='z' {
+            let mut spec = spec(world.clock.now());
+            spec.job = format!("{name}-222222").parse().unwrap();
+            let dir = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
+            let receipt = Receipt::build(spec.job.clone(), "old".into(), spec.created, spec.created, (EndedBecause::Succeeded, "done".into()), &[]);
+            assert_eq!(dir.create_receipt(&receipt).await.unwrap(), Created::New);
+        }
+        clock.sleep(Duration::from_secs(2 * 86_400)).await;
+        let newer = r#"{"format": 2, "jobs": {"digits": "of another shape"}}"#;
+        world.store.put("jobs-over.json", newer.into()).await.unwrap();
+        let receipt = world.controller().capped(per_hour("2")).drive(world.job()).await.unwrap();
+        assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+        assert_eq!(world.store.get("jobs-over.json").await.unwrap().as_deref(), Some(newer.as_bytes()));
+    });
+}
