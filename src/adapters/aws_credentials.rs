@@ -18,6 +18,10 @@ const FIX: &str = "`aws configure` makes some; AWS_PROFILE names a profile that 
 const SIGN_IN: &str = "`aws sso login` signs in again; with a named profile, `aws sso login --profile NAME`";
 const ASK: &str = "`aws sts get-caller-identity` must answer, and says more";
 
+const OVER: &str = "`aws sso login` signs in again (with a named profile, `--profile NAME`); credentials in the environment are put there \
+                    anew, and a daemon that has them from there is started again";
+const CLOCK: &str = "`timedatectl set-ntp true` sets it by the network";
+
 /// What the SDK writes of a sign-on that is over, or never was: the kept token has expired or is not there, or the sign-on
 /// service takes it no longer. Its types are private.
 const SIGNED_OUT: &[&str] = &["SSO token has expired", "cached SSO token", "UnauthorizedException"];
@@ -43,6 +47,16 @@ pub fn lacking(error: &(dyn StdError + 'static)) -> Option<NoCredentials> {
 /// Whether another try may find some: who did not answer in time may answer later.
 pub fn may_come(nobody: &NoCredentials) -> bool {
     *nobody == too_late()
+}
+
+/// AWS says that the session is over.
+pub fn over(what: String) -> NoCredentials {
+    NoCredentials { what, fix: OVER.to_owned() }
+}
+
+/// The clock of this computer spoils every signature.
+pub fn wrong_clock(what: String) -> NoCredentials {
+    NoCredentials { what, fix: CLOCK.to_owned() }
 }
 
 pub fn missing() -> NoCredentials {

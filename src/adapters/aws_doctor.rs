@@ -15,6 +15,7 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
 
+pub use super::aws_identity::Ends;
 use super::aws_said::{found, said};
 use super::aws_session::AwsSession;
 use super::aws_setup_sweeper::Place;
@@ -83,6 +84,11 @@ impl AwsDoctor {
             Err(error) => Who::Refused(said(&error)),
         };
         (who, ahead.secs().ok_or_else(|| "no answer had a date".to_owned()))
+    }
+
+    /// When our credentials end; `None`: there are none.
+    pub async fn ends(&self) -> Option<Ends> {
+        self.session.identity().await?.ends().await.ok()
     }
 
     /// Where we are at home, and whether anything says so.

@@ -26,9 +26,15 @@ use super::system_clock::SystemClock;
 use crate::market::elapsed;
 use crate::ports::Clock as _;
 
-/// So long before their end new ones are asked for: an upload of many parts and a tick over many jobs go on with one key. Less,
-/// and a request is signed with what ends on its way; more, and a session of a quarter of an hour is renewed all the time.
-const RENEWED_BEFORE: Duration = Duration::from_secs(2 * 60);
+/// So long before their end new ones are asked for: an upload of many parts and a tick over many jobs go on with one key. Two
+/// minutes for those, and the five by which this workstation's clock may be behind (`controller::clocks`): by such a clock what
+/// has ended seems to hold. Less, and a request is signed with what ends on its way; more, and a session of a quarter of an hour
+/// is renewed all the time.
+const RENEWED_BEFORE: Duration = Duration::from_secs(7 * 60);
+
+/// What is signed for others with a session of which nobody says when it ends holds for so long, as far as we know: no session
+/// of AWS is shorter by default. Longer, and a plan that was left lying buys a machine that can fetch nothing.
+const UNTOLD_HOLDS: Duration = Duration::from_secs(3600);
 
 /// Where the chain gives none that last longer, it is asked again after this: a program that hands out the last minute of
 /// another's session would else be run for every object.
@@ -50,6 +56,42 @@ pub struct Identity {
     chain: SharedCredentialsProvider,
     kept: Arc<Mutex<Option<Kept>>>,
     asked_within: Duration,
+    told: Option<Told>,
+}
+
+/// When the key in the environment ends, as `aws configure export-credentials` says it there. The SDK does not read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    key: String,
+    ends: Timestamp,
+}
+
+impl Told {
+    /// What the environment of this process says.
+    #[expect(clippy::disallowed_methods, reason = "these variables are AWS's own, and the SDK reads the other ones there")]
+    pub fn here() -> Option<Self> {
+        let said = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
+        Self::read(said("AWS_ACCESS_KEY_ID")?, &said("AWS_CREDENTIAL_EXPIRATION")?)
+    }
+
+    fn read(key: String, ends: &str) -> Option<Self> {
+        match ends.parse() {
+            Ok(ends) => Some(Told { key, ends }),
+            Err(error) => {
+                tracing::warn!("AWS_CREDENTIAL_EXPIRATION is no time, and is not heeded: {error}");
+                None
+            }
+        }
+    }
+}
+
+/// When credentials end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    Never,
+    At(Timestamp),
+    /// They are of a session, which does end, and nobody says when.
+    Untold,
 }
 
 #[derive(Clone, Debug)]
@@ -78,7 +120,26 @@ impl Kept {
 
 impl Identity {
     pub fn new(chain: SharedCredentialsProvider) -> Self {
-        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN }
+        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN, told: None }
+    }
+
+    /// With what is known of the key in the environment.
+    #[must_use]
+    pub fn told(self, told: Option<Told>) -> Self {
+        Identity { told, ..self }
+    }
+
+    /// When those end that sign now.
+    ///
+    /// # Errors
+    /// When there are none.
+    pub async fn ends(&self) -> Result<Ends, CredentialsError> {
+        let kept = self.get(None).await?;
+        Ok(match kept.ends {
+            Some(ends) => Ends::At(ends),
+            None if kept.credentials.session_token().is_some() => Ends::Untold,
+            None => Ends::Never,
+        })
     }
 
     async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
@@ -104,6 +165,8 @@ impl Identity {
         let found = match answer.unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(self.asked_within))) {
             Ok(credentials) => {
                 let ends = credentials.expiry().and_then(|ends| Timestamp::try_from(ends).ok());
+                let told = || self.told.as_ref().filter(|told| told.key == credentials.access_key_id()).map(|told| told.ends);
+                let ends = ends.or_else(told);
                 Kept { credentials, ends, asked }
             }
             // Who may say who we are is away just now: what is kept still holds.
@@ -149,7 +212,10 @@ impl CredentialProvider for Identity {
 #[async_trait]
 impl Ending for Identity {
     async fn lasting(&self, needed: Duration) -> object_store::Result<Option<Timestamp>> {
-        Ok(self.get(Some(needed)).await.map_err(|error| nobody(&error))?.ends)
+        let kept = self.get(Some(needed)).await.map_err(|error| nobody(&error))?;
+        let untold = kept.ends.is_none() && kept.credentials.session_token().is_some();
+        let assumed = || SystemClock.now().saturating_add(needed.max(UNTOLD_HOLDS)).unwrap_or(Timestamp::MAX);
+        Ok(kept.ends.or_else(|| untold.then(assumed)))
     }
 }
 
@@ -262,5 +328,33 @@ mod tests {
         let ends = identity.lasting(Duration::from_secs(1000)).await.unwrap().expect("it has an end");
         assert!(elapsed(SystemClock.now(), ends) <= Duration::from_secs(600), "{ends}");
         assert_eq!(key(&identity).await, "key-0");
+    }
+
+    /// The key of the environment; `token`: it is of a session.
+    fn environment(token: bool, ends: Option<&str>) -> Identity {
+        let credentials = Credentials::new("key", "secret", token.then(|| "token".to_owned()), None, "test");
+        Identity::new(SharedCredentialsProvider::new(credentials)).told(ends.and_then(|ends| Told::read("key".into(), ends)))
+    }
+
+    #[tokio::test]
+    async fn a_session_in_the_environment_ends_when_it_says_and_where_it_does_not_nothing_is_signed_for_a_day() {
+        let needed = Duration::from_secs(1000);
+        let told = environment(true, Some("2026-01-02T03:04:05+00:00"));
+        let at: Timestamp = "2026-01-02T03:04:05Z".parse().unwrap();
+        assert_eq!((told.ends().await.unwrap(), told.lasting(needed).await.unwrap()), (Ends::At(at), Some(at)));
+        for ends in [None, Some("tomorrow")] {
+            let untold = environment(true, ends);
+            assert_eq!(untold.ends().await.unwrap(), Ends::Untold);
+            let asked = SystemClock.now();
+            let assumed = async |needed: Duration| elapsed(asked, untold.lasting(needed).await.unwrap().expect("an end is assumed"));
+            let left = assumed(needed).await;
+            assert!(left >= UNTOLD_HOLDS && left < 2 * UNTOLD_HOLDS, "{left:?}");
+            assert!(assumed(2 * UNTOLD_HOLDS).await >= 2 * UNTOLD_HOLDS, "what is needed is never refused for what nobody knows");
+        }
+        let endless = environment(false, None);
+        assert_eq!((endless.ends().await.unwrap(), endless.lasting(needed).await.unwrap()), (Ends::Never, None));
+        // What another place gives is not the environment's.
+        let other = environment(false, None).told(Told::read("another".into(), "2026-01-02T03:04:05Z"));
+        assert_eq!(other.ends().await.unwrap(), Ends::Never);
     }
 }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use aws_config::identity::IdentityCache;
 use aws_config::retry::RetryConfig;
 use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
@@ -18,7 +19,7 @@ use aws_credential_types::provider::SharedCredentialsProvider;
 use aws_smithy_http_client::tls;
 use tokio::sync::OnceCell;
 
-use super::aws_identity::Identity;
+use super::aws_identity::{Identity, Told};
 use super::aws_settings::AwsSettings;
 use super::ec2_memory::Ec2Memory;
 use super::objects::install_crypto;
@@ -160,7 +161,23 @@ async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> (
     }
     let config = loader.load().await;
     let Some(identity) = config.credentials_provider().map(Identity::new) else { return (config, None) };
-    // One for all: what each client keeps for itself, each client asks for.
-    let config = config.to_builder().credentials_provider(SharedCredentialsProvider::new(identity.clone())).build();
-    (config, Some(identity))
+    let identity = identity.told(Told::here());
+    // One for all: what each client keeps for itself, each client asks for, and uses until ten seconds before its end.
+    let builder = config.to_builder().credentials_provider(SharedCredentialsProvider::new(identity.clone()));
+    (builder.identity_cache(IdentityCache::no_cache()).build(), Some(identity))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The SDK keeps credentials until ten seconds before their end by itself: what is renewed minutes before never reached it.
+    #[tokio::test]
+    async fn nothing_is_kept_of_credentials_but_by_us() {
+        let session = AwsSession::with_key(AwsSettings::default(), Region::new("us-east-1"), "key", "secret");
+        for config in [session.base().await.clone(), session.config(&Region::new("eu-west-1")).await] {
+            let cache = format!("{:?}", config.identity_cache());
+            assert!(cache.contains("NoCache"), "{cache}");
+        }
+    }
 }

@@ -48,7 +48,9 @@ pub async fn terminate(session: &AwsSession, machine: &MachineRef) -> Result<(),
     let relaunches = match requests {
         Ok(requests) if !requests.is_empty() => match cancel(session, machine, requests).await {
             // A person's own request, which we may not cancel: what bills is ended all the same, and they must hear of the rest.
-            Err(error @ (CloudError::Denied { .. } | CloudError::Invalid { .. })) => Err(error),
+            Err(error @ (CloudError::Denied { .. } | CloudError::Invalid { .. })) => {
+                Err(CloudError::Relaunches { machine: machine.id.clone(), cause: Box::new(error) })
+            }
             cancelled => Ok(cancelled?),
         },
         Ok(_) => Ok(()),

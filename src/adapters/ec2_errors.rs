@@ -14,7 +14,7 @@ use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use jiff::{SignedDuration, Timestamp};
 
-use super::aws_credentials::{lacking, may_come};
+use super::aws_credentials::{lacking, may_come, over, wrong_clock};
 use super::system_clock::SystemClock;
 use crate::job::Refusal;
 use crate::ports::{Clock, CloudError};
@@ -34,6 +34,8 @@ pub enum Class {
     Spent,
     /// The signature was not taken: the clock is looked at first.
     Unproven,
+    /// The session is over, or the clock says so.
+    Expired,
     Denied,
     /// Nobody has made the role that lets spot machines be bought.
     NoSpotRole,
@@ -87,14 +89,14 @@ const TABLE: &[(&[&str], Class)] = &[
     ),
     (&["IdempotentParameterMismatch"], Class::Mismatch),
     (&["IdempotentInstanceTerminated"], Class::Spent),
-    (&["AuthFailure", "SignatureDoesNotMatch", "RequestExpired", "InvalidSignatureException"], Class::Unproven),
+    (&["AuthFailure", "SignatureDoesNotMatch", "InvalidSignatureException"], Class::Unproven),
+    // EC2 says of a session that is over that the request is.
+    (&["ExpiredToken", "ExpiredTokenException", "RequestExpired"], Class::Expired),
     (
         &[
             "UnauthorizedOperation",
             "AccessDenied",
             "AccessDeniedException",
-            "ExpiredToken",
-            "ExpiredTokenException",
             "InvalidClientTokenId",
             "UnrecognizedClientException",
             "MissingAuthenticationToken",
@@ -157,7 +159,8 @@ impl Trouble {
     pub(super) fn new(act: &str, code: &str, message: &str, status: Option<u16>, date: Option<Timestamp>) -> Self {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
         let class = class(code, message, status);
-        let ahead = date.filter(|_| class == Class::Unproven).map(|date| SystemClock.now().duration_since(date)).filter(|ahead| ahead.abs() > SKEW);
+        let dated = date.filter(|_| matches!(class, Class::Unproven | Class::Expired));
+        let ahead = dated.map(|date| SystemClock.now().duration_since(date)).filter(|ahead| ahead.abs() > SKEW);
         Trouble { act: act.to_owned(), class, text, ahead, cause: None }
     }
 
@@ -174,10 +177,11 @@ impl Trouble {
     fn words(&self) -> String {
         let text = &self.text;
         match (self.class, self.ahead) {
-            (Class::Unproven, Some(ahead)) => {
+            (Class::Unproven | Class::Expired, Some(ahead)) => {
                 let way = if ahead.is_negative() { "behind" } else { "ahead of" };
                 format!("the clock of this computer is {} min {way} AWS's, which refuses such signatures; set it ({text})", ahead.abs().as_mins())
             }
+            (Class::Expired, None) => format!("the AWS session is over ({text})"),
             (Class::NoSpotRole, _) => format!(
                 "this account has not bought spot machines yet, and the role for it is missing; \
                  run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once ({text})"
@@ -203,6 +207,9 @@ impl From<Trouble> for CloudError {
             // Whether it happened, was not seen yet or changes just now: nothing is known before another look.
             Class::Mismatch => CloudError::Mismatch { machine: None, what: format!("cannot {act}: {words}") },
             Class::Ambiguous | Class::NotFound | Class::StateChanged | Class::ProfileUnknown => CloudError::Ambiguous { act, cause },
+            // A person mends both, and then the same call is taken: nothing was refused for good.
+            Class::Unproven | Class::Expired if trouble.ahead.is_some() => CloudError::Denied { act, cause: Box::new(wrong_clock(words)) },
+            Class::Expired => CloudError::Denied { act, cause: Box::new(over(words)) },
             Class::Unproven | Class::Denied | Class::NoSpotRole | Class::Account | Class::Protected => CloudError::Denied { act, cause },
             Class::Invalid | Class::CannotStop | Class::WouldWork | Class::Unknown => CloudError::Invalid { what: format!("cannot {act}: {words}") },
         }
@@ -243,6 +250,7 @@ fn date(text: &str) -> Option<Timestamp> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ports::NoCredentials;
 
     fn trouble(code: &str, message: &str, status: Option<u16>) -> Trouble {
         let text = if message.is_empty() { code.to_owned() } else { format!("{code}: {message}") };
@@ -257,6 +265,7 @@ mod tests {
             CloudError::Ambiguous { .. } => "look".into(),
             CloudError::Mismatch { .. } => "adopt".into(),
             CloudError::Denied { .. } => "denied".into(),
+            CloudError::Relaunches { .. } => "ended".into(),
             CloudError::Invalid { .. } => "never".into(),
             CloudError::Unsupported { .. } => "unsupported".into(),
         }
@@ -321,6 +330,22 @@ mod tests {
         assert!(late.to_string().contains("the clock of this computer is 12 min behind AWS's"), "{late}");
         let text = trouble("SomethingNew", "what", Some(400)).to_string();
         assert!(text.contains("does not know (SomethingNew: what)"), "{text}");
+    }
+
+    #[test]
+    fn a_session_that_is_over_and_a_wrong_clock_are_mended_by_a_person_and_the_launch_is_asked_for_again() {
+        for code in ["ExpiredToken", "ExpiredTokenException", "RequestExpired"] {
+            let error = CloudError::from(trouble(code, "The security token included in the request is expired", Some(400)));
+            assert!(error.is_unsigned(), "{code}");
+            let text = NoCredentials::with_cure(&error);
+            assert!(text.contains(code) && text.contains("the AWS session is over") && text.contains("`aws sso login`"), "{text}");
+        }
+        let late = Trouble { ahead: Some(SignedDuration::from_mins(-12)), ..trouble("RequestExpired", "Request has expired", Some(400)) };
+        let text = NoCredentials::with_cure(&CloudError::from(late));
+        assert!(text.contains("12 min behind AWS's") && text.contains("timedatectl") && !text.contains("sso login"), "{text}");
+        for code in ["UnauthorizedOperation", "AuthFailure", "InvalidClientTokenId", "OptInRequired"] {
+            assert!(!CloudError::from(trouble(code, "", Some(403))).is_unsigned(), "{code}: no other moment mends it");
+        }
     }
 
     #[test]

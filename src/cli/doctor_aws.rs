@@ -9,6 +9,7 @@ mod asked {
 
     use crate::cli::doctor::Asked;
     use crate::cli::setup_steps::bucket_of;
+    use crate::cli::status::local_time;
     use crate::cli::{Context, region};
     use crate::config::AwsFile;
     use crate::instance::setup::{BOX_ROLE, Found, GROUP, SetupNames};
@@ -18,7 +19,7 @@ mod asked {
     };
     use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
-    use crate::wire::setup::{AwsDoctor, Who};
+    use crate::wire::setup::{AwsDoctor, Ends, Who};
     use crate::wire::{Clock, Workstation, causes};
 
     /// What all questions share. Who we are is asked once; who needs the answer waits for it.
@@ -132,7 +133,12 @@ mod asked {
     async fn credentials(desk: &Desk) -> Check {
         let name = "credentials";
         match desk.who().await {
-            Who::Known { account, arn } => Check::ok(name, format!("account {account}, {arn}")),
+            Who::Known { account, arn } => match desk.doctor.ends().await {
+                Some(Ends::At(ends)) => Check::ok(name, format!("account {account}, {arn}; those at hand end at {}", local_time(ends))),
+                Some(Ends::Untold) => Check::warning(name, format!("account {account}, {arn}; they are of a session, and nobody says when it ends"))
+                    .fix("AWS_CREDENTIAL_EXPIRATION says it: `eval \"$(aws configure export-credentials --format env)\"` sets it with the others"),
+                Some(Ends::Never) | None => Check::ok(name, format!("account {account}, {arn}")),
+            },
             Who::NoCredentials(nobody) if !desk.is_meant() => {
                 Check::warning(name, format!("{nobody}, and nothing here uses AWS")).fix(format!("for `cloud = \"aws\"`: {}", nobody.fix))
             }

@@ -34,7 +34,11 @@ pub async fn run(
         Fault::from_error(ExitCode::UNREACHABLE, &error)
             .meaning(format!("job `{}` has ended; whether its machine is still there, and its disk bills, is not known", dir.job()))
     })?;
-    let Some(view) = found else { return Err(nothing(dir, ended, None).await.map_err(fault)?) };
+    let Some(view) = found else {
+        // Somebody has ended it elsewhere: who sees that writes it down. What does not answer may be there.
+        let _seen = controller.see_gone(dir, ended).await;
+        return Err(nothing(dir, ended, None).await.map_err(fault)?);
+    };
     let (what, cost) = (what_it_is(&view, ended), kept::kept_in(ended));
     if wish == Wish::Stop {
         return Err(job_root::has_ended(dir, ended)

@@ -160,6 +160,7 @@ impl Controller {
                 self.cloud(machine.cloud)?.terminate(machine).await?;
                 return Ok(Done::Waiting);
             }
+            Act::Stop { machine, ends, why } => return self.stop(dir, memory, observed, machine, (*ends, why)).await,
             Act::Guard { attempt, machine } => {
                 self.guard(job, memory.attempts.entry(*attempt).or_default(), machine).await;
                 return Ok(Done::Waiting);

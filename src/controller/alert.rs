@@ -15,8 +15,9 @@ use super::memory::JobMemory;
 use super::observe::Observed;
 use crate::job::{Attention, Plan, RECORD_FORMAT, Refusal, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::policy::reconcile::Act;
-use crate::ports::{CloudError, chain};
+use crate::policy::reconcile::{Act, history};
+use crate::policy::relaunch;
+use crate::ports::{CloudError, NoCredentials, chain};
 
 /// What is known of the trouble that was recorded last.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,10 +42,17 @@ impl Controller {
         };
         match (act, cause) {
             (_, CloudError::Throttled | CloudError::Ambiguous { .. }) => None,
-            (Act::Terminate { machine, .. }, _) => Some(format!("{machine} in {} may still run and bill: {}", machine.region, chain(cause))),
+            // It is ended; what would launch another in its place is not.
+            (Act::Terminate { .. }, CloudError::Relaunches { .. }) => Some(NoCredentials::with_cure(cause)),
+            (Act::Terminate { machine, .. } | Act::Stop { machine, .. }, _) => {
+                Some(format!("{machine} in {} may still run and bill: {}", machine.region, NoCredentials::with_cure(cause)))
+            }
+            (Act::CreatePlan { .. } | Act::Launch { .. }, _) if cause.is_unsigned() => {
+                Some(format!("nothing can be launched: {}", NoCredentials::with_cure(cause)))
+            }
             // What no other moment mends: a network, an image, a right that is missing wherever the job may run.
             (Act::CreatePlan { .. }, CloudError::Invalid { .. } | CloudError::Unsupported { .. }) => Some(chain(cause)),
-            (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => Some(chain(cause)),
+            (_, CloudError::Denied { .. } | CloudError::Mismatch { .. }) => Some(NoCredentials::with_cure(cause)),
             _ => None,
         }
     }
@@ -130,6 +138,15 @@ impl Controller {
                 self.alert(dir, spec, memory, &trouble, &text).await;
             }
             Some(_) => {}
+        }
+    }
+
+    /// Plans that nobody launches, one after the other, cost nothing, and the job never runs: somebody is told until one is.
+    pub(super) fn tell_lying(memory: &mut JobMemory, observed: &Observed) {
+        let last = observed.attempts.last();
+        let is_launched = last.is_some_and(|last| last.settled.is_none() && (last.watched.launched.is_some() || last.lease.is_some()));
+        if memory.trouble_met.is_none() && !is_launched {
+            memory.trouble_met = relaunch::left_lying(&history(&observed.attempts));
         }
     }
 

@@ -11,7 +11,7 @@ use crate::job::{JobId, Plan};
 use crate::market::{Cloud, Region};
 use crate::policy::continuation::is_kept_for;
 use crate::policy::reconcile::CloudAnswer;
-use crate::ports::{CloudError, chain};
+use crate::ports::{CloudError, NoCredentials, chain};
 
 /// What one call can describe.
 pub type Place = (Cloud, Region);
@@ -48,7 +48,7 @@ impl From<Described> for Answer {
                 }
                 Answer::Known(jobs)
             }
-            Err(error @ CloudError::Denied { .. }) => Answer::Denied(chain(&error)),
+            Err(error @ CloudError::Denied { .. }) => Answer::Denied(NoCredentials::with_cure(&error)),
             Err(error) => Answer::Unknown(chain(&error)),
         }
     }

@@ -323,6 +323,7 @@ impl Controller {
         self.look_who_ended(&dir, &mut observed, &answer).await?;
         self.tell_attention(&dir, &spec, memory, &observed).await;
         self.tell_refusal(&dir, &spec, memory, &observed).await;
+        Self::tell_lying(memory, &observed);
         if let Some(denied) = observed.attempts.iter().find(|open| open.settled.is_none()).and_then(|open| answers.denied(&open.plan)) {
             memory.trouble_met = Some(denied.to_owned());
         }

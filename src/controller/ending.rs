@@ -6,7 +6,7 @@
 //! ```
 //! What must never live here: what follows from it.
 
-use super::act::ActError;
+use super::act::{ActError, Done};
 use super::drive::Controller;
 use super::memory::JobMemory;
 use super::observe::Observed;
@@ -37,6 +37,21 @@ impl Controller {
         let _theirs_is_as_good = dir.create_ending(attempt, &ending).await?;
         memory.ending_recorded = true;
         Ok(())
+    }
+
+    /// Stops a machine, whose disk is to stay.
+    pub(super) async fn stop(
+        &self,
+        dir: &JobDir,
+        memory: &mut JobMemory,
+        observed: &Observed,
+        machine: &MachineRef,
+        (ends, why): (AttemptNo, &str),
+    ) -> Result<Done, ActError> {
+        tracing::warn!(job = %dir.job(), %machine, "stopping: {why}");
+        self.intend_to_end(dir, memory, observed, ends, why).await?;
+        self.cloud(machine.cloud)?.stop(machine).await?;
+        Ok(Done::Waiting)
     }
 
     /// Looks for what tells who ended the machine of the open attempt, where only that can tell. An error: nobody knows yet,

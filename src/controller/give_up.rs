@@ -3,6 +3,7 @@
 //! ```text
 //!   ended ──> its last machine, by its tags ──> terminate, and again until it is seen to be gone
 //!                                                └──> what it left beside it is removed ──> given-up.json
+//!         ──> ended by others ──> neither it nor its disk is shown any more ─────────────────────┘
 //! ```
 //! The tags are read in the same decision as each end: a machine that `lamp start` has given to another job meanwhile is not
 //! this job's any more, and lives. What must never live here: whether somebody wants it gone.
@@ -14,10 +15,11 @@ use super::act::ActError;
 use super::drive::Controller;
 use super::leavings::Leavings;
 use crate::instance::{InstanceState, InstanceView, MachineRef};
-use crate::job::{GivenUp, Leaving, LeavingFate, RECORD_FORMAT};
+use crate::job::{GivenUp, Leaving, LeavingFate, RECORD_FORMAT, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::Region;
+use crate::market::{Region, elapsed};
 use crate::policy::reconcile::belongs_elsewhere;
+use crate::ports::{CloudError, chain};
 
 /// Between two looks at a machine that is to end. A stopped one has nothing to shut down and is mostly gone at the first.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -25,6 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// Looks at it, a minute in all: who typed it waits for them. A machine that takes longer goes on ending, and the same
 /// words see to it again.
 const LOOKS: u32 = 30;
+
+/// A machine that was stopped so long ago is shown to everybody who looks: EC2 shows what is new late, and only that.
+const SHOWN_SURELY: Duration = Duration::from_secs(10 * 60);
 
 /// What has become of it.
 #[derive(Clone, Debug)]
@@ -84,7 +89,11 @@ impl Controller {
             };
             if view.state != InstanceState::ShuttingDown {
                 tracing::warn!(job = %dir.job(), machine = %view.machine(), "terminating what the ended job kept: somebody gives it up");
-                self.cloud(machine.cloud)?.terminate(machine).await?;
+                match self.cloud(machine.cloud)?.terminate(machine).await {
+                    // What may launch another is among what it left.
+                    Err(error @ CloudError::Relaunches { .. }) => tracing::warn!(job = %dir.job(), "{}", chain(&error)),
+                    ended => ended?,
+                }
             }
             asked = true;
         }
@@ -94,14 +103,41 @@ impl Controller {
         let places = [(machine.cloud, machine.region.clone())].into();
         let Leavings { left, unasked } = self.take_from(dir.job(), places, &BTreeSet::from([machine.id.as_str()])).await;
         if asked && unasked.is_empty() && left.iter().all(|left| left.fate == LeavingFate::Removed) {
-            self.record_given_up(dir, machine).await?;
+            self.record_given_up(dir, Some(machine.id.clone())).await?;
         }
         Ok(GaveUp { is_gone, left, left_unasked: unasked })
     }
 
+    /// Whether all that a receipt calls kept is gone, by whoever's hand: in the console, perhaps. Its own owner looks, by tags and
+    /// by the token of its launch; whatever does not answer is there. Then it is recorded, and nobody names it any more.
+    ///
+    /// # Errors
+    /// When the store or the cloud does not answer, or the machine is there under another name.
+    pub async fn see_gone(&self, dir: &JobDir, receipt: &Receipt) -> Result<bool, ActError> {
+        let kept: BTreeSet<&str> = receipt.left.iter().filter(|left| left.fate == LeavingFate::Kept).map(|left| left.id.as_str()).collect();
+        if kept.is_empty() || dir.given_up().await?.is_some() {
+            return Ok(true);
+        }
+        let Some(plan) = self.last_plan(dir).await? else { return Ok(false) };
+        let is_young = elapsed(receipt.ended, self.clock.now()) < SHOWN_SURELY;
+        if is_young || belongs_elsewhere(&plan, &self.owner, self.here.as_str()).is_some() {
+            return Ok(false);
+        }
+        if self.machine_of(&plan).await?.is_some_and(|view| view.state != InstanceState::Terminated) {
+            return Ok(false);
+        }
+        let cloud = self.cloud(plan.offer.cloud)?;
+        cloud.confirm_missing(&plan).await?;
+        if cloud.residue(&self.owner, &plan.offer.region).await?.iter().any(|left| kept.contains(left.id.as_str())) {
+            return Ok(false);
+        }
+        tracing::info!(job = %dir.job(), "what it kept is gone");
+        self.record_given_up(dir, None).await?;
+        Ok(true)
+    }
+
     /// That nothing of an ended job stands in the cloud any more: whoever looks at it next need not ask the cloud.
-    async fn record_given_up(&self, dir: &JobDir, machine: &MachineRef) -> Result<(), JobDirError> {
-        let instance = Some(machine.id.clone());
+    async fn record_given_up(&self, dir: &JobDir, instance: Option<String>) -> Result<(), JobDirError> {
         let given_up = GivenUp { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), instance };
         dir.create_given_up(&given_up).await.map(drop)
     }

@@ -1,5 +1,6 @@
 //! Tells of disks that were kept and seem to be forgotten: the daemon, when it sweeps, once a week for each.
 //!
+//! What somebody has ended elsewhere is found by the same sweep, and recorded as given up (`give_up`).
 //! It asks the clouds nothing that a sweep has not asked but what such a disk costs, and only when it tells. What must never
 //! live here: an end (`give_up`), and what is forgotten (`policy::kept`).
 
@@ -7,11 +8,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::drive::Controller;
 use super::memory::JobMemory;
+use super::round::Root;
 use crate::instance::{InstanceView, MachineRef};
+use crate::job::JobId;
 use crate::jobdir::JobDir;
 use crate::market::Usd;
 use crate::policy::kept::forgotten;
@@ -29,13 +32,30 @@ impl Controller {
         for view in views {
             let Some(stood) = forgotten(view, self.clock.now()) else { continue };
             let week = stood.as_secs() / WEEK.as_secs();
-            if told.insert((view.machine(), week)) {
-                self.tell_of(view, stood, week).await;
+            if !told.contains(&(view.machine(), week)) && self.tell_of(view, stood, week).await {
+                told.insert((view.machine(), week));
             }
         }
     }
 
-    async fn tell_of(&self, view: &InstanceView, stood: Duration, week: u64) {
+    /// Of the jobs that kept something, those whose machine none of these is any more: somebody has ended it elsewhere.
+    pub(super) async fn miss_kept(&self, gone: &mut BTreeSet<JobId>, root: &Root, views: &[InstanceView]) {
+        let stands = |job: &JobId| views.iter().any(|view| &view.tags.job == job && !view.state.is_terminated());
+        for (job, receipt) in root.kept.iter().filter(|(job, _)| !stands(job)) {
+            if gone.contains(job) {
+                continue;
+            }
+            let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+            match self.see_gone(&dir, receipt).await {
+                Ok(true) => drop(gone.insert(job.clone())),
+                Ok(false) => {}
+                Err(error) => debug!(%job, "whether what it kept is still there is not known: {}", chain(&error)),
+            }
+        }
+    }
+
+    /// Whether it was told, or somebody has told it before.
+    async fn tell_of(&self, view: &InstanceView, stood: Duration, week: u64) -> bool {
         let (job, machine) = (&view.tags.job, view.machine());
         let cost = self.disk_cost(view).await.map_or_else(|| "bills".to_owned(), |cost| format!("costs {cost} a month"));
         let days = stood.as_secs() / 86_400;
@@ -49,10 +69,13 @@ impl Controller {
         match dir.spec().await {
             Ok(Some(spec)) => {
                 let what = format!("kept {machine} week {week}");
-                self.tell_as(&dir, &spec, &mut JobMemory::default(), ("attention", &what), &text, None).await;
+                self.tell_as(&dir, &spec, &mut JobMemory::default(), ("attention", &what), &text, None).await
             }
-            Ok(None) => {}
-            Err(error) => warn!(%job, "nobody could be told: {}", chain(&error)),
+            Ok(None) => true,
+            Err(error) => {
+                warn!(%job, "nobody could be told: {}", chain(&error));
+                false
+            }
         }
     }
 

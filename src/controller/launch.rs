@@ -3,6 +3,7 @@
 //! ```text
 //!   plan ──> launch, or start a kept machine ─┬─ an id ─────────────────> known
 //!                                             ├─ refused ───────────────> noted: the next tick chooses again, or tells
+//!                                             ├─ signed by nobody ──────> told, and the same call again
 //!                                             ├─ of another request ────> adopted, and told: a fault of ours
 //!                                             └─ no answer ─────────────> the same call again
 //! ```
@@ -75,7 +76,11 @@ impl Controller {
                 memory.refused(Some(refusal), error.to_string(), self.clock.mono());
                 Ok(())
             }
-            Err(error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. })) => {
+            // Nobody has refused the machine: the same plan is launched as soon as somebody has signed in again.
+            Err(error) if error.is_unsigned() => Err(error.into()),
+            Err(
+                error @ (CloudError::Invalid { .. } | CloudError::Unsupported { .. } | CloudError::Denied { .. } | CloudError::Relaunches { .. }),
+            ) => {
                 warn!(%job, attempt = attempt.number(), "cannot launch: {error}");
                 memory.refused(None, chain(&error), self.clock.mono());
                 Ok(())

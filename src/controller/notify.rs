@@ -38,7 +38,7 @@ impl Controller {
         self.tell_as(dir, spec, memory, (kind, text), text, receipt).await;
     }
 
-    /// Tells it once for each `what`, which says what it is about.
+    /// Tells it once for each `what`, which says what it is about. `false`: the next look has to try again.
     pub(super) async fn tell_as(
         &self,
         dir: &JobDir,
@@ -47,11 +47,11 @@ impl Controller {
         (kind, what): (&'static str, &str),
         text: &str,
         receipt: Option<&Receipt>,
-    ) {
-        let Some(notifier) = self.notifier.clone() else { return };
+    ) -> bool {
+        let Some(notifier) = self.notifier.clone() else { return true };
         let name = format!("{kind}-{}", hex::encode(&Sha256::digest(what.as_bytes())[..6]));
         if !memory.told.insert(name.clone()) {
-            return;
+            return true;
         }
         let notification = Notification {
             format: RECORD_FORMAT,
@@ -64,11 +64,12 @@ impl Controller {
         };
         match dir.store().create(&layout::told(dir.job(), &name), Bytes::from(encode(&notification))).await {
             Ok(Created::New) => {}
-            Ok(Created::Exists) => return,
+            Ok(Created::Exists) => return true,
             Err(error) => {
                 // Not told by us, then: the next look tries again.
                 memory.told.remove(&name);
-                return warn!(job = %dir.job(), "cannot record what is told: {error}");
+                warn!(job = %dir.job(), "cannot record what is told: {error}");
+                return false;
             }
         }
         let telling = tokio::spawn(async move {
@@ -79,6 +80,7 @@ impl Controller {
         let mut under_way = self.telling.lock().expect("nobody panics while holding the list: it is only changed");
         under_way.retain(|telling| !telling.is_finished());
         under_way.push(telling);
+        true
     }
 
     /// Before this controller ends: a command that it started is not cut off.

@@ -32,6 +32,7 @@ fn kind(act: &Act) -> Option<&'static str> {
     match act {
         Act::CreatePlan { .. } | Act::Launch { .. } => Some("launch"),
         Act::Terminate { .. } => Some("terminate"),
+        Act::Stop { .. } => Some("stop"),
         Act::RaiseKillAt { .. } => Some("raise"),
         Act::Interrupt { .. } => Some("interrupt"),
         Act::Guard { .. } | Act::Settle(_) | Act::WriteReceipt(_) | Act::Wait { .. } => None,

@@ -21,7 +21,7 @@ use super::drive::{Controller, DriveError, Ticked};
 use super::memory::JobMemory;
 use super::observe::recall;
 use crate::instance::InstanceView;
-use crate::job::JobId;
+use crate::job::{JobId, LeavingFate, Receipt};
 use crate::jobdir::{self, JobDir, JobNews};
 use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
 use crate::ports::StoreError;
@@ -51,6 +51,8 @@ pub(super) struct Root {
     memories: BTreeMap<JobId, Box<JobMemory>>,
     /// So that a thousand finished jobs cost nothing, and whether there is a receipt: else it is not ours to drive.
     finished: BTreeMap<JobId, bool>,
+    /// The receipts of those that kept something: somebody may end it elsewhere.
+    pub kept: BTreeMap<JobId, Box<Receipt>>,
     /// Jobs that only the names told of.
     unannounced: BTreeSet<JobId>,
     named_at: Option<Duration>,
@@ -73,6 +75,14 @@ impl Root {
         let attempt = self.memories.get(&view.tags.job).and_then(|memory| memory.attempts.get(&view.tags.attempt));
         let under_way = attempt.filter(|attempt| attempt.settled.is_none()).and_then(|attempt| attempt.plan.as_ref());
         under_way.is_some_and(|plan| view.client_token.as_ref() == Some(&plan.client_token))
+    }
+
+    /// Takes note of a job that is over.
+    fn finish(&mut self, job: JobId, receipt: Box<Receipt>) {
+        if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
+            self.kept.insert(job.clone(), receipt);
+        }
+        self.finished.insert(job, true);
     }
 
     /// Those that rest and are read all the same in this tick.
@@ -171,11 +181,11 @@ impl Controller {
     async fn pass_over_finished(&self, root: &mut Root, alive: &mut impl FnMut()) {
         let unseen: Vec<JobDir> =
             root.unannounced.iter().filter(|job| !root.memories.contains_key(job)).map(|job| JobDir::new(self.store.clone(), job.clone())).collect();
-        let mut looks = stream::iter(unseen).map(is_over).buffer_unordered(FIRST_LOOKS_IN_FLIGHT);
-        while let Some((job, is_over)) = looks.next().await {
+        let mut looks = stream::iter(unseen).map(receipt_of).buffer_unordered(FIRST_LOOKS_IN_FLIGHT);
+        while let Some((job, receipt)) = looks.next().await {
             alive();
-            if is_over {
-                root.finished.insert(job, true);
+            if let Some(receipt) = receipt {
+                root.finish(job, Box::new(receipt));
             }
         }
         root.unannounced.retain(|job| !root.finished.contains_key(job));
@@ -227,8 +237,8 @@ impl Controller {
     }
 }
 
-async fn is_over(dir: JobDir) -> (JobId, bool) {
-    (dir.job().clone(), dir.receipt().await.is_ok_and(|receipt| receipt.is_some()))
+async fn receipt_of(dir: JobDir) -> (JobId, Option<Receipt>) {
+    (dir.job().clone(), dir.receipt().await.ok().flatten())
 }
 
 /// Takes note of what a tick of one job came to.
@@ -244,7 +254,7 @@ fn count(job: JobId, mut memory: Box<JobMemory>, ticked: Result<Ticked, DriveErr
             memory.read_at_news = Some(version);
             left.elsewhere += 1;
         }
-        Ok(Ticked::Final(_)) => drop(root.finished.insert(job.clone(), true)),
+        Ok(Ticked::Final(receipt)) => root.finish(job.clone(), receipt),
         Ok(Ticked::Unknown(error)) => {
             // Said once, not every two seconds of an outage.
             if memory.trouble.replace(error.to_string()) != Some(error.to_string()) {

@@ -217,5 +217,5 @@ impl Controller {
 
 /// For a line in a list: with what to type, since a list has no room for a hint.
 pub(super) fn why(error: &dyn std::error::Error) -> String {
-    NoCredentials::among(error).map_or_else(|| chain(error), NoCredentials::sentence)
+    NoCredentials::with_cure(error)
 }

@@ -21,6 +21,7 @@ use super::keeping::KeptTold;
 use super::round::Root;
 use super::sweep::{Judged, READS_IN_FLIGHT, SECOND_LOOK};
 use crate::instance::InstanceView;
+use crate::job::JobId;
 use crate::market::Cloud;
 use crate::policy::orphan::{self, OrphanVerdict};
 use crate::ports::{CloudError, chain};
@@ -50,6 +51,8 @@ pub(super) struct SweepMemory {
     denied: BTreeMap<Cloud, Duration>,
     /// Forgotten disks that were told of.
     kept: KeptTold,
+    /// Jobs of which nothing is kept any more, and that is on record.
+    gone: BTreeSet<JobId>,
     /// What was said of places that did not answer: once for each sentence.
     said: BTreeMap<String, String>,
 }
@@ -79,6 +82,9 @@ impl Controller {
         memory.suspects = suspects;
         if self.bounded(self.tell_kept(&mut memory.kept, &stopped)).await.is_none() {
             warn!("what forgotten disks cost was not told within {} s", LOOK_MAX.as_secs());
+        }
+        if self.bounded(self.miss_kept(&mut memory.gone, root, &stopped)).await.is_none() {
+            debug!("whether what ended jobs kept is still there was not found out within {} s", LOOK_MAX.as_secs());
         }
     }
 

@@ -5,6 +5,7 @@
 //!   started ───────────────────────────────> like any other machine
 //!   its agent speaks, and it still stands ──> an old answer of the cloud: wait
 //!   refused, or gone before its start ─────> settled: it never ran for this attempt, and cost nothing
+//!   started, and its agent is never heard ─> stopped again where the job has nothing else, and the job ends
 //! ```
 //! The plan is the intent, and its start may be repeated: a machine that runs is not started twice. What must never live
 //! here: a call.
@@ -62,6 +63,8 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
     let wait = || vec![Act::Wait { until: None, why: format!("{} runs, and carries the name of another job", view.id) }];
     let unwanted = Wishes::of(facts.requests).end.is_some();
     match view.state {
+        // It was started, and we have stopped it again.
+        InstanceState::Stopped if never_came_up(attempt, view) => Some(done()),
         // Its disk stays as it is: nobody has asked to lose it.
         InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || overdue => Some(done()),
         InstanceState::Stopped => Some(vec![Act::Launch { attempt: plan.attempt }]),
@@ -69,6 +72,18 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
         InstanceState::Pending | InstanceState::Running if view.tags.job != plan.job => Some(if overdue { done() } else { wait() }),
         _ => None,
     }
+}
+
+/// Whether a kept machine that was started can stand still again: nobody has heard its agent, which has changed nothing on its
+/// disk. What is not bought on demand is only ever terminated, and this workstation stops no folder.
+pub(super) fn is_unheard_and_can_stand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    attempt.plan.starts.is_some() && !heard(attempt) && view.cloud == Cloud::Aws && view.market == Market::OnDemand
+}
+
+/// Whether it was started for this attempt, never heard of, and stands still again, by us.
+pub(super) fn never_came_up(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    let by_us = attempt.watched.ended.ending.is_some();
+    is_unheard_and_can_stand(attempt, view) && view.state == InstanceState::Stopped && !stands_as_kept(&attempt.plan, view) && by_us
 }
 
 /// Whether an attempt could not have its kept machine, which is gone or was not given.

@@ -85,6 +85,12 @@ pub enum Act {
         ends: Option<AttemptNo>,
         why: String,
     },
+    /// The same for a machine whose disk is all that its job has: it stands still, and keeps it.
+    Stop {
+        machine: MachineRef,
+        ends: AttemptNo,
+        why: String,
+    },
     /// Arm what watches the machine from outside.
     Guard {
         attempt: AttemptNo,
@@ -321,18 +327,20 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     }
     let heard = heard(attempt);
     let patience = if heard { attempt.plan.lease } else { attempt.plan.boot }.duration();
+    let stop = |why: String| vec![Act::Stop { machine: view.machine(), ends: attempt.plan.attempt, why: format!("{why}; its disk is kept") }];
+    let may_stand = continuation::is_unheard_and_can_stand(attempt, view);
     if watched.silent_for > patience {
         let silence = watched.silent_for.as_secs();
-        return terminate(format!(
-            "{} for {silence} s, and {} s is the most",
-            if heard { "no heartbeat" } else { "no word of its agent" },
-            patience.as_secs()
-        ));
+        let words = if heard { "no heartbeat" } else { "no word of its agent" };
+        let why = format!("{words} for {silence} s, and {} s is the most", patience.as_secs());
+        // With a checkpoint the job goes on elsewhere; without one, all that it has is on this disk.
+        return if may_stand && attempt.plan.resume_from.is_none() { stop(why) } else { terminate(why) };
     }
     if let Some(wish) = wishes.end.as_ref().filter(|_| !heard)
         && facts.now.duration_since(wish.at) > WISH_TO_AGENT.try_into().expect("half a minute fits")
     {
-        return terminate(format!("asked to end by {} before its agent said a word", wish.by));
+        let why = format!("asked to end by {} before its agent said a word", wish.by);
+        return if may_stand && !wish.cancel { stop(why) } else { terminate(why) };
     }
     if let Some(wish) = wishes.end.as_ref().filter(|wish| wish.cancel)
         && facts.now.duration_since(wish.at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   wish to end ─────────────> end
-//!   moved, never launched ───> next attempt, at once
+//!   moved, never launched ───> next attempt, at once; after many plans that nobody launched, later
 //!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often
 //!   no capacity ─────────────> next attempt elsewhere, at once; after many refusals in a row, later
 //!   anything else ───────────> end, with the attempt's own word
@@ -55,6 +55,14 @@ const CAPACITY_PAUSE: Duration = Duration::from_secs(60);
 /// two types in every zone of the largest region; fewer, and a job waits a minute although the next zone has what it needs.
 const PLACES_AT_ONCE: usize = 12;
 
+/// So many plans in a row that were left lying, and nobody knows of a machine: whatever keeps them from their launch, the next
+/// would lie too. Two or three are a laptop that sleeps; more, and plans are made for ever without a word.
+const LYING_MAX: usize = 5;
+
+/// Between two of them then, from plan to plan. Each costs nothing but records; longer, and a job waits on after somebody has
+/// mended it.
+const LYING_PAUSE: Duration = Duration::from_secs(30 * 60);
+
 /// What follows the last of the `history`; with an empty history the first attempt is asked for.
 pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Next {
     let Some(last) = history.last() else { return first(spec, wishes, now) };
@@ -70,6 +78,10 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         return stop;
     }
     let number = last.plan.attempt.next();
+    if let Some(text) = left_lying(history) {
+        let not_before = ended_at(last, now).saturating_add(LYING_PAUSE).unwrap_or(now);
+        return Next::Attempt { number, not_before, reason: Reason::new(now, "relaunch", "hold", text) };
+    }
     if because == EndedBecause::Moved || had_no_machine(&last.settled) {
         return Next::Attempt { number, not_before: now, reason: Reason::new(now, "relaunch", "launch", text) };
     }
@@ -168,6 +180,16 @@ fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, 
         .with("interruptions_max", f64::from(max))
         .with("young_deaths", young as f64);
     Next::Attempt { number, not_before, reason }
+}
+
+/// Why the next attempt waits, where many plans in a row were never launched and nobody knows why: somebody has to hear of it.
+pub fn left_lying(history: &[AttemptRecord]) -> Option<String> {
+    let last = history.last()?;
+    let lying = history.iter().rev().take_while(|record| had_no_machine(&record.settled)).count();
+    (lying >= LYING_MAX).then(|| {
+        let pause = Span::from_secs(LYING_PAUSE.as_secs());
+        format!("{lying} attempts in a row never had a machine, and the next waits: one is planned every {pause}; the last: {}", own_words(last))
+    })
 }
 
 fn died_young(record: &AttemptRecord) -> bool {

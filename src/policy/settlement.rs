@@ -52,7 +52,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     } else {
         "the cloud knows no machine of this plan"
     };
-    let not_known = if !existed && came_too_late(&attempt.plan, facts.now) {
+    let not_known = if !existed && came_too_late(&attempt.plan, facts.now) && Wishes::of(facts.requests).end.is_none() {
         "it was not launched in time: what its machine would have fetched was signed for a shorter time"
     } else {
         not_known
@@ -126,6 +126,9 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
         return EndedBecause::HardEnd;
     }
     if continuation::had_no_machine(attempt, view) || reason.starts_with("Client.InternalError") || reason.starts_with("Client.VolumeLimitExceeded") {
+        return EndedBecause::LaunchFailed;
+    }
+    if view.is_some_and(|view| continuation::never_came_up(attempt, view)) {
         return EndedBecause::LaunchFailed;
     }
     if view.is_some_and(|view| is_by_hand(attempt, view)) {
@@ -236,7 +239,7 @@ fn last_words(
 ) -> Option<Outcome> {
     let (status, damaged) = (attempt.status.as_ref(), attempt.watched.damaged.outcome);
     // What we ended ourselves has a reason, although its agent never said a word.
-    let ended_by_us = because == EndedBecause::Lost && our_ending(attempt).is_some();
+    let ended_by_us = matches!(because, EndedBecause::Lost | EndedBecause::LaunchFailed) && our_ending(attempt).is_some();
     // Of an end that the cloud calls a user's, our records say which user.
     let by_somebody = matches!(because, EndedBecause::UserStopped | EndedBecause::UserCancelled);
     if status.is_none() && !damaged && !ended_by_us && !by_somebody {
@@ -306,6 +309,7 @@ fn why(facts: &Facts<'_>, attempt: &AttemptFacts, because: EndedBecause, cloud_r
             (None, AlarmSeen::RangAt(rang)) => format!("its alarm rang at {rang}, and the cloud ended the machine"),
             (None, _) => format!("the machine is gone and its agent left no outcome ({})", cloud("no reason given")),
         },
+        EndedBecause::LaunchFailed if let Some(ending) = our_ending(attempt) => format!("{} stopped the machine: {}", ending.by, ending.why),
         EndedBecause::UserStopped | EndedBecause::UserCancelled => by_somebody(facts, attempt, cloud("no reason given")),
         EndedBecause::Idle => match attempt.watched.ended.alarm {
             AlarmSeen::RangAt(rang) => {

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal, Spec};
 use crate::market::{Offer, Region, Span, Supply};
+use crate::ports::NoCredentials;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CloudError {
@@ -33,12 +34,26 @@ pub enum CloudError {
     /// which is this plan's; `None`: it is not shown yet, and a machine may be there all the same.
     #[error("{what}")]
     Mismatch { machine: Option<String>, what: String },
+    /// The machine was ended, and what may launch another in its place could not be taken away.
+    #[error("{machine} is ended, and may come back")]
+    Relaunches {
+        machine: String,
+        #[source]
+        cause: Box<CloudError>,
+    },
     /// The request can never work.
     #[error("{what}")]
     Invalid { what: String },
     /// This cloud cannot do that at all.
     #[error("the {cloud} cloud cannot {act}")]
     Unsupported { cloud: &'static str, act: &'static str },
+}
+
+impl CloudError {
+    /// Whether nothing was taken because we could not say who we are: a person mends that, and then the same call is taken.
+    pub fn is_unsigned(&self) -> bool {
+        matches!(self, CloudError::Denied { .. }) && NoCredentials::among(self).is_some()
+    }
 }
 
 #[async_trait]

@@ -5,6 +5,8 @@
 
 use std::error::Error;
 
+use super::chain::chain;
+
 /// Why nothing could be signed, and what to type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
@@ -24,6 +26,11 @@ impl NoCredentials {
             next = error.source();
         }
         None
+    }
+
+    /// An error with all its causes, and what to type where it comes from this.
+    pub fn with_cure(error: &dyn Error) -> String {
+        NoCredentials::among(error).map_or_else(|| chain(error), NoCredentials::sentence)
     }
 
     /// Both in one line.

@@ -11,7 +11,7 @@ use crate::adapters::aws_ready;
 use crate::instance::setup::{Found, ProfileFound, RegionFound};
 
 #[cfg(feature = "aws")]
-pub use crate::adapters::aws_doctor::{AwsDoctor, Who};
+pub use crate::adapters::aws_doctor::{AwsDoctor, Ends, Who};
 #[cfg(feature = "aws")]
 pub use crate::adapters::aws_setup::{AwsSetup, SetupError, SetupWish};
 pub use crate::adapters::doctor_local::{UserUnit, daemon_unit, gpus};

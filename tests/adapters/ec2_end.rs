@@ -132,7 +132,9 @@ async fn a_persistent_request_is_cancelled_before_its_machine_ends() {
     let id = made.all("instanceId")[0].text.clone();
     ec2.fault(Fault::code("CancelSpotInstanceRequests", "UnauthorizedOperation"));
     let error = aws.terminate(&machine(&id)).await.unwrap_err();
-    assert!(kind(&error) == "denied" && chain(&error).contains("the persistent spot request of"), "{}", chain(&error));
+    let text = chain(&error);
+    assert!(kind(&error) == "ended, and may come back" && text.starts_with(&format!("{id} is ended, and may come back: ")), "{text}");
+    assert!(text.contains("the persistent spot request of") && text.contains("UnauthorizedOperation"), "{text}");
     assert!(is_going(ec2.instance(&id).state), "it bills no more");
 
     // A one-time request needs none.

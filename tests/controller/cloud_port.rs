@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{MachineSpec, MarketChoice, Plan, Refusal};
 use lamplighter::market::{self, Arch, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
-use lamplighter::ports::{Clock, Cloud, CloudError};
+use lamplighter::ports::{Clock, Cloud, CloudError, NoCredentials};
 
 use super::cloud::{CloudFault, FakeCloud, Machine};
 
@@ -71,7 +71,8 @@ impl Cloud for FakeCloudPort {
             Some(CloudFault::Throttled) => Err(CloudError::Throttled),
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
             Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
-            Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "ExpiredToken".into() }),
+            Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "UnauthorizedOperation".into() }),
+            Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: Box::new(signed_out()) }),
             Some(CloudFault::Mismatch { shown }) => {
                 let machine = Some(self.0.buy(plan)).filter(|_| shown);
                 Err(CloudError::Mismatch { machine, what: "IdempotentParameterMismatch: injected".into() })
@@ -139,6 +140,7 @@ impl Cloud for FakeCloudPort {
                 Err(lost())
             }
             Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
+            Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "start".into(), cause: Box::new(signed_out()) }),
             Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Throttled | CloudFault::Mismatch { .. }) => {
                 Err(CloudError::Invalid { what: "cannot be started".into() })
             }
@@ -168,6 +170,10 @@ impl Cloud for FakeCloudPort {
     async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {
         Ok(())
     }
+}
+
+fn signed_out() -> NoCredentials {
+    NoCredentials { what: "the AWS session is over (ExpiredToken)".into(), fix: "`aws sso login` signs in again".into() }
 }
 
 /// The cloud as the controller sees it.

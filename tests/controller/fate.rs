@@ -38,6 +38,8 @@ pub enum CloudFault {
     NoCapacity,
     Invalid,
     Denied,
+    /// The session is over: nobody knows who asks.
+    SignedOut,
     Quota,
     /// Nothing is done, for there were too many calls.
     Throttled,

@@ -127,7 +127,7 @@ fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
         let receipt = world.drive().await;
         world.check(&receipt).await;
         assert_eq!(story(&receipt), (JobOutcome::Failed, None, vec![EndedBecause::LaunchFailed]));
-        assert_eq!((receipt.reason.as_str(), receipt.total_usd.micros()), ("not allowed to launch a t in ws-test: ExpiredToken", 0));
+        assert_eq!((receipt.reason.as_str(), receipt.total_usd.micros()), ("not allowed to launch a t in ws-test: UnauthorizedOperation", 0));
         let took = clock.mono().as_secs();
         assert!((300..330).contains(&took), "five minutes, two looks: {took} s");
     });

@@ -163,3 +163,56 @@ fn a_visit_of_the_sweeper_tells_of_what_stands_unused_and_leaves_it() {
         assert!(shelf.ends.lock().unwrap().is_empty());
     });
 }
+
+/// The shelf as it is, with machines that shut down for so many looks before they are gone.
+fn going(inner: Arc<dyn Cloud>) -> Arc<Shelf> {
+    static LOOKS: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    fn shutting_down(view: &mut InstanceView) {
+        let looks = LOOKS.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        view.state = if looks < 3 { InstanceState::ShuttingDown } else { InstanceState::Terminated };
+    }
+    Arc::new(Shelf { inner, change: shutting_down, ends: Mutex::default(), cleared: Mutex::default() })
+}
+
+/// Somebody's earlier `lamp cancel` was not waited for: its machine still holds its disk, and is asked for no second end.
+#[test]
+fn what_is_shutting_down_already_is_waited_for_and_then_given_up() {
+    simulate(async |clock| {
+        let (world, _, receipt) = stopped(clock, |_| {}).await;
+        let shelf = going(world.port());
+        let instance = receipt.attempts[0].instance.clone().unwrap();
+        let machine = MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: instance.clone() };
+        let gave_up = controller(&world, &shelf).give_up(&world.dir, &machine).await.unwrap();
+        assert!(gave_up.is_gone && shelf.ends.lock().unwrap().is_empty(), "{gave_up:?}");
+        assert_eq!(*shelf.cleared.lock().unwrap(), [format!("vol-of-{instance}")]);
+        assert_eq!(world.dir.given_up().await.unwrap().and_then(|given_up| given_up.instance), Some(instance));
+    });
+}
+
+/// A person ends it in the console: who swept next finds that it is gone, and nobody names it for ever.
+#[test]
+fn what_somebody_has_ended_elsewhere_is_recorded_by_the_daemon_and_by_no_stranger() {
+    simulate(async |clock| {
+        let (world, shelf, receipt) = stopped(clock.clone(), ON_EC2).await;
+        clock.sleep(Duration::from_secs(3600)).await;
+        daemon(&world, &shelf, &Arc::default()).await;
+        assert_eq!(world.dir.given_up().await.unwrap(), None, "it stands");
+        let instance = receipt.attempts[0].instance.clone().unwrap();
+        world.port().terminate(&MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: instance }).await.unwrap();
+        // Its disk stayed behind: that bills.
+        daemon(&world, &shelf, &Arc::default()).await;
+        assert_eq!(world.dir.given_up().await.unwrap(), None, "its disk stands");
+        world.cloud.forget_after(Duration::ZERO);
+        // Whose account this is not sees nothing, and that says nothing.
+        let stranger = world.controller_of("you", world.store.clone(), shelf.clone());
+        assert!(!stranger.see_gone(&world.dir, &receipt).await.unwrap_or_default() && world.dir.given_up().await.unwrap().is_none());
+        // Nor does a machine that is there by its token alone.
+        world.cloud.unreadable(true);
+        daemon(&world, &Arc::new(Shelf { inner: world.port(), change: ON_EC2, ends: Mutex::default(), cleared: Mutex::default() }), &Arc::default())
+            .await;
+        world.cloud.unreadable(false);
+        daemon(&world, &shelf, &Arc::default()).await;
+        let given_up = world.dir.given_up().await.unwrap().expect("it is recorded");
+        assert_eq!((given_up.instance, shelf.ends.lock().unwrap().len()), (None, 0), "nobody of ours ended it");
+    });
+}

@@ -123,7 +123,7 @@ fn credentials_that_expire_are_told_once_and_harm_no_machine() {
 #[test]
 fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
     for (fault, told) in [
-        (CloudFault::Denied, "attempt 1 cannot be launched: not allowed to launch a t in ws-test: ExpiredToken"),
+        (CloudFault::Denied, "attempt 1 cannot be launched: not allowed to launch a t in ws-test: UnauthorizedOperation"),
         (CloudFault::Invalid, "attempt 1 cannot be launched: no such image"),
         (
             CloudFault::Quota,
@@ -137,6 +137,30 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
             let ear = Arc::new(Ear::default());
             world.controller().notifying(ear.clone()).drive(world.job()).await.unwrap();
             assert_eq!(ear.attention(), [told], "{fault:?}");
+        });
+    }
+}
+
+/// Nobody has refused the machine: the same plan is launched as soon as somebody has signed in again.
+#[test]
+fn a_session_that_ends_before_the_launch_is_a_trouble_and_no_failed_job() {
+    for kind in [market::Cloud::Local, market::Cloud::Aws] {
+        simulate(async |clock| {
+            let world = World::with(clock.clone(), &[Life::Ends { secs: 90, code: 0 }], |spec| spec.machine.cloud = kind).await;
+            *world.cloud.kind.lock().unwrap() = kind;
+            world.cloud.fail_launches(&[CloudFault::SignedOut; 10_000]);
+            let ear = Arc::new(Ear::default());
+            let controller = world.controller().notifying(ear.clone());
+            let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
+                clock.sleep(Duration::from_secs(600)).await;
+                let said = "nothing can be launched: the AWS session is over (ExpiredToken); `aws sso login` signs in again";
+                assert_eq!((stands(&world).await.as_deref(), ear.attention()), (Some(said), vec![said.to_owned()]), "once, and it stands");
+                world.cloud.fail_launches(&[]);
+            });
+            let receipt = receipt.unwrap();
+            world.check(&receipt).await;
+            assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1), "{kind:?}");
+            assert_eq!(stands(&world).await, None, "it is over");
         });
     }
 }

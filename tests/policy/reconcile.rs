@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Starts, Wish};
+use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Wish};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, job_state};
+use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, history, job_state};
+use lamplighter::policy::relaunch;
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, signed_until, status, unknown, view, wish, words};
 
@@ -25,10 +26,20 @@ fn a_plan_that_was_left_lying_is_made_anew_and_is_no_interruption() {
     let settled = settled(600);
     assert_eq!((settled.because, settled.instance.as_ref(), settled.usd), (EndedBecause::Lost, None, Usd::ZERO));
     assert!(settled.cloud_reason.as_ref().is_some_and(|reason| reason.starts_with("it was not launched in time")), "{settled:?}");
-    // Not after any number of them: `interruptions.max` and the breaker are of machines.
+    // Not after any number of them: `interruptions.max` and the breaker of young deaths are of machines. But five in a row are no
+    // accident: the next waits half an hour from the plan before it.
     let of = |number| Settled { attempt: attempt(number, 0).plan.attempt, ..(*settled).clone() };
-    let lying: Vec<AttemptFacts> = (1..=30).map(|number| AttemptFacts { settled: Some(of(number)), ..attempt(number, 600) }).collect();
-    assert_eq!(words(&lying, &[], known(&[])), ["plan"]);
+    for (lying, age, word) in [(4, 600, "plan"), (5, 600, "wait"), (5, 1799, "wait"), (5, 1801, "plan"), (30, 600, "wait"), (30, 1801, "plan")] {
+        let all: Vec<AttemptFacts> = (1..=lying).map(|number| AttemptFacts { settled: Some(of(number)), ..attempt(number, age) }).collect();
+        assert_eq!(words(&all, &[], known(&[])), [word], "{lying} plans, the last {age} s ago");
+    }
+    let all: Vec<AttemptFacts> = (1..=5).map(|number| AttemptFacts { settled: Some(of(number)), ..attempt(number, 600) }).collect();
+    let told = relaunch::left_lying(&history(&all)).expect("somebody is told");
+    assert!(told.starts_with("5 attempts in a row never had a machine") && told.contains("it was not launched in time"), "{told}");
+    // One that had a machine ends the row.
+    let mut mixed = all;
+    mixed[3].settled = Some(super::reconcile_facts::settled(4, EndedBecause::Interrupted));
+    assert_eq!((words(&mixed, &[], known(&[])), relaunch::left_lying(&history(&mixed))), (vec!["plan"], None));
 }
 
 #[test]
@@ -383,18 +394,5 @@ fn what_we_asked_for_a_minute_ago_is_not_gone_whatever_the_wall_clock_says() {
         };
         let acts = acts(&[AttemptFacts { watched, ..attempt(1, 86_400) }], &[], known(&[]));
         assert_eq!(matches!(acts.as_slice(), [Act::Settle(_)]), gone, "{asked_for:?}: {acts:?}");
-    }
-}
-
-/// `limits.boot` is kept for a machine that stood still and was started again as for a new one.
-#[test]
-fn a_kept_machine_that_says_no_word_gets_the_time_of_the_job_file() {
-    for starts in [None, Some(Starts { job: "digits-333333".parse().unwrap(), instance: "i-1-me".into(), launched: ago(90_000) })] {
-        for (silent, word) in [(119, "wait"), (121, "terminate")] {
-            let mut booting = attempt(1, 600);
-            (booting.plan.boot, booting.plan.starts) = (Span::from_secs(120), starts.clone());
-            booting.watched = Watched { silent_for: Duration::from_secs(silent), ..Watched::default() };
-            assert_eq!(words(&[booting], &[], known(&[view(1, OWNER, InstanceState::Running, None)])), [word], "{silent} s, {starts:?}");
-        }
     }
 }

@@ -215,6 +215,7 @@ pub fn word(act: &Act) -> &'static str {
         Act::Launch { .. } => "launch",
         Act::RaiseKillAt { .. } => "raise",
         Act::Terminate { .. } => "terminate",
+        Act::Stop { .. } => "stop",
         Act::Interrupt { .. } => "interrupt",
         Act::Guard { .. } => "guard",
         Act::Settle(_) => "settle",

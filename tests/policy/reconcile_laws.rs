@@ -75,7 +75,7 @@ proptest! {
                     prop_assert!(open.is_none() && !end_wished);
                     prop_assert_eq!(attempt.number() as usize, attempts.len() + 1);
                 }
-                Act::Terminate { machine, .. } => {
+                Act::Terminate { machine, .. } | Act::Stop { machine, .. } => {
                     let instance = &machine.id;
                     let CloudAnswer::Known(views) = &cloud else { return Err(TestCaseError::fail("nothing is ended unseen")) };
                     prop_assert!(views.iter().any(|view| view.id == *instance && view.tags.owner == OWNER && view.state.bills()), "only ours, read now");

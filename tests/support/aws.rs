@@ -144,6 +144,7 @@ pub fn kind(error: &CloudError) -> String {
         CloudError::NoCapacity { refusal, .. } => refusal.to_string(),
         CloudError::Throttled => "throttled".into(),
         CloudError::Denied { .. } => "denied".into(),
+        CloudError::Relaunches { .. } => "ended, and may come back".into(),
         CloudError::Ambiguous { .. } => "ambiguous".into(),
         CloudError::Mismatch { .. } => "mismatch".into(),
         CloudError::Invalid { .. } => "invalid".into(),
