@@ -53,6 +53,8 @@ pub enum Who {
     /// Nothing on this workstation names credentials that can be used; nothing was sent.
     NoCredentials(NoCredentials),
     Refused(String),
+    /// Nobody answered; why.
+    Silent(String),
 }
 
 pub struct AwsDoctor {
@@ -81,6 +83,7 @@ impl AwsDoctor {
                 let text = |text: Option<&str>| text.unwrap_or_default().to_owned();
                 Who::Known { account: text(identity.account()), arn: text(identity.arn()) }
             }
+            Err(error) if error.raw_response().is_none() => Who::Silent(said(&error)),
             Err(error) => Who::Refused(said(&error)),
         };
         (who, ahead.secs().ok_or_else(|| "no answer had a date".to_owned()))

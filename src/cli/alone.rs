@@ -73,6 +73,8 @@ impl AloneRun {
             state,
             attempt: Some(AttemptNo::FIRST.number()),
             instance: None,
+            machine: None,
+            end_asked: None,
             verdict: status.filter(|_| state == JobState::Running).map(|status| status.verdict.clone()),
             alone: true,
             usd: Usd::ZERO,

@@ -62,7 +62,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let aws_at: usize = groups.iter().take(first_of_aws).map(Vec::len).sum();
     let checks: Vec<Check> = groups.into_iter().flatten().collect();
     show(context, &checks, aws_at);
-    Ok(if worst(&checks) == Level::Failure { ExitCode::FINDINGS } else { ExitCode::SUCCESS })
+    Ok(match worst(&checks) {
+        Level::Failure => ExitCode::FINDINGS,
+        Level::Unknown => ExitCode::UNREACHABLE,
+        Level::Ok | Level::Skipped | Level::Warning => ExitCode::SUCCESS,
+    })
 }
 
 fn show(context: &Context, checks: &[Check], aws_at: usize) {
@@ -80,6 +84,7 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
             Level::Ok => ("ok  ", Style::Good),
             Level::Skipped => ("-   ", Style::Dim),
             Level::Warning => ("warn", Style::Warning),
+            Level::Unknown => ("?   ", Style::Bad),
             Level::Failure => ("FAIL", Style::Bad),
         };
         printer.prose(8 + width, format!("{}  {:width$}  {}", printer.paint(Stream::Out, style, word), check.check, check.said));
@@ -88,10 +93,12 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
         }
     }
     let number = |level| checks.iter().filter(|check| check.level == level).count();
-    printer.note(match (number(Level::Failure), number(Level::Warning)) {
-        (0, 0) => "all is well".to_owned(),
-        (0, warnings) => format!("nothing is broken; warnings: {warnings}"),
-        (failures, warnings) => format!("failures: {failures}, warnings: {warnings}"),
+    let (failures, unknown, warnings) = (number(Level::Failure), number(Level::Unknown), number(Level::Warning));
+    printer.note(match (failures, unknown, warnings) {
+        (0, 0, 0) => "all is well".to_owned(),
+        (0, 0, warnings) => format!("nothing is broken; warnings: {warnings}"),
+        (_, 0, _) => format!("failures: {failures}, warnings: {warnings}"),
+        _ => format!("failures: {failures}, without an answer: {unknown}, warnings: {warnings}"),
     });
 }
 

@@ -74,8 +74,12 @@ mod asked {
         }
     }
 
-    fn skipped(name: &str) -> Vec<Check> {
-        vec![Check::new(name, Level::Skipped, "not asked: AWS does not know us")]
+    /// What was not asked, because who we are comes first.
+    async fn unasked(desk: &Desk, name: &str) -> Vec<Check> {
+        vec![match desk.who().await {
+            Who::Silent(_) => Check::new(name, Level::Unknown, "not asked: AWS does not answer"),
+            _ => Check::new(name, Level::Skipped, "not asked: AWS does not know us"),
+        }]
     }
 
     pub fn checks<'a>(context: &Context, workstation: &Workstation, agent: &'a dyn Fn() -> Result<String, String>) -> Vec<Asked<'a>> {
@@ -93,14 +97,14 @@ mod asked {
         vec![
             boxed(d(), async |desk| vec![credentials(desk).await]),
             boxed(d(), async |desk| match desk.met().await {
-                (Who::NoCredentials(_), _) => skipped("clock"),
+                (Who::NoCredentials(_), _) => unasked(desk, "clock").await,
                 (_, ahead) => vec![judge_clock(ahead)],
             }),
             boxed(d(), async |desk| vec![region(desk).await, endpoint(desk).await]),
             boxed(d(), quotas),
             boxed(d(), async |desk| match desk.account().await {
                 Some(_) => vec![judge_spot_role(&desk.doctor.spot_role().await)],
-                None => skipped("spot role"),
+                None => unasked(desk, "spot role").await,
             }),
             boxed(d(), bucket),
             boxed(d(), role),
@@ -109,11 +113,11 @@ mod asked {
             boxed(d(), network),
             boxed(d(), async |desk| match desk.account().await {
                 Some(_) => vec![judge_readable("image", desk.doctor.image(desk.names().await.home()).await)],
-                None => skipped("image"),
+                None => unasked(desk, "image").await,
             }),
             boxed(d(), async |desk| match desk.account().await {
                 Some(_) => vec![judge_readable("price list", desk.doctor.prices(desk.names().await.home()).await)],
-                None => skipped("price list"),
+                None => unasked(desk, "price list").await,
             }),
             boxed(d(), async move |_| vec![to_ship(agent())]),
         ]
@@ -123,7 +127,7 @@ mod asked {
         Box::pin(async move {
             let mut checks = ask(&desk).await;
             // Whoever does not use AWS is not kept from anything.
-            for check in checks.iter_mut().filter(|check| !desk.is_meant() && check.level == Level::Failure) {
+            for check in checks.iter_mut().filter(|check| !desk.is_meant() && check.level >= Level::Unknown) {
                 check.level = Level::Warning;
             }
             checks
@@ -143,6 +147,8 @@ mod asked {
                 Check::warning(name, format!("{nobody}, and nothing here uses AWS")).fix(format!("for `cloud = \"aws\"`: {}", nobody.fix))
             }
             Who::NoCredentials(nobody) => Check::failure(name, nobody.to_string()).fix(nobody.fix.clone()),
+            Who::Silent(why) => Check::new(name, Level::Unknown, format!("AWS does not answer: {why}"))
+                .fix("the network, and the line `endpoint` below; `aws sts get-caller-identity` must answer"),
             Who::Refused(why) => Check::failure(name, why).fix("`aws sts get-caller-identity` must answer; with single sign-on, `aws sso login`"),
         }
     }
@@ -175,7 +181,7 @@ mod asked {
 
     async fn quotas(desk: &Desk) -> Vec<Check> {
         if desk.account().await.is_none() {
-            return skipped("gpu quota");
+            return unasked(desk, "gpu quota").await;
         }
         let regions = &desk.names().await.regions;
         let each = regions.iter().map(|region| async move {
@@ -191,7 +197,7 @@ mod asked {
             let said = "the job root is a folder of this workstation, which no machine of AWS can reach";
             return vec![Check::new("bucket", if desk.is_meant() { Level::Warning } else { Level::Skipped }, said).fix("`lamp init aws`")];
         };
-        let Some(account) = desk.account().await else { return skipped("bucket") };
+        let Some(account) = desk.account().await else { return unasked(desk, "bucket").await };
         let found = desk.doctor.bucket(name, account).await;
         let mut checks = vec![judge_bucket(desk.names().await, &found)];
         if let Found::There(there) = &found {
@@ -202,7 +208,7 @@ mod asked {
 
     async fn role(desk: &Desk) -> Vec<Check> {
         if desk.account().await.is_none() {
-            return skipped("role of the machines");
+            return unasked(desk, "role of the machines").await;
         }
         let names = desk.names().await;
         let (role, profile) = desk.doctor.role(&names.role).await;
@@ -210,7 +216,7 @@ mod asked {
     }
 
     async fn sweeper(desk: &Desk) -> Vec<Check> {
-        let Some(account) = desk.account().await else { return skipped("sweeper") };
+        let Some(account) = desk.account().await else { return unasked(desk, "sweeper").await };
         // Without a bucket there is nothing that it could look after.
         if desk.bucket.is_none() {
             return vec![Check::new("sweeper", Level::Skipped, "it looks after a job root in a bucket")];
@@ -229,7 +235,7 @@ mod asked {
     }
 
     async fn proofs(desk: &Desk) -> Vec<Check> {
-        let Some(account) = desk.account().await else { return skipped("proof") };
+        let Some(account) = desk.account().await else { return unasked(desk, "proof").await };
         if desk.bucket.is_none() {
             return vec![Check::new("proof", Level::Skipped, "it is kept in a job root in a bucket")];
         }
@@ -244,7 +250,7 @@ mod asked {
 
     async fn network(desk: &Desk) -> Vec<Check> {
         if desk.account().await.is_none() {
-            return skipped("network");
+            return unasked(desk, "network").await;
         }
         let names = desk.names().await;
         let has_subnets = desk.said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());

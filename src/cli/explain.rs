@@ -4,7 +4,7 @@ use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::explain_words::{asker, market_text, reason_text};
+use super::explain_words::{asker, code_words, market_text, reason_text};
 use super::status::{local_time, waits};
 use super::{Context, ExitCode, Fault, Stream, Style, explain_cost, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
@@ -47,6 +47,8 @@ struct ExplainedAttempt {
     /// Absent for a run of the agent alone.
     plan: Option<Plan>,
     settled: Option<Settled>,
+    /// The machine, once its agent has the lease or it is settled.
+    instance: Option<String>,
     /// The reason chain of the end, oldest first.
     reasons: Vec<Reason>,
     /// What waiting for the last idle verdict has cost, and what a stop by mistake would have.
@@ -110,8 +112,12 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         };
         let reasons = outcome.map(|outcome| outcome.reasons).unwrap_or_default();
         let events = dir.events(number).await?;
+        let instance = match settled.as_ref().and_then(|settled| settled.instance.clone()) {
+            Some(instance) => Some(instance),
+            None => unless_damaged(dir.lease(number).await)?.map(|lease| lease.instance),
+        };
         let (idle_at, idle_cost) = explain_cost::of(plan.as_ref(), &reasons, &events).unzip();
-        attempts.push(ExplainedAttempt { attempt: number, plan, settled, reasons, idle_cost, idle_at, events });
+        attempts.push(ExplainedAttempt { attempt: number, plan, settled, instance, reasons, idle_cost, idle_at, events });
     }
     Ok(Explained {
         job: dir.job().to_string(),
@@ -133,12 +139,20 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_
     let began = attempt.began().unwrap_or(Timestamp::UNIX_EPOCH);
     let number = attempt.attempt.number();
     let title = match &attempt.plan {
-        Some(plan) => format!("attempt {number} on {} ({}, {})", plan.offer.instance_type, plan.offer.market, plan.offer.price),
+        Some(plan) => {
+            let instance = attempt.instance.as_ref().map(|id| format!(", {id}")).unwrap_or_default();
+            let offer = &plan.offer;
+            format!("attempt {number} on {} in {} ({}, {}{instance})", offer.instance_type, offer.zone, offer.market, offer.price)
+        }
         None => "a run of the agent alone".to_owned(),
     };
     printer.prose(2, printer.paint(Stream::Out, Style::Bold, &title));
     for told in told(attempt, beside, explained.setup.as_deref(), all) {
         printer.prose(TEXT_AT, line(began, told.at, told.word, &told.text));
+    }
+    if let (Some(plan), None, true) = (&attempt.plan, &attempt.settled, attempt.events.is_empty()) {
+        let now = context.clock.now();
+        printer.prose(TEXT_AT, line(began, now, "now", &unheard_text(plan, attempt.instance.is_some())));
     }
 }
 
@@ -190,10 +204,24 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
     lines
 }
 
+/// Of a machine whose agent has not said a word yet.
+fn unheard_text(plan: &Plan, has_lease: bool) -> String {
+    let said = match has_lease {
+        true => "its agent has begun, and prepares",
+        false => "its machine is asked for or boots, and its agent has not said a word yet",
+    };
+    let ends = plan.kill_at.map(|at| format!(", and whatever happens at {}", local_time(at))).unwrap_or_default();
+    format!("{said}; without one it is ended {} after the launch (`limits.boot`){ends}", plan.boot)
+}
+
 fn cloud_text(plan: Option<&Plan>, reason: &str) -> String {
     let cloud = plan.map_or(Cloud::Local, |plan| plan.offer.cloud);
     let who = if cloud == Cloud::Local { "the machine" } else { "the cloud" };
-    format!("; {who} says: {}", cloud_words(cloud, reason))
+    let said = cloud_words(cloud, reason);
+    match code_words(said) {
+        Some(words) => format!("; {who} says: {words} ({said})"),
+        None => format!("; {who} says: {said}"),
+    }
 }
 
 /// Tells `setup` from the starts of the command.
@@ -314,6 +342,7 @@ mod tests {
             attempt: AttemptNo::FIRST,
             plan: None,
             settled: Some(serde_json::from_value(settled).expect("a record")),
+            instance: None,
             reasons: vec![Reason::new(at(28), "stall", "stalled", "no step"), ended],
             idle_cost: None,
             idle_at: None,

@@ -114,11 +114,8 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
     match begin_so.as_slice() {
         [job] => Ok(dir(job)),
         [] => Err(not_found(store, text, jobs)),
-        several => {
-            let names: Vec<&str> = several.iter().take(5).map(|job| job.as_str()).collect();
-            Err(Fault::new(ExitCode::NOT_FOUND, format!("{} jobs begin with `{text}`", several.len()))
-                .hint(format!("say which: {}", names.join(", "))))
-        }
+        several => Err(Fault::new(ExitCode::NOT_FOUND, format!("{} jobs begin with `{text}`", several.len()))
+            .hint(say_which(several.iter().map(|job| job.as_str())))),
     }
 }
 
@@ -174,10 +171,9 @@ pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir,
         [only] => Ok(JobDir::new(Arc::clone(store), only.clone())),
         several => {
             let of = text.map(|name| format!(" of the name `{name}`")).unwrap_or_default();
-            let names: Vec<&str> = several.iter().take(5).map(|job| job.as_str()).collect();
             Err(Fault::new(ExitCode::REFUSED, format!("{} jobs{of} are under way", several.len()))
                 .meaning("nothing was changed")
-                .hint(format!("say which: {}", names.join(", "))))
+                .hint(say_which(several.iter().map(JobId::as_str))))
         }
     }
 }
@@ -222,6 +218,16 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
                 .meaning("nothing runs, and nothing bills"))
         }
     }
+}
+
+/// So many names are read at a glance.
+const NAMED: usize = 12;
+
+fn say_which<'a>(jobs: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let more = jobs.len().saturating_sub(NAMED);
+    let names: Vec<&str> = jobs.take(NAMED).collect();
+    let more = if more == 0 { String::new() } else { format!(" and {more} more; `lamp status` lists all") };
+    format!("say which: {}{more}", names.join(", "))
 }
 
 fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {

@@ -165,6 +165,8 @@ mod tests {
             state: JobState::Running,
             attempt: Some(2),
             instance: None,
+            machine: None,
+            end_asked: None,
             verdict: Some("busy".into()),
             alone: false,
             usd: Usd::from_micros(420_000),

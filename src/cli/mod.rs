@@ -43,6 +43,7 @@ mod kept;
 mod live;
 mod log_tail;
 mod logs;
+mod machine;
 mod outputs;
 mod patience;
 mod plan;

@@ -32,7 +32,10 @@ fn short(plan: &Plan) -> Vec<String> {
     // The first reason is why there is a plan, the second why this offer; the others speak for themselves.
     lines.extend(plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}")));
     lines.extend(plan.reasons.iter().skip(2).cloned());
-    lines.extend(plan.kill_at.map(|at| format!("the machine ends at {} at the latest", local_time(at))));
+    lines.extend(
+        plan.kill_at
+            .map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at))),
+    );
     lines
 }
 

@@ -340,7 +340,7 @@ fn show(context: &Context, proof: &Proof) {
         printer.prose(
             8,
             format!(
-                "{}  {}: {instance} ({instance_type} in {zone}) ended {after_lease} after its lease of {lease}, of {within} that it may: {}",
+                "{}  {}: {instance} ({instance_type} in {zone}) was dark {after_lease} after its lease of {lease}, and {within} is the most: {}",
                 printer.paint(Stream::Out, style, word),
                 tried.switch,
                 tried.said

@@ -85,6 +85,10 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
         return context.printer.json(receipt);
     }
     context.printer.line(text(receipt, context.printer.columns(Stream::Out)));
+    if dir.spec().await.is_ok_and(|spec| spec.is_some_and(|spec| spec.trial.is_some())) {
+        let said = "  a trial of `lamp doctor --prove`: its machine gets no agent, so that no work is done; `lamp doctor` says what was proven";
+        context.printer.prose(4, said);
+    }
     if let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }

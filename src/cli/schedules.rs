@@ -90,7 +90,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 /// What it waits for is cut first, then how it ended goes.
 fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
-    render_table_within(width, &["schedule", "next run", "last run", "ended", "now"], rows, &[], Give { cut: &[4, 2], go: &[3, 2, 4] })
+    render_table_within(width, &["schedule", "next run", "last run", "how it stands", "now"], rows, &[], Give { cut: &[4, 2], go: &[3, 2, 4] })
 }
 
 /// `None`: it has been removed.

@@ -1,4 +1,4 @@
-//! `lamp status`: every job in a line, newest first.
+//! `lamp status`: every job in a line; what has not ended stands first, and of each kind the newest.
 
 use std::sync::Arc;
 
@@ -15,9 +15,8 @@ use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live,
 use crate::job::{JobId, JobState};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
-use crate::policy::Wishes;
+use crate::policy::LIMIT_NEARS;
 use crate::policy::reconcile::belongs_elsewhere;
-use crate::wire::Store;
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]
@@ -50,7 +49,10 @@ struct LeftOut {
 const FINISHED_SHOWN: usize = 10;
 
 /// What the table gives up on a narrow terminal: the progress is cut first, since its beginning says most.
-const GIVE: Give<'_> = Give { cut: &[4], go: &[2, 6, 3, 4] };
+const GIVE: Give<'_> = Give { cut: &[5], go: &[2, 7, 4, 3, 5] };
+
+/// Narrower, a machine is shown without its zone.
+const ZONES_FROM: usize = 110;
 
 /// Reads at once. A store across the ocean answers in 100 ms: a thousand jobs then take a few seconds.
 const READS_IN_FLIGHT: usize = 32;
@@ -66,7 +68,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     };
     let read = stream::iter(jobs).map(|job| {
         let dir = JobDir::new(Arc::clone(&store), job);
-        async move { (dir.job().clone(), Summary::read(&dir, now).await) }
+        async move {
+            let read = match Summary::read(&dir, now).await {
+                Ok(Some(summary)) => summary.with_wishes(&dir).await.map(Some),
+                other => other,
+            };
+            (dir.job().clone(), read)
+        }
     });
     let read: Vec<(JobId, Result<Option<Summary>, JobDirError>)> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
     let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
@@ -88,8 +96,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         left_out.sort_by(|one, other| one.job.cmp(&other.job));
         context.printer.json(&Listing { jobs: summaries, left_out, caps });
     } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
-        let asked = if summary.state.is_final() { None } else { asked_to_end(&store, summary, now).await };
-        show_one(context, summary, asked);
+        show_one(context, summary, now);
     } else {
         show_table(context, &summaries, args.all);
         caps.iter().for_each(|caps| context.printer.note(caps.text()));
@@ -127,21 +134,23 @@ fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     }
     let mut finished = 0;
     let mut shown = Vec::new();
-    for summary in summaries {
+    let width = context.printer.columns(Stream::Out);
+    let (over, open): (Vec<&Summary>, Vec<&Summary>) = summaries.iter().partition(|summary| summary.state.is_final());
+    for summary in open.into_iter().chain(over) {
         let is_over = summary.state.is_final();
         // What a rehearsal had to say, it has said.
         let is_rehearsed = is_over && summary.name.ends_with(REHEARSAL);
         finished += usize::from(is_over && !is_rehearsed);
         if all || !is_over || (!is_rehearsed && finished <= FINISHED_SHOWN) {
-            shown.push(row(context, summary));
+            shown.push(row(context, summary, width.is_some_and(|width| width < ZONES_FROM)));
         }
     }
     let waiting = summaries.iter().filter_map(|summary| Some((summary, summary.waiting.as_ref()?)));
     let troubles = summaries.iter().filter_map(|summary| Some((summary, summary.trouble.as_ref()?)));
     let left_out = summaries.len() - shown.len();
     if !shown.is_empty() {
-        let headings = ["job", "state", "attempt", "verdict", "progress", "cost", "started"];
-        context.printer.line(render_table_within(context.printer.columns(Stream::Out), &headings, &shown, &[2, 5], GIVE));
+        let headings = ["job", "state", "attempt", "machine", "verdict", "progress", "cost", "started"];
+        context.printer.line(render_table_within(width, &headings, &shown, &[2, 6], GIVE));
     }
     for (summary, waiting) in waiting {
         context.printer.note(format!("{} waits for {}", summary.job, waits(waiting, summary.waiting_until)));
@@ -175,12 +184,13 @@ fn tell_undriven(context: &Context, jobs: &[&str]) {
     context.printer.hint(drives);
 }
 
-fn row(context: &Context, summary: &Summary) -> Vec<String> {
+fn row(context: &Context, summary: &Summary, narrow: bool) -> Vec<String> {
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
     vec![
         summary.job.clone(),
-        context.printer.paint(Stream::Out, style(summary.state), summary.state.word()),
+        context.printer.paint(Stream::Out, style(summary.state), &state_text(summary)),
         or_dash(summary.attempt.map(|attempt| attempt.to_string())),
+        or_dash(summary.machine.as_ref().map(|machine| machine.cell(narrow))),
         or_dash(live::verdict_text(summary)),
         or_dash(summary.progress.as_ref().and_then(live::progress_text)),
         match (summary.alone, summary.usd_unheard > Usd::ZERO) {
@@ -190,6 +200,16 @@ fn row(context: &Context, summary: &Summary) -> Vec<String> {
         },
         local_time(summary.started),
     ]
+}
+
+/// The state, and that its end was asked for where that does not show yet.
+fn state_text(summary: &Summary) -> String {
+    let asked = match &summary.end_asked {
+        Some(asked) if asked.wish == "cancel" => ", to cancel",
+        Some(_) => ", to stop",
+        None => "",
+    };
+    format!("{}{asked}", summary.state.word())
 }
 
 fn style(state: JobState) -> Style {
@@ -206,25 +226,20 @@ pub fn waits(why: &str, until: Option<Timestamp>) -> String {
     until.map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
 }
 
-/// Local time for people, to the second.
+/// Local time for people, to the second, and whose time it is.
 pub fn local_time(at: Timestamp) -> String {
-    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S %Z").to_string()
 }
 
-/// That somebody wants it to end, which its state shows only when its agent or its controller has seen it.
-async fn asked_to_end(store: &Store, summary: &Summary, now: Timestamp) -> Option<String> {
-    let dir = JobDir::new(Arc::clone(store), summary.job.parse().ok()?);
-    let wish = Wishes::of(&dir.requests().await.ok()?).end?;
-    let verb = if wish.cancel { "cancel" } else { "stop" };
-    Some(format!("to {verb}, by {} {} ago", wish.by, Span::from_secs(elapsed(wish.at, now).as_secs())))
-}
-
-fn show_one(context: &Context, summary: &Summary, asked: Option<String>) {
+fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     let line = |key: &str, value: String| context.printer.prose(12, format!("{key:<12}{value}"));
     line("job", summary.job.clone());
     line("state", summary.state.to_string());
     if let Some(attempt) = summary.attempt {
         line("attempt", format!("{attempt}{}", summary.instance.as_ref().map(|id| format!(" on {id}")).unwrap_or_default()));
+    }
+    if let Some(machine) = &summary.machine {
+        line("machine", machine.line());
     }
     if summary.alone {
         line("run by", "the agent alone, without a controller".into());
@@ -235,8 +250,8 @@ fn show_one(context: &Context, summary: &Summary, asked: Option<String>) {
     if let Some(reason) = &summary.reason {
         line("because", reason.clone());
     }
-    if let Some(asked) = asked {
-        line("was asked", asked);
+    if let Some(asked) = &summary.end_asked {
+        line("was asked", format!("to {}, by {} {} ago", asked.wish, asked.by, Span::from_secs(elapsed(asked.at, now).as_secs())));
     }
     if let Some(waiting) = &summary.waiting {
         line("waits for", waits(waiting, summary.waiting_until));
@@ -271,6 +286,9 @@ fn show_one(context: &Context, summary: &Summary, asked: Option<String>) {
     if summary.alone && !summary.state.is_final() {
         context.printer.hint(format!("`lamp logs -f {}` follows it; Ctrl-C where it was started ends it", summary.job));
     } else if !summary.state.is_final() {
+        if summary.reason.as_deref().is_some_and(|reason| reason.contains(LIMIT_NEARS)) {
+            context.printer.hint(format!("`lamp extend {0} 2h` gives it more time, `lamp extend {0} --budget 5` more money", summary.job));
+        }
         context.printer.hint(format!("`lamp logs -f {0}` follows it, `lamp stop {0}` ends it", summary.job));
     }
 }

@@ -5,12 +5,13 @@ use serde::Serialize;
 
 use super::alone::AloneRun;
 use super::kept::{self, KeptThing};
+use super::machine::MachineShown;
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, history, job_state};
-use crate::policy::relaunch;
+use crate::policy::{EndWish, Wishes, relaunch};
 
 /// The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -20,6 +21,10 @@ pub struct Summary {
     pub state: JobState,
     pub attempt: Option<u32>,
     pub instance: Option<String>,
+    /// The machine of that attempt: planned, or there.
+    pub machine: Option<MachineShown>,
+    /// That somebody wants it to end, which its state shows only once its agent or its controller has seen it.
+    pub end_asked: Option<EndAsked>,
     /// `busy`, `idle`, `stalled`, `unknown` or `starting`; null when no agent watches.
     pub verdict: Option<String>,
     /// A run of the agent alone: nobody knows its price, and `usd` is nothing.
@@ -66,6 +71,21 @@ pub struct Summary {
     pub limited: bool,
 }
 
+/// A wish to end that has not come true. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EndAsked {
+    /// `stop` or `cancel`.
+    pub wish: &'static str,
+    pub by: String,
+    pub at: Timestamp,
+}
+
+impl From<EndWish> for EndAsked {
+    fn from(wish: EndWish) -> Self {
+        EndAsked { wish: if wish.cancel { "cancel" } else { "stop" }, by: wish.by, at: wish.at }
+    }
+}
+
 impl Summary {
     /// Reads one job; `None`: it has no spec. A finished job is one read, and three if it kept something.
     ///
@@ -77,6 +97,21 @@ impl Summary {
             return Ok(Some(Summary { kept, ..Summary::of_receipt(receipt) }));
         }
         Summary::under_way(dir, now).await
+    }
+
+    /// With what somebody wants of a job that has not ended: one listing more, for whoever looks once.
+    ///
+    /// # Errors
+    /// As [`Summary::read`].
+    pub async fn with_wishes(mut self, dir: &JobDir) -> Result<Summary, JobDirError> {
+        if !self.state.is_final() {
+            let requests = match dir.requests().await {
+                Err(error) if !error.is_damage() => return Err(error),
+                requests => requests.unwrap_or_default(),
+            };
+            self.end_asked = Wishes::of(&requests).end.map(EndAsked::from);
+        }
+        Ok(self)
     }
 
     /// Reads a job that has no receipt, as the caller has just seen; `None`: it has no spec.
@@ -115,6 +150,8 @@ impl Summary {
             state: receipt.outcome.into(),
             attempt: last.map(|attempt| attempt.attempt.number()),
             instance: last.and_then(|attempt| attempt.instance.clone()),
+            machine: last.map(MachineShown::from),
+            end_asked: None,
             verdict: None,
             alone: false,
             usd: receipt.total_usd,
@@ -175,6 +212,8 @@ impl Summary {
             state,
             attempt: last.map(|attempt| attempt.plan.attempt.number()),
             instance: last.and_then(instance),
+            machine: last.map(|attempt| MachineShown::from(&attempt.plan)),
+            end_asked: None,
             verdict: status.filter(|_| is_watched).map(|status| status.verdict.clone()),
             alone: false,
             usd: attempts.iter().map(cost).sum(),

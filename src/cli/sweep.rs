@@ -174,8 +174,8 @@ fn document(found: &Found) -> Value {
 
 /// A name is cut before anything else goes: whoever asks whose a machine is asks by its id.
 fn foreign_table(width: Option<usize>, rows: &[Vec<String>]) -> String {
-    let headings = ["machine", "name", "type", "region", "age", "so far", "cpu"];
-    render_table_within(width, &headings, rows, &[4, 5, 6], Give { cut: &[1], go: &[1] })
+    let headings = ["machine", "name", "type", "region", "$/h", "age", "so far", "cpu"];
+    render_table_within(width, &headings, rows, &[4, 5, 6, 7], Give { cut: &[1], go: &[1, 5] })
 }
 
 /// The reason is cut first; `-o json` has it whole.
@@ -193,6 +193,8 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
         let list = machines.iter().map(|machine| {
             let mut value = serde_json::to_value(machine).unwrap_or_default();
             value["age_hours"] = json!(hours(machine));
+            // Nobody measures it from outside: the field says so, where its absence would look like a slip.
+            value["gpu_percent"] = json!(null);
             value["usd_so_far"] = json!(cost(machine));
             value
         });
@@ -210,6 +212,7 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
                     machine.name.clone().unwrap_or_default(),
                     machine.instance_type.clone(),
                     machine.region.to_string(),
+                    machine.usd_per_hour.map_or_else(|| "?".to_owned(), |price| format!("{:.2}", price.per_hour().dollars())),
                     format!("{:.1}d", hours(machine) / 24.0),
                     cost(machine).map_or_else(|| "?".to_owned(), |usd| format!("{}${usd:.2}", if machine.market == Market::Spot { "<" } else { "" })),
                     known(machine.cpu_percent, "%"),
@@ -242,11 +245,12 @@ mod tests {
                 &"a notebook that somebody gave a long name ".repeat(2),
                 "g4dn.12xlarge",
                 "ap-southeast-2",
+                "12.24",
                 "104.2d",
                 "<$12345.67",
                 "12%",
             ]),
-            row(&["i-0fedcba9876543210", "", "p5.48xlarge", "us-east-1", "0.1d", "$9.12", "?"]),
+            row(&["i-0fedcba9876543210", "", "p5.48xlarge", "us-east-1", "55.04", "0.1d", "$9.12", "?"]),
         ];
         let own = [row(&[
             "i-0123456789abcdef0",

@@ -81,6 +81,9 @@ pub struct LimitVerdict {
 /// Four fifths is early enough to extend by hand, nineteen twentieths is the last call.
 const WARN_SHARES: [(f64, LimitLevel); 2] = [(0.95, LimitLevel::Warn95), (0.80, LimitLevel::Warn80)];
 
+/// In the sentence of a limit that nears.
+pub const NEARS: &str = "saving begins in";
+
 /// All limits of an attempt, the one whose drain begins first at the front.
 pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
     let Account { began, limits, extended, .. } = account;
@@ -120,7 +123,7 @@ pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
             Span::ZERO => format!("{} was reached at {:.0}", next.kind.words(), next.at),
             drain => format!("{} is at {:.0}; saving and ending began {drain} before", next.kind.words(), next.at),
         },
-        _ => format!("{} falls at {:.0}, saving begins in {}", next.kind.words(), next.at, Span::from_secs(left.max(0.0) as u64)),
+        _ => format!("{} falls at {:.0}, {NEARS} {}", next.kind.words(), next.at, Span::from_secs(left.max(0.0) as u64)),
     };
     let verdict = if level == LimitLevel::Reached { next.kind.ended_because().word() } else { "go_on" };
     let reason = Reason::new(now, "budget", verdict, text)

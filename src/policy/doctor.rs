@@ -1,6 +1,6 @@
 //! What a check of the surroundings found, and whether that is well: facts in, a verdict and its cure out.
 //!
-//! A doubt is a warning: what nobody may look at can be in order. What must never live here: a call.
+//! A doubt is a warning: what nobody may look at can be in order. What did not answer is unknown, and unknown is not well. What must never live here: a call.
 
 use serde::Serialize;
 
@@ -15,6 +15,8 @@ pub enum Level {
     /// Not asked: something before it failed, or nothing here needs it.
     Skipped,
     Warning,
+    /// Asked, and nobody answered: it may be well or not.
+    Unknown,
     Failure,
 }
 
@@ -50,13 +52,13 @@ impl Check {
         Check { fix: Some(fix.into()), ..self }
     }
 
-    /// Nobody may look: it can still be in order.
-    pub(super) fn unseen(check: impl Into<String>, why: &str) -> Self {
-        let line = Check::warning(check, format!("cannot look: {why}"));
+    /// Nobody may look: it can still be in order. Or nobody answers.
+    pub fn unseen(check: impl Into<String>, why: &str) -> Self {
+        let said = format!("cannot look: {why}");
         if why.contains("AccessDenied") || why.contains("UnauthorizedOperation") || why.contains("not authorized") {
-            return line.fix("`lamp iam controller` prints the policy that allows it");
+            return Check::warning(check, said).fix("`lamp iam controller` prints the policy that allows it");
         }
-        line
+        Check::new(check, Level::Unknown, said)
     }
 }
 
@@ -71,7 +73,7 @@ pub fn judge_clock(ahead: &Result<i64, String>) -> Check {
     let name = "clock";
     let fix = "let the clock be set: `sudo timedatectl set-ntp true`";
     match ahead {
-        Err(why) => Check::warning(name, format!("AWS did not say what time it is: {why}")),
+        Err(why) => Check::new(name, Level::Unknown, format!("AWS did not say what time it is: {why}")),
         Ok(secs) => {
             let by = secs.unsigned_abs();
             let said = match secs {

@@ -147,7 +147,9 @@ pub fn judge(trial: &Trial, within: Span, record: &AttemptRecord, ending: Option
             let late = if in_time { "" } else { ", but too late" };
             (in_time, ending.map(|ending| format!("{} ended it{late}{}", ending.by, of_whom(ending))).unwrap_or_default())
         }
-        (_, EndedBy::Prover) => (false, format!("it did not end by itself, and was ended: {}", ending.map_or("", |ending| &ending.why))),
+        (_, EndedBy::Prover) => {
+            (false, format!("it did not end by itself, and was ended ({})", ending.map_or("nobody said why", |ending| &ending.why)))
+        }
         (Switch::DeadlineUnit, EndedBy::Sweep) => (false, "its deadline unit did not end it, and a sweep did".to_owned()),
         (Switch::Sweep, EndedBy::Itself) => (false, "no sweep ended it: it powered itself off".to_owned()),
         (_, EndedBy::Somebody) => (false, "somebody asked the cloud to end it, and nothing of ours has recorded that".to_owned()),
@@ -223,7 +225,7 @@ impl Standing<'_> {
     pub fn words(&self) -> String {
         match self {
             Standing::None => "has no proof".to_owned(),
-            Standing::Failed(proof) => format!("has a proof of {:.0} that failed", proof.at),
+            Standing::Failed(proof) => format!("has a proof of {:.0}, and it failed", proof.at),
             Standing::Old(proof) => format!("has a proof of {:.0}, which is older than {} days", proof.at, HOLDS.as_secs() / 86_400),
             Standing::Ahead(proof) => format!("has a proof of {:.0}, which is in the future", proof.at),
             Standing::Good(proof) => format!("has a proof of {:.0}", proof.at),
@@ -244,7 +246,13 @@ pub fn check(region: &str, found: Result<&[Proof], &String>, now: Timestamp) -> 
             let less = not_tried(proof).map(|less| format!("; {less}")).unwrap_or_default();
             Check::ok(name, format!("machines end by themselves ({}), proven on {:.0}{less}", switches.join(", "), proof.at))
         }
-        other => Check::warning(name, format!("{region} {} that a machine ends when nobody watches it", other.words()))
+        Standing::Failed(proof) => {
+            let failed = proof.trials.iter().filter(|tried| !tried.proven).map(|tried| format!("{}: {}", tried.switch, tried.said));
+            let said = format!("the newest, of {:.0}, has FAILED: {}", proof.at, failed.collect::<Vec<_>>().join("; "));
+            Check::failure(name, said)
+                .fix(format!("mend that, then `lamp doctor --prove --region {region}`; detached launches there are refused until then"))
+        }
+        other => Check::warning(name, format!("that a machine ends when nobody watches it is not shown: {region} {}", other.words()))
             .fix(format!("`lamp doctor --prove --region {region}`, for about a cent and ten minutes")),
     }
 }

@@ -116,7 +116,8 @@ pub enum Act {
 const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
 /// A machine that boots has nothing to save. Its agent may be about to take the lease and end it in order: it gets this
-/// long (FAULTS §6, 16: a minute in all, with the tick before and the call after).
+/// long (FAULTS §6, 16: a minute in all, with the tick before and the call after). A cancel saves nothing: on EC2, where an
+/// agent takes minutes to come up, nothing is gained by waiting for it.
 const WISH_TO_AGENT: Duration = Duration::from_secs(30);
 
 /// What a cancelled workload gets to end by itself before its machine is ended: SIGTERM's grace and the ladder.
@@ -337,7 +338,8 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
         return if may_stand && attempt.plan.resume_from.is_none() { stop(why) } else { terminate(why) };
     }
     if let Some(wish) = wishes.end.as_ref().filter(|_| !heard)
-        && facts.now.duration_since(wish.at) > WISH_TO_AGENT.try_into().expect("half a minute fits")
+        && (wish.cancel && attempt.plan.offer.cloud == Cloud::Aws
+            || facts.now.duration_since(wish.at) > WISH_TO_AGENT.try_into().expect("half a minute fits"))
     {
         let why = format!("asked to end by {} before its agent said a word", wish.by);
         return if may_stand && !wish.cancel { stop(why) } else { terminate(why) };

@@ -44,7 +44,7 @@ impl Workstation {
         match self.doctor().who().await.0 {
             Who::Known { account, .. } => Ok(account),
             Who::NoCredentials(nobody) => Err(nobody.sentence()),
-            Who::Refused(why) => Err(why),
+            Who::Refused(why) | Who::Silent(why) => Err(why),
         }
     }
 

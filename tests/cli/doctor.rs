@@ -93,6 +93,23 @@ fn a_new_account_is_told_what_to_do_first() {
     assert_eq!(level(&found, "spot role"), "warning");
 }
 
+/// Each check that could not be made is named, and the whole is not called well.
+#[test]
+fn an_endpoint_that_is_down_leaves_unknown_what_it_would_have_said() {
+    let sandbox = Sandbox::new();
+    sandbox.write("home/.config/lamplighter/config.toml", "[aws]\nregions = ['us-east-2']\n");
+    let mut command = sandbox.command(&["doctor"]);
+    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+    command.env("AWS_ACCESS_KEY_ID", "test").env("AWS_SECRET_ACCESS_KEY", "test");
+    let ended = sandbox.end(&mut command);
+    assert!(ended.out.contains("?     credentials") && ended.out.contains("AWS does not answer: "), "{ended:?}");
+    for name in ["clock", "gpu quota", "spot role", "role of the machines", "network", "image", "price list"] {
+        assert!(ended.out.lines().any(|line| line.starts_with(&format!("?     {name} "))), "{name}: {}", ended.out);
+    }
+    // No agent is built for machines here: that is a failure of its own.
+    assert!([100, 103].contains(&ended.code) && ended.err.contains("without an answer: "), "{ended:?}");
+}
+
 /// Whoever only uses this workstation is not told that something is broken.
 #[test]
 fn without_aws_nothing_is_broken() {

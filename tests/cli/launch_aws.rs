@@ -65,3 +65,30 @@ fn a_dry_run_of_apply_says_what_each_new_job_would_cost_at_most() {
     assert_eq!((code, odd["most_usd"].is_null(), odd["no_plan"].is_string()), (0, true, true), "{applied:#}");
     assert!(account.ec2.instances().is_empty());
 }
+
+/// Before its agent has said a word: what machine it is, that its end is asked for, and an end that waits for nobody.
+#[test]
+fn a_job_that_boots_shows_its_machine_and_a_cancel_ends_it_at_once() {
+    let Some(account) = Account::new() else { return };
+    let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert_eq!(code, 0, "{err}");
+    let job = out.trim();
+    let machine = account.machines(1).remove(0);
+    let (_, status) = account.json(&["status", job]);
+    let shown = &status["jobs"][0];
+    let said = |key: &str| shown["machine"][key].as_str().unwrap_or_else(|| panic!("{key} in {status:#}")).to_owned();
+    assert_eq!((said("instance_type"), said("zone"), said("region")), (machine.kind.clone(), machine.zone.clone(), "us-east-1".to_owned()));
+    assert!(shown["machine"]["usd_per_hour"].as_f64().is_some_and(|price| price > 0.0) && shown["end_asked"].is_null(), "{status:#}");
+    let table = account.lamp(&["status"]).1;
+    assert!(table.contains(&format!("{} on-demand {} $", machine.kind, machine.zone)) && table.contains(" UTC"), "{table}");
+    let explained = account.lamp(&["explain", job]).1;
+    assert!(explained.contains("its agent has not said a word yet") && explained.contains(&machine.zone), "{explained}");
+
+    let (code, _, err) = account.lamp(&["cancel", "--wait", job]);
+    assert_eq!(code, 0, "{err}");
+    let (_, receipt) = account.json(&["receipt", job]);
+    assert_eq!(receipt["outcome"], "cancelled", "{receipt:#}");
+    // Its agent would have had half a minute: that nobody waited for it is in why it ended.
+    let explained = account.lamp(&["explain", job]).1;
+    assert!(explained.contains("somebody asked it to end the machine (Client.UserInitiatedShutdown"), "{explained}");
+}

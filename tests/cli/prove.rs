@@ -57,7 +57,7 @@ impl Account {
     }
 
     /// The machines of trials, once there are so many.
-    fn machines(&self, number: usize) -> Vec<Seen> {
+    pub(super) fn machines(&self, number: usize) -> Vec<Seen> {
         wait_until("the machines are launched", || Some(self.ec2.instances()).filter(|seen| seen.len() == number))
     }
 
@@ -153,7 +153,15 @@ fn a_machine_that_does_not_end_is_ended_by_us_and_the_proof_has_failed() {
     let machine = account.machines(1).remove(0);
     assert!(machine.state.is_gone(), "{machine:?}");
     let refused = account.lamp(&["run", "--detach", "job.toml"]);
-    assert_eq!((refused.0, refused.2.contains("that failed")), (111, true), "{refused:?}");
+    assert_eq!((refused.0, refused.2.contains("and it failed")), (111, true), "{refused:?}");
+    // Nor is all well where somebody looks.
+    let (code, found) = account.json(&["doctor"]);
+    let line = found["checks"].as_array().expect("checks").iter().find(|check| check["check"] == "proof, us-east-1").expect("a line").clone();
+    assert_eq!((code, &line["level"]), (100, &"failure".into()), "{line}");
+    assert!(line["said"].as_str().is_some_and(|said| said.contains("has FAILED: deadline unit: ")), "{line}");
+    // Its receipt is that of a trial, and says so.
+    let receipt = account.lamp(&["receipt", machine.tags["lamplighter:job"].as_str()]);
+    assert!(receipt.1.contains("a trial of `lamp doctor --prove`"), "{receipt:?}");
 }
 
 /// It is a job like any other: what is left of it carries everything that a sweep needs.

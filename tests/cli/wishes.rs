@@ -41,6 +41,9 @@ fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
     let status = place.0.lamp(&["status", "deaf"]).out;
     let line = status.lines().find(|line| line.starts_with("was asked")).unwrap_or_else(|| panic!("{status}"));
     assert!(line.contains("to stop, by ") && line.ends_with(" ago") && status.contains("running"), "{status}");
+    let (_, listing) = place.0.json(&["status", "-o", "json"]);
+    assert_eq!(listing["jobs"][0]["end_asked"]["wish"], "stop", "{listing}");
+    assert!(place.0.lamp(&["status"]).out.contains("running, to stop"), "the table too");
     let again = place.0.lamp(&["stop", "deaf"]);
     assert!(again.code == 0 && again.err.contains(" was asked to stop ") && again.err.contains(" ago, and once is enough; "), "{again:?}");
     let cancelled = place.0.lamp(&["cancel", "deaf"]);

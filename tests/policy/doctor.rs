@@ -33,7 +33,7 @@ fn a_clock_that_is_off_is_told_before_aws_refuses() {
         assert_eq!(judge_clock(&Ok(secs)).level, level, "{secs}");
     }
     assert_eq!(judge_clock(&Ok(-7)).said, "7 s behind AWS's");
-    assert_eq!(judge_clock(&Err("no route".into())).level, Level::Warning);
+    assert_eq!(judge_clock(&Err("no route".into())).level, Level::Unknown);
 }
 
 fn quotas(spot: Result<f64, String>, on_demand: f64) -> Vec<GpuQuota> {
@@ -66,6 +66,7 @@ fn a_bucket_is_there_private_and_near() {
     assert_eq!(judge(Found::There(BucketFound { versioned: false, ..bucket() })), (Level::Warning, true));
     assert_eq!(judge(Found::There(BucketFound { region: "eu-west-1".into(), ..bucket() })), (Level::Warning, true));
     assert_eq!(judge(Found::Unknown("AccessDenied: no".into())), (Level::Warning, true));
+    assert_eq!(judge(Found::Unknown("connection refused".into())), (Level::Unknown, false), "no answer is not well");
     assert_eq!(level_and_cure(&judge_writing("jobs", &Err("AccessDenied".into()))), (Level::Failure, true));
 }
 

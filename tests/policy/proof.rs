@@ -154,7 +154,7 @@ fn a_proof_holds_for_thirty_days_and_a_failed_or_future_one_does_not() {
     };
     assert!(good(0, true).0 && good(29, true).0);
     assert_eq!(HOLDS, Duration::from_secs(30 * 86_400));
-    for (days, passed, words) in [(31, true, "older than 30 days"), (1, false, "that failed"), (-2, true, "in the future")] {
+    for (days, passed, words) in [(31, true, "older than 30 days"), (1, false, "and it failed"), (-2, true, "in the future")] {
         let (is_good, said) = good(days, passed);
         assert!(!is_good && said.contains(words), "{said}");
     }

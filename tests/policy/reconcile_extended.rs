@@ -8,7 +8,7 @@ use lamplighter::job::{AttemptPhase, LimitsSpec, Request, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
-use super::reconcile_facts::{OWNER, ago, attempt, known, now, spec, status, view, wish};
+use super::reconcile_facts::{OWNER, ago, attempt, known, now, spec, status, view, wish, words};
 
 const HOUR: Span = Span::from_secs(3600);
 
@@ -56,4 +56,12 @@ fn the_first_limit_still_counts_when_another_has_grown() {
     assert_eq!(raised(both.clone(), after(1), &more(None, Some("$1"))), Some(spent_after(2)));
     assert_eq!(raised(both.clone(), after(1), &more(None, Some("$50"))), Some(after(3)), "the run time is the first limit now");
     assert_eq!(raised(both, after(1), &more(Some(HOUR), None)), None, "the budget still ends it first");
+}
+
+/// A stop lets an agent that is about to speak end in order; a cancel saves nothing, and ends a machine at EC2 at once.
+#[test]
+fn a_cancel_of_a_machine_that_boots_waits_for_nobody() {
+    let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
+    assert_eq!(words(&[attempt(1, 60)], &[wish(Wish::Cancel, 1)], alive()), ["terminate"]);
+    assert_eq!(words(&[attempt(1, 60)], &[wish(Wish::Stop, 29)], alive()), ["wait"]);
 }

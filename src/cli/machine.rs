@@ -1,0 +1,66 @@
+//! The machine under a job as `status` shows it: from the plan while it runs, from the receipt afterwards.
+
+use serde::Serialize;
+
+use crate::job::{Plan, ReceiptAttempt};
+use crate::market::{Cloud, Market, Region, UsdPerHour};
+
+/// The field names are an interface (docs/cli-json.md).
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct MachineShown {
+    pub instance_type: String,
+    pub market: Market,
+    pub zone: String,
+    /// `None`, as the price: of a job that has ended, whose receipt has what it came to.
+    pub region: Option<Region>,
+    /// Disk and address included.
+    pub usd_per_hour: Option<UsdPerHour>,
+    #[serde(skip)]
+    is_here: bool,
+}
+
+impl From<&Plan> for MachineShown {
+    fn from(plan: &Plan) -> Self {
+        let offer = &plan.offer;
+        MachineShown {
+            instance_type: offer.instance_type.clone(),
+            market: offer.market,
+            zone: offer.zone.to_string(),
+            region: Some(offer.region.clone()),
+            usd_per_hour: Some(offer.hourly()),
+            is_here: offer.cloud == Cloud::Local,
+        }
+    }
+}
+
+impl From<&ReceiptAttempt> for MachineShown {
+    fn from(attempt: &ReceiptAttempt) -> Self {
+        MachineShown {
+            instance_type: attempt.instance_type.clone(),
+            market: attempt.market,
+            zone: attempt.zone.clone(),
+            region: None,
+            usd_per_hour: None,
+            is_here: attempt.zone.starts_with("ws-"),
+        }
+    }
+}
+
+impl MachineShown {
+    /// A cell: `g5.xlarge spot us-east-1a $0.43/h`; a narrow one leaves the zone out.
+    pub fn cell(&self, narrow: bool) -> String {
+        let free = self.usd_per_hour.filter(|price| *price > UsdPerHour::ZERO);
+        let price = free.map(|price| price.to_string());
+        if self.is_here {
+            return ["this workstation".to_owned()].into_iter().chain(price).collect::<Vec<_>>().join(" ");
+        }
+        let zone = (!narrow).then(|| self.zone.clone());
+        let words = [Some(self.instance_type.clone()), Some(self.market.to_string()), zone, price];
+        words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+
+    /// A line of its own.
+    pub fn line(&self) -> String {
+        self.cell(false)
+    }
+}
