@@ -102,11 +102,16 @@ impl Agent {
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
         // One grace for all of it: what a job can cost at most has room for one.
         let until = self.out.clock.mono() + self.within(end.by, spec.grace.duration());
+        let was_asked = self.warned.asked.is_some() && self.saves.borrow().is_none();
         let under_way = self.save_under_way(until).await;
+        let is_saved = matches!(under_way, Some(Saved::Complete(_)));
         // Before a notice runs out there is no time for another; before any other end what was done since is saved too.
-        let is_over = end.by.is_some() || self.out.clock.mono() >= until;
-        if is_over && matches!(under_way, Some(Saved::Complete(_))) {
+        if end.by.is_some() && is_saved {
             return None;
+        }
+        if was_asked && self.out.clock.mono() >= until {
+            let slow = || format!("no last checkpoint: the one that was under way was not complete within {}", spec.grace);
+            return (!is_saved).then(slow);
         }
         let ask = checkpoints.ask().await;
         let workload = self.workload.clone()?;

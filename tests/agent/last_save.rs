@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use lamplighter::instance::{Notice, NoticeKind};
-use lamplighter::job::AttemptNo;
+use lamplighter::job::{AttemptNo, Wish};
 use lamplighter::ports::Clock as _;
 
 use super::support::virtual_clock::simulate;
@@ -49,5 +49,45 @@ fn whoever_is_saving_is_not_asked_to_save_again() {
         let rig = Rig::new(clock);
         assert_eq!(interrupted(&rig, 1, 90).await, (1, 1));
         assert!(rig.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").is_none());
+    });
+}
+
+/// Somebody stops the job while a save that was asked for earlier is being written: what a job can cost at most has room for one
+/// grace, and not for what is left of the first and a second whole one.
+#[test]
+fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock);
+        let machine = Played::new(&rig);
+        let folder = rig.path("work").join("ckpt");
+        std::fs::create_dir_all(&folder).expect("writable");
+        let agent = machine.agent(&rig, SPEC).run();
+        let world = async {
+            rig.clock.sleep(secs(60)).await;
+            let notice = Notice { kind: NoticeKind::Rebalance, at: rig.clock.now(), detail: "rebalance".into() };
+            machine.notices.lock().expect("nobody panics with it").push(notice);
+            while machine.asked.load(Ordering::Relaxed) == 0 {
+                rig.clock.sleep(secs(1)).await;
+            }
+            let mut stopped_at = None;
+            for second in 0..90 {
+                if second == 50 {
+                    rig.dir().add_request(Wish::Stop, "somebody", rig.clock.now()).await.expect("the store takes it");
+                    stopped_at = Some(rig.clock.mono());
+                }
+                std::fs::write(folder.join("model.pt"), vec![7; 1000 + second]).expect("writable");
+                rig.clock.sleep(secs(1)).await;
+            }
+            stopped_at.expect("it was stopped")
+        };
+        let ended = async {
+            let finish = agent.await;
+            (finish, rig.clock.mono())
+        };
+        let ((finish, at), stopped) = tokio::join!(ended, world);
+        assert_eq!(finish.because, lamplighter::job::EndedBecause::UserStopped);
+        let took = at.saturating_sub(stopped).as_secs();
+        assert!((40..125).contains(&took), "one grace is 100 s: {took} s");
+        assert_eq!(rig.dir().checkpoint_numbers().await.expect("the store answers").len(), 1, "what was under way is whole");
     });
 }

@@ -67,3 +67,37 @@ fn the_kept_machine_of_an_ended_job_is_given_up_by_cancel_and_by_nothing_less() 
     assert!(again.code == 102 && again.err.contains("nothing of it runs, and nothing of it bills"), "{again:?}");
     place.nothing_is_left();
 }
+
+/// The first time it fails, and its machine is kept; the second time it runs until it is told to end.
+const AGAIN: &str = "if [ -e again ]; then trap 'exit 0' TERM; while :; do sleep 0.1; done; fi; touch again; exit 3";
+
+/// Whoever was asked takes their time, and meanwhile somebody goes on with the machine: it is that job's now.
+#[test]
+fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
+    if std::process::Command::new("script").arg("--version").output().is_err() {
+        return super::skipped::skipped("no `script`, which makes a terminal");
+    }
+    let place = Place::new(AGAIN);
+    place.0.write("lamp.toml", "name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[watch]\nidle = 'off'\n");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    let job = place.receipt("kept")["job"].as_str().unwrap().to_owned();
+    // A terminal of its own, whose screen is a file.
+    let lamp = place.0.command(&[]);
+    let mut terminal = std::process::Command::new("script");
+    terminal.args(["-qfec", &format!("{} cancel {job}", lamp.get_program().to_string_lossy()), "screen"]).current_dir(place.0.path());
+    terminal.env_clear().envs(lamp.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("SHELL", "/bin/sh");
+    let mut terminal = terminal.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().expect("it is there");
+    let screen = || std::fs::read_to_string(place.0.path().join("screen")).unwrap_or_default();
+    super::place::wait_until("the question", || screen().contains("go on? [y/N]").then_some(()));
+    let started = place.0.lamp(&["start", "-d", &job]);
+    assert_eq!(started.code, 0, "{started:?}");
+    let next = started.out.trim().to_owned();
+    place.until(&next, "running");
+    let mut keyboard = terminal.stdin.take().expect("it is piped");
+    std::io::Write::write_all(&mut keyboard, b"y\n").expect("it listens");
+    assert_eq!(terminal.wait().expect("it ends").code(), Some(102), "{}", screen());
+    assert!(screen().contains(&format!("it went on as job `{next}`")), "{}", screen());
+    assert_eq!(place.status(&next)["state"], "running", "it lives");
+    assert_eq!(place.0.lamp(&["cancel", "--yes", "--wait", &next]).code, 0);
+    place.nothing_is_left();
+}

@@ -43,6 +43,25 @@ fn a_launch_that_is_refused_for_good_ends_apply_as_it_ends_run() {
     assert_eq!(account.json(&["apply", "jobs", "--unproven"]).0, 0);
 }
 
+/// From its checkpoint: what refused the first job refuses the one that goes on, and nobody is left to wait for it.
+#[test]
+fn a_launch_that_is_refused_for_good_ends_a_detached_start_as_it_ends_run() {
+    let Some(account) = Account::new() else { return };
+    account.ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").saying("you may not").always());
+    assert_eq!(account.lamp(&["run", "--detach", "--unproven", "job.toml"]).0, 104);
+    let (_, status) = account.json(&["status"]);
+    let job = status["jobs"][0]["job"].as_str().expect("a job").to_owned();
+    let manifest = serde_json::json!({"format": 1, "number": 1, "attempt": 1, "created": "2026-11-20T21:11:00Z", "files": [], "save_secs": 0.1, "upload_secs": 0.1});
+    account.put(&format!("jobs/{job}/checkpoints/0001/manifest.json"), &manifest);
+    let (code, out, err) = account.lamp(&["start", &job, "--detach", "--unproven"]);
+    assert_eq!(code, 104, "{out}\n{err}");
+    assert!(err.contains("you may not") && err.contains("goes on as job"), "{err}");
+    let (_, status) = account.json(&["status"]);
+    let states: Vec<_> = status["jobs"].as_array().expect("jobs").iter().map(|job| job["state"].clone()).collect();
+    assert_eq!(states, ["failed", "failed"], "{status:#}");
+    assert!(account.ec2.instances().is_empty());
+}
+
 #[test]
 fn a_dry_run_of_apply_says_what_each_new_job_would_cost_at_most() {
     let Some(account) = Account::new() else { return };

@@ -67,7 +67,7 @@ impl Account {
         (status == 200).then(|| serde_json::from_slice(&body).expect("a record"))
     }
 
-    fn put(&self, key: &str, value: &Value) {
+    pub(super) fn put(&self, key: &str, value: &Value) {
         let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
         assert_eq!(self.ec2.s3("PUT", &format!("/{bucket}/{key}"), value.to_string().as_bytes()).0, 200);
     }
