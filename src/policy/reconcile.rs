@@ -280,10 +280,9 @@ fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         let may_run = attempt.watched.unclear && !gone;
         return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
     }
-    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows. How
-    // old it is no wall clock says: by one that is hours ahead the plan of a moment ago was left lying.
-    let is_young = missing_for < missing_at_least;
-    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && is_young;
+    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows. By a
+    // wall clock that is hours ahead it is no fresh plan, so what was seen counts.
+    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && missing_for < missing_at_least;
     match (existed || unwanted, gone) {
         (true, true) => nothing(),
         (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),
@@ -331,9 +330,8 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     let stop = |why: String| vec![Act::Stop { machine: view.machine(), ends: attempt.plan.attempt, why: format!("{why}; its disk is kept") }];
     let may_stand = continuation::is_unheard_and_can_stand(attempt, view);
     if watched.silent_for > patience {
-        let silence = watched.silent_for.as_secs();
         let words = if heard { "no heartbeat" } else { "no word of its agent" };
-        let why = format!("{words} for {silence} s, and {} s is the most", patience.as_secs());
+        let why = format!("{words} for {} s, and {} s is the most", watched.silent_for.as_secs(), patience.as_secs());
         // With a checkpoint the job goes on elsewhere; without one, all that it has is on this disk.
         return if may_stand && attempt.plan.resume_from.is_none() { stop(why) } else { terminate(why) };
     }
