@@ -99,6 +99,7 @@ impl AloneRun {
             kept: Vec::new(),
             attention,
             plan: None,
+            moved: None,
             limited: true,
         }
     }

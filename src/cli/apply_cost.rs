@@ -8,8 +8,8 @@ use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
 use super::apply::Ready;
-use super::{Context, plan, submission};
-use crate::controller::Controller;
+use super::{Context, plan, ready, submission};
+use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
 use crate::market::Usd;
 use crate::policy::apply::Change;
@@ -19,7 +19,7 @@ const PLANS_IN_FLIGHT: usize = 4;
 
 /// What is expected of one new job, or of each run of a schedule.
 enum Cost {
-    Planned(Box<Plan>),
+    Planned(Box<Planned>),
     /// Nobody knows now, and why.
     Unknown(String),
 }
@@ -34,7 +34,7 @@ impl Costs {
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
             let spec = submission::spec(context, &one.prepared.loaded);
             let cost = match controller.first_plan(&spec).await {
-                Ok(planned) => Cost::Planned(Box::new(planned.plan)),
+                Ok(planned) => Cost::Planned(Box::new(planned)),
                 Err(error) => Cost::Unknown(plan::fault(&error).sentence()),
             };
             (one.applied.file.clone(), cost)
@@ -45,7 +45,7 @@ impl Costs {
     /// A cell of the table.
     pub fn word(&self, file: &str) -> String {
         match self.0.get(file) {
-            Some(Cost::Planned(plan)) => plan.most_usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.to_string()),
+            Some(Cost::Planned(planned)) => planned.plan.most_whichever().map_or_else(|| "nothing bounds it".to_owned(), |most| most.to_string()),
             Some(Cost::Unknown(_)) => "not known".to_owned(),
             None => "-".to_owned(),
         }
@@ -53,17 +53,28 @@ impl Costs {
 
     /// The machine that a file would get now.
     pub fn plan(&self, file: &str) -> Option<&Plan> {
-        if let Some(Cost::Planned(plan)) = self.0.get(file) { Some(plan) } else { None }
+        if let Some(Cost::Planned(planned)) = self.0.get(file) { Some(&planned.plan) } else { None }
     }
 
     /// Which machines, and why where there is none.
     pub fn tell(&self, context: &Context) {
         for (file, cost) in &self.0 {
             match cost {
-                Cost::Planned(plan) => context.printer.note(format!("{file}: {}, {}", plan.offer.describe(), plan.offer.price)),
+                Cost::Planned(planned) => {
+                    let offer = &planned.plan.offer;
+                    context.printer.note(format!("{file}: {}, {}", offer.describe(), offer.price));
+                }
                 Cost::Unknown(why) => context.printer.warn(format!("{file}: what it would cost is not known: {why}")),
             }
         }
+        // Once for each region, however many jobs would have gone there.
+        let mut unready: Vec<Unready> = Vec::new();
+        for one in self.0.values().flat_map(Cost::unready) {
+            if !unready.contains(one) {
+                unready.push(one.clone());
+            }
+        }
+        ready::warn_unready(context, &unready);
         let most: Option<Vec<Usd>> = self.0.values().map(Cost::most).collect();
         if let Some(most) = most.filter(|most| most.len() > 1) {
             context.printer.note(format!("together, once each, they cost at most {}", most.into_iter().sum::<Usd>()));
@@ -71,17 +82,24 @@ impl Costs {
     }
 
     /// The fields that a change has of it.
-    pub fn document(&self, file: &str) -> (Value, Value, Value) {
+    pub fn document(&self, file: &str) -> (Value, Value, Value, Value) {
         match self.0.get(file) {
-            Some(Cost::Planned(plan)) => (json!(plan.most_usd), json!(plan.offer), Value::Null),
-            Some(Cost::Unknown(why)) => (Value::Null, Value::Null, json!(why)),
-            None => (Value::Null, Value::Null, Value::Null),
+            Some(Cost::Planned(planned)) => {
+                let plan = &planned.plan;
+                (json!(plan.most_whichever()), json!(plan.offer), Value::Null, json!(planned.unready))
+            }
+            Some(Cost::Unknown(why)) => (Value::Null, Value::Null, json!(why), json!([])),
+            None => (Value::Null, Value::Null, Value::Null, json!([])),
         }
     }
 }
 
 impl Cost {
     fn most(&self) -> Option<Usd> {
-        if let Cost::Planned(plan) = self { plan.most_usd } else { None }
+        if let Cost::Planned(planned) = self { planned.plan.most_whichever() } else { None }
+    }
+
+    fn unready(&self) -> &[Unready] {
+        if let Cost::Planned(planned) = self { &planned.unready } else { &[] }
     }
 }

@@ -46,6 +46,8 @@ pub struct Attached<'a> {
     live_shown: bool,
     /// The log ended in the middle of a line.
     mid_line: bool,
+    /// The attempt of which was said where it is.
+    moved_to: Option<u32>,
     told: Option<(JobState, Option<u32>, Option<String>)>,
     told_at: Duration,
     trouble_at: Option<Duration>,
@@ -65,6 +67,7 @@ impl<'a> Attached<'a> {
             terminal,
             live_shown: false,
             mid_line: false,
+            moved_to: None,
             told: None,
             told_at: Duration::ZERO,
             trouble_at: None,
@@ -216,6 +219,11 @@ impl<'a> Attached<'a> {
             self.context.printer.note(format!("{} waits for {}", summary.job, status::waits(why, summary.waiting_until)));
         }
         self.waits = waits;
+        if let Some(moved) = summary.moved.as_ref().filter(|_| summary.attempt != self.moved_to) {
+            self.clear();
+            self.context.printer.note(moved);
+            self.moved_to = summary.attempt;
+        }
         let now = self.context.clock.mono();
         let stands = (summary.state, summary.attempt, summary.verdict.clone());
         let changed = self.told.as_ref() != Some(&stands);

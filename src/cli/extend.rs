@@ -1,4 +1,4 @@
-//! `lamp extend`: more time or more money for a job.
+//! `lamp extend`: more time or more money for a job, or a dearer machine.
 
 use clap::Args as ClapArgs;
 use jiff::Timestamp;
@@ -7,14 +7,14 @@ use serde_json::json;
 
 use super::status::local_time;
 use super::{Context, ExitCode, Fault, job_root};
-use crate::config::Dollars;
+use crate::config::{Dollars, FallbackCostWord};
 use crate::job::{Reaction, Request, Spec, Wish};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Span, Usd};
+use crate::market::{Cloud, FallbackCost, Span, Usd};
 use crate::policy::Wishes;
 use crate::policy::hard_end::Terms;
 
-/// Give a job more time or money
+/// Give a job more time or money, or let it have a dearer machine
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
     /// A job: its id, the beginning of it, or its name
@@ -26,14 +26,21 @@ pub struct Args {
     /// How much more it may cost, in dollars
     #[arg(long, value_name = "USD")]
     pub budget: Option<Dollars>,
+
+    /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
+    #[arg(long, value_name = "TIMES")]
+    pub fallback_cost: Option<FallbackCostWord>,
 }
 
 /// # Errors
 /// Nothing was asked for, there is no such job, it has ended, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let budget = args.budget.as_ref().map(|dollars| dollars.0);
-    if args.time.is_none() && budget.is_none() {
-        return Err(Fault::new(ExitCode::USAGE, "nothing to extend by").hint(format!("`lamp extend {} 2h`, or --budget 5", args.job)));
+    let fallback_cost = args.fallback_cost.as_ref().map(|word| word.0);
+    if args.time.is_none() && budget.is_none() && fallback_cost.is_none() {
+        return Err(
+            Fault::new(ExitCode::USAGE, "nothing to extend by").hint(format!("`lamp extend {} 2h`, or --budget 5, or --fallback-cost 3", args.job))
+        );
     }
     // A limit that is made shorter would end the job at a moment that nobody has seen: `lamp stop` ends it.
     if args.time.is_some_and(|time| time == Span::ZERO) || budget.is_some_and(|budget| budget <= Usd::ZERO) {
@@ -44,12 +51,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let dir = job_root::find_under_way(&store, Some(&args.job)).await?;
     let fault = |error| job_root::record_fault(&error);
     let spec = job_root::must_be_under_way(&dir).await?;
-    if let Some(missing) = no_such_limit(&spec, args.time, budget) {
+    let missing = no_such_limit(&spec, args.time, budget).or_else(|| fallback_cost.and_then(|cost| allowed_already(&spec, cost)));
+    if let Some(missing) = missing {
         return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has {missing}: there is nothing to raise", dir.job()))
             .meaning("nothing was changed")
             .hint(format!("`lamp status {}` shows how it stands", dir.job())));
     }
-    let wish = Wish::Extend { time: args.time, budget };
+    let wish = Wish::Extend { time: args.time, budget, fallback_cost };
     let by = job_root::workstation(context)?.name;
     let request = dir.add_request(wish, &by, context.clock.now()).await.map_err(fault)?;
     let requests = dir.requests().await.map_err(fault)?;
@@ -60,8 +68,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let limits = json!({ "before": before, "after": after });
         context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most }));
     }
-    let more = [args.time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())];
-    context.printer.note(format!("{} may have {} more", dir.job(), more.into_iter().flatten().collect::<Vec<_>>().join(" and ")));
+    let more: Vec<String> = [args.time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())].into_iter().flatten().collect();
+    if !more.is_empty() {
+        context.printer.note(format!("{} may have {} more", dir.job(), more.join(" and ")));
+    }
     let most = most.map(|most| format!("it costs at most {most} now"));
     let told: Vec<String> = before.changes(&after).into_iter().chain(most).collect();
     if !told.is_empty() {
@@ -76,6 +86,7 @@ struct Standing {
     max_runtime: Option<Span>,
     deadline: Option<Timestamp>,
     budget: Option<Usd>,
+    fallback_cost: FallbackCost,
 }
 
 impl Standing {
@@ -86,6 +97,7 @@ impl Standing {
             max_runtime: limits.max_runtime.map(|time| Span::from_duration(time.duration().saturating_add(more))),
             deadline: limits.deadline.map(|deadline| deadline.saturating_add(more).unwrap_or(Timestamp::MAX)),
             budget: limits.budget.map(|budget| budget + wishes.more_budget),
+            fallback_cost: wishes.fallback_cost.map_or(spec.machine.fallback_cost, |wider| spec.machine.fallback_cost.or_wider(wider)),
         }
     }
 
@@ -98,10 +110,17 @@ impl Standing {
         let text = |span: &Option<Span>| span.map(|span| span.to_string());
         let moment = |at: &Option<Timestamp>| at.map(local_time);
         let money = |usd: &Option<Usd>| usd.map(|usd| usd.to_string());
+        let dearer = |limits: &Standing| {
+            Some(match limits.fallback_cost {
+                FallbackCost::Times(times) => format!("up to {times} times as dear"),
+                FallbackCost::Any => "whatever fits".to_owned(),
+            })
+        };
         let all = [
             said("its run time", text(&self.max_runtime), text(&after.max_runtime)),
             said("its deadline", moment(&self.deadline), moment(&after.deadline)),
             said("its budget", money(&self.budget), money(&after.budget)),
+            said("what it may buy when the cheapest is not to be had", dearer(self), dearer(after)),
         ];
         all.into_iter().flatten().collect()
     }
@@ -121,6 +140,14 @@ async fn most_now(dir: &JobDir, spec: &Spec, requests: &[Request]) -> Result<Opt
     let budget_left = spec.limits.budget.map(|budget| budget + wishes.more_budget - spent);
     let terms = Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created };
     Ok(terms.most(terms.hard_end()).map(|most| spent + most))
+}
+
+/// Why a wider `fallback_cost` would change nothing.
+fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
+    match spec.machine.cloud {
+        Cloud::Local => Some("one machine, which is this workstation"),
+        Cloud::Aws => (spec.machine.fallback_cost.or_wider(wished) == spec.machine.fallback_cost).then_some("no narrower `fallback_cost`"),
+    }
 }
 
 /// What the job would need to have for this to change anything.

@@ -8,8 +8,9 @@ use jiff::Timestamp;
 use super::until::Until;
 use super::{Context, Fault};
 use crate::config::{
-    self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair, EnvValue, Gpus, Hourly, Inputs, InterruptionsFile,
-    JobFile, LimitsFile, Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SpanOrOff, SpanWord, WatchFile,
+    self, CheckpointFile, CloudWord, CommandWord, CountOrUnlimited, DiskGib, Dollars, EnvPair, EnvValue, FallbackCostWord, Gpus, Hourly, Inputs,
+    InterruptionsFile, JobFile, LimitsFile, Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SpanOrOff, SpanWord,
+    WatchFile,
 };
 use crate::job::{Command, MarketChoice};
 
@@ -92,6 +93,9 @@ pub struct MachineFlags {
     /// The most a spot machine may cost an hour: 0.65, `80% of on-demand`, `p95 of 14d` or `auto`
     #[arg(long, value_name = "PRICE")]
     pub max_price: Option<Price>,
+    /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
+    #[arg(long, value_name = "TIMES")]
+    pub fallback_cost: Option<FallbackCostWord>,
     /// What an hour of this workstation costs, in dollars
     #[arg(long, value_name = "USD")]
     pub usd_per_hour: Option<Hourly>,
@@ -214,6 +218,7 @@ impl MachineFlags {
             // A table of figures is for a file.
             speed: None,
             max_price: self.max_price.clone(),
+            fallback_cost: self.fallback_cost.clone(),
             usd_per_hour: self.usd_per_hour.clone(),
         }
     }

@@ -191,6 +191,7 @@ mod tests {
             kept: Vec::new(),
             attention: vec![],
             plan: None,
+            moved: None,
             limited: true,
         }
     }

@@ -15,6 +15,7 @@ mod apply_cost;
 mod apply_do;
 mod args;
 mod attach;
+mod attempt_words;
 mod cadence;
 mod caps;
 mod check;

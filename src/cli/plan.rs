@@ -68,7 +68,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     };
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
-            "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_usd, "kill_at": plan.kill_at,
+            "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
             "forbidden": forbidden, "unanswered": unanswered, "lacks": lacks, "agent": agent,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
@@ -156,6 +156,14 @@ pub fn fault(error: &ActError) -> Fault {
         let fault = Fault::from_error(ExitCode::LAUNCH_FAILED, error);
         match error {
             ActError::NoOffer(NoOffer { above_bid: Some(offer), .. }) => fault.hint(enough(offer)),
+            ActError::NoOffer(NoOffer { too_dear: Some(dear), .. }) | ActError::NotReady { none: Some(NoOffer { too_dear: Some(dear), .. }), .. } => {
+                let name = dear.offer.describe();
+                fault.hint(format!(
+                    "`--fallback-cost {}`, or `fallback_cost` in the job file, would buy {name}, at {}",
+                    dear.enough(),
+                    dear.offer.price
+                ))
+            }
             _ => fault,
         }
     }

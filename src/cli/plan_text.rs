@@ -4,8 +4,8 @@ use std::fmt::Display;
 
 use super::status::local_time;
 use crate::controller::Planned;
-use crate::job::{LaunchRequest, Plan};
-use crate::market::{Quota, Usd};
+use crate::job::{LaunchRequest, Plan, RejectedOffer};
+use crate::market::{Quota, Usd, UsdPerHour};
 
 /// So many lines of one kind; `-o json` has all.
 const LINES_MAX: usize = 6;
@@ -25,7 +25,7 @@ fn short(plan: &Plan) -> Vec<String> {
     let with = if offer.extras.per_hour() > Usd::ZERO { ", with its disk, its address and the power-off" } else { "" };
     let most = match plan.most_usd {
         Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
-        Some(most) => format!("costs at most {most}{with}"),
+        Some(most) => format!("costs at most {most}{with}{}", whichever(plan, most)),
         None => "nothing bounds what it can cost; `limits.max_runtime` or `limits.budget` would".to_owned(),
     };
     let mut lines = vec![format!("{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price)];
@@ -37,6 +37,12 @@ fn short(plan: &Plan) -> Vec<String> {
             .map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at))),
     );
     lines
+}
+
+/// What another machine in its place can come to, where that is more.
+fn whichever(plan: &Plan, most: Usd) -> String {
+    let any = plan.most_whichever().filter(|any| *any > most);
+    any.map(|any| format!("; at most {any} where it is not to be had and a dearer one takes its place")).unwrap_or_default()
 }
 
 /// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
@@ -53,8 +59,10 @@ pub fn whole(planned: &Planned, expected: impl Iterator<Item = String>) -> Vec<S
         let finish = to_finish(n).map(|usd| format!(", {usd} to finish")).unwrap_or_default();
         format!("{begin} {} in {}, {}, {}{finish}", offer.instance_type, offer.zone, offer.market, offer.price)
     })));
-    let unfit = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer));
-    let unfit = unfit.map(|no| format!("{} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because));
+    let mut unfit: Vec<&RejectedOffer> = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer)).collect();
+    // Of those with the same reason, the one that comes nearest is named.
+    unfit.sort_by_key(|no| no.offer.hourly());
+    let unfit = unfit.into_iter().map(|no| format!("{} in {}, {}: {}", no.offer.instance_type, no.offer.zone, no.offer.market, no.because));
     lines.extend(cut(summed_up("not", unfit).into_iter()));
     lines.extend(cut(summed_up("not on offer:", refused.iter().cloned()).into_iter()));
     lines
@@ -91,6 +99,12 @@ fn launch_text(launch: &LaunchRequest) -> String {
 fn quota_text(quota: &Quota) -> String {
     let (left, max) = (quota.vcpus_left(), quota.vcpus_max);
     format!("quota \"{}\" in {}: {left} of {max} vCPUs are free", quota.name, quota.region)
+}
+
+/// How many times the one price is of the other, for people.
+pub fn times(price: UsdPerHour, of: UsdPerHour) -> String {
+    let times = price.per_hour().dollars() / of.per_hour().dollars().max(1e-6);
+    format!("{} times", (times * 10.0).round() / 10.0)
 }
 
 /// The first lines, and how many there are beside.

@@ -89,7 +89,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     controller.check_clock().await.map_err(|error| clock_fault(&error))?;
     let desk = Desk { context, workstation, store, controller, account, region };
     let planned = desk.plans(args).await?;
-    let most: Usd = planned.iter().filter_map(|(.., planned)| planned.plan.most_usd).sum();
+    let most: Usd = planned.iter().filter_map(|(.., planned)| planned.plan.most_whichever()).sum();
     for (trial, _, planned) in &planned {
         let offer = &planned.plan.offer;
         context.printer.note(format!(
@@ -99,7 +99,7 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
             offer.zone,
             offer.price,
             trial.lease,
-            planned.plan.most_usd.unwrap_or_default()
+            planned.plan.most_whichever().unwrap_or_default()
         ));
     }
     let what = format!("this buys {} in {}, which cost at most {most}", counted(planned.len() as u64, "machine"), desk.region);

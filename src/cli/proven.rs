@@ -61,7 +61,7 @@ impl Proofs {
             words.join(", ")
         );
         let stake = plan.and_then(|plan| {
-            let most = plan.most_usd.map_or_else(|| "and nothing bounds that".to_owned(), |most| format!("up to {most} in all"));
+            let most = plan.most_whichever().map_or_else(|| "and nothing bounds that".to_owned(), |most| format!("up to {most} in all"));
             Some(format!("it would bill {} until somebody ends it, {most}", plan.offer.hourly())).filter(|_| plan.starts.is_none())
         });
         let stake = stake.map(|stake| format!("; if its agent died and the other switches did not work, {stake}")).unwrap_or_default();

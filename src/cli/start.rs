@@ -13,7 +13,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::until::Until;
-use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, run, submission};
+use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, ready, run, submission};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
@@ -84,6 +84,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return show(context, &controller, &store, &spec, &planned).await;
     }
     run::refuse_wrong_clock(clock)?;
+    ready::warn_unready(context, &planned.unready);
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
@@ -247,11 +248,12 @@ async fn show(context: &Context, controller: &Controller, store: &Store, spec: &
         context.printer.json(&json!({
             "job": spec.job, "continues": continues.map(|from| &from.job), "checkpoint": continues.and_then(|from| from.checkpoint.as_ref()),
             "instance": planned.starts.as_ref().map(|starts| &starts.instance), "limits": spec.spec.limits, "offer": planned.offer,
-            "reasons": planned.reasons, "most_usd": planned.most_usd, "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for,
+            "reasons": planned.reasons, "most_usd": planned.most_whichever(), "most_usd_offer": planned.most_usd, "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for, "unready": found.unready,
         }));
         return Ok(ExitCode::SUCCESS);
     }
     plan_text::before_a_run(found).into_iter().for_each(|line| context.printer.line(line));
+    ready::warn_unready(context, &found.unready);
     caps.iter().for_each(|caps| context.printer.line(caps.text()));
     if let Some(reason) = waits_for {
         context.printer.line(format!("it would wait for {reason}"));

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::alone::AloneRun;
+use super::attempt_words::moved;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
 use crate::instance::{GpuStatus, Status};
@@ -35,7 +36,7 @@ pub struct Summary {
     pub usd_unheard: Usd,
     /// Nobody knows to the second when the last machine ended: `usd` goes up to its last sign of life.
     pub usd_estimated: bool,
-    /// The most that the attempts so far can cost; null when nothing bounds it.
+    /// The most that the attempts so far can cost, and the next one where it waits for a machine; null when nothing bounds it.
     pub most_usd: Option<Usd>,
     pub usd_per_hour: Option<UsdPerHour>,
     pub started: Timestamp,
@@ -66,6 +67,9 @@ pub struct Summary {
     /// Of the last attempt of a job that has not ended: whose it is.
     #[serde(skip)]
     pub plan: Option<Plan>,
+    /// Where it is now and why, of an attempt under way that follows on others.
+    #[serde(skip)]
+    pub moved: Option<String>,
     /// Whether the spec has a limit that bounds what it costs.
     #[serde(skip)]
     pub limited: bool,
@@ -176,6 +180,7 @@ impl Summary {
             kept: Vec::new(),
             attention: receipt.losses,
             plan: None,
+            moved: None,
             limited: true,
         }
     }
@@ -184,8 +189,6 @@ impl Summary {
         let last = attempts.last();
         let status = last.and_then(|attempt| attempt.status.as_ref());
         let since = |from: Timestamp| elapsed(from, now);
-        // A machine of which nothing was heard may boot, or may never have been launched.
-        let is_heard = |attempt: &AttemptFacts| attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some();
         let open_cost = |attempt: &AttemptFacts| {
             let to = last_sign(attempt, now).unwrap_or(now);
             attempt.plan.offer.hourly().cost_of(elapsed(attempt.plan.created, to))
@@ -198,7 +201,6 @@ impl Summary {
         let unheard = attempts.iter().filter(|attempt| attempt.settled.is_none() && !is_heard(attempt));
         let scarcity = relaunch::scarcity(&spec.spec, &history(attempts), now).filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
         let limits = &spec.spec.limits;
-        let most = |attempt: &AttemptFacts| attempt.settled.as_ref().map_or(attempt.plan.most_usd, |settled| Some(settled.usd));
         let instance = |attempt: &AttemptFacts| {
             let settled = attempt.settled.as_ref().and_then(|settled| settled.instance.clone());
             settled.or_else(|| attempt.lease.as_ref().map(|lease| lease.instance.clone()))
@@ -219,7 +221,7 @@ impl Summary {
             usd: attempts.iter().map(cost).sum(),
             usd_unheard: unheard.map(open_cost).sum(),
             usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
-            most_usd: attempts.iter().map(most).try_fold(Usd::ZERO, |sum, most| Some(sum + most?)),
+            most_usd: most(spec, attempts),
             usd_per_hour: last.map(|attempt| attempt.plan.offer.hourly()),
             started: spec.created,
             ended: None,
@@ -238,9 +240,34 @@ impl Summary {
             kept: Vec::new(),
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),
+            moved: moved(attempts),
             limited: limits.max_runtime.is_some() || limits.deadline.is_some() || limits.budget.is_some(),
         }
     }
+}
+
+/// A machine of which nothing was heard may boot, or may never have been launched.
+fn is_heard(attempt: &AttemptFacts) -> bool {
+    attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some()
+}
+
+/// The most that a job can cost as its attempts stand; `None`: nothing bounds it. Where none of them is under way, another is to
+/// come, on whichever machine that fits.
+fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts]) -> Option<Usd> {
+    let of = |attempt: &AttemptFacts| match &attempt.settled {
+        Some(settled) => Some(settled.usd),
+        None if is_heard(attempt) => attempt.plan.most_usd,
+        None => attempt.plan.most_whichever(),
+    };
+    let next = match attempts.last() {
+        Some(AttemptFacts { plan, settled: Some(last), .. }) => {
+            // What the last one cost was in the budget that its plan was made for.
+            let spent = if spec.spec.limits.budget.is_some() { last.usd } else { Usd::ZERO };
+            (plan.most_whichever()? - spent).max(Usd::ZERO)
+        }
+        _ => Usd::ZERO,
+    };
+    attempts.iter().map(of).try_fold(next, |sum, most| Some(sum + most?))
 }
 
 /// Up to when an attempt that is not settled is known to have billed; `None`: it runs, up to now.

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use super::automation::{CapsFile, ScheduleFile};
 use super::compound::{CommandWord, EnvValue, GpusWatched, ScriptWord};
 use super::words::{
-    AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord,
-    SpanOrOff, SpanWord,
+    AlarmWord, Bytes, CloudWord, CountOrUnlimited, CudaWord, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate,
+    ReactionWord, SpanOrOff, SpanWord,
 };
 use crate::job::CHECKPOINT_SIGNALS;
 
@@ -100,6 +100,11 @@ pub struct MachineFile {
     /// history, or `auto`.
     #[schemars(extend("default" = "auto", "examples" = [0.65, "80% of on-demand", "p95 of 14d"]))]
     pub max_price: Option<Price>,
+    /// How many times as much as on the cheapest machine that would do an hour of work may cost on one that is bought in its
+    /// place, on the same market, when it is not to be had; `any` buys whatever fits. Beyond it the job waits. A type that
+    /// `instance_types` names is held to its own cheapest place, and a spot machine to `max_price` alone where that is in dollars.
+    #[schemars(extend("default" = 2, "examples" = [3.5, "any"]))]
+    pub fallback_cost: Option<FallbackCostWord>,
     /// How fast this work is on one kind of machine beside another: a GPU model, or an instance type, which goes before its
     /// model (and is the way to say it of a number of GPUs), and a number; only what they are beside one another counts. Offers
     /// are then ranked by what an hour of *work* costs. What is not named works at 1; what earlier attempts of the job measured

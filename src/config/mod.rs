@@ -42,5 +42,6 @@ pub use settings::WORKDIR_BYTES_MAX;
 pub use suggest::closest;
 pub use user::{UserConfig, load_user};
 pub use words::{
-    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff, SpanWord, WordError,
+    Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff,
+    SpanWord, WordError,
 };

@@ -12,6 +12,7 @@ pub const PRICE: &str = concat!(
     r"^\s*(auto|\$?\s*[0-9]+(\.[0-9]+)?(\s*USD)?|[0-9]+(\.[0-9]+)?\s*%(\s*of on-demand)?",
     r"|p[0-9]+(\.[0-9]+)? of ([0-9]+(\.[0-9]+)?\s*(ms|s|m|h|d|w)\s*)+)\s*$"
 );
+pub const FALLBACK_COST: &str = r"^\s*(any|[0-9]+(\.[0-9]+)?x?)\s*$";
 pub const CUDA: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*$";
 pub const GPUS: &str = r"^\s*(none|0|([0-9]+ x )?(at least )?[0-9]+(\.[0-9]+)?\s*(GiB|GB)|([0-9]+ x )?[A-Za-z][A-Za-z0-9_.-]*(:\s*[0-9]+)?)\s*$";
 pub const DISK: &str = r"^\s*[0-9]+(\.[0-9]+)?\s*(MiB|GiB|TiB|MB|GB|TB)\s*$";
@@ -59,6 +60,7 @@ mod tests {
             &["0.65", "$0.65", "auto", "80% of on-demand", "80%", "p95 of 14d", "p99.5 of 1w"],
             &["automatic", "80% of spot", "p95", "p95 of 14"],
         );
+        agree::<FallbackCostWord>(FALLBACK_COST, &["2", "3.5", "3x", "any"], &["", "-1", "all", "2 times"]);
         agree::<CudaWord>(CUDA, &["12.4", "12"], &["12.x", "cuda12", ""]);
         agree::<Gpus>(
             GPUS,

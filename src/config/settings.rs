@@ -120,6 +120,7 @@ impl<'a> Layers<'a> {
             disk_gib: at.pick("disk", |m| m.disk.clone()).map_or(default.disk_gib, |word| word.0),
             market: at.pick("market", |m| m.market.clone()).map_or(default.market, |word| word.0),
             max_price: at.pick("max_price", |m| m.max_price.clone()).map_or(default.max_price, |word| word.0),
+            fallback_cost: at.pick("fallback_cost", |m| m.fallback_cost.clone()).map_or(default.fallback_cost, |word| word.0),
             speed: at.pick("speed", |m| m.speed.clone()).map_or(default.speed, Speeds::new),
             usd_per_hour: at.pick("usd_per_hour", |m| m.usd_per_hour.clone()).map_or(default.usd_per_hour, |word| word.0),
         }

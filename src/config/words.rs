@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::patterns;
 use crate::job::{AlarmRule, MarketChoice, Reaction};
-use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
+use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 
 /// Why a text is not the word that was expected. The message is complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -126,6 +126,12 @@ word!(
     schema {"type": ["number", "string"], "pattern": patterns::PRICE}
 );
 word!(
+    /// How many times as much a fallback may cost.
+    FallbackCostWord(FallbackCost), parse_fallback_cost,
+    expecting "a number from 1 on, like 2 or 3.5, or \"any\"",
+    schema {"type": ["number", "string"], "pattern": patterns::FALLBACK_COST}
+);
+word!(
     /// A version of CUDA. Better in quotes: as a number, 12.10 is 12.1.
     CudaWord(Cuda), parse_cuda,
     expecting "a version of CUDA, like \"12.4\"",
@@ -207,6 +213,10 @@ fn parse_hourly(text: &str) -> Result<UsdPerHour, WordError> {
 }
 
 fn parse_price(text: &str) -> Result<PriceRule, WordError> {
+    text.parse().map_err(WordError::of)
+}
+
+fn parse_fallback_cost(text: &str) -> Result<FallbackCost, WordError> {
     text.parse().map_err(WordError::of)
 }
 

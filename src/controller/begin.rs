@@ -9,10 +9,11 @@
 
 use std::time::Duration;
 
-use super::act::{ActError, Planned};
+use super::act::ActError;
 use super::drive::Controller;
 use super::market::{NotNow, WAIT_LOOK};
 use super::memory::JobMemory;
+use super::planning::Planned;
 use super::submit::{SubmitError, create_spec};
 use crate::job::{AttemptNo, JobId, Plan, ResolvedSpec};
 use crate::jobdir::JobDir;

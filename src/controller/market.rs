@@ -24,6 +24,7 @@ use crate::job::{AttemptRecord, MarketChoice, MarketLog, Plan, RECORD_FORMAT, Re
 use crate::jobdir::{self, JobDir, JobDirError, layout};
 use crate::market::{Cloud, Market, Offer, Span, Supply, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts, AutoStep, AutoVerdict, SpotPool};
+use crate::policy::fallback::Bound;
 use crate::policy::market_choice::{MarketWatch, Others};
 use crate::policy::placement::{self, Ask, Overheads};
 use crate::policy::pool::Pool;
@@ -119,7 +120,9 @@ impl MarketMemory {
         };
         let speeds = work::speeds(&spec.spec, history);
         let cheapest_later = |supply: &Supply| {
-            let later = supply.offers.iter().filter(|offer| ask.fits_later(offer));
+            let ask = Ask { supply, ..*ask };
+            let bound = Bound::of(&ask);
+            let later = supply.offers.iter().filter(|offer| ask.fits_later(&bound, offer));
             later.min_by_key(|offer| offer.hourly().times(1.0 / speeds.of(offer))).cloned()
         };
         let there = placed.is_some();
@@ -155,7 +158,8 @@ impl MarketMemory {
         let speeds = work::speeds(facts.spec, facts.history);
         let hourly = |offer: &Offer| offer.hourly().times(facts.speed / speeds.of(offer));
         let cheaper = |offer: &&Offer| facts.on_demand.is_none_or(|full| hourly(offer) < full);
-        let offers = ask.supply.offers.iter().filter(|offer| !offer.is_same_pool(chosen) && ask.fits_later(offer)).filter(cheaper);
+        let bound = Bound::of(ask);
+        let offers = ask.supply.offers.iter().filter(|offer| !offer.is_same_pool(chosen) && ask.fits_later(&bound, offer)).filter(cheaper);
         let pools: Vec<(Pool, UsdPerHour)> = offers.map(|offer| (self.pool(offer), hourly(offer))).collect();
         let rest = pools.iter().map(|(pool, hourly)| {
             let there = pool.spells.seen().unwrap_or_default();
@@ -328,8 +332,8 @@ impl Controller {
             now,
         };
         let (overheads, budget_left) = (memory.overheads(&facts), relaunch::budget_left(&spec.spec, &history, &wishes));
-        let (more_time, overheads) = (wishes.more_time, &overheads);
-        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time, overheads, prefers: None, now };
+        let (more_time, overheads, widened) = (wishes.more_time, &overheads, wishes.fallback_cost);
+        let ask = Ask { spec: &spec.spec, supply: &supply, history: &history, budget_left, more_time, overheads, prefers: None, widened, now };
         let placed = placement::place(&ask).ok();
         let pool = placed.as_ref().map(|placed| memory.pool(&placed.offer));
         let (here, there) = (facts.speed, placed.as_ref().map_or(facts.speed, |placed| speeds.of(&placed.offer)));

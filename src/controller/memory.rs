@@ -32,6 +32,8 @@ pub struct JobMemory {
     /// What stands in its way, as it was recorded last; and what this tick has met.
     pub alert: Alert,
     pub trouble_met: Option<String>,
+    /// Regions that are passed over until somebody mends them, as they were told.
+    pub unready_told: BTreeSet<String>,
     /// Quotas that are used up.
     pub quotas_told: BTreeSet<String>,
     /// The names of what somebody was told.

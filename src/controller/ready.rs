@@ -46,7 +46,7 @@ pub(super) struct Launchable {
 
 /// What a search has found out so far.
 #[derive(Default)]
-struct Search {
+pub(super) struct Search {
     /// An image is of a region and a kind of processor.
     looked: BTreeSet<(Region, Arch)>,
     unready: Vec<(Region, CloudError)>,
@@ -58,8 +58,7 @@ struct Search {
 ///
 /// # Errors
 /// When nothing is left, with what a person can mend; when nobody answers for the best.
-pub(super) async fn launchable(cloud: &dyn Cloud, asked: &Ask<'_>, supply: &mut Supply) -> Result<Launchable, ActError> {
-    let mut search = Search::default();
+pub(super) async fn launchable(cloud: &dyn Cloud, asked: &Ask<'_>, supply: &mut Supply, search: &mut Search) -> Result<Launchable, ActError> {
     loop {
         let placed = match place(&Ask { supply, ..*asked }) {
             Ok(placed) => placed,
@@ -83,6 +82,11 @@ pub(super) async fn launchable(cloud: &dyn Cloud, asked: &Ask<'_>, supply: &mut 
 }
 
 impl Search {
+    /// How many regions and kinds of processors were found not to be ready.
+    pub(super) fn unready(&self) -> usize {
+        self.unready.len()
+    }
+
     /// The best offer, and the best of each region that nobody has looked at yet: what is tried next is known to be ready.
     fn firsts(&mut self, placed: &Placement) -> Vec<Offer> {
         let kind = |offer: &Offer| (offer.region.clone(), offer.arch);
@@ -116,14 +120,14 @@ impl Search {
         Ok(())
     }
 
-    fn found(self, mut placed: Placement, launch: Option<LaunchRequest>) -> Launchable {
+    fn found(&self, mut placed: Placement, launch: Option<LaunchRequest>) -> Launchable {
         let unready = self.told();
-        placed.rejected.extend(self.rejected);
+        placed.rejected.extend(self.rejected.iter().cloned());
         Launchable { placed, launch, unready }
     }
 
     /// Why there is no plan: the one thing that is missing, or all of it. `others`: some places are ready, and do not fit now.
-    fn nowhere(mut self, none: NoOffer, others: bool) -> ActError {
+    fn nowhere(&mut self, none: NoOffer, others: bool) -> ActError {
         let unready = self.told();
         match unready.len() {
             0 => none.into(),

@@ -237,6 +237,7 @@ fn check_what_changes_nothing(spec: &Spec, found: &mut Vec<Finding>) {
             ("machine.image", machine.image != bought.image, here),
             ("machine.disk", machine.disk_gib != bought.disk_gib, here),
             ("machine.max_price", machine.max_price != bought.max_price, here),
+            ("machine.fallback_cost", machine.fallback_cost != bought.fallback_cost, here),
             ("machine.speed", machine.speed != bought.speed, here),
             ("limits.lease", limits.lease != usual_limits.lease, here),
             ("limits.boot", limits.boot != usual_limits.boot, here),

@@ -33,6 +33,10 @@ pub struct Plan {
     pub launch: Option<LaunchRequest>,
     /// The most that this attempt can cost; `None` when nothing bounds its time and it has a price.
     pub most_usd: Option<Usd>,
+    /// The most that an attempt can cost that takes any of the other machines that fit in its place. `None`: nothing bounds it,
+    /// or the plan is of a version that did not say it.
+    #[serde(default)]
+    pub most_any_usd: Option<Usd>,
     /// The idempotency token of the launch call.
     pub client_token: String,
     /// The hard cap on the machine's life, set once.
@@ -55,6 +59,13 @@ pub struct Plan {
     pub starts: Option<Starts>,
     /// Tags of the machine.
     pub tags: BTreeMap<String, String>,
+}
+
+impl Plan {
+    /// The most that the attempt can cost, whichever of the machines that fit it gets in the end; `None`: nothing bounds it.
+    pub fn most_whichever(&self) -> Option<Usd> {
+        self.most_usd.map(|most| most.max(self.most_any_usd.unwrap_or(most)))
+    }
 }
 
 /// Of a plan from before it could be said.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::AttemptNo;
-use crate::market::{Market, Span, Usd};
+use crate::market::{FallbackCost, Market, Span, Usd};
 
 /// `requests/<n>.json`, written once.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -27,7 +27,13 @@ pub enum Wish {
     /// End now, without a checkpoint.
     Cancel,
     /// More time or money; each is added to the limit of the spec, and also holds off idle and kept machines.
-    Extend { time: Option<Span>, budget: Option<Usd> },
+    Extend {
+        time: Option<Span>,
+        budget: Option<Usd>,
+        /// A dearer machine may be bought from now on, beside what the spec allows.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        fallback_cost: Option<FallbackCost>,
+    },
     /// Save a checkpoint now and go on.
     Checkpoint,
     /// The controller's own, `market = "auto"`: this attempt saves and ends, and the job goes on on this market.
@@ -44,10 +50,12 @@ impl fmt::Display for Wish {
             Wish::Checkpoint => f.write_str("checkpoint now"),
             Wish::Move { attempt, to } => write!(f, "move from attempt {} to {to}", attempt.number()),
             Wish::Interrupt { notice } => write!(f, "rehearse an interruption with {notice} of notice"),
-            Wish::Extend { time: Some(time), budget: Some(budget) } => write!(f, "extend by {time} and {budget}"),
-            Wish::Extend { time: Some(time), budget: None } => write!(f, "extend by {time}"),
-            Wish::Extend { time: None, budget: Some(budget) } => write!(f, "extend by {budget}"),
-            Wish::Extend { time: None, budget: None } => f.write_str("extend by nothing"),
+            Wish::Extend { time, budget, fallback_cost } => {
+                let dearer = fallback_cost.map(|cost| format!("a fallback_cost of {cost}"));
+                let more = [time.map(|time| time.to_string()), budget.map(|budget| budget.to_string()), dearer];
+                let more: Vec<String> = more.into_iter().flatten().collect();
+                write!(f, "extend by {}", if more.is_empty() { "nothing".to_owned() } else { more.join(" and ") })
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{AlarmRule, Applied, Continues, Inherited, JobId, Trial};
-use crate::market::{Cloud, Cuda, GpuRequirement, PriceRule, Span, Speeds, Usd, UsdPerHour};
+use crate::market::{Cloud, Cuda, FallbackCost, GpuRequirement, PriceRule, Span, Speeds, Usd, UsdPerHour};
 
 /// `spec.json`: the spec as submitted, with what was found out on the workstation at that moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -113,6 +113,8 @@ pub struct MachineSpec {
     pub disk_gib: u32,
     pub market: MarketChoice,
     pub max_price: PriceRule,
+    /// How many times as much as the cheapest a machine may cost that is bought in its place.
+    pub fallback_cost: FallbackCost,
     /// How fast the work is on one kind of machine beside another.
     #[serde(skip_serializing_if = "Speeds::is_empty")]
     pub speed: Speeds,
@@ -311,6 +313,7 @@ impl Default for MachineSpec {
             disk_gib: 100,
             market: MarketChoice::OnDemand,
             max_price: PriceRule::Auto,
+            fallback_cost: FallbackCost::default(),
             speed: Speeds::default(),
             usd_per_hour: UsdPerHour::ZERO,
         }

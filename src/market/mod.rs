@@ -5,6 +5,7 @@
 
 mod catalog;
 mod cuda;
+mod fallback_cost;
 mod machine_type;
 mod money;
 mod offer;
@@ -19,6 +20,7 @@ mod supply;
 
 pub use catalog::{Catalog, Dated};
 pub use cuda::{Cuda, CudaError};
+pub use fallback_cost::{FallbackCost, FallbackCostError};
 pub use machine_type::{Fit, MachineType};
 pub use money::{MoneyError, Usd, UsdPerHour};
 pub use offer::{Arch, Market, Offer};

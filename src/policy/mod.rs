@@ -26,6 +26,7 @@ pub mod cap;
 mod checkpointing;
 pub mod continuation;
 pub mod doctor;
+pub mod fallback;
 pub mod hard_end;
 mod hardware;
 mod horizon;

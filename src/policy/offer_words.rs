@@ -1,10 +1,13 @@
-//! Why offers were not taken, in words for people.
+//! Why an offer was taken and the others were not, in words for people.
 
 use std::cmp::Ordering;
 
+use super::bid::Bid;
+use super::fallback::TooDear;
+use super::placement::Ask;
 use super::ranking::figure;
-use crate::job::RejectedOffer;
-use crate::market::Offer;
+use crate::job::{MarketChoice, RejectedOffer};
+use crate::market::{Cloud, Market, Offer, Usd};
 
 /// So many reasons fit in a sentence.
 const REASONS_MAX: usize = 4;
@@ -13,6 +16,12 @@ pub(super) fn shortened(because: &[String]) -> String {
     let more = because.len().saturating_sub(REASONS_MAX);
     let some = because.iter().take(REASONS_MAX).map(String::as_str).collect::<Vec<&str>>().join("; ");
     if more > 0 { format!("{some}; and {more} more") } else { some }
+}
+
+/// What is too dear to be bought without a word, as it follows on the reasons of the others.
+pub(super) fn and_dearer(because: &[String], too_dear: Option<&TooDear>) -> String {
+    let after = if because.is_empty() { "" } else { "; " };
+    too_dear.map(|dear| format!("{after}{}", dear.sentence())).unwrap_or_default()
 }
 
 /// One sentence for each type and reason, with all zones that it holds for; the cheapest first.
@@ -42,4 +51,46 @@ pub(super) fn dearer(other: &Offer, best: &Offer, speed: f64) -> String {
         Ordering::Less if other.market != best.market => format!("costs {}, and the job is better on {} now", other.price, best.market),
         Ordering::Less => format!("costs {}, and its machines have lived too short for that to be less", other.price),
     }
+}
+
+/// Why the best offer is the best, and what should be known of it.
+pub(super) fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Option<Bid>)]) -> Vec<String> {
+    let spec = ask.spec;
+    let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
+    let wanted = &spec.machine.gpus;
+    // Of this workstation nothing is promised: its driver is asked when the job starts.
+    let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
+    let peers = others.iter().filter(|(other, _)| other.market == best.market).count();
+    let is_cheapest = others.iter().all(|(other, _)| other.hourly() >= best.hourly());
+    let mut reasons = vec![match others.len() {
+        0 if shows_too_few => format!("the one machine that there is, at {}{with}", best.price),
+        0 => format!("the one offer that fits, at {}{with}", best.price),
+        _ if !is_cheapest && ask.prefers == Some(best.market) => {
+            format!("the best of {} that fit, {}, at {}{with}", peers + 1, best.market, best.price)
+        }
+        others if !is_cheapest => format!("the one with the cheapest hour of work of {} that fit, at {}{with}", others + 1, best.price),
+        others => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
+    }];
+    if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {
+        let market = if best.market == Market::Spot { "it can be interrupted like a spot machine" } else { "it is as good as on-demand" };
+        reasons.push(format!("this workstation has one price; {market}"));
+    }
+    if let Some(bid) = bid {
+        reasons.push(format!("the bid is {}, {}", bid.price, bid.because));
+        reasons.extend(bid.beside(best));
+    }
+    if best.market == Market::Spot && best.cloud != Cloud::Local && spec.interruptions.max > 0 && spec.limits.budget.is_none() {
+        reasons.push("after an interruption another machine follows; `limits.budget` would bound what all of them cost together".to_owned());
+    }
+    if shows_too_few {
+        let shows = match best.gpus {
+            0 => "no GPU".to_owned(),
+            gpus => format!("{gpus} GPUs"),
+        };
+        reasons
+            .push(format!("this workstation shows {shows}, and the job needs {wanted}: where the driver says so too, the job ends when it starts"));
+    } else if best.cloud == Cloud::Local && wanted.count > 0 {
+        reasons.push(format!("this workstation shows {} GPUs; whether they are the job's {wanted} is seen when it starts", best.gpus));
+    }
+    reasons
 }

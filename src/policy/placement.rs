@@ -6,12 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::bid::{self, Bid};
+use super::fallback::{Bound, TooDear};
 use super::hard_end::Terms;
-use super::offer_words::{dearer, grouped, shortened};
-use super::ranking::{Ranked, Rates};
+use super::offer_words::{and_dearer, dearer, grouped, reasons, shortened};
+use super::ranking::Ranked;
 use super::refusals::refused_lately;
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, RejectedOffer, Spec};
-use crate::market::{Cloud, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
+use crate::market::{Cloud, FallbackCost, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
 
 /// A chosen offer with its reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,17 +28,21 @@ pub struct Placement {
     pub ranking: Vec<Ranked>,
     /// `None`: nothing bounds the time, and an hour costs something.
     pub most_usd: Option<Usd>,
+    /// The same where any of the fallbacks is taken in its place.
+    pub most_any_usd: Option<Usd>,
     pub kill_at: Option<Timestamp>,
 }
 
 /// Why no offer will do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no offer fits: {}", shortened(because))]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("no offer fits: {}{}", shortened(because), and_dearer(because, too_dear.as_deref()))]
 pub struct NoOffer {
     /// The one that came nearest first.
     pub because: Vec<String>,
     /// The cheapest that only its bid keeps away: with its price as the bid it would be taken.
     pub above_bid: Option<Box<Offer>>,
+    /// The cheapest that is to be had and is too dear to be bought without a word.
+    pub too_dear: Option<Box<TooDear>>,
 }
 
 /// What is asked of a placement.
@@ -54,6 +59,8 @@ pub struct Ask<'a> {
     pub overheads: &'a Overheads,
     /// The market that comes first, whatever it costs; the other is what there is when it has none.
     pub prefers: Option<Market>,
+    /// What the users have allowed since, beside `fallback_cost`.
+    pub widened: Option<FallbackCost>,
     pub now: Timestamp,
 }
 
@@ -67,26 +74,30 @@ pub type Overheads = BTreeMap<(String, String), f64>;
 pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     let mut rejected: Vec<RejectedOffer> = Vec::new();
     let mut fitting: Vec<(&Offer, Option<Bid>)> = Vec::new();
+    let mut too_dear: Vec<TooDear> = Vec::new();
+    let bound = Bound::of(ask);
     for offer in &ask.supply.offers {
-        match judge(ask, offer) {
-            Err(because) => rejected.push(RejectedOffer { offer: offer.clone(), because }),
-            Ok(bid) => fitting.push((offer, bid)),
+        match (judge(ask, offer), bound.too_dear(offer)) {
+            (Err(because), _) => rejected.push(RejectedOffer { offer: offer.clone(), because }),
+            (Ok(_), Some(dear)) => too_dear.push(dear),
+            (Ok(bid), None) => fitting.push((offer, bid)),
         }
     }
-    let rates = Rates::of(ask);
+    let rates = &bound.rates;
     let worth = |offer: &Offer| (ask.prefers.is_some_and(|market| market != offer.market), rates.usd_per_work(offer));
     fitting.sort_by(|(a, _), (b, _)| {
         let ((a_later, a_usd), (b_later, b_usd)) = (worth(a), worth(b));
         a_later.cmp(&b_later).then(a_usd.total_cmp(&b_usd))
     });
     let Some(((best, bid), others)) = fitting.split_first() else {
-        return Err(no_offer(ask, &rejected));
+        return Err(no_offer(ask, &rejected, too_dear));
     };
     rejected.extend(
         others
             .iter()
             .map(|(other, _)| RejectedOffer { offer: (*other).clone(), because: dearer(other, best, rates.speed(other) / rates.speed(best)) }),
     );
+    rejected.extend(too_dear.iter().map(|dear| RejectedOffer { offer: dear.offer.clone(), because: dear.because() }));
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
     let mut reasons = reasons(ask, best, bid.as_ref(), others);
@@ -102,15 +113,21 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
         fallbacks: others.iter().map(|(other, _)| (*other).clone()).collect(),
         ranking: fits.into_iter().map(|offer| rates.ranked(offer)).collect(),
         most_usd: terms.most(kill_at),
+        most_any_usd: most_of(ask, &fitting),
         kill_at,
     })
 }
 
 impl<'a> Ask<'a> {
-    /// Whether a machine of this offer may be had at another moment, if not now: its quota and the limits of the job allow it.
-    pub fn fits_later(&self, offer: &Offer) -> bool {
+    /// Whether a machine of this offer may be had at another moment, if not now: its quota, its price and the limits of the job
+    /// allow it.
+    pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
         let quota = self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus);
-        offer.gpus >= self.spec.machine.gpus.count && quota && self.terms(offer, None).check().is_ok() && self.bid_reaches(offer)
+        offer.gpus >= self.spec.machine.gpus.count
+            && quota
+            && self.terms(offer, None).check().is_ok()
+            && self.bid_reaches(offer)
+            && bound.too_dear(offer).is_none()
     }
 
     /// Whether the market may come down to the bid: it is there now, or was in the time that is looked back on, or nobody knows.
@@ -128,8 +145,17 @@ impl<'a> Ask<'a> {
     }
 }
 
+/// The most that any of these costs; `None`: nothing bounds one of them.
+fn most_of(ask: &Ask<'_>, fitting: &[(&Offer, Option<Bid>)]) -> Option<Usd> {
+    let most = |(offer, bid): &(&Offer, Option<Bid>)| {
+        let terms = ask.terms(offer, bid.as_ref());
+        terms.most(terms.hard_end())
+    };
+    fitting.iter().map(most).try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
+}
+
 /// Why there is none. Where all of them are too dear for the bid, that is one sentence and not one for each.
-fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> NoOffer {
+fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<TooDear>) -> NoOffer {
     let bid = |offer: &Offer| bid::bid(ask.spec.machine.max_price, offer, ask.supply.history(offer), ask.now).ok();
     let is_above = |offer: &Offer| offer.market == Market::Spot && bid(offer).is_some_and(|bid| bid.price < offer.price);
     let above: Vec<&Offer> = rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local && is_above(offer)).collect();
@@ -144,10 +170,11 @@ fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> NoOffer {
         }
         _ => [grouped(rejected), ask.supply.refused.clone()].concat(),
     };
-    if because.is_empty() {
+    if because.is_empty() && too_dear.is_empty() {
         because.push("nothing is on offer".into());
     }
-    NoOffer { because, above_bid: lowest.cloned().map(Box::new) }
+    let too_dear = too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
+    NoOffer { because, above_bid: lowest.cloned().map(Box::new), too_dear }
 }
 
 /// The bid for an offer that will do; or why it will not.
@@ -195,47 +222,6 @@ fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {
     (ago < BROKEN_FOR).then_some(ago)
 }
 
-fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[(&Offer, Option<Bid>)]) -> Vec<String> {
-    let spec = ask.spec;
-    let with = if best.extras.per_hour() > Usd::ZERO { format!(", {} with its disk and address", best.hourly()) } else { String::new() };
-    let wanted = &spec.machine.gpus;
-    // Of this workstation nothing is promised: its driver is asked when the job starts.
-    let shows_too_few = best.cloud == Cloud::Local && best.gpus < wanted.count;
-    let peers = others.iter().filter(|(other, _)| other.market == best.market).count();
-    let is_cheapest = others.iter().all(|(other, _)| other.hourly() >= best.hourly());
-    let mut reasons = vec![match others.len() {
-        0 if shows_too_few => format!("the one machine that there is, at {}{with}", best.price),
-        0 => format!("the one offer that fits, at {}{with}", best.price),
-        _ if !is_cheapest && ask.prefers == Some(best.market) => {
-            format!("the best of {} that fit, {}, at {}{with}", peers + 1, best.market, best.price)
-        }
-        others if !is_cheapest => format!("the one with the cheapest hour of work of {} that fit, at {}{with}", others + 1, best.price),
-        others => format!("the cheapest of {} that fit, at {}{with}", others + 1, best.price),
-    }];
-    if best.cloud == Cloud::Local && spec.machine.market != MarketChoice::OnDemand {
-        let market = if best.market == Market::Spot { "it can be interrupted like a spot machine" } else { "it is as good as on-demand" };
-        reasons.push(format!("this workstation has one price; {market}"));
-    }
-    if let Some(bid) = bid {
-        reasons.push(format!("the bid is {}, {}", bid.price, bid.because));
-        reasons.extend(bid.beside(best));
-    }
-    if best.market == Market::Spot && best.cloud != Cloud::Local && spec.interruptions.max > 0 && spec.limits.budget.is_none() {
-        reasons.push("after an interruption another machine follows; `limits.budget` would bound what all of them cost together".to_owned());
-    }
-    if shows_too_few {
-        let shows = match best.gpus {
-            0 => "no GPU".to_owned(),
-            gpus => format!("{gpus} GPUs"),
-        };
-        reasons
-            .push(format!("this workstation shows {shows}, and the job needs {wanted}: where the driver says so too, the job ends when it starts"));
-    } else if best.cloud == Cloud::Local && wanted.count > 0 {
-        reasons.push(format!("this workstation shows {} GPUs; whether they are the job's {wanted} is seen when it starts", best.gpus));
-    }
-    reasons
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -281,7 +267,17 @@ mod tests {
 
     fn place(spec: &Spec, offers: &[Offer], budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Result<Placement, NoOffer> {
         let supply = Supply { offers: offers.to_vec(), ..Supply::default() };
-        super::place(&Ask { spec, supply: &supply, history: &[], budget_left, more_time, overheads: &Overheads::new(), prefers: None, now })
+        super::place(&Ask {
+            spec,
+            supply: &supply,
+            history: &[],
+            budget_left,
+            more_time,
+            overheads: &Overheads::new(),
+            prefers: None,
+            widened: None,
+            now,
+        })
     }
 
     #[test]

@@ -66,9 +66,14 @@ impl<'a> Rates<'a> {
         if offer.market == Market::Spot { self.ask.overheads.get(&key).copied().unwrap_or(0.0) } else { 0.0 }
     }
 
+    /// What an hour of work costs without what starts add.
+    pub(super) fn plain(&self, offer: &Offer) -> f64 {
+        offer.hourly().per_hour().dollars() / self.speed(offer)
+    }
+
     /// What an hour of work costs: its part of the machine's hour, and of the starts.
     pub(super) fn usd_per_work(&self, offer: &Offer) -> f64 {
-        offer.hourly().per_hour().dollars() * (1.0 + self.overhead(offer)) / self.speed(offer)
+        self.plain(offer) * (1.0 + self.overhead(offer))
     }
 
     /// What the rest of the job is expected to cost there, from the next start on.

@@ -99,26 +99,40 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
 /// Of a job whose last launches found no machine: what it waits for, as it follows on "waits for", and when a launch is tried
 /// again. From its records alone, so that anybody can say it.
 pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Option<(String, Timestamp)> {
-    let refused: Vec<&AttemptRecord> = history.iter().rev().take_while(|record| found_no_machine(&record.settled)).collect();
-    let last = refused.first()?;
+    let (found, places) = (found_none(history)?, refused_places(history));
     let Next::Attempt { not_before, .. } = next(spec, history, &Wishes::default(), now) else { return None };
-    let mut places: Vec<&Offer> = Vec::new();
-    for offer in refused.iter().map(|record| &record.plan.offer) {
-        if !places.iter().any(|place| place.is_same_pool(offer)) {
-            places.push(offer);
-        }
-    }
     let forgotten = places.iter().filter_map(|offer| refusals::asked_again_at(history, offer)).min();
     let again = forgotten.map_or(not_before, |at| at.max(not_before));
-    let refusal = last.settled.refusal?;
-    let many = refused.iter().all(|record| record.settled.refusal == Some(refusal)) && places.len() > 1;
-    let at = last.plan.offer.describe();
-    let found = if many { format!("{refusal} in {} places, the last {at}", places.len()) } else { format!("{refusal}, {at}") };
     let when = match elapsed(now, again).as_secs() {
         0 => "tried again now".to_owned(),
         secs => format!("tried again in {}", Span::from_secs(secs)),
     };
     Some((format!("a machine: {found}; {when}"), again))
+}
+
+/// The last refusals in a row, the newest first.
+fn refused_in_a_row(history: &[AttemptRecord]) -> impl Iterator<Item = &AttemptRecord> {
+    history.iter().rev().take_while(|record| found_no_machine(&record.settled))
+}
+
+/// The places that they speak of.
+fn refused_places(history: &[AttemptRecord]) -> Vec<&Offer> {
+    let mut places: Vec<&Offer> = Vec::new();
+    for offer in refused_in_a_row(history).map(|record| &record.plan.offer) {
+        if !places.iter().any(|place| place.is_same_pool(offer)) {
+            places.push(offer);
+        }
+    }
+    places
+}
+
+/// Where the last launches found no machine: `no capacity in 3 places, the last g5.xlarge in us-east-1c, spot`.
+pub fn found_none(history: &[AttemptRecord]) -> Option<String> {
+    let last = refused_in_a_row(history).next()?;
+    let (refusal, places) = (last.settled.refusal?, refused_places(history).len());
+    let many = refused_in_a_row(history).all(|record| record.settled.refusal == Some(refusal)) && places > 1;
+    let at = last.plan.offer.describe();
+    Some(if many { format!("{refusal} in {places} places, the last {at}") } else { format!("{refusal}, {at}") })
 }
 
 /// What a plan of one more attempt may still spend; `None`: no budget was set.

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 
 use crate::job::{AttemptNo, EndedBecause, Request, Wish};
-use crate::market::{Market, Span, Usd};
+use crate::market::{FallbackCost, Market, Span, Usd};
 
 /// What people ask for, in one place.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -15,6 +15,8 @@ pub struct Wishes {
     /// Added to `max_runtime` and the deadline, and to the time that a machine is held after the end.
     pub more_time: Span,
     pub more_budget: Usd,
+    /// How much dearer a machine may be now than the spec says.
+    pub fallback_cost: Option<FallbackCost>,
     /// The number of the newest request for a checkpoint.
     pub checkpoint: Option<u32>,
     /// The number of the newest request for more time: it also restarts the idle clock.
@@ -50,7 +52,14 @@ impl Wishes {
                 Wish::Cancel | Wish::Stop | Wish::Interrupt { .. } => {}
                 Wish::Move { attempt, to } => folded.moves = Some(MoveWish { attempt, to, by: request.by.clone() }),
                 Wish::Checkpoint => folded.checkpoint = folded.checkpoint.max(Some(request.number)),
-                Wish::Extend { time, budget } => {
+                Wish::Extend { time, budget, fallback_cost } => {
+                    if let Some(wider) = fallback_cost {
+                        folded.fallback_cost = Some(folded.fallback_cost.map_or(wider, |known| known.or_wider(wider)));
+                    }
+                    // Whoever only allows a dearer machine gives nothing that runs more time.
+                    if time.is_none() && budget.is_none() {
+                        continue;
+                    }
                     let time = time.unwrap_or_default().duration();
                     folded.more_time = Span::from_duration(folded.more_time.duration().saturating_add(time));
                     folded.more_budget += budget.unwrap_or_default();
@@ -84,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_cancel_wins_and_extensions_add_up() {
-        let hour = |hours: u64| Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: Some(Usd::from_micros(1)) };
+        let hour = |hours: u64| Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: Some(Usd::from_micros(1)), fallback_cost: None };
         let folded = Wishes::of(&[request(1, Wish::Cancel), request(2, hour(1)), request(3, Wish::Stop), request(4, hour(2))]);
         assert_eq!(folded.end, end(1, true));
         assert_eq!(folded.more_time, Span::from_secs(3 * 3600));

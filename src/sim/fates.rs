@@ -224,8 +224,8 @@ async fn strike(world: &Arc<World>, laptop: &Arc<Party>, fate: Fate) {
         Fate::Stop => wish(world, laptop, Wish::Stop).await,
         Fate::Cancel => wish(world, laptop, Wish::Cancel).await,
         Fate::SaveNow => wish(world, laptop, Wish::Checkpoint).await,
-        Fate::Extend(true) => wish(world, laptop, Wish::Extend { time: Some(Span::from_secs(3600)), budget: None }).await,
-        Fate::Extend(false) => wish(world, laptop, Wish::Extend { time: None, budget: Some(Usd::from_micros(1_000_000)) }).await,
+        Fate::Extend(true) => wish(world, laptop, Wish::Extend { time: Some(Span::from_secs(3600)), budget: None, fallback_cost: None }).await,
+        Fate::Extend(false) => wish(world, laptop, Wish::Extend { time: None, budget: Some(Usd::from_micros(1_000_000)), fallback_cost: None }).await,
         _ => {
             if let Some(host) = host {
                 on_machine(world, &host, fate).await;

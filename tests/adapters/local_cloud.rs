@@ -96,6 +96,7 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
         bid: None,
         launch: None,
         most_usd: None,
+        most_any_usd: None,
         client_token: token.into(),
         kill_at,
         lease: tags.lease,

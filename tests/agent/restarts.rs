@@ -106,7 +106,7 @@ fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_d
         let spec = r#"{"limits": {"max_runtime": "1h"}}"#;
         let extended = async {
             rig.clock.sleep(secs(600)).await;
-            let more = Wish::Extend { time: Some(Span::from_secs(3600)), budget: None };
+            let more = Wish::Extend { time: Some(Span::from_secs(3600)), budget: None, fallback_cost: None };
             rig.dir().add_request(more, "me@here", rig.clock.now()).await.expect("the store takes it");
             rig.clock.sleep(secs(600)).await;
         };

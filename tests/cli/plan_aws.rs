@@ -40,7 +40,10 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
     assert_eq!(ended.code, 0, "{ended:?}");
     // Three hours, five minutes for clocks and two to power off, at the bid of 0.414 and 0.015959 for disk and address.
     assert!(
-        ended.out.starts_with("g5.xlarge in us-east-1b, spot, $0.36/h: costs at most $1.34, with its disk, its address and the power-off\n"),
+        ended.out.starts_with(
+            "g5.xlarge in us-east-1b, spot, $0.36/h: costs at most $1.34, with its disk, its address and the power-off; \
+             at most $3.19 where it is not to be had and a dearer one takes its place\n"
+        ),
         "{}",
         ended.out
     );

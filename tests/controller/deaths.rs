@@ -125,7 +125,7 @@ fn a_raised_cap_is_raised_once_and_stays() {
     let story = Story {
         lives: &[Life::Ends { secs: 20, code: 0 }],
         spec: |spec| spec.limits.max_runtime = Some(Span::from_secs(3600)),
-        wish: Some(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None }),
+        wish: Some(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None }),
         apart: 1,
         becauses: &[EndedBecause::Succeeded],
     };

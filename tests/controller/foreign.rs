@@ -105,6 +105,7 @@ fn plan(number: usize, at: Region, created: Timestamp, kill_at: Option<Timestamp
         bid: None,
         launch: None,
         most_usd: None,
+        most_any_usd: None,
         client_token: format!("token-{number}"),
         kill_at,
         lease: tags.lease,
@@ -135,7 +136,9 @@ async fn build(clock: &Arc<VirtualClock>, store: &Arc<FaultyStore>, dice: &mut D
             dir.add_request(if number % 8 == 0 { Wish::Cancel } else { Wish::Stop }, "somebody", launched).await.unwrap();
         }
         if number % 4 == 1 {
-            dir.add_request(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None }, "somebody", launched).await.unwrap();
+            dir.add_request(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None }, "somebody", launched)
+                .await
+                .unwrap();
         }
         town.settle(format!("i-ours-{number}"), at.clone(), plan.tags.clone(), Some(plan.tags.clone()), launched, Some(plan.client_token.clone()));
         town.leave(disk(&format!("vol-ours-{number}"), &at, true, Some(job(number))), true);

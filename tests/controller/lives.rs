@@ -212,7 +212,7 @@ fn an_extension_reaches_the_machine() {
         let (receipt, before) = tokio::join!(controller.drive(world.job()), async {
             clock.sleep(Duration::from_secs(60)).await;
             let before = world.dir.plan(lamplighter::job::AttemptNo::FIRST).await.unwrap().unwrap().kill_at.unwrap();
-            world.wish(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None }).await;
+            world.wish(Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None }).await;
             before
         });
         world.check(&receipt.unwrap()).await;

@@ -13,6 +13,7 @@ mod cloud_port;
 mod continuation;
 mod damaged;
 mod deaths;
+mod fallback;
 mod fate;
 mod faults;
 mod foreign;

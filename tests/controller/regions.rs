@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lamplighter::instance::InstanceView;
-use lamplighter::job::{JobOutcome, LaunchRequest, MachineSpec, Plan, Spec};
+use lamplighter::job::{JobOutcome, LaunchRequest, MachineSpec, MarketChoice, Plan, Spec};
 use lamplighter::market::{self, Offer, Region, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
@@ -128,5 +128,26 @@ fn a_job_that_waits_for_a_region_to_be_made_ready_says_so() {
         let receipt = receipt.unwrap();
         assert_eq!(receipt.outcome, JobOutcome::Succeeded, "{receipt:?}");
         assert_eq!(stands(&world).await, None, "it is over");
+    });
+}
+
+/// A region in which nothing can be launched is no spot market: the choice between the markets is made without it.
+#[test]
+fn the_market_is_chosen_without_the_regions_that_are_not_ready() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let by = clock.now() + Duration::from_secs(6 * 3600);
+        let auto = |spec: &mut Spec| {
+            spec.machine.cloud = market::Cloud::Aws;
+            spec.machine.market = MarketChoice::Auto;
+            (spec.limits.deadline, spec.limits.work) = (Some(by), Some(market::Span::from_secs(3600)));
+        };
+        let world = World::with(clock, &[], auto).await;
+        let seen = async |lacking: &[(&'static str, Lack)]| {
+            let cloud = regions(&world, &[("eu", 50)], lacking);
+            let planned = world.controller_on(world.store.clone(), cloud).first_plan(&world.spec).await.unwrap();
+            (planned.outlook.expect("both markets are there").pool.zone, planned.unready.len())
+        };
+        assert_eq!(seen(&[]).await, ("eua".to_owned(), 0));
+        assert_eq!(seen(&[("eu", Lack::Group)]).await, ("ws-test".to_owned(), 1), "and it is still said");
     });
 }

@@ -161,7 +161,7 @@ before_the_cloud!(Strict passes on [regions supply launch describe release] {
 #[test]
 fn what_changes_a_machine_is_asked_for_ever_more_rarely_and_until_it_is_done() {
     let notice = Wish::Interrupt { notice: Span::from_secs(2) };
-    let longer = Wish::Extend { time: Some(Span::from_secs(7200)), budget: None };
+    let longer = Wish::Extend { time: Some(Span::from_secs(7200)), budget: None, fallback_cost: None };
     let cases = [
         ("terminate", Wish::Cancel, vec![Life::FallsSilent], JobOutcome::Cancelled),
         ("raise", longer, vec![Life::Ends { secs: 1200, code: 0 }], JobOutcome::Succeeded),

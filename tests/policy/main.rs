@@ -6,6 +6,7 @@ mod budget;
 mod cap;
 mod checkpointing;
 mod doctor;
+mod fallback;
 mod hardware;
 mod idle;
 mod idle_laws;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
 use lamplighter::market::{self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::policy::Wishes;
+use lamplighter::policy::fallback::Bound;
 use lamplighter::policy::placement::{Ask, Overheads, place};
 use lamplighter::policy::relaunch::{self, Next};
 
@@ -40,8 +41,17 @@ fn refused(offer: Offer, ago_secs: u64, refusal: Refusal) -> AttemptRecord {
 /// The zone and type that are chosen; `None`: nowhere.
 fn chosen(supply: &Supply, history: &[AttemptRecord]) -> Option<(String, String)> {
     let spec = spec();
-    let ask =
-        Ask { spec: &spec.spec, supply, history, budget_left: None, more_time: Span::ZERO, overheads: &Overheads::new(), prefers: None, now: now() };
+    let ask = Ask {
+        spec: &spec.spec,
+        supply,
+        history,
+        budget_left: None,
+        more_time: Span::ZERO,
+        overheads: &Overheads::new(),
+        prefers: None,
+        widened: None,
+        now: now(),
+    };
     place(&ask).ok().map(|placed| (placed.offer.zone.to_string(), placed.offer.instance_type))
 }
 
@@ -89,8 +99,18 @@ fn a_price_that_never_comes_down_to_the_bid_is_not_waited_for() {
         spec.spec.machine.max_price = bid.parse().unwrap();
         let supply = Supply { histories: vec![history(prices)], ..supply(vec![offer.clone()]) };
         let (supply, overheads) = (&supply, &Overheads::new());
-        Ask { spec: &spec.spec, supply, history: &[], budget_left: None, more_time: Span::ZERO, overheads, prefers: None, now: now() }
-            .fits_later(&offer)
+        let ask = Ask {
+            spec: &spec.spec,
+            supply,
+            history: &[],
+            budget_left: None,
+            more_time: Span::ZERO,
+            overheads,
+            prefers: None,
+            widened: None,
+            now: now(),
+        };
+        ask.fits_later(&Bound::of(&ask), &offer)
     };
     assert!(fits("1.5", ["1", "1"]) && fits("auto", ["1", "1"]));
     assert!(!fits("0.10", ["1", "1"]), "it was never had for a tenth");

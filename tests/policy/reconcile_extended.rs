@@ -39,7 +39,7 @@ fn spent_after(hours: u64) -> Timestamp {
 }
 
 fn more(time: Option<Span>, dollars: Option<&str>) -> [Request; 1] {
-    [wish(Wish::Extend { time, budget: dollars.map(|text| text.parse::<Usd>().unwrap()) }, 5)]
+    [wish(Wish::Extend { time, budget: dollars.map(|text| text.parse::<Usd>().unwrap()), fallback_cost: None }, 5)]
 }
 
 #[test]

@@ -52,8 +52,12 @@ fn any_cloud() -> impl Strategy<Value = CloudAnswer> {
 }
 
 fn any_requests() -> impl Strategy<Value = Vec<Request>> {
-    let any_wish =
-        prop::sample::select(vec![Wish::Stop, Wish::Cancel, Wish::Checkpoint, Wish::Extend { time: Some(Span::from_secs(60)), budget: None }]);
+    let any_wish = prop::sample::select(vec![
+        Wish::Stop,
+        Wish::Cancel,
+        Wish::Checkpoint,
+        Wish::Extend { time: Some(Span::from_secs(60)), budget: None, fallback_cost: None },
+    ]);
     prop::collection::vec((any_wish, 0_u64..4000).prop_map(|(one, age)| wish(one, age)), 0..3)
 }
 

@@ -325,7 +325,7 @@ fn an_extended_machine_that_hung_and_is_shown_no_more_is_billed_to_its_extended_
             other => panic!("{other:?}"),
         }
     };
-    let more = |hours: u64| [wish(Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: None }, 15_000)];
+    let more = |hours: u64| [wish(Wish::Extend { time: Some(Span::from_secs(hours * 3600)), budget: None, fallback_cost: None }, 15_000)];
     // Heard for an hour of its five.
     assert_eq!(ended(&more(1)), (ago(18_000) + Duration::from_secs(min(60 + 35 + 37)), true));
     assert_eq!(ended(&more(10)), (ago(3090), true), "an end since would have been shown");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Progress, Spec};
-use lamplighter::market::{self, Market, Offer, Span, Speeds, Supply, UsdPerHour};
+use lamplighter::market::{self, FallbackCost, Market, Offer, Span, Speeds, Supply, UsdPerHour};
 use lamplighter::policy::placement::{Ask, Overheads, Placement, place};
 use lamplighter::policy::work;
 use proptest::prelude::*;
@@ -24,7 +24,17 @@ fn speeds(said: &[(&str, f64)]) -> Speeds {
 fn placed(spec: &Spec, offers: &[Offer], history: &[AttemptRecord]) -> Placement {
     let supply = Supply { offers: offers.to_vec(), ..Supply::default() };
     let overheads = Overheads::new();
-    let ask = Ask { spec, supply: &supply, history, budget_left: None, more_time: Span::ZERO, overheads: &overheads, prefers: None, now: now() };
+    let ask = Ask {
+        spec,
+        supply: &supply,
+        history,
+        budget_left: None,
+        more_time: Span::ZERO,
+        overheads: &overheads,
+        prefers: None,
+        widened: None,
+        now: now(),
+    };
     place(&ask).expect("all of them fit")
 }
 
@@ -35,6 +45,8 @@ fn order(placement: &Placement) -> Vec<String> {
 fn job(said: &[(&str, f64)], work: Option<&str>) -> Spec {
     let mut spec = spec().spec;
     spec.machine.speed = speeds(said);
+    // Here it is about the order; how much dearer one may be is another page.
+    spec.machine.fallback_cost = FallbackCost::Any;
     spec.limits.work = work.map(|work| work.parse().expect("a span"));
     spec
 }

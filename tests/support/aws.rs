@@ -103,6 +103,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
             user_data: "#!/bin/sh\ntrue\n".into(),
         }),
         most_usd: None,
+        most_any_usd: None,
         client_token: token.into(),
         kill_at,
         lease,
