@@ -17,7 +17,7 @@ use super::ec2_quotas::{self as quotas, Used};
 use super::ec2_spot_prices as spot_prices;
 use super::ec2_types::{self as types, Sold};
 use crate::job::{MachineSpec, MarketChoice};
-use crate::market::{Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, Usd, UsdPerHour};
+use crate::market::{Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, Usd, UsdPerHour, did_you_mean};
 use crate::ports::{CloudError, chain};
 
 /// Where a job asks for no GPU and names no type: machines of two vCPUs and 8 GiB that are sold in every region.
@@ -148,7 +148,7 @@ fn named(machine: &MachineSpec) -> Vec<String> {
 fn fitting(types: Vec<MachineType>, machine: &MachineSpec, region: &Region, refused: &mut Vec<String>) -> Vec<MachineType> {
     let named = named(machine);
     let unknown = machine.instance_types.iter().filter(|name| types.iter().all(|kind| kind.name != **name));
-    refused.extend(unknown.map(|name| format!("{name} is not sold in {region}")));
+    refused.extend(unknown.map(|name| format!("{name} is not sold in {region}{}", meant_type(name))));
     let mut models: Vec<String> = types.iter().filter_map(|kind| kind.gpu_model.clone()).collect();
     let (mut fitting, mut close) = (Vec::new(), Vec::new());
     for kind in types {
@@ -162,10 +162,19 @@ fn fitting(types: Vec<MachineType>, machine: &MachineSpec, region: &Region, refu
         models.sort_unstable();
         models.dedup();
         let has = if models.is_empty() { "no GPU at all".to_owned() } else { format!("only {}", models.join(", ")) };
-        close.push(format!("{region} has no type with {}, {has}", machine.gpus));
+        let wanted = machine.gpus.model.as_deref().unwrap_or_default();
+        let meant = did_you_mean(wanted, models.iter().map(String::as_str)).map(|meant| format!("; {meant}")).unwrap_or_default();
+        close.push(format!("{region} has no type with {}, {has}{meant}", machine.gpus));
     }
     refused.extend(close);
     fitting
+}
+
+/// A type that nobody knows is a slip of the finger; one that is known is sold elsewhere.
+fn meant_type(name: &str) -> String {
+    let known = || Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).chain(DEFAULT_TYPES);
+    let meant = if known().any(|kind| kind == name) { None } else { did_you_mean(name, known()) };
+    meant.map(|meant| format!(" ({meant})")).unwrap_or_default()
 }
 
 /// What is in use is taken off; where it is not known, no quota is.
@@ -351,9 +360,10 @@ mod tests {
         let mut refused = Vec::new();
         assert!(fitting(all(), &machine("A10:1"), &region, &mut refused).is_empty());
         assert!(refused[0].starts_with("us-east-1 has no type with A10:1, only A100, A10G,"), "{refused:?}");
+        assert!(refused[0].ends_with("; did you mean A100 or A10G?"), "{refused:?}");
         refused.clear();
         let named = MachineSpec { instance_types: vec!["g5.xlarg".into()], ..machine("none") };
         assert!(fitting(vec![], &named, &region, &mut refused).is_empty());
-        assert_eq!(refused, ["g5.xlarg is not sold in us-east-1"]);
+        assert_eq!(refused, ["g5.xlarg is not sold in us-east-1 (did you mean g5.xlarge?)"]);
     }
 }

@@ -11,6 +11,7 @@ use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, plan_tex
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Plan, ResolvedSpec};
 use crate::market::Offer;
+use crate::policy::doctor;
 use crate::policy::placement::NoOffer;
 use crate::policy::schedule::Calendar;
 use crate::wire;
@@ -39,7 +40,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let spec = submission::spec(context, loaded);
-    let (measured, (planned, lacks)) = tokio::join!(cadence::measured(&store, &spec), ready::planned(context, &controller, &spec));
+    let (measured, (planned, lacks), clock) =
+        tokio::join!(cadence::measured(&store, &spec), ready::planned(context, &controller, &spec), controller.check_clock());
     let planned = match planned {
         Ok(planned) => planned,
         Err(fault) => {
@@ -48,6 +50,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
             return Err(fault);
         }
     };
+    let clock = clock.err().map(|error| error.to_string());
     let Planned { plan, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
     let forecast = Forecast::of(&planned, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
@@ -59,9 +62,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
     let over_a_cap = controller.cap_forbids(plan);
     // As `lamp run` would end.
-    let code = if out_of_reach.is_some() || over_a_cap.is_some() {
+    let code = if !lacks.is_empty() || clock.is_some() || out_of_reach.is_some() || over_a_cap.is_some() {
         ExitCode::REFUSED
-    } else if forbidden.is_some() {
+    } else if forbidden.is_some() || agent.is_some() {
         ExitCode::LAUNCH_FAILED
     } else {
         cadence.as_ref().map_or(ExitCode::SUCCESS, cadence::Shown::code)
@@ -70,7 +73,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
-            "forbidden": forbidden, "unanswered": unanswered, "lacks": lacks, "agent": agent,
+            "forbidden": forbidden, "unanswered": unanswered, "lacks": lacks, "agent": agent, "clock": clock,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
             "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
         }));
@@ -89,6 +92,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     ready::warn_unready(context, unready);
     if let Some(because) = agent {
         context.printer.warn(format!("the machine could not run its agent: {because}"));
+    }
+    if let Some(wrong) = clock {
+        context.printer.warn(wrong);
     }
     ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
     context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
@@ -154,19 +160,27 @@ pub fn fault(error: &ActError) -> Fault {
         fault.or_hint(slip.unwrap_or_else(|| "try again; `lamp doctor` looks at the way there".to_owned()))
     } else {
         let fault = Fault::from_error(ExitCode::LAUNCH_FAILED, error);
-        match error {
-            ActError::NoOffer(NoOffer { above_bid: Some(offer), .. }) => fault.hint(enough(offer)),
-            ActError::NoOffer(NoOffer { too_dear: Some(dear), .. }) | ActError::NotReady { none: Some(NoOffer { too_dear: Some(dear), .. }), .. } => {
-                let name = dear.offer.describe();
-                fault.hint(format!(
-                    "`--fallback-cost {}`, or `fallback_cost` in the job file, would buy {name}, at {}",
-                    dear.enough(),
-                    dear.offer.price
-                ))
-            }
-            _ => fault,
-        }
+        let none = match error {
+            ActError::NoOffer(none) | ActError::NotReady { none: Some(none), .. } => none,
+            _ => return fault,
+        };
+        let hints = hints(none);
+        if hints.is_empty() { fault } else { fault.hint(hints.join("; ")) }
     }
+}
+
+/// What would mend that nothing fits, one for each thing that stands in the way.
+fn hints(none: &NoOffer) -> Vec<String> {
+    let bid = none.above_bid.as_deref().map(enough);
+    let quota = none.short_of.as_deref().map(|(quota, vcpus)| {
+        let more = doctor::ask_for_more(quota.region.as_str(), &quota.code, *vcpus);
+        format!("ask for {vcpus} vCPUs of the quota \"{}\", which takes hours to days: {more}", quota.name)
+    });
+    let dearer = none.too_dear.as_deref().map(|dear| {
+        let (name, price) = (dear.offer.describe(), dear.offer.price);
+        format!("`--fallback-cost {}`, or `fallback_cost` in the job file, would buy {name}, at {price}", dear.enough())
+    });
+    [bid, quota, dearer].into_iter().flatten().collect()
 }
 
 /// The lowest bid that a machine would be had for now.

@@ -102,6 +102,14 @@ pub struct GpuQuota {
 /// The smallest GPU machines have four; eight is two of those, or one of the next size.
 const VCPUS_TO_ASK_FOR: u32 = 8;
 
+/// How a quota is raised.
+pub fn ask_for_more(region: &str, code: &str, vcpus: u32) -> String {
+    format!(
+        "`aws service-quotas request-service-quota-increase --region {region} --service-code ec2 --quota-code {code} --desired-value {vcpus}`, \
+         or https://{region}.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/{code}"
+    )
+}
+
 /// One check for each market. Neither market: no GPU machine at all.
 pub fn judge_quotas(region: &str, quotas: &[GpuQuota]) -> Vec<Check> {
     let none_anywhere = quotas.iter().all(|quota| quota.vcpus == Ok(0.0));
@@ -117,10 +125,8 @@ pub fn judge_quotas(region: &str, quotas: &[GpuQuota]) -> Vec<Check> {
             return Check::ok(name, said);
         }
         let code = these.first().map_or("", |quota| quota.code);
-        Check::new(name, if none_anywhere { Level::Failure } else { Level::Warning }, format!("{said}: no such machine can be had")).fix(format!(
-            "`aws service-quotas request-service-quota-increase --region {region} --service-code ec2 --quota-code {code} --desired-value {VCPUS_TO_ASK_FOR}`, \
-             or https://{region}.console.aws.amazon.com/servicequotas/home/services/ec2/quotas/{code}"
-        ))
+        let level = if none_anywhere { Level::Failure } else { Level::Warning };
+        Check::new(name, level, format!("{said}: no such machine can be had")).fix(ask_for_more(region, code, VCPUS_TO_ASK_FOR))
     };
     vec![of(true), of(false)]
 }

@@ -12,7 +12,7 @@ use super::offer_words::{and_dearer, dearer, grouped, reasons, shortened};
 use super::ranking::Ranked;
 use super::refusals::refused_lately;
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, RejectedOffer, Spec};
-use crate::market::{Cloud, FallbackCost, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
+use crate::market::{Cloud, FallbackCost, Market, Offer, Quota, Span, Supply, Usd, UsdPerHour, elapsed};
 
 /// A chosen offer with its reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,8 @@ pub struct NoOffer {
     pub because: Vec<String>,
     /// The cheapest that only its bid keeps away: with its price as the bid it would be taken.
     pub above_bid: Option<Box<Offer>>,
+    /// The quota that keeps the cheapest away that only a quota does, and what would be enough of it.
+    pub short_of: Option<Box<(Quota, u32)>>,
     /// The cheapest that is to be had and is too dear to be bought without a word.
     pub too_dear: Option<Box<TooDear>>,
 }
@@ -174,7 +176,15 @@ fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<TooDear>) -
         because.push("nothing is on offer".into());
     }
     let too_dear = too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
-    NoOffer { because, above_bid: lowest.cloned().map(Box::new), too_dear }
+    NoOffer { because, above_bid: lowest.cloned().map(Box::new), short_of: short_of(ask, rejected).map(Box::new), too_dear }
+}
+
+/// With what is in use counted in: a quota is of all machines together.
+fn short_of(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> Option<(Quota, u32)> {
+    let short = rejected.iter().filter_map(|no| Some((&no.offer, ask.supply.quota(&no.offer)?)));
+    let short = short.filter(|(offer, quota)| quota.vcpus_left() < offer.vcpus && offer.gpus >= ask.spec.machine.gpus.count);
+    let (offer, quota) = short.min_by_key(|(offer, _)| offer.hourly())?;
+    Some((quota.clone(), quota.vcpus_used + offer.vcpus))
 }
 
 /// The bid for an offer that will do; or why it will not.

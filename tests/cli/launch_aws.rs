@@ -3,6 +3,7 @@
 use jiff::SignedDuration;
 
 use super::ec2::Fault;
+use super::place::wait_until;
 use super::prove::Account;
 
 /// No job is made that nobody would launch.
@@ -110,4 +111,34 @@ fn a_job_that_boots_shows_its_machine_and_a_cancel_ends_it_at_once() {
     // Its agent would have had half a minute: that nobody waited for it is in why it ended.
     let explained = account.lamp(&["explain", job]).1;
     assert!(explained.contains("somebody asked it to end the machine (Client.UserInitiatedShutdown"), "{explained}");
+}
+
+/// All that may be bought has no capacity, and five times as dear there is some: nobody pays for that who was not asked.
+#[test]
+fn a_job_without_capacity_at_its_price_waits_for_a_word_and_says_which() {
+    let Some(account) = Account::new() else { return };
+    let job = account.place.0.read("job.toml").replace("gpus = 'none'\ninstance_types = ['m5.large']", "gpus = 'A10G:1'");
+    account.place.0.write("job.toml", job);
+    for kind in ["g5.xlarge", "g5.2xlarge"] {
+        account.ec2.fault(Fault::code("RunInstances", "InsufficientInstanceCapacity").when("InstanceType", kind).always());
+    }
+    let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert_eq!(code, 0, "{err}");
+    let job = out.trim();
+    let said = wait_until("it waits for a word", || {
+        let (_, status) = account.json(&["status", job]);
+        Some(status["jobs"][0].clone()).filter(|job| job["waiting"].as_str().is_some_and(|why| why.contains("--fallback-cost")))
+    });
+    let why = said["waiting"].as_str().expect("it waits");
+    assert!(why.starts_with("a machine within its `fallback_cost`: no capacity in "), "{why}");
+    assert!(why.contains("; g5.12xlarge in ") && why.ends_with(&format!("`lamp extend {job} --fallback-cost 5.6` allows it")), "{why}");
+    // An hour, five minutes for clocks and two for the power-off, at 1.212 and some cents for disk and address.
+    assert!((1.36..1.38).contains(&said["most_usd"].as_f64().expect("a figure")), "{said:#}");
+    let (_, shown, _) = account.lamp(&["status", job]);
+    assert!(shown.contains("$0.00 of at most $1.37"), "{shown}");
+    assert!(account.ec2.instances().is_empty(), "nothing was bought");
+    let (code, _, err) = account.lamp(&["extend", job, "--fallback-cost", "5.6"]);
+    assert!(code == 0 && err.contains("is up to 5.6 times as dear instead of up to 2 times as dear"), "{err}");
+    let refused = account.lamp(&["extend", job, "--fallback-cost", "1.5"]);
+    assert!(refused.0 == 102 && refused.2.contains("has no narrower `fallback_cost`"), "{refused:?}");
 }

@@ -35,6 +35,8 @@ mod permissions_setup;
 mod place;
 #[cfg(feature = "aws")]
 mod plan_aws;
+#[cfg(feature = "aws")]
+mod plan_says;
 mod prices;
 #[cfg(feature = "aws")]
 mod prove;

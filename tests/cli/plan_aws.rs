@@ -8,7 +8,7 @@ use super::sandbox::{Ended, Sandbox};
 use super::setup::User;
 
 /// A market with one price for each zone, and what `lamp init aws` would have made.
-fn market() -> Option<FalseEc2> {
+pub(super) fn market() -> Option<FalseEc2> {
     let ec2 = FalseEc2::start(Options::default())?;
     let since = SignedDuration::from_hours(24 * 20);
     ec2.spot_prices("g5.xlarge", "us-east-1a", &[(since, 0.40)]);
@@ -16,13 +16,18 @@ fn market() -> Option<FalseEc2> {
     ec2.spot_prices("g5.xlarge", "us-east-1c", &[(since, 0.55)]);
     ec2.ask("CreateSecurityGroup", &[("GroupName", "lamplighter"), ("GroupDescription", "x")]).expect("made");
     ec2.profile("lamplighter-box");
+    ec2.bucket("jobs");
     Some(ec2)
 }
 
 fn plan(ec2: &FalseEc2, args: &[&str]) -> Ended {
     let sandbox = Sandbox::with_script();
     let all = [&["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge"], args, &["--", "python3", "train.py"]].concat();
-    sandbox.end(sandbox.command(&all).envs(ec2.env()))
+    sandbox.end(sandbox.command(&all).envs(ec2.env()).env("LAMP_JOB_ROOT", root(ec2)))
+}
+
+pub(super) fn root(ec2: &FalseEc2) -> String {
+    format!("s3://{}/root", ec2.name("jobs"))
 }
 
 #[test]
@@ -119,7 +124,7 @@ fn a_plan_that_a_cap_forbids_ends_as_the_run_would() {
     let sandbox = Sandbox::with_script();
     sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.1\n");
     let words = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--spot", "--", "python3", "train.py"];
-    let ended = sandbox.end(sandbox.command(&words).envs(ec2.env()));
+    let ended = sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)));
     assert!(ended.code == 102 && ended.err.contains("`lamp run` would refuse it: it would wait for ever for the cap of $0.10"), "{ended:?}");
 }
 
@@ -232,6 +237,7 @@ fn what_a_second_region_lacks_is_mended_by_the_command_that_names_both() {
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let plan = || user.lamp(&["plan", "--region", "us-east-2", "--cloud", "aws", "--instance-type", "t3.micro", "--max-runtime", "1h", "--", "true"]);
     let lacking = plan();
+    assert_eq!(lacking.code, 102, "as `lamp run` would end: {lacking:?}");
     assert!(lacking.err.contains("no security group `lamplighter` in us-east-2"), "{lacking:?}");
     let hint = "`lamp init aws --region us-east-1 --region us-east-2` makes it there too";
     assert!(lacking.err.contains(hint), "{lacking:?}");
@@ -265,7 +271,7 @@ fn an_agent_that_is_too_new_for_the_image_is_told_before_the_launch() {
     };
     let told = ["needs glibc 2.99", "(Ubuntu 22.04)", "has 2.35", "just agent-portable"];
     let (planned, run) = (lamp("plan"), lamp("run"));
-    assert_eq!((planned.code, run.code), (0, 104), "{planned:?} {run:?}");
+    assert_eq!((planned.code, run.code), (104, 104), "{planned:?} {run:?}");
     assert!(told.iter().all(|words| planned.err.contains(words) && run.err.contains(words)), "{planned:?} {run:?}");
     assert!(run.err.contains("nothing was started") && user.ec2.instances().is_empty(), "{run:?}");
 }
@@ -283,7 +289,7 @@ fn offers_are_ranked_by_what_an_hour_of_work_costs() {
     };
     let plan = |speed: &str| {
         sandbox.write("job.toml", job(speed));
-        let ended = sandbox.end(sandbox.command(&["plan", "job.toml"]).envs(ec2.env()));
+        let ended = sandbox.end(sandbox.command(&["plan", "job.toml"]).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)));
         assert_eq!(ended.code, 0, "{ended:?}");
         ended.out
     };

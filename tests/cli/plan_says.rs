@@ -1,0 +1,69 @@
+//! What `lamp plan` says of a machine that will not be had: what a run would refuse, a slip, a quota, a price that nobody named.
+
+use serde_json::Value;
+
+use super::plan_aws::{market, root};
+use super::sandbox::{Ended, Sandbox};
+
+/// What a run would refuse, a plan does not end with 0, and it shows the plan all the same.
+#[test]
+fn a_plan_of_an_account_that_lacks_something_ends_as_the_run_would() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    let job = ["--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--max-runtime", "1h", "--", "python3", "train.py"];
+    let lamp = |verb: &str| sandbox.end(sandbox.command(&[&[verb], &job[..]].concat()).envs(ec2.env()));
+    let (planned, run) = (lamp("plan"), lamp("run"));
+    assert_eq!((planned.code, run.code), (102, 102), "its job root is a folder: {planned:?} {run:?}");
+    assert!(planned.out.starts_with("g5.xlarge in us-east-1a, on-demand, $1.01/h: costs at most $"), "{planned:?}");
+}
+
+/// A slip of the finger, and a quota: both with what to type.
+#[test]
+fn a_mistyped_gpu_and_a_quota_that_is_too_small_say_what_to_do() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    let plan = |wanted: &[&str]| {
+        let words = [&["plan", "--cloud", "aws"], wanted, &["--", "python3", "train.py"]].concat();
+        sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)))
+    };
+    let model = plan(&["--gpus", "A10"]);
+    assert!(model.code == 104 && model.err.contains("; did you mean A100 or A10G?"), "{model:?}");
+    let kind = plan(&["--instance-type", "g5.xlrge"]);
+    assert!(kind.code == 104 && kind.err.contains("g5.xlrge is not sold in us-east-1 (did you mean g5.xlarge?)"), "{kind:?}");
+    ec2.quota("L-DB2E81BA", 64.0);
+    let eight = plan(&["--gpus", "A10G:8"]);
+    for said in ["needs 192 vCPUs, and the quota", "--quota-code L-DB2E81BA --desired-value 192", "servicequotas/home/services/ec2/quotas/L-DB2E81BA"]
+    {
+        assert!(eight.code == 104 && eight.err.contains(said), "{said}: {eight:?}");
+    }
+}
+
+/// Nothing many times as dear is bought without a word, and the plan says the word.
+#[test]
+fn a_plan_names_what_is_too_dear_to_be_bought_in_its_place() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    let plan = |more: &[&str]| {
+        let words =
+            [&["plan", "--cloud", "aws", "--gpus", "A10G:1", "--region", "us-east-1", "--max-runtime", "1h"], more, &["--", "python3", "train.py"]]
+                .concat();
+        sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)))
+    };
+    let types = |document: &Value, key: &str| -> Vec<String> {
+        let all = document[key].as_array().into_iter().flatten();
+        all.filter_map(|one| one["instance_type"].as_str().or(one["offer"]["instance_type"].as_str())).map(str::to_owned).collect()
+    };
+    let shown = plan(&[]);
+    assert!(shown.out.contains("not g5.12xlarge in us-east-1") && shown.out.contains("` would allow it"), "{shown:?}");
+    assert!(shown.out.contains(" where it is not to be had and a dearer one takes its place\n"), "{shown:?}");
+    let read = |ended: Ended| -> Value { serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}")) };
+    let (usual, any) = (read(plan(&["-o", "json"])), read(plan(&["--fallback-cost", "any", "-o", "json"])));
+    assert!(!types(&usual, "fallbacks").iter().any(|kind| kind == "g5.12xlarge"), "{usual}");
+    assert!(types(&usual, "rejected").iter().any(|kind| kind == "g5.12xlarge") && types(&any, "fallbacks").iter().any(|kind| kind == "g5.12xlarge"));
+    let usd = |document: &Value, key: &str| document[key].as_f64().unwrap_or_else(|| panic!("{document}"));
+    assert_eq!(usd(&usual, "most_usd_offer"), usd(&any, "most_usd_offer"));
+    assert!(
+        usd(&usual, "most_usd") < 2.0 * usd(&usual, "most_usd_offer") + 0.01 && usd(&any, "most_usd") > 5.0 * usd(&any, "most_usd_offer"),
+        "{usual}"
+    );
+}
