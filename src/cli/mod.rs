@@ -45,6 +45,7 @@ mod live;
 mod log_tail;
 mod logs;
 mod machine;
+mod most;
 mod outputs;
 mod patience;
 mod plan;

@@ -7,6 +7,7 @@ use super::alone::AloneRun;
 use super::attempt_words::moved;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
+use super::most::most;
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
@@ -247,27 +248,8 @@ impl Summary {
 }
 
 /// A machine of which nothing was heard may boot, or may never have been launched.
-fn is_heard(attempt: &AttemptFacts) -> bool {
+pub(super) fn is_heard(attempt: &AttemptFacts) -> bool {
     attempt.lease.is_some() || attempt.status.is_some() || attempt.outcome.is_some()
-}
-
-/// The most that a job can cost as its attempts stand; `None`: nothing bounds it. Where none of them is under way, another is to
-/// come, on whichever machine that fits.
-fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts]) -> Option<Usd> {
-    let of = |attempt: &AttemptFacts| match &attempt.settled {
-        Some(settled) => Some(settled.usd),
-        None if is_heard(attempt) => attempt.plan.most_usd,
-        None => attempt.plan.most_whichever(),
-    };
-    let next = match attempts.last() {
-        Some(AttemptFacts { plan, settled: Some(last), .. }) => {
-            // What the last one cost was in the budget that its plan was made for.
-            let spent = if spec.spec.limits.budget.is_some() { last.usd } else { Usd::ZERO };
-            (plan.most_whichever()? - spent).max(Usd::ZERO)
-        }
-        _ => Usd::ZERO,
-    };
-    attempts.iter().map(of).try_fold(next, |sum, most| Some(sum + most?))
 }
 
 /// Up to when an attempt that is not settled is known to have billed; `None`: it runs, up to now.

@@ -1,0 +1,27 @@
+//! The most that a job can cost, from its records alone.
+//!
+//! What must never live here: what it has cost (`summary`), a plan (`policy::placement`).
+
+use super::summary::is_heard;
+use crate::job::ResolvedSpec;
+use crate::market::Usd;
+use crate::policy::reconcile::AttemptFacts;
+
+/// The most that a job can cost as its attempts stand; `None`: nothing bounds it. Where none of them is under way, another is to
+/// come, on whichever machine that fits.
+pub fn most(spec: &ResolvedSpec, attempts: &[AttemptFacts]) -> Option<Usd> {
+    let of = |attempt: &AttemptFacts| match &attempt.settled {
+        Some(settled) => Some(settled.usd),
+        None if is_heard(attempt) => attempt.plan.most_usd,
+        None => attempt.plan.most_whichever(),
+    };
+    let next = match attempts.last() {
+        Some(AttemptFacts { plan, settled: Some(last), .. }) => {
+            // What the last one cost was in the budget that its plan was made for.
+            let spent = if spec.spec.limits.budget.is_some() { last.usd } else { Usd::ZERO };
+            (plan.most_whichever()? - spent).max(Usd::ZERO)
+        }
+        _ => Usd::ZERO,
+    };
+    attempts.iter().map(of).try_fold(next, |sum, most| Some(sum + most?))
+}
