@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use lamplighter::adapters::imds_said;
 use lamplighter::config::{Environment, Inputs, UserConfig, read_job};
-use lamplighter::controller::Bootstrap;
+use lamplighter::controller::{Bootstrap, BoxEndpoint};
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status, Tags, owned_by};
 use lamplighter::job::{
@@ -139,8 +139,9 @@ pub fn user_data(bytes: &[u8]) {
     let mut word = || lines.next().unwrap_or_default();
     let (job_root, region, agent_url, endpoint) = (word(), word(), word(), word());
     let sum = "0123456789abcdef".repeat(4);
-    let box_endpoint_url = Some(endpoint).filter(|endpoint| !endpoint.is_empty());
-    let bootstrap = Bootstrap { job_root, region, agent_url, agent_sha256: &sum, box_endpoint_url, boot: Span::from_secs(900) };
+    let box_endpoint = Some(endpoint).filter(|endpoint| !endpoint.is_empty()).map(BoxEndpoint::All);
+    let job_root_region = Some(region).filter(|region| !region.is_empty());
+    let bootstrap = Bootstrap { job_root, job_root_region, region, agent_url, agent_sha256: &sum, box_endpoint, boot: Span::from_secs(900) };
     let Ok(script) = bootstrap.user_data() else { return };
     let rest = script.strip_prefix("#!/bin/sh\n").expect("its first line");
     let mut rest = rest.trim_start_matches('#').split_once('\n').map_or("", |(_, rest)| rest);
@@ -157,8 +158,11 @@ pub fn user_data(bytes: &[u8]) {
     assert_eq!((word("agent_url"), word("agent_sha256"), word("boot_secs")), (agent_url, sum.as_str(), "900"));
     let env = word("agent_env");
     let mut env = env.lines().map(unquoted);
-    assert_eq!((env.next(), env.next()), (Some(("LAMP_JOB_ROOT".into(), job_root.into())), Some(("AWS_REGION".into(), region.into()))));
-    assert_eq!((env.next(), env.next()), (box_endpoint_url.map(|url| ("AWS_ENDPOINT_URL".into(), url.into())), None));
+    let said = |(name, word): (&str, &str)| (name.to_owned(), word.to_owned());
+    let words = [("LAMP_JOB_ROOT", Some(job_root)), ("LAMP_JOB_ROOT_REGION", job_root_region), ("AWS_REGION", Some(region))];
+    let endpoint = ("AWS_ENDPOINT_URL", box_endpoint.map(BoxEndpoint::url));
+    let told = words.into_iter().chain([endpoint]).filter_map(|(name, word)| Some(said((name, word?))));
+    assert!(env.by_ref().eq(told));
 }
 
 /// What stands in the script up to the end of this line as a POSIX shell reads it: within single quotes nothing means

@@ -187,6 +187,8 @@ impl Trouble {
                  run `aws iam create-service-linked-role --aws-service-name spot.amazonaws.com` once ({text})"
             ),
             (Class::Account, _) => format!("AWS holds this account back; its console says what it wants ({text})"),
+            // RunInstances has the same code for what an image or a type cannot.
+            (Class::CannotStop, _) if self.act.starts_with("launch") => format!("EC2 does not do this for such a machine ({text})"),
             (Class::CannotStop, _) => format!("this machine cannot be stopped, only terminated ({text})"),
             (Class::Protected, _) => format!("it is protected against that ({text})"),
             (Class::Unknown, _) => format!("an error that this version does not know ({text})"),

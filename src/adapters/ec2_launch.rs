@@ -15,9 +15,9 @@ use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::operation::run_instances::RunInstancesOutput;
 use aws_sdk_ec2::operation::run_instances::builders::RunInstancesFluentBuilder;
 use aws_sdk_ec2::types::{
-    BlockDeviceMapping, EbsBlockDevice, HttpTokensState, IamInstanceProfileSpecification, InstanceInterruptionBehavior, InstanceMarketOptionsRequest,
-    InstanceMetadataEndpointState, InstanceMetadataOptionsRequest, InstanceMetadataTagsState, MarketType, Placement, ResourceType, ShutdownBehavior,
-    SpotInstanceType, SpotMarketOptions, Tag, TagSpecification, VolumeType,
+    BlockDeviceMapping, CreditSpecificationRequest, EbsBlockDevice, HttpTokensState, IamInstanceProfileSpecification, InstanceInterruptionBehavior,
+    InstanceMarketOptionsRequest, InstanceMetadataEndpointState, InstanceMetadataOptionsRequest, InstanceMetadataTagsState, MarketType, Placement,
+    ResourceType, ShutdownBehavior, SpotInstanceType, SpotMarketOptions, Tag, TagSpecification, VolumeType,
 };
 
 use super::aws_session::AwsSession;
@@ -92,6 +92,14 @@ async fn adopt(session: &AwsSession, plan: &Plan, trouble: Trouble) -> Result<St
     }
 }
 
+/// A burstable machine earns its processor time. `unlimited`, which is what T3, T3a and T4g are launched as when nobody says
+/// otherwise, bills what it uses beyond that: $0.05 for each hour of a vCPU, many times the price of a small one, and in no plan
+/// (EC2 user guide, "Unlimited mode for burstable performance instances"). As `standard` it is slower, and costs what was said.
+fn credits(instance_type: &str) -> Option<CreditSpecificationRequest> {
+    let family = instance_type.split('.').next().unwrap_or_default();
+    ["t2", "t3", "t3a", "t4g"].contains(&family).then(|| CreditSpecificationRequest::builder().cpu_credits("standard").build())
+}
+
 /// The whole request.
 ///
 /// # Errors
@@ -114,6 +122,7 @@ fn request(client: &aws_sdk_ec2::Client, plan: &Plan) -> Result<RunInstancesFlue
         .user_data(aws_smithy_types::base64::encode(&launch.user_data))
         .block_device_mappings(root(launch))
         .metadata_options(metadata())
+        .set_credit_specification(credits(plan.offer.instance_type.as_str()))
         // One-time spot can only be terminated.
         .instance_initiated_shutdown_behavior(if spot || launch.shutdown == Shutdown::Terminate {
             ShutdownBehavior::Terminate

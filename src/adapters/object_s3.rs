@@ -268,7 +268,8 @@ impl Store for S3Store {
             elsewhere.as_ref().unwrap_or(&self.s3).signed_url(reqwest::Method::GET, &self.key(key)?, valid).await
         };
         let url = sign.await.map_err(|error| failed(act, key, error))?;
-        Ok(Some(SignedUrl { url: url.into(), until: now.saturating_add(valid).unwrap_or(Timestamp::MAX) }))
+        let region = self.builder.get_config_value(&AmazonS3ConfigKey::Region);
+        Ok(Some(SignedUrl { url: url.into(), until: now.saturating_add(valid).unwrap_or(Timestamp::MAX), region }))
     }
 
     async fn copy(&self, from: &str, to: &str) -> Result<(), StoreError> {

@@ -297,7 +297,7 @@ pub struct AwsFile {
     pub regions: Option<Vec<String>>,
     /// Stands in for AWS: an emulator. `AWS_ENDPOINT_URL` is read without it.
     pub endpoint_url: Option<String>,
-    /// The same as the machines reach it: a VPC endpoint, or an emulator behind a relay.
+    /// The same as the machines reach it: an emulator behind a relay; without an emulator, the endpoint of S3 that their network has.
     pub box_endpoint_url: Option<String>,
     /// The instance profile of the machines; `lamp init aws` makes `lamplighter-box`.
     pub instance_profile: Option<String>,

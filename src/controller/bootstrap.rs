@@ -28,15 +28,43 @@ const AGENT_SERVICE: &str = include_str!("../../systemd/lamp-agent.service");
 #[derive(Clone, Copy, Debug)]
 pub struct Bootstrap<'a> {
     pub job_root: &'a str,
+    /// Where the job root's bucket is, which may be another region than the machine's.
+    pub job_root_region: Option<&'a str>,
+    /// Where the machine is.
     pub region: &'a str,
     /// Where the agent is fetched with a plain GET: a presigned URL.
     pub agent_url: &'a str,
     /// Lower-case hex.
     pub agent_sha256: &'a str,
-    /// The endpoint that the machine uses instead of the cloud's own.
-    pub box_endpoint_url: Option<&'a str>,
+    /// The endpoint that the machine uses instead of the cloud's own, and of what.
+    pub box_endpoint: Option<BoxEndpoint<'a>>,
     /// How long the machine may run before its agent holds the lease.
     pub boot: Span,
+}
+
+/// Where machines reach the cloud.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BoxEndpoint<'a> {
+    /// An endpoint of S3 alone, as a VPC has one.
+    S3(&'a str),
+    /// An emulator, which is all of AWS.
+    All(&'a str),
+}
+
+impl<'a> BoxEndpoint<'a> {
+    pub fn url(self) -> &'a str {
+        match self {
+            BoxEndpoint::S3(url) | BoxEndpoint::All(url) => url,
+        }
+    }
+
+    /// By the names that every SDK of AWS reads.
+    fn variable(self) -> &'static str {
+        match self {
+            BoxEndpoint::S3(_) => "AWS_ENDPOINT_URL_S3",
+            BoxEndpoint::All(_) => "AWS_ENDPOINT_URL",
+        }
+    }
 }
 
 /// Why there is no user data.
@@ -76,8 +104,9 @@ impl Bootstrap<'_> {
         let words = [
             ("job root", self.job_root),
             ("region", self.region),
+            ("job root's region", self.job_root_region.unwrap_or("")),
             ("agent's URL", self.agent_url),
-            ("endpoint", self.box_endpoint_url.unwrap_or("")),
+            ("endpoint", self.box_endpoint.map_or("", BoxEndpoint::url)),
         ];
         if let Some((what, _)) = words.into_iter().find(|(_, word)| word.chars().any(char::is_control)) {
             return Err(BootstrapError::ControlCharacter { what });
@@ -91,7 +120,9 @@ impl Bootstrap<'_> {
 
     /// `/etc/lamplighter/agent.env`, as systemd reads an `EnvironmentFile` and as a shell would.
     fn environment(&self) -> String {
-        let lines = [("LAMP_JOB_ROOT", Some(self.job_root)), ("AWS_REGION", Some(self.region)), ("AWS_ENDPOINT_URL", self.box_endpoint_url)];
+        let endpoint = self.box_endpoint.map_or(("AWS_ENDPOINT_URL", None), |endpoint| (endpoint.variable(), Some(endpoint.url())));
+        let lines =
+            [("LAMP_JOB_ROOT", Some(self.job_root)), ("LAMP_JOB_ROOT_REGION", self.job_root_region), ("AWS_REGION", Some(self.region)), endpoint];
         lines.iter().filter_map(|(name, value)| Some(format!("{name}={}\n", environment_quoted((*value)?)))).collect()
     }
 }
@@ -146,10 +177,11 @@ mod tests {
     fn bootstrap() -> Bootstrap<'static> {
         Bootstrap {
             job_root: "s3://bucket/jobs",
+            job_root_region: Some("us-east-1"),
             region: "eu-west-1",
             agent_url: "https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Signature=0",
             agent_sha256: "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
-            box_endpoint_url: None,
+            box_endpoint: None,
             boot: crate::job::BOOT,
         }
     }
@@ -158,7 +190,8 @@ mod tests {
     fn a_machine_has_room_for_it() {
         // Temporary credentials make a presigned URL long: their session token is in it.
         let url = format!("https://bucket.s3.eu-west-1.amazonaws.com/agents/a/lamp-agent?X-Amz-Security-Token={}", "A".repeat(2500));
-        let text = Bootstrap { agent_url: &url, box_endpoint_url: Some("http://169.254.169.253:5000"), ..bootstrap() }.user_data().unwrap();
+        let text =
+            Bootstrap { agent_url: &url, box_endpoint: Some(BoxEndpoint::All("http://169.254.169.253:5000")), ..bootstrap() }.user_data().unwrap();
         assert!(text.len() <= 14 * 1024, "{} bytes: leave some room", text.len());
         assert!(text.starts_with("#!/bin/sh\n") && text.contains("Description=Lamplighter agent"));
         let long = "s3://b/".to_owned() + &"x".repeat(USER_DATA_BYTES_MAX);

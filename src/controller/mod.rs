@@ -46,7 +46,7 @@ mod sweeping;
 mod visit;
 
 pub use act::ActError;
-pub use bootstrap::{Bootstrap, BootstrapError};
+pub use bootstrap::{Bootstrap, BootstrapError, BoxEndpoint};
 pub use continuation::{Kept, continuation_of};
 pub use drive::{Controller, DriveError, Ticked};
 pub use give_up::GaveUp;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::bootstrap::{Bootstrap, BootstrapError};
+use super::bootstrap::{Bootstrap, BootstrapError, BoxEndpoint};
 use crate::jobdir::layout;
 use crate::market::{Arch, Region, Span};
 use crate::ports::{AgentFile, Agents, AgentsError, Glibc, Lives, SignedUrl, Store, StoreError};
@@ -80,15 +80,23 @@ pub struct FirstBoot {
 /// Ships for one controller.
 pub struct Shipper {
     agents: Arc<dyn Agents>,
-    box_endpoint_url: Option<String>,
+    box_endpoint: Option<String>,
+    /// Whether that is an endpoint of S3 alone.
+    of_s3: bool,
     /// What this process has seen in the job root, by SHA-256.
     there: Mutex<BTreeSet<String>>,
 }
 
 impl Shipper {
-    /// `box_endpoint_url`: what machines use instead of the cloud's own endpoint.
-    pub fn new(agents: Arc<dyn Agents>, box_endpoint_url: Option<String>) -> Self {
-        Shipper { agents, box_endpoint_url, there: Mutex::default() }
+    /// `box_endpoint`: what machines use instead of the cloud's own endpoint, which is all of AWS, as an emulator is.
+    pub fn new(agents: Arc<dyn Agents>, box_endpoint: Option<String>) -> Self {
+        Shipper { agents, box_endpoint, of_s3: false, there: Mutex::default() }
+    }
+
+    /// That endpoint is one of S3 alone, as a VPC has one: the cloud's other services are where they always are.
+    #[must_use]
+    pub fn of_s3(self) -> Self {
+        Shipper { of_s3: true, ..self }
     }
 
     /// The user data of a machine of this kind; uploads the agent when it is not in the job root yet. `image` is what is
@@ -104,10 +112,11 @@ impl Shipper {
         self.upload(store, &key, &file).await?;
         let bootstrap = Bootstrap {
             job_root: &store.url(),
+            job_root_region: signed.region.as_deref(),
             region: region.as_str(),
             agent_url: &signed.url,
             agent_sha256: &file.sha256,
-            box_endpoint_url: self.box_endpoint_url.as_deref(),
+            box_endpoint: self.box_endpoint.as_deref().map(if self.of_s3 { BoxEndpoint::S3 } else { BoxEndpoint::All }),
             boot,
         };
         let launch_by = signed.until.saturating_sub(boot.duration()).unwrap_or(Timestamp::MIN);
@@ -117,7 +126,7 @@ impl Shipper {
     async fn sign(&self, store: &dyn Store, key: &str, boot: Span) -> Result<SignedUrl, ShipError> {
         let least = LAUNCH_TAKES + boot.duration();
         let lives = Lives { least, most: URL_VALID.max(least) };
-        let signed = store.presign_get(key, lives, self.box_endpoint_url.as_deref()).await?;
+        let signed = store.presign_get(key, lives, self.box_endpoint.as_deref()).await?;
         signed.ok_or_else(|| ShipError::NotReachable(store.url()))
     }
 

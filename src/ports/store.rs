@@ -42,6 +42,8 @@ pub struct SignedUrl {
     pub url: String,
     /// By the clock of this computer.
     pub until: Timestamp,
+    /// Where the store is: whoever asks S3 for a bucket of another region is only told so. `None`: it is the same everywhere.
+    pub region: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]

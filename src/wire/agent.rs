@@ -169,7 +169,11 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     let imds =
         Imds::new(text("AWS_EC2_METADATA_SERVICE_ENDPOINT").as_deref()).map_err(|error| format!("cannot ask the metadata service: {error}"))?;
     let folders = boot::folders(&here::state_folder(), &here::cache_folder());
-    let (store, credentials) = objects::open_with_credentials(&root, &[], &folders.state.join("uploads")).map_err(|error| with_causes(&error))?;
+    // The machine may be in another region than the bucket.
+    let region = text("LAMP_JOB_ROOT_REGION");
+    let settings: Vec<(&str, &str)> = region.iter().map(|region| ("aws_region", region.as_str())).collect();
+    let (store, credentials) =
+        objects::open_with_credentials(&root, &settings, &folders.state.join("uploads")).map_err(|error| with_causes(&error))?;
     let (store, own_network) = counted(store);
     // Where there are no credentials or no region, nobody could read them.
     let meter = credentials.zip(text("AWS_REGION")).and_then(|(credentials, region)| {

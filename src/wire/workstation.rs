@@ -105,9 +105,13 @@ impl Workstation {
     /// The agent for machines that come without it, at the endpoint that they reach: unless it is said, the one that we use.
     fn shipper(&self) -> Shipper {
         let aws = &self.aws;
-        let ours = || here::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok());
-        let endpoint = aws.box_endpoint_url.clone().or_else(|| aws.endpoint_url.clone()).or_else(ours);
-        Shipper::new(Arc::new(AgentFiles::new(self.agent_binary.clone())), endpoint)
+        let ours = aws.endpoint_url.clone().or_else(|| here::variable("AWS_ENDPOINT_URL").and_then(|url| url.into_string().ok()));
+        let agents = Arc::new(AgentFiles::new(self.agent_binary.clone()));
+        match (&aws.box_endpoint_url, ours) {
+            // We speak to AWS itself: what is said for machines is the endpoint that their network has for the job root.
+            (Some(of_s3), None) => Shipper::new(agents, Some(of_s3.clone())).of_s3(),
+            (theirs, ours) => Shipper::new(agents, theirs.clone().or(ours)),
+        }
     }
 
     #[cfg(feature = "aws")]

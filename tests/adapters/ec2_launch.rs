@@ -71,6 +71,19 @@ async fn everything_is_in_the_one_call_and_the_same_when_it_is_repeated() {
     assert!(seen.spot && plan.tags.iter().all(|(key, value)| seen.tags.get(key) == Some(value)));
 }
 
+/// AWS's default for these bills processor time beyond what they earn, which no plan has in it.
+#[tokio::test]
+async fn a_burstable_machine_bills_no_surplus_credits() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    for (kind, credits) in [("t3.micro", "standard"), ("m5.large", "")] {
+        let mut plan = plan(&format!("token-{kind}"), Market::OnDemand);
+        plan.offer.instance_type = kind.into();
+        cloud(&ec2).launch(&plan).await.unwrap();
+        let call = ec2.calls_of("RunInstances").pop().unwrap();
+        assert_eq!(call.params.get("CreditSpecification.CpuCredits").map_or("", String::as_str), credits, "{kind}");
+    }
+}
+
 #[tokio::test]
 async fn on_demand_may_keep_its_disk_and_stands_in_its_subnet() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };

@@ -40,7 +40,7 @@ async fn it_is_uploaded_once_and_fetched_by_its_url() {
     assert_eq!(assigned(&user_data, "agent_sha256"), program.sha256);
     let got = reqwest::get(assigned(&user_data, "agent_url")).await.unwrap();
     assert_eq!((got.status().as_u16(), got.bytes().await.unwrap()), (200, std::fs::read("/bin/true").unwrap().into()));
-    assert!(user_data.contains("LAMP_JOB_ROOT=\"s3://jobs/root\"\nAWS_REGION=\"eu-west-1\"'"), "{user_data}");
+    assert!(user_data.contains("LAMP_JOB_ROOT=\"s3://jobs/root\"\nLAMP_JOB_ROOT_REGION=\"us-east-1\"\nAWS_REGION=\"eu-west-1\"'"), "{user_data}");
     // The credentials that signed it stay here.
     assert!(!user_data.contains("aws_secret") && !user_data.contains("SECRET"));
 
@@ -48,6 +48,11 @@ async fn it_is_uploaded_once_and_fetched_by_its_url() {
     let user_data = elsewhere.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap().user_data;
     assert!(assigned(&user_data, "agent_url").starts_with("http://169.254.169.253:5000/jobs/root/agents/"), "{user_data}");
     assert!(user_data.contains("AWS_ENDPOINT_URL=\"http://169.254.169.253:5000\"'"));
+
+    // What is S3's alone is not CloudWatch's.
+    let of_s3 = Shipper::new(agents(), Some("http://s3.vpce.example".into())).of_s3();
+    let user_data = of_s3.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap().user_data;
+    assert!(user_data.contains("AWS_ENDPOINT_URL_S3=\"http://s3.vpce.example\"'") && !user_data.contains("AWS_ENDPOINT_URL="), "{user_data}");
 }
 
 #[tokio::test]

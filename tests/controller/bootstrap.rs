@@ -9,7 +9,7 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use lamplighter::controller::Bootstrap;
+use lamplighter::controller::{Bootstrap, BoxEndpoint};
 use proptest::prelude::*;
 use sha2::{Digest as _, Sha256};
 
@@ -105,10 +105,11 @@ impl FalseMachine {
 fn user_data(sum: &str) -> String {
     let bootstrap = Bootstrap {
         job_root: "s3://bucket/jobs",
+        job_root_region: Some("us-east-1"),
         region: "eu-west-1",
         agent_url: "https://bucket.example/agents/a?X-Amz-Signature=0&b=c",
         agent_sha256: sum,
-        box_endpoint_url: Some("http://169.254.169.253:5000"),
+        box_endpoint: Some(BoxEndpoint::All("http://169.254.169.253:5000")),
         boot: lamplighter::job::BOOT,
     };
     bootstrap.user_data().unwrap()
@@ -129,7 +130,10 @@ fn a_machine_is_made_and_made_again() {
         assert!((before + 900..=now() + 900).contains(&deadline), "{shell:?}: {deadline}");
         assert_eq!(machine.read("etc/lamplighter/boot-secs"), "900\n", "{shell:?}");
         let env = machine.read("etc/lamplighter/agent.env");
-        assert_eq!(env, "LAMP_JOB_ROOT=\"s3://bucket/jobs\"\nAWS_REGION=\"eu-west-1\"\nAWS_ENDPOINT_URL=\"http://169.254.169.253:5000\"\n");
+        assert_eq!(
+            env,
+            "LAMP_JOB_ROOT=\"s3://bucket/jobs\"\nLAMP_JOB_ROOT_REGION=\"us-east-1\"\nAWS_REGION=\"eu-west-1\"\nAWS_ENDPOINT_URL=\"http://169.254.169.253:5000\"\n"
+        );
         assert_eq!(machine.read("usr/local/bin/lamp-agent"), AGENT);
         assert_eq!(fs::metadata(machine.path("usr/local/bin/lamp-agent")).unwrap().permissions().mode() & 0o777, 0o755);
         for name in ["lamp-agent.service", "lamp-boot.service", "lamp-deadman.service", "lamp-deadman.timer"] {
@@ -313,7 +317,7 @@ proptest! {
     fn every_word_arrives_as_it_was(root in word(), url in word(), endpoint in word()) {
         for shell in shells() {
             let machine = FalseMachine::new(AGENT);
-            let bootstrap = Bootstrap { job_root: &root, region: "r", agent_url: &url, agent_sha256: &hex(AGENT.as_bytes()), box_endpoint_url: Some(&endpoint), boot: lamplighter::job::BOOT };
+            let bootstrap = Bootstrap { job_root: &root, job_root_region: None, region: "r", agent_url: &url, agent_sha256: &hex(AGENT.as_bytes()), box_endpoint: Some(BoxEndpoint::All(&endpoint)), boot: lamplighter::job::BOOT };
             let text = bootstrap.user_data().unwrap();
             // Only the assignments: what the words mean to the script is shown by printing them.
             let (head, _) = text.split_once("\numask").unwrap();

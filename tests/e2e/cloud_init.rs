@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-use lamplighter::controller::Bootstrap;
+use lamplighter::controller::{Bootstrap, BoxEndpoint};
 use sha2::{Digest as _, Sha256};
 
 use super::bench::wait_until;
@@ -52,10 +52,11 @@ impl Image {
         let imds = metadata();
         let bootstrap = Bootstrap {
             job_root: "file:///var/lib/lamplighter/root",
+            job_root_region: None,
             region: "us-east-1",
             agent_url: &format!("{API}/agents/a/lamp-agent?X-Amz-Signature=0&x=%2F"),
             agent_sha256: sha256,
-            box_endpoint_url: Some(API),
+            box_endpoint: Some(BoxEndpoint::All(API)),
             boot: lamplighter::job::BOOT,
         };
         imds.says("user-data", &bootstrap.user_data().expect("plain words"));

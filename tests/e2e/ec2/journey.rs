@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::desk::Desk;
+use super::desk::{Desk, JOB};
 use super::machines::{Ec2, patiently};
 use crate::bench::{Finish as _, Running};
 use crate::false_ec2::{Fault, Seen, State};
@@ -88,6 +88,23 @@ fn an_interruption_moves_the_job_to_another_machine() {
     assert!((1..=2).contains(&refused), "a zone without capacity is remembered: {refused} calls");
     assert!(first.zone != "us-east-1b" && second.zone != "us-east-1b");
     bill_agrees(&journey, &receipt, &[&first, &second]);
+}
+
+/// S3 of one region does not answer for a bucket of another.
+#[test]
+fn a_machine_in_another_region_than_its_bucket_runs_its_job() {
+    let Some(journey) = Journey::start() else { return };
+    let group = [("GroupName", "lamplighter"), ("GroupDescription", "no way in")];
+    journey.ec2.ask_in("us-east-2", "CreateSecurityGroup", &group).expect("a group");
+    journey.bench.write("far.toml", &JOB.replace("market = 'spot'", "market = 'on-demand'\nregions = ['us-east-2']"));
+    let job = journey.submit_file("far.toml");
+    let seen = journey.launched(&[]);
+    assert!(seen.zone.starts_with("us-east-2"), "{seen:?}");
+    assert_eq!(journey.begins(&seen.id), "1 0");
+    journey.go(&seen.id);
+    let receipt = journey.receipt(&job);
+    assert_eq!(receipt["outcome"], "succeeded", "{receipt:#}");
+    bill_agrees(&journey, &receipt, &[&seen]);
 }
 
 #[test]

@@ -39,6 +39,8 @@ pub(super) struct Cloud {
     pub launching: Mutex<()>,
     /// What moto was asked once: subnets and their zones.
     pub zones: Mutex<BTreeMap<String, String>>,
+    /// And the regions of buckets.
+    pub buckets: Mutex<BTreeMap<String, String>>,
     pub closed: AtomicBool,
     pub began: Instant,
     pub began_at: Timestamp,
@@ -101,6 +103,25 @@ impl Cloud {
 
     pub fn moto(&self, request: &Request) -> Answer {
         request.ask(&self.moto, &self.account).unwrap_or_else(|error| Answer::new(599, "text/plain", format!("moto: {error}")))
+    }
+
+    /// Where a bucket is, if there is one.
+    pub fn region_of(&self, bucket: &str) -> Option<String> {
+        if let Some(region) = lock(&self.buckets).get(bucket) {
+            return Some(region.clone());
+        }
+        let authorization = "AWS4-HMAC-SHA256 Credential=rig/20260101/us-east-1/s3/aws4_request, SignedHeaders=host, Signature=x";
+        let headers =
+            [("Host", "s3.amazonaws.com"), ("Authorization", authorization)].map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec();
+        let answer = self.moto(&Request { method: "GET".into(), target: format!("/{bucket}?location"), headers, body: Vec::new() });
+        if answer.status != 200 {
+            return None;
+        }
+        let said = answer.text();
+        let region =
+            said.split_once("</LocationConstraint>").and_then(|(before, _)| before.rsplit_once('>')).map_or("us-east-1", |(_, region)| region);
+        lock(&self.buckets).insert(bucket.to_owned(), region.to_owned());
+        Some(region.to_owned())
     }
 
     /// Serves one connection until either side ends it.

@@ -83,6 +83,7 @@ impl FalseEc2 {
             ahead: Mutex::default(),
             launching: Mutex::default(),
             zones: Mutex::default(),
+            buckets: Mutex::default(),
             closed: AtomicBool::new(false),
             began: Instant::now(),
             began_at,

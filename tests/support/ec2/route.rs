@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cloud::Cloud;
+use super::cloud::{Cloud, lock};
 use super::http::{Answer, Request};
 use super::query::{self, Params};
 use super::xml::Node;
@@ -76,9 +76,31 @@ pub(super) fn answer(cloud: &Cloud, asked: &Asked) -> Answer {
             .or_else(|| images::answer(cloud, asked, action)),
         ("iam", "CreateServiceLinkedRole") => linked_role(cloud, asked),
         ("ssm" | "pricing" | "servicequotas", action) => catalogue::answer(cloud, asked, action),
+        ("s3", _) => elsewhere(cloud, asked),
         _ => None,
     };
     own.unwrap_or_else(|| mended(asked, cloud.moto(asked.request)))
+}
+
+/// S3 of one region does not answer for the buckets of another: it says where they are in a header, and gives no `Location`
+/// (moto answers for them all).
+fn elsewhere(cloud: &Cloud, asked: &Asked) -> Option<Answer> {
+    let mut parts = asked.request.path().trim_start_matches('/').splitn(2, '/');
+    let (bucket, key) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    let made_or_gone = key.is_empty() && !asked.request.target.contains('?') && ["PUT", "DELETE"].contains(&asked.request.method.as_str());
+    if made_or_gone {
+        lock(&cloud.buckets).remove(bucket);
+    }
+    if bucket.is_empty() || made_or_gone || asked.request.target.ends_with("?location") {
+        return None;
+    }
+    let region = cloud.region_of(bucket)?;
+    (region != asked.region).then(|| {
+        let mut answer =
+            refusal("s3", "PermanentRedirect", "The bucket you are attempting to access must be addressed using the specified endpoint.", 301);
+        answer.headers.push(("x-amz-bucket-region".into(), region));
+        answer
+    })
 }
 
 /// moto gives these two a name that AWS does not. Its own answer is right but for that.
