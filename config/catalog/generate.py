@@ -10,7 +10,7 @@ import csv
 import pathlib
 import sys
 
-TYPES = ("instance_type", "gpu_name", "gpus", "gpu_memory_mib", "vcpus", "memory_mib", "arch")
+TYPES = ("instance_type", "gpu_maker", "gpu_name", "gpus", "gpu_memory_mib", "vcpus", "memory_mib", "arch")
 MODELS = {"radeon-pro-v520": "Radeon Pro V520"}
 
 
@@ -35,7 +35,8 @@ def main(folder):
         if allowed(row["spec_source"]):
             memory = row["gpu_mem_mib_each"]
             model = MODELS.get(row["gpu_name"], row["gpu_name"])
-            types.append((row["instance_type"], model, row["gpu_count"], memory, row["vcpus"], row["ram_mib"], row["arch"]))
+            maker = "AMD" if model.startswith("Radeon") else "NVIDIA"
+            types.append((row["instance_type"], maker, model, row["gpu_count"], memory, row["vcpus"], row["ram_mib"], row["arch"]))
     known = {row[0] for row in types}
     write(
         "types.csv",

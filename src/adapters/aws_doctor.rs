@@ -158,6 +158,10 @@ impl AwsDoctor {
         aws_setup_roles::linked(&self.session.iam(&self.session.home().await.0).await, aws_setup_roles::SPOT_ROLE).await
     }
 
+    pub async fn alarm_role(&self) -> Found<()> {
+        aws_setup_roles::linked(&self.session.iam(&self.session.home().await.0).await, aws_setup_roles::ALARM_ROLE).await
+    }
+
     /// The sweeper of this owner, and what calls it.
     pub async fn sweeper(&self, account: &str, names: &SetupNames) -> (Found<FunctionFound>, Found<ScheduleFound>) {
         let (place, name) = (Place { session: &self.session, account, names }, names.sweeper());

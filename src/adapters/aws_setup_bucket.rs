@@ -25,6 +25,9 @@ const BROKEN_UPLOADS_DAYS: i32 = 7;
 /// Overwritten and deleted objects are kept so long. A mistake is noticed within a month; each month more is paid for.
 const OLD_VERSIONS_DAYS: i32 = 30;
 
+/// The key of SSE-KMS that AWS manages; the console writes it as the end of an ARN.
+const AWS_KEY: &str = "alias/aws/s3";
+
 /// Where a region is not named: the oldest one, which takes no location.
 const FIRST_REGION: &str = "us-east-1";
 
@@ -57,17 +60,26 @@ pub(super) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
         let on = |rule: &&LifecycleRule| *rule.status() == ExpirationStatus::Enabled;
         let aborts = rules.iter().filter(on).any(|rule| rule.abort_incomplete_multipart_upload().is_some());
         let expires = rules.iter().filter(on).any(|rule| rule.noncurrent_version_expiration().is_some());
+        let encryption = known(encryption)?.and_then(|answer| answer.server_side_encryption_configuration);
         let tags = known(tags)?.map(|answer| answer.tag_set).unwrap_or_default();
         Ok(BucketFound {
             owner: tags.iter().find(|tag| tag.key() == OWNER_TAG).map(|tag| tag.value().to_owned()),
             region,
             versioned: known(versioning)?.is_some_and(|answer| answer.status() == Some(&BucketVersioningStatus::Enabled)),
             private: closed,
-            encrypted: known(encryption)?.is_some_and(|answer| answer.server_side_encryption_configuration().is_some()),
+            encrypted: encryption.is_some(),
+            own_key: encryption.as_ref().and_then(own_key),
             tidy: aborts && expires,
         })
     };
     settings().map_or_else(Found::Unknown, Found::There)
+}
+
+/// The key that new objects are encrypted with, where it is a customer's: without one, or with the alias of AWS's own, S3 takes
+/// a key whose policy lets everybody of the account use it through S3.
+fn own_key(encryption: &ServerSideEncryptionConfiguration) -> Option<String> {
+    let keys = encryption.rules().iter().filter_map(|rule| rule.apply_server_side_encryption_by_default()?.kms_master_key_id());
+    keys.filter(|key| !key.is_empty() && !key.ends_with(AWS_KEY)).map(str::to_owned).next()
 }
 
 /// `None`: it has no such setting.
@@ -231,6 +243,21 @@ async fn empty(s3: &Client, bucket: &str, prefix: &str) -> Result<(), SetupError
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_key_of_ones_own_is_known_from_those_of_aws() {
+        let found = |algorithm, key: Option<&str>| {
+            let by = ServerSideEncryptionByDefault::builder().sse_algorithm(algorithm).set_kms_master_key_id(key.map(str::to_owned));
+            let rule = ServerSideEncryptionRule::builder().apply_server_side_encryption_by_default(by.build().unwrap()).build();
+            own_key(&ServerSideEncryptionConfiguration::builder().rules(rule).build().unwrap())
+        };
+        assert_eq!(found(ServerSideEncryption::Aes256, None), None);
+        assert_eq!(found(ServerSideEncryption::AwsKms, None), None);
+        assert_eq!(found(ServerSideEncryption::AwsKms, Some("arn:aws:kms:us-east-2:1:alias/aws/s3")), None);
+        let own = "arn:aws:kms:us-east-2:1:key/0a1b";
+        assert_eq!(found(ServerSideEncryption::AwsKms, Some(own)).as_deref(), Some(own));
+        assert_eq!(found(ServerSideEncryption::AwsKmsDsse, Some("alias/team")).as_deref(), Some("alias/team"));
+    }
 
     #[test]
     fn the_lifecycle_takes_no_current_object_away() {

@@ -61,6 +61,7 @@ fn machine_type(info: &InstanceTypeInfo) -> Option<MachineType> {
         name: info.instance_type()?.as_str().to_owned(),
         gpus: unsigned(gpu.and_then(|gpu| gpu.count())),
         gpu_model: gpu.and_then(|gpu| gpu.name()).map(str::to_owned),
+        gpu_maker: gpu.and_then(|gpu| gpu.manufacturer()).map(str::to_owned),
         gpu_memory_mib: gpu.and_then(|gpu| gpu.memory_info()?.size_in_mib()).and_then(|mib| u64::try_from(mib).ok()),
         vcpus: unsigned(info.v_cpu_info().and_then(|vcpus| vcpus.default_v_cpus())),
         memory_mib: info.memory_info().and_then(|memory| u64::try_from(memory.size_in_mib()?).ok()).unwrap_or_default(),
@@ -94,4 +95,28 @@ pub async fn zones(session: &AwsSession, cache: &Ec2Cache, region: &Region, type
     all.sort_by(|a, b| (&a.instance_type, &a.zone).cmp(&(&b.instance_type, &b.zone)));
     cache.put(&key, &all);
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_sdk_ec2::types::{GpuDeviceInfo, GpuDeviceMemoryInfo, GpuInfo, InstanceType, ProcessorInfo};
+
+    use super::*;
+    use crate::market::Fit;
+
+    #[test]
+    fn another_makers_gpu_is_not_bought_unasked() {
+        let of = |name: &str, maker: &str, model: &str| {
+            let memory = GpuDeviceMemoryInfo::builder().size_in_mib(16 * 1024).build();
+            let gpu = GpuDeviceInfo::builder().name(model).manufacturer(maker).count(1).memory_info(memory).build();
+            let cpu = ProcessorInfo::builder().supported_architectures(ArchitectureType::X8664).build();
+            let info = InstanceTypeInfo::builder().instance_type(InstanceType::from(name)).processor_info(cpu);
+            machine_type(&info.gpu_info(GpuInfo::builder().gpus(gpu).build()).build()).unwrap()
+        };
+        let wanted = "at least 8GiB".parse().unwrap();
+        let (amd, nvidia) = (of("g4ad.xlarge", "AMD", "Radeon Pro V520"), of("g4dn.xlarge", "NVIDIA", "T4"));
+        assert!(matches!(amd.fit(&wanted, &[]), Fit::No(because) if because.contains("AMD")));
+        assert_eq!(nvidia.fit(&wanted, &[]), Fit::Fits);
+        assert_eq!(amd.fit(&wanted, &["g4ad.xlarge".to_owned()]), Fit::Fits);
+    }
 }

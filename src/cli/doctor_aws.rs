@@ -12,10 +12,12 @@ mod asked {
     use crate::cli::status::local_time;
     use crate::cli::{Context, region};
     use crate::config::AwsFile;
-    use crate::instance::setup::{BOX_ROLE, Found, GROUP, SetupNames};
+    use crate::instance::setup::{Found, GROUP, SetupNames, box_role};
+    use crate::job::AlarmRule;
     use crate::jobdir::{ProofDir, SweeperDir};
     use crate::policy::doctor::{
-        Check, GpuQuota, Level, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role, judge_writing,
+        Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role,
+        judge_spot_role, judge_writing,
     };
     use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
@@ -30,6 +32,8 @@ mod asked {
         names: OnceCell<SetupNames>,
         said: AwsFile,
         owner: String,
+        /// Jobs have an alarm, where their file does not say otherwise.
+        armed: bool,
         bucket: Option<(String, String)>,
         workstation: Workstation,
         clock: Clock,
@@ -52,15 +56,13 @@ mod asked {
         async fn names(&self) -> &SetupNames {
             let make = async || {
                 let (bucket, prefix) = self.bucket.clone().unwrap_or_default();
-                // A profile may be named by its ARN.
-                let profile = self.said.instance_profile.as_deref().map_or(BOX_ROLE, |name| name.rsplit('/').next().unwrap_or(name));
                 SetupNames {
                     owner: self.owner.clone(),
                     regions: self.doctor.regions().await,
                     bucket,
                     bucket_is_ours_by_name: false,
                     prefix,
-                    role: profile.to_owned(),
+                    role: box_role(self.said.instance_profile.as_deref()).to_owned(),
                     group: self.said.security_group.clone().unwrap_or_else(|| GROUP.to_owned()),
                     session_manager: false,
                 }
@@ -89,6 +91,7 @@ mod asked {
             names: OnceCell::new(),
             said: context.user.aws.clone(),
             owner: context.user.owner.clone(),
+            armed: context.user.defaults.watch.as_ref().and_then(|watch| watch.alarm.as_ref()).is_none_or(|alarm| alarm.0 != AlarmRule::Off),
             bucket: bucket_of(&context.job_root),
             workstation: workstation.clone(),
             clock: context.clock.clone(),
@@ -105,6 +108,11 @@ mod asked {
             boxed(d(), async |desk| match desk.account().await {
                 Some(_) => vec![judge_spot_role(&desk.doctor.spot_role().await)],
                 None => unasked(desk, "spot role").await,
+            }),
+            boxed(d(), async |desk| match desk.account().await {
+                Some(_) if !desk.armed => vec![judge_alarm_role(false, &Found::Nothing)],
+                Some(_) => vec![judge_alarm_role(true, &desk.doctor.alarm_role().await)],
+                None => unasked(desk, "alarm role").await,
             }),
             boxed(d(), bucket),
             boxed(d(), role),

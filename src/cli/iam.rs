@@ -7,7 +7,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 use super::{Context, ExitCode, Fault};
 use crate::instance::permissions::{Permissions, PolicyName, partition};
-use crate::instance::setup::BOX_ROLE;
+use crate::instance::setup::box_role;
 
 /// Print the IAM policy that a part of Lamplighter needs
 ///
@@ -34,9 +34,10 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub owner: Option<String>,
 
-    /// The role of the machines
-    #[arg(long, value_name = "NAME", default_value = BOX_ROLE)]
-    pub role: String,
+    /// The role of the machines, where it is not called as its instance profile [default: `instance_profile` in [aws] of the
+    /// configuration, else lamplighter-box]
+    #[arg(long, value_name = "NAME")]
+    pub role: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,12 +78,14 @@ pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if regions.is_empty() && !is_setup {
         return missing("region", "--region names it, or `regions` in [aws] of the configuration");
     }
+    // `lamp init aws` makes what has its own names only.
+    let profile = context.user.aws.instance_profile.as_deref().filter(|_| !is_setup);
     let permissions = Permissions {
         partition: partition(regions.first().map_or("", String::as_str)).to_owned(),
         owner: args.owner.clone().unwrap_or_else(|| context.user.owner.clone()),
         bucket: bucket.to_owned(),
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
-        role: args.role.clone(),
+        role: args.role.clone().unwrap_or_else(|| box_role(profile).to_owned()),
         regions: regions.clone(),
         instance_types: args.types.clone(),
     };

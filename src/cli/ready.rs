@@ -89,15 +89,14 @@ mod asked {
     use super::super::setup_steps::bucket_of;
     use super::super::{job_root, plan};
     use super::{Context, Controller, Fault, Lack, Planned, ResolvedSpec};
-    use crate::instance::setup::{BOX_ROLE, GROUP, SetupNames};
+    use crate::instance::setup::{GROUP, SetupNames, box_role};
     use crate::policy::setup::{ReadyFound, lacking};
 
     pub async fn planned(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> (Result<Planned, Fault>, Vec<Lack>) {
         let Ok(workstation) = job_root::workstation(context) else { return (plan::first(context, controller, spec).await, Vec::new()) };
         let root = bucket_of(&context.job_root);
         let said = &context.user.aws;
-        // A profile may be named by its ARN.
-        let profile = said.instance_profile.as_deref().map_or(BOX_ROLE, |name| name.rsplit('/').next().unwrap_or(name));
+        let profile = box_role(said.instance_profile.as_deref());
         let bucket = root.as_ref().map(|(bucket, _)| bucket.as_str());
         let (planned, (bucket, profile_found)) = tokio::join!(plan::first(context, controller, spec), workstation.aws_ready(bucket, profile));
         let (name, prefix) = root.clone().unwrap_or_default();

@@ -18,7 +18,7 @@ use crate::policy::fallback::TooDear;
 use crate::policy::placement::NoOffer;
 use crate::policy::reconcile::{Act, history};
 use crate::policy::relaunch;
-use crate::ports::{CloudError, Created, chain};
+use crate::ports::{CloudError, Created, NoCredentials, chain};
 
 /// Why an act was not done. The next tick tries again.
 #[derive(Debug, thiserror::Error)]
@@ -195,8 +195,11 @@ impl Controller {
             Err(error) => Err(error),
         };
         match guarded {
-            Ok(()) => memory.watched.guarded = true,
+            Ok(()) => (memory.watched.guarded, memory.guard_denied) = (true, None),
             Err(error) => {
+                if matches!(error, CloudError::Denied { .. }) {
+                    memory.guard_denied = Some(NoCredentials::with_cure(&error));
+                }
                 let tries = memory.guard_failed(self.clock.mono());
                 let error = chain(&error);
                 // A first heartbeat takes its time.

@@ -150,6 +150,16 @@ impl Controller {
         }
     }
 
+    /// The job goes on without its alarm; where AWS does not let us arm it, nobody but a person mends that.
+    pub(super) fn tell_unguarded(memory: &mut JobMemory) {
+        let open = memory.attempts.values().filter(|attempt| attempt.settled.is_none() && attempt.outcome.is_none());
+        let denied = open.filter_map(|attempt| attempt.guard_denied.as_deref()).next_back();
+        let text = denied.map(|why| format!("no alarm ends its machine, should that hang: {why}; `lamp doctor` looks at what it takes"));
+        if memory.trouble_met.is_none() {
+            memory.trouble_met = text;
+        }
+    }
+
     /// The quota that a plan falls under, as the cloud names it.
     async fn quota(&self, spec: &ResolvedSpec, plan: &Plan) -> Option<String> {
         let supply = self.cloud(plan.offer.cloud).ok()?.supply(&spec.spec.machine).await.ok()?;

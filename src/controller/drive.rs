@@ -267,6 +267,7 @@ impl Controller {
         memory.trouble_met = None;
         let ticked = self.steps(job, memory, answers).await;
         if let Ok(ticked) = &ticked {
+            Self::tell_unguarded(memory);
             self.stand(&JobDir::new(Arc::clone(&self.store), job.clone()), memory, ticked).await;
         }
         ticked

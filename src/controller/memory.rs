@@ -127,6 +127,8 @@ pub struct AttemptMemory {
     missing_since: Option<Duration>,
     /// The first answer in which the machine billed no more.
     dark_since: Option<Duration>,
+    /// Why the alarm of its machine may not be armed.
+    pub guard_denied: Option<String>,
     guard_tries: u32,
     guard_again: Duration,
 }

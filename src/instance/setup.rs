@@ -45,6 +45,11 @@ pub struct SetupNames {
 /// The name of the role and of the instance profile.
 pub const BOX_ROLE: &str = "lamplighter-box";
 
+/// The role that goes with what the configuration calls the instance profile, which may be an ARN.
+pub fn box_role(profile: Option<&str>) -> &str {
+    profile.map_or(BOX_ROLE, |name| name.rsplit('/').next().unwrap_or(name))
+}
+
 /// The one policy within the role.
 pub const BOX_POLICY: &str = "lamplighter-box";
 
@@ -91,6 +96,9 @@ pub struct BucketFound {
     /// Nothing in it can be made public.
     pub private: bool,
     pub encrypted: bool,
+    /// The KMS key that it encrypts with, where that is neither S3's nor AWS's: our policies name no key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_key: Option<String>,
     /// Unfinished uploads and old versions go by themselves.
     pub tidy: bool,
 }

@@ -156,18 +156,19 @@ fn read() -> Option<Catalog> {
 }
 
 fn machine_type(row: Vec<&str>) -> Option<MachineType> {
-    let arch = match *row.get(6)? {
+    let arch = match *row.get(7)? {
         "x86_64" => Arch::X86_64,
         "arm64" => Arch::Arm64,
         _ => return None,
     };
     Some(MachineType {
         name: text(&row, 0)?,
-        gpus: row.get(2)?.parse().ok()?,
-        gpu_model: text(&row, 1),
-        gpu_memory_mib: row.get(3)?.parse().ok(),
-        vcpus: row.get(4)?.parse().ok()?,
-        memory_mib: row.get(5)?.parse().ok()?,
+        gpu_maker: text(&row, 1),
+        gpu_model: text(&row, 2),
+        gpus: row.get(3)?.parse().ok()?,
+        gpu_memory_mib: row.get(4)?.parse().ok(),
+        vcpus: row.get(5)?.parse().ok()?,
+        memory_mib: row.get(6)?.parse().ok()?,
         arch,
         on_demand: true,
         spot: true,

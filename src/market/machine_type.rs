@@ -10,6 +10,8 @@ pub struct MachineType {
     /// Whole GPUs; 0 with a model: a fraction of one.
     pub gpus: u32,
     pub gpu_model: Option<String>,
+    /// Who makes its GPUs, where that is known.
+    pub gpu_maker: Option<String>,
     /// Of each GPU.
     pub gpu_memory_mib: Option<u64>,
     pub vcpus: u32,
@@ -29,6 +31,9 @@ pub enum Fit {
     /// Something else altogether.
     Other,
 }
+
+/// The maker whose driver the images have and the agent looks for.
+const USUAL_MAKER: &str = "NVIDIA";
 
 /// Makers count a billion bytes where we count 1024³, and firmware takes a little: a GPU "of 24 GiB" has 22888 MiB on EC2.
 const MEMORY_SHARE_MIN: f64 = 0.9;
@@ -59,6 +64,9 @@ impl MachineType {
         if !self.has_memory(wanted) {
             let is_other = wanted.model.is_none() && !is_named;
             return if is_other { Fit::Other } else { no(format!("{} MiB on each GPU", self.gpu_memory_mib.unwrap_or_default())) };
+        }
+        if let Some(maker) = self.gpu_maker.as_deref().filter(|maker| !is_named && !maker.eq_ignore_ascii_case(USUAL_MAKER)) {
+            return Fit::No(format!("{} has GPUs of {maker}, which CUDA does not know; name it in `instance_types` to have it", self.name));
         }
         if self.arch == Arch::Arm64 && !is_named && wanted.model.is_none() {
             return Fit::No(format!("{} speaks arm64; name it in `instance_types` to have it", self.name));
@@ -102,6 +110,8 @@ mod tests {
         assert_eq!(fitting("T4:1", &["g4dn.xlarge", "g5.xlarge"]), ["g4dn.xlarge"]);
         assert_eq!(fitting("none", &["g6f.xlarge"]), ["g6f.xlarge"]);
         assert!(fitting("A10", &[]).is_empty());
+        let small = fitting("at least 8GiB", &[]);
+        assert!(small.contains(&"g4dn.xlarge".to_owned()) && !small.iter().any(|name| name.starts_with("g4ad")), "{small:?}");
     }
 
     #[test]
@@ -115,6 +125,9 @@ mod tests {
         assert_eq!(no("g6f.xlarge", "L4:1", &[]), "g6f.xlarge has a fraction of a L4, and the job needs L4:1");
         assert_eq!(no("g5g.xlarge", "at least 16GiB", &[]), "g5g.xlarge speaks arm64; name it in `instance_types` to have it");
         assert_eq!(no("g5.xlarge", "T4", &["g5.xlarge".into()]), "g5.xlarge has GPUs of model A10G, and the job needs T4:1");
+        let amd = "g4ad.xlarge has GPUs of AMD, which CUDA does not know; name it in `instance_types` to have it";
+        assert_eq!(no("g4ad.xlarge", "at least 8GiB", &[]), amd);
+        assert_eq!(kind("g4ad.xlarge").fit(&"at least 8GiB".parse().unwrap(), &["g4ad.xlarge".into()]), Fit::Fits);
         assert_eq!(kind("g5g.xlarge").fit(&"T4g:1".parse().unwrap(), &[]), Fit::Fits);
     }
 }

@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
-use crate::policy::setup::{allows, other_root};
+use crate::policy::setup::{allows, managed_key, other_root, own_key};
 
 /// How a check ended; the worst is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -139,6 +139,9 @@ pub fn judge_bucket(names: &SetupNames, found: &Found<BucketFound>) -> Check {
         Found::Nothing => return Check::failure(name, format!("there is no {bucket}")).fix(init),
         Found::There(there) => there,
     };
+    if let Some(key) = &there.own_key {
+        return Check::failure(name, own_key(bucket, key)).fix(managed_key(bucket));
+    }
     if !there.private {
         return Check::failure(name, format!("{bucket} does not block public access: its jobs could be made public")).fix(format!(
             "`aws s3api put-public-access-block --bucket {bucket} --public-access-block-configuration \
@@ -224,6 +227,18 @@ pub fn judge_spot_role(found: &Found<()>) -> Check {
         Found::Unknown(why) => Check::unseen(name, why),
         Found::Nothing => Check::warning(name, "the service-linked role of spot is not there: no spot machine can be had")
             .fix("`aws iam create-service-linked-role --aws-service-name spot.amazonaws.com`, or `lamp init aws`"),
+    }
+}
+
+/// `armed`: whether jobs here have an alarm, where their file does not say otherwise.
+pub fn judge_alarm_role(armed: bool, found: &Found<()>) -> Check {
+    let name = "alarm role";
+    match found {
+        _ if !armed => Check::new(name, Level::Skipped, "`alarm = \"off\"` in the configuration"),
+        Found::There(()) => Check::ok(name, "the service-linked role of CloudWatch's alarms is there"),
+        Found::Unknown(why) => Check::unseen(name, why),
+        Found::Nothing => Check::warning(name, "the service-linked role of CloudWatch's alarms is not there: no alarm ends a machine that hangs")
+            .fix("`aws iam create-service-linked-role --aws-service-name events.amazonaws.com`, or `lamp init aws`"),
     }
 }
 

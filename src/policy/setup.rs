@@ -87,6 +87,10 @@ fn bucket(names: &SetupNames, found: &Found<BucketFound>) -> SetupLine {
         let remark = format!("it is in {}, and {} is asked for: name that region, or another bucket", bucket.region, names.home());
         return SetupLine { blocks: true, ..SetupLine::new(thing, said, Vec::new()).remark(remark) };
     }
+    if let Some(key) = &bucket.own_key {
+        let remark = format!("{}: name another bucket, or {} before there are jobs in it", own_key(&names.bucket, key), managed_key(&names.bucket));
+        return SetupLine { blocks: true, ..SetupLine::new(thing, said, Vec::new()).remark(remark) };
+    }
     let is_new = bucket.owner.is_none() && names.bucket_is_ours_by_name;
     if bucket.owner.as_deref() != Some(&names.owner) && !is_new {
         let whose = bucket.owner.as_ref().map_or("it was not made by `lamp init aws`".to_owned(), |owner| format!("it is {owner}'s"));
@@ -96,6 +100,19 @@ fn bucket(names: &SetupNames, found: &Found<BucketFound>) -> SetupLine {
     }
     let tag = is_new.then_some(SetupStep::TagBucket);
     SetupLine::new(thing, said, tag.into_iter().chain(settings(bucket).into_iter().filter(|(is, _, _)| !is).map(|(_, _, step)| step)).collect())
+}
+
+/// Why a bucket that encrypts with a KMS key of its owner's cannot hold jobs.
+pub fn own_key(bucket: &str, key: &str) -> String {
+    format!("{bucket} encrypts with a KMS key of your own ({key}), which the role of the machines may not use: none would reach its job")
+}
+
+/// The cure, as it is typed.
+pub fn managed_key(bucket: &str) -> String {
+    format!(
+        "`aws s3api put-bucket-encryption --bucket {bucket} --server-side-encryption-configuration \
+         '{{\"Rules\":[{{\"ApplyServerSideEncryptionByDefault\":{{\"SSEAlgorithm\":\"AES256\"}}}}]}}'`"
+    )
 }
 
 /// Whether what a role allows is what the machines of this job root need.

@@ -33,7 +33,17 @@ fn what_init_made_is_well() {
     user.ec2.take_calls();
     let (code, found) = with_agent(&user, &["doctor"]);
     assert_eq!(code, 0, "{found:#}");
-    let well = ["credentials", "clock", "region", "gpu quota, spot, us-east-1", "gpu quota, on-demand, us-east-1", "spot role", "bucket", "writing"];
+    let well = [
+        "credentials",
+        "clock",
+        "region",
+        "gpu quota, spot, us-east-1",
+        "gpu quota, on-demand, us-east-1",
+        "spot role",
+        "alarm role",
+        "bucket",
+        "writing",
+    ];
     for name in
         well.iter().chain(&["role of the machines", "network, us-east-1", "image", "price list", "job root", "configuration", "agent to ship"])
     {
@@ -91,6 +101,9 @@ fn a_new_account_is_told_what_to_do_first() {
         assert!(check(&found, name)["fix"].as_str().is_some_and(|fix| fix.contains("lamp init aws")), "{:#}", check(&found, name));
     }
     assert_eq!(level(&found, "spot role"), "warning");
+    assert_eq!(level(&found, "alarm role"), "warning");
+    user.sandbox.write("home/.config/lamplighter/config.toml", "job_root = 's3://nothing-of-that-name'\n[watch]\nalarm = 'off'\n");
+    assert_eq!(level(&with_agent(&user, &["doctor"]).1, "alarm role"), "skipped");
 }
 
 /// Each check that could not be made is named, and the whole is not called well.

@@ -159,6 +159,21 @@ fn a_policy_says_whose_machines_it_is_for() {
     assert!(machines.err.is_empty(), "{machines:?}");
 }
 
+/// As a launch takes it: another policy would refuse each one.
+#[test]
+fn a_policy_hands_on_the_role_that_the_configuration_names() {
+    let sandbox = Sandbox::new();
+    sandbox.write("home/.config/lamplighter/config.toml", "[aws]\ninstance_profile = 'arn:aws:iam::1:instance-profile/team/trainers'\n");
+    let words = ["iam", "controller", "--bucket", "b", "--region", "us-east-2"];
+    let own = sandbox.lamp(&words);
+    assert!(own.out.contains("role/trainers\"") && !own.out.contains("lamplighter-box"), "{own:?}");
+    // A role may be called otherwise than its profile.
+    let named = sandbox.lamp(&[&words[..], &["--role", "teachers"]].concat());
+    assert!(named.out.contains("role/teachers\"") && !named.out.contains("trainers"), "{named:?}");
+    let setup = sandbox.lamp(&["iam", "setup"]);
+    assert!(setup.out.contains("role/lamplighter-box") && !setup.out.contains("trainers"), "`lamp init aws` makes it by its own name: {setup:?}");
+}
+
 #[test]
 fn a_policy_is_printed_filled_in() {
     let Some(user) = User::new() else { return };
@@ -310,6 +325,12 @@ fn a_stack_is_a_set_up() {
     let mut params = vec![("StackName", "lamplighter"), ("TemplateBody", body.as_str())];
     params.extend(parameters.iter().map(|(key, value)| (key.as_str(), value.as_str())));
     user.ec2.ask_query(("cloudformation", "2010-05-15"), "us-east-1", "CreateStack", &params).expect("created");
+    let described = user.ec2.ask_query(("cloudformation", "2010-05-15"), "us-east-1", "DescribeStacks", &[]).expect("described");
+    let outputs: Vec<String> = described.all("OutputValue").iter().map(|value| value.text.clone()).collect();
+    // An id would be of one region only; and both as the configuration writes them.
+    for value in ["lamplighter", "[\"us-east-1\"]"] {
+        assert!(outputs.iter().any(|output| output == value), "{value}: {outputs:?}");
+    }
     let bucket = format!("lamplighter-stack-{}-us-east-1", user.ec2.account());
     user.sandbox.write("home/.config/lamplighter/config.toml", format!("job_root = 's3://{bucket}/team'\n[aws]\nregions = ['us-east-1']\n"));
     let (code, dry) = user.json(&["init", "aws", "--dry-run"]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lamplighter::instance::MachineRef;
 use lamplighter::job::{AlarmRule, AttemptNo, EndedBecause, JobOutcome, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
+use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Offer, Supply, UsdPerHour};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
@@ -21,6 +22,9 @@ struct Watchman {
     refusals: Mutex<u32>,
     /// When it was asked to guard, and of which machine.
     asked: Mutex<Vec<(Duration, String)>>,
+    /// Where the job stands; and what a person was told there, each time that it was asked to guard.
+    dir: JobDir,
+    told: Mutex<Vec<Option<String>>>,
     /// What it says of its alarms once their machines have ended.
     rings: Option<bool>,
     /// What the job file asks for.
@@ -56,6 +60,8 @@ before_the_cloud!(Watchman passes on [regions launch describe terminate interrup
 
     async fn guard(&self, _plan: &Plan, machine: &MachineRef) -> Result<(), CloudError> {
         self.asked.lock().unwrap().push((self.clock.mono(), machine.id.clone()));
+        let told = self.dir.attention().await.unwrap().and_then(|attention| attention.text);
+        self.told.lock().unwrap().push(told);
         let mut refusals = self.refusals.lock().unwrap();
         if *refusals == 0 {
             return Ok(());
@@ -75,10 +81,14 @@ before_the_cloud!(Watchman passes on [regions launch describe terminate interrup
     }
 });
 
+fn watchman(world: &World, clock: Arc<VirtualClock>, refusals: u32, (rings, rule): (Option<bool>, AlarmRule)) -> Arc<Watchman> {
+    let (refusals, dir) = (Mutex::new(refusals), world.dir.clone());
+    Arc::new(Watchman { inner: world.port(), clock, refusals, asked: Mutex::default(), dir, told: Mutex::default(), rings, rule })
+}
+
 async fn watched(clock: Arc<VirtualClock>, lives: &[Life], refusals: u32) -> (World, Arc<Watchman>) {
     let world = World::new(clock.clone(), lives).await;
-    let (refusals, asked) = (Mutex::new(refusals), Mutex::default());
-    let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings: Some(false), rule: AlarmRule::default() });
+    let watchman = watchman(&world, clock, refusals, (Some(false), AlarmRule::default()));
     (world, watchman)
 }
 
@@ -98,6 +108,14 @@ fn an_alarm_that_cannot_be_armed_is_tried_again_and_stops_nothing() {
                 _ => assert!((9..=11).contains(&asked.len()), "{pauses:?}"),
             }
             assert!(pauses.iter().all(|pause| *pause >= 30) && pauses.is_sorted(), "{pauses:?}");
+            // Not in the log alone: whoever looks at the job sees it, until it is armed or its machine is gone.
+            let told = watchman.told.lock().unwrap().clone();
+            let is_told =
+                |text: &Option<String>| text.as_ref().is_some_and(|text| text.contains("no alarm ends its machine") && text.contains("injected"));
+            assert!(told[0].is_none() && told[1..].iter().all(is_told), "{told:?}");
+            let at_the_end = world.dir.attention().await.unwrap().and_then(|attention| attention.text);
+            // Where it never is, the receipt ends the matter: nobody is told of a job that has one.
+            assert!(at_the_end.is_none() || refusals == u32::MAX, "{refusals}: {at_the_end:?}");
         });
     }
 }
@@ -125,8 +143,7 @@ fn what_the_alarm_ends_goes_on_elsewhere_and_what_a_person_ends_does_not() {
         simulate(async |clock: Arc<VirtualClock>| {
             let lives = [Life::EndedByHand { secs: 60 }, Life::Ends { secs: 300, code: 0 }];
             let world = World::new(clock.clone(), &lives).await;
-            let (refusals, asked) = (Mutex::new(0), Mutex::default());
-            let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings, rule: AlarmRule::default() });
+            let watchman = watchman(&world, clock, 0, (rings, AlarmRule::default()));
             let receipt = world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
             assert_eq!(receipt.outcome, expected, "{rings:?}: {receipt:?}");
         });
@@ -140,9 +157,7 @@ fn what_the_cpu_alarm_ends_is_idle_and_is_not_launched_again() {
     simulate(async |clock: Arc<VirtualClock>| {
         let lives = [Life::EndedByHand { secs: 60 }];
         let world = World::new(clock.clone(), &lives).await;
-        let (refusals, asked) = (Mutex::new(0), Mutex::default());
-        let rule = "cpu<=0.3 for 5m".parse().unwrap();
-        let watchman = Arc::new(Watchman { inner: world.port(), clock, refusals, asked, rings: Some(true), rule });
+        let watchman = watchman(&world, clock, 0, (Some(true), "cpu<=0.3 for 5m".parse().unwrap()));
         let receipt = world.controller_on(world.store.clone(), watchman).drive(world.job()).await.unwrap();
         world.check(&receipt).await;
         assert_eq!((receipt.because, receipt.attempts.len()), (Some(EndedBecause::Idle), 1), "{receipt:?}");

@@ -3,7 +3,8 @@
 use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ProfileFound, RegionFound, RoleFound, SetupNames};
 use lamplighter::policy::doctor::{
-    Check, GpuQuota, Level, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role, judge_writing, worst,
+    Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role,
+    judge_writing, worst,
 };
 
 fn names() -> SetupNames {
@@ -20,7 +21,7 @@ fn names() -> SetupNames {
 }
 
 fn bucket() -> BucketFound {
-    BucketFound { owner: None, region: "us-east-2".into(), versioned: true, private: true, encrypted: true, tidy: true }
+    BucketFound { owner: None, region: "us-east-2".into(), versioned: true, private: true, encrypted: true, own_key: None, tidy: true }
 }
 
 fn level_and_cure(check: &Check) -> (Level, bool) {
@@ -68,6 +69,23 @@ fn a_bucket_is_there_private_and_near() {
     assert_eq!(judge(Found::Unknown("AccessDenied: no".into())), (Level::Warning, true));
     assert_eq!(judge(Found::Unknown("connection refused".into())), (Level::Unknown, false), "no answer is not well");
     assert_eq!(level_and_cure(&judge_writing("jobs", &Err("AccessDenied".into()))), (Level::Failure, true));
+}
+
+#[test]
+fn a_bucket_with_a_key_that_the_machines_may_not_use_is_broken() {
+    let key = "arn:aws:kms:us-east-2:1:key/0a1b";
+    let check = judge_bucket(&names(), &Found::There(BucketFound { own_key: Some(key.into()), ..bucket() }));
+    assert_eq!(level_and_cure(&check), (Level::Failure, true));
+    assert!(check.said.contains(key) && check.fix.as_ref().is_some_and(|fix| fix.contains("put-bucket-encryption --bucket jobs")), "{check:?}");
+}
+
+#[test]
+fn the_alarm_needs_its_role_where_there_is_an_alarm() {
+    let judge = |armed, found: &Found<()>| level_and_cure(&judge_alarm_role(armed, found));
+    assert_eq!(judge(true, &Found::There(())), (Level::Ok, false));
+    assert_eq!(judge(true, &Found::Nothing), (Level::Warning, true));
+    assert_eq!(judge(false, &Found::Nothing), (Level::Skipped, false));
+    assert!(judge_alarm_role(true, &Found::Nothing).fix.unwrap().contains("--aws-service-name events.amazonaws.com"));
 }
 
 #[test]

@@ -43,6 +43,7 @@ fn ready(owner: &str) -> SetupFound {
             versioned: true,
             private: true,
             encrypted: true,
+            own_key: None,
             tidy: true,
         }),
         role: Found::There(RoleFound { owner: owner.clone(), policy, session_policy: None }),
@@ -79,6 +80,19 @@ fn what_somebody_else_made_stays_as_it_is() {
     assert!(lines[0].remark.as_ref().is_some_and(|said| said.contains("bob") && said.contains("not private")), "{lines:?}");
     assert!(lines[1].remark.as_ref().is_some_and(|said| said.contains("lamp iam box")), "{lines:?}");
     assert_eq!(steps(&plan_removal(&names(), &theirs, &InUse::default(), true)), []);
+}
+
+/// Whoever made it: no policy of ours names the key, and no machine would reach its job.
+#[test]
+fn a_bucket_with_a_key_of_its_own_stands_in_the_way() {
+    for owner in ["alice", "bob"] {
+        let mut found = ready(owner);
+        let Found::There(bucket) = &mut found.bucket else { unreachable!() };
+        bucket.own_key = Some("arn:aws:kms:us-east-2:1:key/0a1b".into());
+        let line = &plan_setup(&names(), &found, Rebind::Refused)[0];
+        assert!(line.blocks && line.steps.is_empty(), "{line:?}");
+        assert!(line.remark.as_ref().is_some_and(|said| said.contains("key/0a1b") && said.contains("put-bucket-encryption")), "{line:?}");
+    }
 }
 
 #[test]
