@@ -228,7 +228,9 @@ mod tests {
     #[test]
     fn a_shell_is_opened_on_our_machines_only() {
         let policy = permissions().policy(PolicyName::Session);
-        assert_eq!(actions(&policy, "Allow"), ["ssm:StartSession", "ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession"]);
+        let of_ssm = ["StartSession", "StartSession", "ResumeSession", "TerminateSession"].map(|name| format!("ssm:{name}"));
+        let channel = "ssmmessages:OpenDataChannel".to_owned();
+        assert_eq!(actions(&policy, "Allow"), [&of_ssm[..], &[channel]].concat());
         for statement in policy["Statement"].as_array().unwrap() {
             let text = statement.to_string();
             let ours = &statement["Condition"]["StringEquals"]["ssm:resourceTag/lamplighter:owner"];
