@@ -18,10 +18,10 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
-use super::{cloudwatch_alarm, ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_residue, ec2_supply};
+use super::{cloudwatch_alarm, ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_residue, ec2_spot_prices, ec2_supply};
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, OWNER_TAG, Residue};
 use crate::job::{LaunchRequest, MachineSpec, Plan, Spec};
-use crate::market::{self, Offer, Region, Span, Supply};
+use crate::market::{self, Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError};
 
 pub struct AwsCloud {
@@ -108,6 +108,10 @@ impl Cloud for AwsCloud {
 
     async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
         ec2_residue::clear(&self.session, residue).await
+    }
+
+    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+        ec2_spot_prices::of(&self.session, offer, from).await
     }
 
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {

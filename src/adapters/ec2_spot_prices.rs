@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use super::aws_session::AwsSession;
 use super::ec2_cache::{Ec2Cache, question};
 use super::ec2_errors::meaning;
-use crate::market::{PriceHistory, PricePoint, Region, Span, UsdPerHour, Zone};
+use crate::market::{Offer, PriceHistory, PricePoint, Region, Span, UsdPerHour, Zone};
 use crate::ports::CloudError;
 
 /// EC2 changes a price a few times a day.
@@ -67,16 +67,34 @@ async fn kept_or_asked(
     if let Some(kept) = cache.get(&key, SPOT_HOLDS) {
         return Ok(kept);
     }
-    let found = series(&session.ec2(region).await, region, &types, since).await?;
+    let found = series(&session.ec2(region).await, region, &types, None, since).await?;
     cache.put(&key, &found);
     Ok(found)
 }
 
-async fn series(client: &aws_sdk_ec2::Client, region: &Region, types: &[String], from: Timestamp) -> Result<Vec<PriceHistory>, CloudError> {
+/// The series of one offer's pool, from the price that held at a moment on. Nothing of it is kept: it is asked for once.
+///
+/// # Errors
+/// When EC2 does not answer, or says nothing of this pool.
+pub async fn of(session: &AwsSession, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+    let (client, types) = (session.ec2(&offer.region).await, [offer.instance_type.clone()]);
+    let found = series(&client, &offer.region, &types, Some(&offer.zone), from).await?;
+    let of_it = found.into_iter().find(|series| series.zone == offer.zone && series.instance_type == offer.instance_type);
+    of_it.ok_or_else(|| CloudError::Invalid { what: format!("EC2 knows no spot price of {} in {}", offer.instance_type, offer.zone) })
+}
+
+async fn series(
+    client: &aws_sdk_ec2::Client,
+    region: &Region,
+    types: &[String],
+    zone: Option<&Zone>,
+    from: Timestamp,
+) -> Result<Vec<PriceHistory>, CloudError> {
     let asked = client
         .describe_spot_price_history()
         .set_instance_types(Some(types.iter().map(|name| InstanceType::from(name.as_str())).collect()))
         .product_descriptions(PRODUCT)
+        .set_availability_zone(zone.map(Zone::to_string))
         .start_time(DateTime::from_secs(from.as_second()));
     let rows: Result<Vec<SpotPrice>, _> = asked.into_paginator().items().send().collect().await;
     let rows = rows.map_err(|error| meaning(&format!("read the spot prices of {region}"), error))?;

@@ -135,7 +135,9 @@ fn whole_text(receipt: &Receipt, width: Option<usize>) -> String {
         receipt.checkpoints
     ));
     if receipt.attempts.iter().any(|attempt| attempt.billed_estimated) {
-        lines.push("  <=: the cloud does not say to the second when its billing ended; this is the latest that it can have".into());
+        lines.push(
+            "  <=: the most that it can be; the cloud does not say to the second when its billing ended, or not at which prices it billed".into(),
+        );
     }
     lines.extend(receipt.losses.iter().map(|loss| loss_text(loss)));
     lines.extend(receipt.left.iter().map(left));

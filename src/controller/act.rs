@@ -139,12 +139,13 @@ impl Controller {
                 memory.attempts.entry(*attempt).or_default().watched.interrupt_served = *request;
             }
             Act::Settle(settled) => {
-                let created = dir.create_settled(settled).await?;
+                let settled = self.by_prices(observed, settled).await;
+                let created = dir.create_settled(&settled).await?;
                 info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");
                 if created == Created::New {
-                    memory.attempts.entry(settled.attempt).or_default().settled = Some((**settled).clone());
+                    memory.attempts.entry(settled.attempt).or_default().settled = Some(settled.clone());
                 }
-                self.release(memory, settled).await;
+                self.release(memory, &settled).await;
                 return Ok(Done::Recorded);
             }
             Act::WriteReceipt(receipt) => {

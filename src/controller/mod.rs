@@ -20,6 +20,7 @@ mod alert;
 mod answers;
 mod backoff;
 mod begin;
+mod billed;
 pub mod bootstrap;
 mod cap;
 mod clocks;

@@ -169,7 +169,11 @@ impl Controller {
     }
 
     /// In words, an error with its causes; that nobody answered is one.
-    async fn within<T, E: std::error::Error + 'static>(&self, time: Duration, work: impl Future<Output = Result<T, E>>) -> Result<T, String> {
+    pub(super) async fn within<T, E: std::error::Error + 'static>(
+        &self,
+        time: Duration,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, String> {
         tokio::select! {
             biased;
             done = work => done.map_err(|error| why(&error)),

@@ -109,7 +109,8 @@ pub struct Settled {
     pub billed_to: Option<Timestamp>,
     pub billed: Span,
     /// The cloud does not say when billing ended: this is when it was seen to have, and may be some seconds too long. Of a
-    /// machine that nobody ever saw, it is the latest that its switches let it run to.
+    /// machine that nobody ever saw, it is the latest that its switches let it run to. Or the cloud did not say what a spot machine
+    /// was billed by, and it is reckoned with its bid: the most that it can have cost.
     #[serde(default)]
     pub billed_estimated: bool,
     pub usd: Usd,

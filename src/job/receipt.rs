@@ -77,7 +77,7 @@ pub struct ReceiptAttempt {
     pub ended: Option<Timestamp>,
     pub billed_seconds: f64,
     /// The cloud did not say when billing ended: this may be some seconds too long, and is not too short by more than what
-    /// nobody saw.
+    /// nobody saw. Or it did not say what a spot machine was billed by, and the price is its bid.
     #[serde(default)]
     pub billed_estimated: bool,
     pub usd: Usd,

@@ -74,7 +74,13 @@ impl UsdPerHour {
 
     /// What `time` costs at this price, rounded **up** to a whole micro-dollar: an estimate must not be too small.
     pub fn cost_of(self, time: Duration) -> Usd {
-        let micros = i128::from(self.0.0) * time.as_millis() as i128;
+        UsdPerHour::cost_of_steps([(self, time)])
+    }
+
+    /// The same where the price moves: each price with how long it held. Rounded once, so the same price in two steps costs what
+    /// it costs in one.
+    pub fn cost_of_steps(steps: impl IntoIterator<Item = (UsdPerHour, Duration)>) -> Usd {
+        let micros: i128 = steps.into_iter().map(|(price, time)| i128::from(price.0.0) * time.as_millis() as i128).sum();
         let per = 3_600_000_i128;
         let rounded_up = micros.div_euclid(per) + i128::from(micros.rem_euclid(per) != 0);
         Usd(i64::try_from(rounded_up).unwrap_or(i64::MAX))

@@ -3,10 +3,12 @@
 //! A price holds from the moment of its point until the next one. Figures over it are therefore weighted by time, never by
 //! the number of points: a price that held for a minute and one that held for a week are one point each.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Region, UsdPerHour, Zone};
+use super::{Region, UsdPerHour, Zone, elapsed};
 
 /// One change of a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,6 +62,18 @@ impl PriceHistory {
         spans.filter(|(_, begin, end)| begin < end).map(|(price, begin, end)| (price, end.duration_since(begin).as_secs_f64())).collect()
     }
 
+    /// The prices that held from a moment on, each with how long it did, in whole milliseconds: together they are this length. The
+    /// newest holds on. `None`: what held at that moment is not known.
+    pub fn steps(&self, from: Timestamp, length: Duration) -> Option<Vec<(UsdPerHour, Duration)>> {
+        self.at(from)?;
+        let millis = |duration: Duration| Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+        let length = millis(length);
+        let begins: Vec<Duration> = self.points.iter().map(|point| millis(elapsed(from, point.at)).min(length)).collect();
+        let ends = begins.iter().skip(1).copied().chain([length]);
+        let steps = self.points.iter().zip(&begins).zip(ends).map(|((point, begin), end)| (point.price, end.saturating_sub(*begin)));
+        Some(steps.filter(|(_, held)| !held.is_zero()).collect())
+    }
+
     /// The price below or at which the series was for this share of the time, in percent: [0, 100]. `None`: nothing is
     /// known of that time.
     pub fn quantile(&self, percentile: f64, from: Timestamp, to: Timestamp) -> Option<UsdPerHour> {
@@ -104,7 +118,6 @@ impl PriceHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     fn at(secs: u64) -> Timestamp {
         Timestamp::UNIX_EPOCH + Duration::from_secs(secs)
@@ -126,6 +139,18 @@ mod tests {
         assert_eq!(series.at(at(50)), Some(price("3")));
         assert_eq!(series.at(at(1000)), Some(price("2")));
         assert_eq!(series.held(at(40), at(100)), [(price("1"), 10.0), (price("3"), 40.0), (price("2"), 10.0)]);
+    }
+
+    #[test]
+    fn steps_are_the_whole_length_and_the_newest_price_holds_on() {
+        let (series, secs) = (series(), Duration::from_secs);
+        let half = at(40) + Duration::from_millis(500);
+        let steps = [(price("1"), Duration::from_millis(9500)), (price("3"), secs(40)), (price("2"), Duration::from_millis(30_500))];
+        assert_eq!(series.steps(half, secs(80)), Some(steps.to_vec()));
+        assert_eq!(series.steps(at(50), secs(10)), Some(vec![(price("3"), secs(10))]));
+        assert_eq!(series.steps(at(500), secs(10)), Some(vec![(price("2"), secs(10))]));
+        let before = Timestamp::UNIX_EPOCH - secs(1);
+        assert_eq!(series.steps(before, secs(10)), None, "what held before the first point is not known");
     }
 
     #[test]

@@ -3,10 +3,21 @@
 //! EC2, for Linux: by the second, a minute at least for each run; nothing for the machine itself when EC2 takes a spot
 //! machine back within its first hour ("Billing for interrupted Spot Instances" in the EC2 user guide). Its disk and its
 //! address are billed by themselves, whoever ended it.
+//!
+//! ```text
+//!   billed time x price of the plan ── on demand, this workstation: what is billed
+//!                                  └── spot: what a person was shown. It is billed by the price in effect, which moves
+//!   prices of that time ───────────────> their steps, none above the bid
+//!   not to be had ─────────────────────> the bid all the time, marked as an estimate
+//! ```
+//! What must never live here: who asks for the prices.
 
 use std::time::Duration;
 
-use crate::market::{Cloud, Market, Offer, Usd};
+use jiff::Timestamp;
+
+use crate::job::{Plan, Settled};
+use crate::market::{Cloud, Market, Offer, PriceHistory, Usd, UsdPerHour};
 
 /// The least that EC2 bills for one run of a machine.
 const EC2_LEAST: Duration = Duration::from_secs(60);
@@ -22,10 +33,47 @@ pub(super) fn billed(cloud: Cloud, ran: Duration) -> Duration {
     }
 }
 
-/// What that costs. `taken`: the cloud itself ended the machine.
+/// What that costs at the price of the plan. `taken`: the cloud itself ended the machine.
 pub(super) fn cost(offer: &Offer, billed: Duration, taken: bool) -> Usd {
-    let free = offer.cloud == Cloud::Aws && offer.market == Market::Spot && taken && billed < EC2_FREE_IF_TAKEN_WITHIN;
-    if free { offer.extras.cost_of(billed) } else { offer.hourly().cost_of(billed) }
+    if is_free(offer, billed, taken) { offer.extras.cost_of(billed) } else { offer.hourly().cost_of(billed) }
+}
+
+/// Whether the machine itself is not billed.
+fn is_free(offer: &Offer, billed: Duration, taken: bool) -> bool {
+    offer.cloud == Cloud::Aws && offer.market == Market::Spot && taken && billed < EC2_FREE_IF_TAKEN_WITHIN
+}
+
+/// From when on the prices must be known that a settled attempt was billed by; `None`: its price was the plan's, or nothing is
+/// billed by the hour but its disk and its address.
+pub fn moves_since(plan: &Plan, settled: &Settled) -> Option<Timestamp> {
+    let offer = &plan.offer;
+    let taken = settled.cloud_reason.as_deref().is_some_and(is_taken);
+    let moves = offer.cloud == Cloud::Aws && offer.market == Market::Spot && settled.usd > Usd::ZERO;
+    settled.billed_from.filter(|_| moves && !is_free(offer, settled.billed.duration(), taken))
+}
+
+/// The cloud's words for a machine that it took back itself.
+pub(super) fn is_taken(reason: &str) -> bool {
+    reason.starts_with("Server.Spot")
+}
+
+/// The same attempt by the prices of its time. Where they are not known, by the most that it can have cost, as an estimate.
+#[must_use]
+pub fn by_prices(plan: &Plan, settled: &Settled, prices: Option<&PriceHistory>) -> Settled {
+    let Some(from) = moves_since(plan, settled) else { return settled.clone() };
+    let (offer, billed) = (&plan.offer, settled.billed.duration());
+    let hour = |price: UsdPerHour| UsdPerHour::new(price.per_hour() + offer.extras.per_hour());
+    // Without a bid, EC2's is the price on demand.
+    let bid = plan.bid.or(offer.on_demand).map(|bid| bid.max(offer.price));
+    // Above its bid a machine is taken, and never billed.
+    let paid = |price: UsdPerHour| hour(bid.map_or(price, |bid| price.min(bid)));
+    match prices.and_then(|prices| prices.steps(from, billed)) {
+        Some(steps) => {
+            let usd = UsdPerHour::cost_of_steps(steps.into_iter().map(|(price, held)| (paid(price), held)));
+            Settled { usd, ..settled.clone() }
+        }
+        None => Settled { usd: hour(bid.unwrap_or(offer.price)).cost_of(billed), billed_estimated: true, ..settled.clone() },
+    }
 }
 
 #[cfg(test)]

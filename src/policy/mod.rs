@@ -19,7 +19,7 @@ pub mod apply;
 pub mod auto;
 pub mod bid;
 pub mod bid_backtest;
-mod billing;
+pub mod billing;
 mod billing_end;
 mod budget;
 pub mod cap;

@@ -92,7 +92,7 @@ fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
 
 /// Whether the cloud itself took a spot machine back; a notice alone does not say so.
 pub(super) fn taken_by_cloud(view: Option<&InstanceView>) -> bool {
-    view.and_then(|view| view.state_reason.as_deref()).is_some_and(|reason| reason.starts_with("Server.Spot"))
+    view.and_then(|view| view.state_reason.as_deref()).is_some_and(billing::is_taken)
 }
 
 fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>, was_there: bool) -> EndedBecause {

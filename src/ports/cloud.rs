@@ -5,7 +5,7 @@ use jiff::Timestamp;
 
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal, Spec};
-use crate::market::{Offer, Region, Span, Supply};
+use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::NoCredentials;
 
 #[derive(Debug, thiserror::Error)]
@@ -118,6 +118,12 @@ pub trait Cloud: Send + Sync {
     /// When what [`Cloud::guard`] armed has ended this machine; `None`: it has not. An error means *unknown*.
     async fn alarmed(&self, _machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         Ok(None)
+    }
+
+    /// The prices that held for a spot machine of this offer from a moment on, with the one that held then: they move while it
+    /// runs, and it is billed by them.
+    async fn spot_prices(&self, offer: &Offer, _from: Timestamp) -> Result<PriceHistory, CloudError> {
+        Err(CloudError::Unsupported { cloud: offer.cloud.word(), act: "tell what spot machines cost" })
     }
 
     /// The attempt is settled: what was kept of the ended machine only to settle it, and what watched it, may go.

@@ -13,7 +13,7 @@ use super::weather::Trouble;
 use super::world::{Ask, Deed, World};
 use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec};
-use crate::market::{self, Arch, Market, Offer, Region, Span, Supply, UsdPerHour, Zone};
+use crate::market::{self, Arch, Market, Offer, PriceHistory, PricePoint, Region, Span, Supply, UsdPerHour, Zone};
 use crate::ports::{Cloud, CloudError};
 
 pub const REGION: &str = "us-east-1";
@@ -222,6 +222,12 @@ impl Cloud for Ec2Line {
         let lost = self.meet("raise the hard cap").await?;
         self.world.ec2.raise_kill_at(&machine.id, kill_at);
         Self::reply(lost, "raise the hard cap", ())
+    }
+
+    /// The prices of a world do not move. No dice and no weather here: the law of the ledger is exact.
+    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+        let points = vec![PricePoint { at: from, price: dollars(SPOT) }];
+        Ok(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points))
     }
 
     async fn release(&self, _: &MachineRef) -> Result<(), CloudError> {

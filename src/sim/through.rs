@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use super::process::Process;
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Notice, Residue, Sample};
 use crate::job::{CodeArchive, LaunchRequest, MachineSpec, Plan, Spec};
-use crate::market::{Offer, Region, Span, Supply};
+use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{
     Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power, PowerError,
     PowerOff, Scope, SensorFeed, Signal, SignedUrl, Store, StoreError, Tree, Workload, WorkloadError, Workloads,
@@ -159,6 +159,9 @@ impl Cloud for Through<dyn Cloud> {
     }
     async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
         self.process.call(self.inner.raise_kill_at(machine, kill_at)).await
+    }
+    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+        self.process.call(self.inner.spot_prices(offer, from)).await
     }
     async fn release(&self, machine: &MachineRef) -> Result<(), CloudError> {
         self.process.call(self.inner.release(machine)).await

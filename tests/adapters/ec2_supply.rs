@@ -10,7 +10,7 @@ use lamplighter::adapters::aws_settings::AwsSettings;
 use lamplighter::adapters::ec2_supply::{supply, survey};
 use lamplighter::job::{MachineSpec, MarketChoice};
 use lamplighter::market::{Cloud, Market, PriceRule, Span, Supply, Usd, UsdPerHour};
-use lamplighter::ports::CloudError;
+use lamplighter::ports::{Cloud as _, CloudError};
 
 use crate::aws;
 use crate::ec2::{FalseEc2, Fault, Options, rounds};
@@ -149,4 +149,22 @@ async fn a_job_without_a_gpu_gets_a_small_machine_or_the_type_it_names() {
     assert_eq!(found.refused, ["t9.huge is not sold in us-east-1"]);
     let none = supply(&session(&ec2, None), &machine("H900:1", MarketChoice::OnDemand)).await.unwrap();
     assert!(none.offers.is_empty() && none.refused[0].starts_with("us-east-1 has no type with H900:1, only "), "{:?}", none.refused);
+}
+
+#[tokio::test]
+async fn the_prices_of_a_machines_life_begin_with_the_one_that_held_then() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let hours = SignedDuration::from_hours;
+    ec2.spot_prices("g5.xlarge", "us-east-1a", &[(hours(30), 0.5), (hours(20), 0.37), (hours(2), 0.41)]);
+    let found = supply(&session(&ec2, None), &machine("A10G:1", MarketChoice::Spot)).await.unwrap();
+    let offer = found.offers.iter().find(|offer| offer.instance_type == "g5.xlarge" && offer.zone.as_str() == "us-east-1a").unwrap();
+    let newest = aws::cloud(&ec2).spot_prices(offer, jiff::Timestamp::UNIX_EPOCH).await.unwrap().newest().unwrap().at;
+    // Six hours before the last change the price of twenty hours ago held.
+    let prices = aws::cloud(&ec2).spot_prices(offer, newest - hours(6)).await.unwrap();
+    let told: Vec<UsdPerHour> = prices.points().iter().map(|point| point.price).collect();
+    assert_eq!((told, prices.at(newest - hours(6))), (vec![usd("0.37"), usd("0.41")], Some(usd("0.37"))), "of this zone, for Linux");
+
+    ec2.fault(Fault::code("DescribeSpotPriceHistory", "UnauthorizedOperation").always());
+    let error = aws::cloud(&ec2).spot_prices(offer, newest).await.unwrap_err();
+    assert!(matches!(error, CloudError::Denied { .. }), "{error:?}");
 }

@@ -151,13 +151,13 @@ impl FakeCloud {
     pub fn bill(&self) -> Usd {
         let state = self.state.lock().unwrap();
         let cost = |machine: &Machine| {
-            let ended = machine.view.ended.unwrap_or_else(|| self.clock.now());
-            let ran = Duration::try_from(ended.duration_since(machine.view.launched)).unwrap();
+            let (from, ended) = (machine.view.launched, machine.view.ended.unwrap_or_else(|| self.clock.now()));
+            let ran = Duration::try_from(ended.duration_since(from)).unwrap();
             let taken = machine.view.state_reason.as_deref().is_some_and(|reason| reason.starts_with("Server.Spot"));
             // As EC2: what it takes back within the first hour is free.
             let is_ec2 = *self.kind.lock().unwrap() == market::Cloud::Aws;
             let free = is_ec2 && taken && machine.view.market == Market::Spot && ran < Duration::from_secs(3600);
-            machine.before + if free { Usd::ZERO } else { machine.price.cost_of(ran) }
+            machine.before + if free { Usd::ZERO } else { self.price_moved(from, ended).unwrap_or_else(|| machine.price.cost_of(ran)) }
         };
         state.machines.iter().map(cost).sum()
     }

@@ -6,10 +6,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceView, MachineRef};
 use lamplighter::job::{MachineSpec, MarketChoice, Plan, Refusal};
-use lamplighter::market::{self, Arch, Market, Offer, Quota, Region, Span, Supply, UsdPerHour, Zone};
+use lamplighter::market::{self, Arch, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError, NoCredentials};
 
 use super::cloud::{CloudFault, FakeCloud, Machine};
+use super::spot_market::History;
 
 /// The agents of the fake cloud hold on to it, so the port is on a handle.
 #[async_trait]
@@ -31,7 +32,7 @@ impl Cloud for FakeCloudPort {
             vcpus: 0,
             arch: Arch::X86_64,
             market: Market::Spot,
-            price: machine.usd_per_hour,
+            price: self.0.price_now().unwrap_or(machine.usd_per_hour),
             extras: UsdPerHour::ZERO,
             on_demand: Some(machine.usd_per_hour),
         };
@@ -165,6 +166,22 @@ impl Cloud for FakeCloudPort {
         let machine = state.machines.iter_mut().find(|known| known.view.id == machine.id).unwrap();
         machine.view.tags.kill_at = machine.view.tags.kill_at.max(Some(kill_at));
         Ok(())
+    }
+
+    async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
+        let (history, prices) = {
+            let market = self.0.market.lock().unwrap();
+            (market.history, market.prices.clone())
+        };
+        let prices = if prices.is_empty() { vec![(from, offer.price)] } else { prices };
+        match history {
+            History::Told => {
+                let points = prices.into_iter().map(|(at, price)| PricePoint { at, price });
+                Ok(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points.collect()))
+            }
+            History::Denied => Err(CloudError::Denied { act: "read the spot prices".into(), cause: "injected".into() }),
+            History::Silent => std::future::pending().await,
+        }
     }
 
     async fn release(&self, _machine: &MachineRef) -> Result<(), CloudError> {

@@ -24,6 +24,7 @@ mod lives;
 mod market;
 mod mortal;
 mod owners;
+mod prices;
 mod regions;
 mod scale;
 mod schedules;

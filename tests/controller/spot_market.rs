@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lamplighter::instance::Status;
 use lamplighter::job::{EndedBecause, Outcome, Plan};
-use lamplighter::market::{Market, Offer, Span, UsdPerHour, elapsed};
+use lamplighter::market::{Market, Offer, Span, Usd, UsdPerHour, elapsed};
 use lamplighter::policy::Wishes;
 use lamplighter::ports::Clock;
 
@@ -32,12 +32,40 @@ pub struct SpotMarket {
     pub more_zones: u32,
     /// When launches were asked for, answered or not.
     pub asked: Vec<Duration>,
+    /// What an hour costs from a moment on; none: the price does not move.
+    pub prices: Vec<(Timestamp, UsdPerHour)>,
+    pub history: History,
+}
+
+/// What the cloud says of the prices that were.
+#[derive(Clone, Copy, Debug, PartialEq, Default)]
+pub enum History {
+    #[default]
+    Told,
+    Denied,
+    /// No answer ever comes.
+    Silent,
 }
 
 impl FakeCloud {
     /// Three times the price of spot, as real ones are.
     pub fn on_demand(&self, spot: &Offer) -> UsdPerHour {
         UsdPerHour::new(spot.price.per_hour() + spot.price.per_hour() + spot.price.per_hour())
+    }
+
+    /// What spot costs now, where it moves.
+    pub fn price_now(&self) -> Option<UsdPerHour> {
+        let now = self.clock.now();
+        let market = self.market.lock().unwrap();
+        market.prices.iter().rev().find(|(at, _)| *at <= now).map(|(_, price)| *price)
+    }
+
+    /// The ledger of a price that moves: second by second, what held then.
+    pub(super) fn price_moved(&self, from: Timestamp, to: Timestamp) -> Option<Usd> {
+        let prices = self.market.lock().unwrap().prices.clone();
+        let ends = prices.iter().skip(1).map(|(at, _)| *at).chain([to]);
+        let parts = prices.iter().zip(ends).map(|((at, price), end)| price.cost_of(elapsed(from.max(*at), to.min(end))));
+        (!prices.is_empty()).then(|| parts.sum())
     }
 
     /// Whether a machine of this plan cannot be had, or kept, now.

@@ -2,6 +2,7 @@
 
 mod apply;
 mod auto;
+mod billing;
 mod budget;
 mod cap;
 mod checkpointing;
