@@ -104,7 +104,8 @@ async fn schedules(context: &Context, setup: &AwsSetup, found: &SetupFound) -> R
     if found.bucket.there().is_none() {
         return Ok(Vec::new());
     }
-    let store = job_root::workstation(context)?.at(&setup.names.job_root()).open_root(true).await;
+    let there = job_root::workstation(context)?.at(&setup.names.job_root()).in_regions(&setup.names.regions);
+    let store = there.open_root(true).await;
     let store = store.map_err(|error| job_root::open_fault(context, &error))?;
     let told = |error: &JobDirError| job_root::record_fault(error).meaning("nothing was changed");
     let mut named = Vec::new();

@@ -84,6 +84,18 @@ impl Workstation {
         other
     }
 
+    /// The same workstation, at home in the first of these regions: a bucket is only reached by way of its own.
+    #[must_use]
+    pub fn in_regions(&self, regions: &[String]) -> Workstation {
+        let mut other = self.clone();
+        other.aws.regions = regions.to_vec();
+        #[cfg(feature = "aws")]
+        {
+            other.session = AwsSession::new(other.aws.clone());
+        }
+        other
+    }
+
     /// # Errors
     /// When this program cannot find itself, or the state folder cannot be written.
     pub fn controller(&self, store: &Store) -> io::Result<Controller> {
