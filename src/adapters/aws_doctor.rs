@@ -125,14 +125,24 @@ impl AwsDoctor {
     }
 
     pub async fn prices(&self, region: &str) -> Result<String, String> {
-        let is = |field: &str, value: &str| {
-            let filter = Filter::builder().field(field).r#type(FilterType::TermMatch).value(value).build();
+        let listed = self.is_listed(&[("regionCode", region), ("instanceType", PRICED), ("operatingSystem", "Linux")]).await?;
+        if listed { Ok("readable".to_owned()) } else { Err(format!("it has no price for {PRICED} in {region}")) }
+    }
+
+    /// Whether AWS's price list knows what a disk costs in a region.
+    pub async fn prices_disks(&self, region: &str) -> Result<bool, String> {
+        self.is_listed(&[("regionCode", region), ("productFamily", "Storage"), ("volumeApiName", "gp3")]).await
+    }
+
+    async fn is_listed(&self, fields: &[(&str, &str)]) -> Result<bool, String> {
+        let is = |(field, value): &(&str, &str)| {
+            let filter = Filter::builder().field(*field).r#type(FilterType::TermMatch).value(*value).build();
             filter.expect("the field, the type and the value are given")
         };
-        let filters = [is("regionCode", region), is("instanceType", PRICED), is("operatingSystem", "Linux")];
-        let call = self.session.pricing().await.get_products().service_code("AmazonEC2").set_filters(Some(filters.to_vec())).max_results(1);
+        let filters: Vec<Filter> = fields.iter().map(is).collect();
+        let call = self.session.pricing().await.get_products().service_code("AmazonEC2").set_filters(Some(filters)).max_results(1);
         let answer = call.send().await.map_err(|error| said(&error))?;
-        if answer.price_list().is_empty() { Err(format!("it has no price for {PRICED} in {region}")) } else { Ok("readable".to_owned()) }
+        Ok(!answer.price_list().is_empty())
     }
 
     pub async fn bucket(&self, bucket: &str, account: &str) -> Found<BucketFound> {

@@ -225,6 +225,7 @@ fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mu
             if !unknown.is_empty() {
                 let zones = unknown.join(", ");
                 supply.refused.push(format!("{}, {market}, in {zones}: no price is known, and what has none is not bought", kind.name));
+                supply.unpriced.insert(region.clone());
             }
             supply.offers.extend(offers);
         }
@@ -264,7 +265,12 @@ fn extras(region: &Region, disk_gib: u32, listed: &Listed, supply: &mut Supply) 
     let shipped = catalog.disk_gib_month(region);
     let address = catalog.public_ipv4_hour(region)?;
     let Some(disk) = listed.disk.or(shipped.map(|dated| dated.value)) else {
-        supply.refused.push(format!("the price of a disk in {region} is not known, and what has none is not bought"));
+        // Of a list that cannot be read it is said above why.
+        let list = if listed.trouble.is_some() { "AWS's price list cannot be read" } else { "AWS's price list does not name it" };
+        let because =
+            format!("the price of a disk in {region} is not known ({list}, and the shipped catalogue has none), and what has none is not bought");
+        supply.refused.push(because);
+        supply.unpriced.insert(region.clone());
         return None;
     };
     let of_disk = match (listed.disk, shipped) {
@@ -348,9 +354,20 @@ mod tests {
         assert_eq!(supply.offers[0].price, usd("1.006"));
         assert!(supply.notes[0].contains("the shipped ones of 2026-07-20"), "{:?}", supply.notes);
         let mut elsewhere = facts(&["g5.xlarge"], &[("g5.xlarge", "a")], Listed { trouble: Some(CloudError::Throttled), ..Listed::default() }, &[]);
-        elsewhere.region = Region::new("ap-south-1");
+        elsewhere.region = Region::new("ap-south-2");
         let supply = sold(elsewhere, &[Market::OnDemand]);
-        assert!(supply.offers.is_empty() && supply.refused[0].contains("the price of a disk in ap-south-1"), "{supply:?}");
+        assert!(supply.offers.is_empty() && supply.refused[0].contains("the price of a disk in ap-south-2"), "{supply:?}");
+        assert_eq!(supply.unpriced, [Region::new("ap-south-2")].into());
+    }
+
+    /// A price list without that region's disk: the shipped one stands in, as it does for one that cannot be read.
+    #[test]
+    fn a_region_whose_disk_only_the_catalogue_prices_sells_machines() {
+        let mut north = facts(&["g5.xlarge"], &[("g5.xlarge", "eu-north-1a")], Listed::default(), &[("g5.xlarge", "eu-north-1a", "0.4")]);
+        north.region = Region::new("eu-north-1");
+        let supply = sold(north, &[Market::Spot]);
+        assert_eq!(supply.offers.len(), 1, "{supply:?}");
+        assert!(supply.notes[0].starts_with("in eu-north-1 73 GiB of disk bill $0.0836 a GiB and month"), "{:?}", supply.notes);
     }
 
     #[test]

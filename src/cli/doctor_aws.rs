@@ -15,9 +15,10 @@ mod asked {
     use crate::instance::setup::{Found, GROUP, SetupNames, box_role};
     use crate::job::AlarmRule;
     use crate::jobdir::{ProofDir, SweeperDir};
+    use crate::market::{Catalog, Region};
     use crate::policy::doctor::{
-        Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role,
-        judge_spot_role, judge_writing,
+        Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_network, judge_quotas,
+        judge_readable, judge_role, judge_spot_role, judge_writing,
     };
     use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
@@ -127,6 +128,7 @@ mod asked {
                 Some(_) => vec![judge_readable("price list", desk.doctor.prices(desk.names().await.home()).await)],
                 None => unasked(desk, "price list").await,
             }),
+            boxed(d(), disk_prices),
             boxed(d(), async move |_| vec![to_ship(agent())]),
         ]
     }
@@ -265,6 +267,19 @@ mod asked {
         let each =
             names.regions.iter().map(|region| async move { judge_network(names, &desk.doctor.network(&names.group, region).await, has_subnets) });
         futures::future::join_all(each).await
+    }
+
+    /// Where the catalogue has a price, nobody is asked.
+    async fn disk_prices(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "disk price").await;
+        }
+        let each = desk.names().await.regions.iter().map(|region| async move {
+            let shipped = Catalog::shipped().disk_gib_month(&Region::new(region)).is_some();
+            let listed = if shipped { Ok(true) } else { desk.doctor.prices_disks(region).await };
+            DiskPrice { region: region.clone(), shipped, listed }
+        });
+        vec![judge_disk_prices(&futures::future::join_all(each).await)]
     }
 
     fn to_ship(found: Result<String, String>) -> Check {

@@ -46,6 +46,7 @@ mod log_tail;
 mod logs;
 mod machine;
 mod most;
+mod nothing_fits;
 mod outputs;
 mod patience;
 mod plan;

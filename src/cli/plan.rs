@@ -7,12 +7,9 @@ use super::patience::saying;
 use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, plan_text, ready, region, run, status, submission};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, nothing_fits, plan_text, ready, region, run, status, submission};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Plan, ResolvedSpec};
-use crate::market::Offer;
-use crate::policy::doctor;
-use crate::policy::placement::NoOffer;
 use crate::policy::schedule::Calendar;
 use crate::wire;
 
@@ -164,33 +161,7 @@ pub fn fault(error: &ActError) -> Fault {
             ActError::NoOffer(none) | ActError::NotReady { none: Some(none), .. } => none,
             _ => return fault,
         };
-        let hints = hints(none);
+        let hints = nothing_fits::hints(none);
         if hints.is_empty() { fault } else { fault.hint(hints.join("; ")) }
     }
-}
-
-/// What would mend that nothing fits, one for each thing that stands in the way.
-fn hints(none: &NoOffer) -> Vec<String> {
-    let bid = none.above_bid.as_deref().map(enough);
-    let quota = none.short_of.as_deref().map(|(quota, vcpus)| {
-        let more = doctor::ask_for_more(quota.region.as_str(), &quota.code, *vcpus);
-        format!("ask for {vcpus} vCPUs of the quota \"{}\", which takes hours to days: {more}", quota.name)
-    });
-    let dearer = none.too_dear.as_deref().map(|dear| {
-        let (name, price) = (dear.offer.describe(), dear.offer.price);
-        format!("`--fallback-cost {}`, or `fallback_cost` in the job file, would buy {name}, at {price}", dear.enough())
-    });
-    [bid, quota, dearer].into_iter().flatten().collect()
-}
-
-/// The lowest bid that a machine would be had for now.
-fn enough(offer: &Offer) -> String {
-    let price = offer.price.per_hour().dollars();
-    format!(
-        "{} costs {} now: `--max-price {}` would take it, and `--max-price auto` bids 15 % above the price",
-        offer.describe(),
-        offer.price,
-        // As short as it is written, and never below the price.
-        (price * 10_000.0).ceil() / 10_000.0
-    )
 }

@@ -79,7 +79,7 @@ pub struct MachineFile {
     #[schemars(extend("default" = [], "examples" = [["g5.xlarge", "g6.xlarge"]]))]
     pub instance_types: Option<Vec<String>>,
     /// Only these regions.
-    #[schemars(extend("default" = [], "examples" = [["us-east-2", "eu-north-1"]]))]
+    #[schemars(extend("default" = [], "examples" = [["us-east-2", "us-west-2"]]))]
     pub regions: Option<Vec<String>>,
     /// The machine image: `dlami` is AWS's deep learning base image on Ubuntu 22.04 (`dlami:ubuntu-24.04` and
     /// `dlami:amazon-linux-2023` are the others); or an image id; or `ssm:` and the name of a parameter that holds one; or

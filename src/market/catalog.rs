@@ -14,6 +14,9 @@ const ON_DEMAND: &str = include_str!("../../config/catalog/on_demand.csv");
 const ZONES: &str = include_str!("../../config/catalog/zones.csv");
 const EXTRAS: &str = include_str!("../../config/catalog/extras.csv");
 
+/// The kind of disk that every machine has.
+const DISK: &str = "gp3";
+
 /// A value, and the day on which it was so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dated<T> {
@@ -77,7 +80,12 @@ impl Catalog {
 
     /// A month of one GiB of gp3.
     pub fn disk_gib_month(&self, region: &Region) -> Option<&Dated<Usd>> {
-        self.extra("gp3", region)
+        self.extra(DISK, region)
+    }
+
+    /// Regions of which it has the price of a disk, by name.
+    pub fn disk_regions(&self) -> Vec<Region> {
+        self.extras.keys().filter(|(what, _)| what == DISK).map(|(_, region)| Region::new(region)).collect()
     }
 
     /// An hour of a public IPv4 address.
@@ -205,7 +213,10 @@ mod tests {
         assert_eq!(catalog.regions(), [Region::new("us-east-1")]);
         assert_eq!((catalog.types_as_of(), catalog.prices_as_of()), ("2026-10-27", "2026-07-20"));
         assert_eq!(catalog.disk_gib_month(&Region::new("eu-west-1")).unwrap().value, "0.088".parse().unwrap());
-        assert_eq!(catalog.disk_gib_month(&Region::new("ap-south-1")), None);
-        assert_eq!(catalog.public_ipv4_hour(&Region::new("ap-south-1")).unwrap().value, "0.005".parse().unwrap());
+        assert_eq!(catalog.disk_gib_month(&Region::new("eu-north-1")).unwrap().value, "0.0836".parse().unwrap());
+        assert_eq!(catalog.disk_gib_month(&Region::new("ap-south-2")), None);
+        let with_a_disk = catalog.disk_regions();
+        assert!(with_a_disk.len() > 20 && with_a_disk.contains(&Region::new("sa-east-1")) && !with_a_disk.contains(&Region::new("*")));
+        assert_eq!(catalog.public_ipv4_hour(&Region::new("ap-south-2")).unwrap().value, "0.005".parse().unwrap());
     }
 }

@@ -1,5 +1,7 @@
 //! What a cloud sells now, as far as it told.
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Market, Offer, PriceHistory, Region};
@@ -16,6 +18,8 @@ pub struct Supply {
     pub refused: Vec<String>,
     /// What a person should know of these facts: that a price list is an old one, for example.
     pub notes: Vec<String>,
+    /// Where something would do and is not offered, because no price of it is known.
+    pub unpriced: BTreeSet<Region>,
 }
 
 /// How many vCPUs of a family an account may run in a region.
@@ -58,6 +62,7 @@ impl Supply {
         self.histories.extend(other.histories);
         self.quotas.extend(other.quotas);
         self.refused.extend(other.refused);
+        self.unpriced.extend(other.unpriced);
         self.notes.extend(other.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
     }
 

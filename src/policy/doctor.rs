@@ -250,7 +250,71 @@ pub fn judge_readable(name: &str, read: Result<String, String>) -> Check {
     }
 }
 
+/// What is known of the price of a disk in a region: what has none is not bought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DiskPrice {
+    pub region: String,
+    /// The shipped catalogue has one.
+    pub shipped: bool,
+    /// Whether AWS's price list names one; why that is not known.
+    pub listed: Result<bool, String>,
+}
+
+impl DiskPrice {
+    fn is_known(&self) -> bool {
+        self.shipped || self.listed == Ok(true)
+    }
+}
+
+/// Whether machines can be bought where they may be: without the price of its disk none is.
+pub fn judge_disk_prices(prices: &[DiskPrice]) -> Check {
+    let name = "disk price";
+    let names = |known: bool| prices.iter().filter(|price| price.is_known() == known).map(|price| price.region.as_str()).collect::<Vec<_>>();
+    let (known, unknown) = (names(true), names(false));
+    let Some(first) = prices.iter().find(|price| !price.is_known()) else {
+        return Check::ok(name, format!("known in {}", known.join(", ")));
+    };
+    let why = match &first.listed {
+        Err(why) => format!("AWS's price list cannot be read: {why}"),
+        Ok(_) => "AWS's price list does not name it".to_owned(),
+    };
+    let said = format!("not known in {}, so that no machine is bought there: the shipped catalogue has none, and {why}", unknown.join(", "));
+    let level = if known.is_empty() { Level::Failure } else { Level::Warning };
+    let fix = "`lamp iam controller` prints the policy that allows `pricing:GetProducts`; or another region in `regions` of [aws]";
+    Check::new(name, level, said).fix(fix)
+}
+
+/// What `lamp init aws` says of regions whose disks the shipped catalogue has no price of.
+pub fn unpriced_disks(regions: &[String]) -> String {
+    format!(
+        "the shipped catalogue does not know what a disk costs in {}: machines are bought there only where AWS's price list can be read \
+         (`pricing:GetProducts`, which `lamp iam controller` allows); `lamp doctor` says whether it can",
+        regions.join(", ")
+    )
+}
+
 /// The worst of all; without any, all is well.
 pub fn worst(checks: &[Check]) -> Level {
     checks.iter().map(|check| check.level).max().unwrap_or(Level::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_region_without_any_price_of_its_disks_is_told_and_one_that_is_listed_is_well() {
+        let price =
+            |region: &str, shipped, listed: Result<bool, &str>| DiskPrice { region: region.into(), shipped, listed: listed.map_err(Into::into) };
+        let (east, far) = (price("us-east-1", true, Err("denied")), price("ap-south-2", false, Err("denied")));
+        assert_eq!(
+            judge_disk_prices(&[east.clone(), price("ap-south-2", false, Ok(true))]),
+            Check::ok("disk price", "known in us-east-1, ap-south-2")
+        );
+        let one = judge_disk_prices(&[east, far.clone()]);
+        assert_eq!(one.level, Level::Warning, "{one:?}");
+        assert!(one.said.starts_with("not known in ap-south-2, so that no machine is bought there") && one.said.ends_with("cannot be read: denied"));
+        let all = judge_disk_prices(&[price("ap-south-2", false, Ok(false))]);
+        assert!(all.level == Level::Failure && all.said.ends_with("AWS's price list does not name it"), "{all:?}");
+    }
 }

@@ -110,6 +110,12 @@ impl Terms<'_> {
         self.dearest().cost_of(if self.offer.cloud == Cloud::Local { LOCAL_LIFE_MIN } else { LIFE_MIN + STOP_GRACE })
     }
 
+    /// What its limits of time come to, were there no budget; `None`: nothing else bounds it.
+    pub fn whole(&self) -> Option<Usd> {
+        let unbounded = Terms { budget_left: None, ..*self };
+        unbounded.most(Some(unbounded.hard_end()?))
+    }
+
     /// Whether the budget buys enough of this machine to be worth its start.
     ///
     /// # Errors

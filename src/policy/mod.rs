@@ -36,6 +36,7 @@ mod interruption;
 pub mod kept;
 pub mod market_choice;
 pub mod market_run;
+mod no_offer;
 mod offer_words;
 pub mod orphan;
 mod pace;

@@ -8,11 +8,13 @@ use jiff::Timestamp;
 use super::bid::{self, Bid};
 use super::fallback::{Bound, TooDear};
 use super::hard_end::Terms;
-use super::offer_words::{and_dearer, dearer, grouped, reasons, shortened};
+use super::no_offer::no_offer;
+pub use super::no_offer::{NoOffer, OverBudget, in_cents};
+use super::offer_words::{dearer, reasons};
 use super::ranking::Ranked;
 use super::refusals::refused_lately;
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, RejectedOffer, Spec};
-use crate::market::{Cloud, FallbackCost, Market, Offer, Quota, Span, Supply, Usd, UsdPerHour, elapsed};
+use crate::market::{Cloud, FallbackCost, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
 
 /// A chosen offer with its reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,20 +33,6 @@ pub struct Placement {
     /// The same where any of the fallbacks is taken in its place.
     pub most_any_usd: Option<Usd>,
     pub kill_at: Option<Timestamp>,
-}
-
-/// Why no offer will do.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("no offer fits: {}{}", shortened(because), and_dearer(because, too_dear.as_deref()))]
-pub struct NoOffer {
-    /// The one that came nearest first.
-    pub because: Vec<String>,
-    /// The cheapest that only its bid keeps away: with its price as the bid it would be taken.
-    pub above_bid: Option<Box<Offer>>,
-    /// The quota that keeps the cheapest away that only a quota does, and what would be enough of it.
-    pub short_of: Option<Box<(Quota, u32)>>,
-    /// The cheapest that is to be had and is too dear to be bought without a word.
-    pub too_dear: Option<Box<TooDear>>,
 }
 
 /// What is asked of a placement.
@@ -141,7 +129,7 @@ impl<'a> Ask<'a> {
         bid.is_ok_and(|bid| bid.price >= offer.price || bid.share_above.is_none_or(|above| above < 1.0))
     }
 
-    fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
+    pub(super) fn terms(&self, offer: &'a Offer, bid: Option<&Bid>) -> Terms<'a> {
         let (bid, budget_left, more_time) = (bid.map(|bid| bid.price), self.budget_left, self.more_time);
         Terms { spec: self.spec, offer, bid, budget_left, more_time, now: self.now }
     }
@@ -154,37 +142,6 @@ fn most_of(ask: &Ask<'_>, fitting: &[(&Offer, Option<Bid>)]) -> Option<Usd> {
         terms.most(terms.hard_end())
     };
     fitting.iter().map(most).try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
-}
-
-/// Why there is none. Where all of them are too dear for the bid, that is one sentence and not one for each.
-fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<TooDear>) -> NoOffer {
-    let bid = |offer: &Offer| bid::bid(ask.spec.machine.max_price, offer, ask.supply.history(offer), ask.now).ok();
-    let is_above = |offer: &Offer| offer.market == Market::Spot && bid(offer).is_some_and(|bid| bid.price < offer.price);
-    let above: Vec<&Offer> = rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local && is_above(offer)).collect();
-    let lowest = above.iter().min_by_key(|offer| offer.price).copied();
-    let mut because = match lowest.zip(lowest.and_then(bid)) {
-        Some((lowest, bid)) if above.len() == rejected.len() && above.len() > 1 => {
-            let (many, kind, zone) = (above.len(), &lowest.instance_type, &lowest.zone);
-            vec![format!(
-                "each of the {many} spot offers that would do costs more than the bid of {} now, the cheapest {} ({kind} in {zone})",
-                bid.price, lowest.price
-            )]
-        }
-        _ => [grouped(rejected), ask.supply.refused.clone()].concat(),
-    };
-    if because.is_empty() && too_dear.is_empty() {
-        because.push("nothing is on offer".into());
-    }
-    let too_dear = too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
-    NoOffer { because, above_bid: lowest.cloned().map(Box::new), short_of: short_of(ask, rejected).map(Box::new), too_dear }
-}
-
-/// With what is in use counted in: a quota is of all machines together.
-fn short_of(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> Option<(Quota, u32)> {
-    let short = rejected.iter().filter_map(|no| Some((&no.offer, ask.supply.quota(&no.offer)?)));
-    let short = short.filter(|(offer, quota)| quota.vcpus_left() < offer.vcpus && offer.gpus >= ask.spec.machine.gpus.count);
-    let (offer, quota) = short.min_by_key(|(offer, _)| offer.hourly())?;
-    Some((quota.clone(), quota.vcpus_used + offer.vcpus))
 }
 
 /// The bid for an offer that will do; or why it will not.

@@ -67,3 +67,52 @@ fn a_plan_names_what_is_too_dear_to_be_bought_in_its_place() {
         "{usual}"
     );
 }
+
+/// Nobody is sent to ask for a quota of machines that the budget would not pay; and what is named is enough.
+#[test]
+fn a_budget_or_a_bid_that_is_too_small_names_the_smallest_that_would_do() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    let plan = |more: &[&str]| {
+        let words = [&["plan", "--cloud", "aws", "--gpus", "A10G:1", "--max-runtime", "1h"], more, &["--", "python3", "train.py"]].concat();
+        sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)))
+    };
+    ec2.quota("L-DB2E81BA", 8.0);
+    let poor = plan(&["--budget", "0.05"]);
+    assert!(
+        poor.code == 104 && poor.err.contains("is too dear for the budget; the cheapest, g5.xlarge in us-east-1a, costs up to $1.02/h"),
+        "{poor:?}"
+    );
+    assert!(!poor.err.contains("ask for"), "no quota is in the way of a cheap machine: {poor:?}");
+    let smallest = poor.err.split("hint: `--budget ").nth(1).and_then(|rest| rest.split('`').next()).unwrap_or_else(|| panic!("{poor:?}"));
+    assert!(poor.err.contains("would pay for all the time that its limits allow"), "{poor:?}");
+    let enough = plan(&["--budget", smallest]);
+    assert!(enough.out.starts_with("g5.xlarge in us-east-1a, on-demand"), "{enough:?}");
+    ec2.quota("L-3819A6DF", 8.0);
+    let low = plan(&["--market", "spot", "--max-price", "0.1"]);
+    assert!(
+        low.code == 104 && low.err.contains("hint: g5.xlarge in us-east-1b, spot costs $0.36/h now: ") && !low.err.contains("ask for"),
+        "{low:?}"
+    );
+}
+
+/// A region of which neither AWS's list nor the shipped one knows a disk's price sells nothing, and that is said with its cure; one
+/// of the shipped list does.
+#[test]
+fn a_region_without_the_price_of_a_disk_says_so_and_what_to_do() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    let plan = |region: &str| {
+        let words = ["plan", "--cloud", "aws", "--instance-type", "t3.micro", "--region", region, "--max-runtime", "1h", "--", "python3", "train.py"];
+        sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)))
+    };
+    for region in ["ap-south-2", "eu-north-1"] {
+        ec2.ask_in(region, "CreateSecurityGroup", &[("GroupName", "lamplighter"), ("GroupDescription", "x")]).expect("made");
+    }
+    let none = plan("ap-south-2");
+    for said in ["the price of a disk in ap-south-2 is not known", "hint: prices come from AWS's price list", "`pricing:GetProducts`", "eu-north-1"] {
+        assert!(none.code == 104 && none.err.contains(said), "{said}: {none:?}");
+    }
+    let north = plan("eu-north-1");
+    assert!(north.out.starts_with("t3.micro in eu-north-1"), "{north:?}");
+}

@@ -1,0 +1,62 @@
+//! What to type where no offer fits: one line for each thing that stands in the way, the nearest first.
+//!
+//! What must never live here: which of them it is (`policy`).
+
+use crate::market::{Catalog, Offer};
+use crate::policy::doctor;
+use crate::policy::placement::{NoOffer, OverBudget, in_cents};
+
+/// What would mend it; empty: nothing is known that would.
+pub fn hints(none: &NoOffer) -> Vec<String> {
+    let bid = none.above_bid.as_deref().map(enough);
+    let budget = none.over_budget.as_deref().map(larger);
+    let quota = none.short_of.as_deref().map(|(quota, vcpus)| {
+        let more = doctor::ask_for_more(quota.region.as_str(), &quota.code, *vcpus);
+        format!("ask for {vcpus} vCPUs of the quota \"{}\", which takes hours to days: {more}", quota.name)
+    });
+    let dearer = none.too_dear.as_deref().map(|dear| {
+        let (name, price) = (dear.offer.describe(), dear.offer.price);
+        format!("`--fallback-cost {}`, or `fallback_cost` in the job file, would buy {name}, at {price}", dear.enough())
+    });
+    let prices = (!none.unpriced.is_empty()).then(with_prices);
+    [bid, budget, quota, dearer, prices].into_iter().flatten().collect()
+}
+
+/// The lowest bid that a machine would be had for now.
+fn enough(offer: &Offer) -> String {
+    let price = offer.price.per_hour().dollars();
+    format!(
+        "{} costs {} now: `--max-price {}` would take it, and `--max-price auto` bids 15 % above the price",
+        offer.describe(),
+        offer.price,
+        // As short as it is written, and never below the price.
+        (price * 10_000.0).ceil() / 10_000.0
+    )
+}
+
+/// The smallest budget that starts a machine, and the one that pays for all that the job may take. A budget counts all attempts:
+/// what is spent is in both.
+fn larger(over: &OverBudget) -> String {
+    let OverBudget { offer, spent, least, whole } = over;
+    let typed = |amount| format!("--budget {}", in_cents(*spent + amount).dollars());
+    let words = in_cents(*spent + *least);
+    let whole = whole.filter(|whole| whole > least);
+    let whole = whole.map(|whole| format!("; `{}` would pay for all the time that its limits allow", typed(whole))).unwrap_or_default();
+    format!(
+        "`{}`, or `budget = \"{words}\"` in `[limits]`, is the smallest that starts one: 10 minutes of {}{whole}",
+        typed(*least),
+        offer.describe()
+    )
+}
+
+/// What has no price is not bought: where the prices come from, and where the shipped ones hold.
+pub fn with_prices() -> String {
+    let names = |regions: Vec<crate::market::Region>| regions.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let catalog = Catalog::shipped();
+    format!(
+        "prices come from AWS's price list: `lamp doctor` says whether it can be read, `lamp iam controller` prints what that takes (`pricing:GetProducts`). \
+         Without it, on-demand machines are bought in {} alone, and spot machines, with a price in `max_price`, in {}",
+        names(catalog.regions()),
+        names(catalog.disk_regions())
+    )
+}
