@@ -10,10 +10,12 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::fetch::with_progress;
-use super::setup_steps::{Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use super::setup_steps::{Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
 use super::{Context, ExitCode, Fault};
 use crate::config::edit::{self, Setting};
 use crate::instance::setup::SetupFound;
+use crate::market::{Catalog, Region};
+use crate::policy::doctor::unpriced_disks;
 use crate::policy::setup::{Rebind, other_root, plan_setup};
 use crate::policy::sweeper::plan_sweeper;
 use crate::wire::setup::AwsSetup;
@@ -65,6 +67,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .collect();
     let configuration = edited(context, |text| edit::add(text, &wanted))?;
     show(context, &setup, &lines);
+    warn_unpriced(context, &setup.names.regions);
     keep_one_bucket(args, context, &setup, &found).await?;
     let changed = configuration.as_ref().map(|edited| edited.changed.clone()).unwrap_or_default();
     let is_ready = lines.iter().all(|line| line.steps.is_empty());
@@ -88,7 +91,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_blocked(&lines)?;
     if is_ready && changed.is_empty() {
         tell(true);
-        write(context, configuration.as_ref(), &wanted);
+        write(context, Lines::Added, configuration.as_ref(), &wanted);
         let is_otherwise = configuration.as_ref().is_none_or(|edited| !edited.kept.is_empty());
         context.printer.note(match lines.iter().any(|line| line.remark.is_some()) || is_otherwise {
             true => "nothing is left to do here; what the warnings name is for you to decide",
@@ -104,13 +107,22 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         confirm(context, "Go on? [y/N]", "y")?;
     }
     carry_out(context, &setup, &lines, "lamp init aws").await?;
-    write(context, configuration.as_ref(), &wanted);
+    write(context, Lines::Added, configuration.as_ref(), &wanted);
     tell(true);
     context.printer.note("next: `lamp doctor` looks at all of it; `lamp iam controller` prints what a user of it must be allowed");
     if !args.sweeper {
         context.printer.hint("`lamp init aws --sweeper` adds a sweeper in the cloud, which ends what hangs also while this workstation sleeps");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// An account that is ready, in a region where nothing can be bought, is told so before it is made.
+fn warn_unpriced(context: &Context, regions: &[String]) {
+    let unpriced = |region: &&String| Catalog::shipped().disk_gib_month(&Region::new(region.as_str())).is_none();
+    let unpriced: Vec<String> = regions.iter().filter(unpriced).cloned().collect();
+    if !unpriced.is_empty() {
+        context.printer.warn(unpriced_disks(&unpriced));
+    }
 }
 
 /// The machines' role and the configuration name the same bucket, before and after: a job that is kept in one is out of reach

@@ -63,6 +63,9 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
         session_manager,
         sweeper_binary: context.environment.sweeper_binary.clone(),
     };
+    for unknown in place.region.iter().filter_map(|name| region::unknown(name)) {
+        context.printer.warn(unknown);
+    }
     let session = job_root::workstation(context)?.aws_session();
     let opened = with_progress(context, || "asking AWS who we are".to_owned(), AwsSetup::new(session, wish)).await;
     opened.map_err(|error| {
@@ -109,7 +112,11 @@ fn table(width: Option<usize>, rows: &[Vec<String>]) -> String {
 pub fn refuse_blocked(lines: &[SetupLine]) -> Result<(), Fault> {
     let Some(line) = lines.iter().find(|line| line.blocks) else { return Ok(()) };
     let why = line.remark.clone().unwrap_or_default();
-    Err(Fault::new(ExitCode::REFUSED, format!("{}: {why}", line.thing)).meaning("nothing was changed"))
+    let fault = Fault::new(ExitCode::REFUSED, format!("{}: {why}", line.thing)).meaning("nothing was changed");
+    Err(match region::hint(&line.thing) {
+        Some(slip) => fault.hint(slip),
+        None => fault,
+    })
 }
 
 /// Asks on a terminal; without one, only `--yes` is an answer. The word is what must be typed.
@@ -170,21 +177,35 @@ pub fn edited(context: &Context, edit: impl FnOnce(&str) -> Result<Edited, toml_
     edit(&text).map(Some).map_err(|error| refused(&error))
 }
 
+/// What becomes of the lines of the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    Added,
+    TakenOut,
+}
+
 /// Writes it, or says the lines that the user should write.
-pub fn write(context: &Context, edited: Option<&Edited>, all: &[Setting]) {
+pub fn write(context: &Context, lines: Lines, edited: Option<&Edited>, all: &[Setting]) {
     let printer = &context.printer;
     let shown = context.environment.user_config_path().map(|path| path.display().to_string()).unwrap_or_default();
     let by_hand = |lines: &[String]| lines.iter().for_each(|line| printer.hint(format!("`{line}`")));
     let Some(edited) = edited else {
+        if lines == Lines::TakenOut {
+            return;
+        }
         printer.warn("nothing says where the configuration is; it should say");
         return by_hand(&all.iter().map(Setting::line).collect::<Vec<_>>());
     };
     if !edited.changed.is_empty() {
         let path = context.environment.user_config_path().unwrap_or_default();
         match replace_user_file(&path, &edited.text) {
-            Ok(()) => printer.note(format!("{shown}: {}", edited.changed.join(", "))),
+            Ok(()) => printer.note(match lines {
+                Lines::Added => format!("written into {shown}: {}", edited.changed.join(", ")),
+                Lines::TakenOut => format!("taken out of {shown}: {}", edited.changed.join(", ")),
+            }),
             Err(error) => {
-                printer.warn(format!("cannot write `{shown}` ({error}); it should say"));
+                let should = if lines == Lines::Added { "it should say" } else { "it should no longer say" };
+                printer.warn(format!("cannot write `{shown}` ({error}); {should}"));
                 by_hand(&edited.changed);
             }
         }

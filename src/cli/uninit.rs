@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
 use super::fetch::with_progress;
-use super::setup_steps::{Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use super::setup_steps::{Lines, Place, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
 use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::edit;
@@ -74,6 +74,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "schedules": schedules, "lines": lines, "done": done }));
         }
     };
+    if let Some(lines) = configuration.as_ref().map(|edited| &edited.changed).filter(|lines| !lines.is_empty()) {
+        context.printer.note(format!("the configuration will no longer say {}", lines.join(", ")));
+    }
     tell_schedules(context, &schedules, goes(&SetupStep::EmptyBucket));
     if place.dry_run {
         tell(false);
@@ -94,7 +97,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         confirm(context, "Take it away? [y/N]", "y")?;
     }
     carry_out(context, &setup, &lines, "lamp uninit aws").await?;
-    write(context, configuration.as_ref(), &[]);
+    write(context, Lines::TakenOut, configuration.as_ref(), &[]);
     tell(true);
     Ok(ExitCode::SUCCESS)
 }

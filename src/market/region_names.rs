@@ -3,6 +3,8 @@
 //! Only ever a hint beside something that has failed: regions are opened after this list was made, and an emulator may call its
 //! own whatever it likes. Of botocore 1.44.5 (Apache-2.0). What must never live here: a refusal.
 
+use super::near::nearest;
+
 /// Those that anybody may use, or switch on.
 const REGIONS: &[&str] = &[
     "af-south-1",
@@ -51,17 +53,23 @@ const REGIONS: &[&str] = &[
 /// So many names are a hint; more are a list.
 const NEAR_MAX: usize = 3;
 
-/// `None`: the name is one that this version knows. Else the names that begin most like it; none, where nothing does.
+/// `None`: the name is one that this version knows. Else the names that differ least from it, or begin most like it; none, where
+/// nothing does.
 pub fn nearest_regions(name: &str) -> Option<Vec<&'static str>> {
     if REGIONS.contains(&name) {
         return None;
     }
+    let near = nearest(name, REGIONS.iter().copied());
+    Some(if near.is_empty() { that_begin_alike(name) } else { near })
+}
+
+fn that_begin_alike(name: &str) -> Vec<&'static str> {
     let plain = |text: &str| text.to_ascii_lowercase().replace(['-', '_', ' '], "");
     let wanted = plain(name);
     let likeness = |known: &str| plain(known).chars().zip(wanted.chars()).take_while(|(a, b)| a == b).count();
     let best = REGIONS.iter().map(|known| likeness(known)).max().unwrap_or(0);
     // Two letters are a part of the world.
-    Some(if best < 2 { Vec::new() } else { REGIONS.iter().copied().filter(|known| likeness(known) == best).take(NEAR_MAX).collect() })
+    if best < 2 { Vec::new() } else { REGIONS.iter().copied().filter(|known| likeness(known) == best).take(NEAR_MAX).collect() }
 }
 
 /// The first word of a text that looks like a region and is none that this version knows.
@@ -83,12 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_names_that_begin_most_alike_are_near() {
+    fn the_names_that_differ_least_or_begin_most_alike_are_near() {
         assert_eq!(nearest_regions("us-east-1"), None);
         assert_eq!(nearest_regions("us-west-2"), None);
         assert_eq!(nearest_regions("us-east-9"), Some(vec!["us-east-1", "us-east-2"]));
         assert_eq!(nearest_regions("useast1"), Some(vec!["us-east-1"]));
-        assert_eq!(nearest_regions("eu-centrl-1"), Some(vec!["eu-central-1", "eu-central-2"]));
+        assert_eq!(nearest_regions("eu-centrl-1"), Some(vec!["eu-central-1"]));
+        assert_eq!(nearest_regions("us-eats-2"), Some(vec!["us-east-2"]));
+        assert_eq!(nearest_regions("eu-nowhere-1"), Some(vec!["eu-north-1"]));
         assert_eq!(nearest_regions("mars"), Some(vec![]));
     }
 

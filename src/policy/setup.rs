@@ -84,7 +84,13 @@ fn bucket(names: &SetupNames, found: &Found<BucketFound>) -> SetupLine {
     let words = |is: bool| settings(bucket).into_iter().filter(move |(has, _, _)| *has == is).map(|(_, word, _)| word).collect::<Vec<_>>();
     let said = if words(true).is_empty() { "there".to_owned() } else { format!("there, {}", words(true).join(", ")) };
     if bucket.region != names.home() {
-        let remark = format!("it is in {}, and {} is asked for: name that region, or another bucket", bucket.region, names.home());
+        let home = &bucket.region;
+        let asked: Vec<String> = names.regions.iter().filter(|region| *region != home).map(|region| format!(" --region {region}")).collect();
+        let remark = format!(
+            "it is in {home}, and stays there; `lamp init aws --region {home}{}` makes what machines need in {} too, and `--bucket NAME` takes another bucket",
+            asked.concat(),
+            names.regions.join(", ")
+        );
         return SetupLine { blocks: true, ..SetupLine::new(thing, said, Vec::new()).remark(remark) };
     }
     if let Some(key) = &bucket.own_key {

@@ -44,9 +44,16 @@ fn what_init_made_is_well() {
         "bucket",
         "writing",
     ];
-    for name in
-        well.iter().chain(&["role of the machines", "network, us-east-1", "image", "price list", "job root", "configuration", "agent to ship"])
-    {
+    for name in well.iter().chain(&[
+        "role of the machines",
+        "network, us-east-1",
+        "image",
+        "price list",
+        "disk price",
+        "job root",
+        "configuration",
+        "agent to ship",
+    ]) {
         assert_eq!(level(&found, name), "ok", "{:#}", check(&found, name));
     }
     assert_eq!(level(&found, "endpoint"), "warning", "an emulator is told");
@@ -104,6 +111,18 @@ fn a_new_account_is_told_what_to_do_first() {
     assert_eq!(level(&found, "alarm role"), "warning");
     user.sandbox.write("home/.config/lamplighter/config.toml", "job_root = 's3://nothing-of-that-name'\n[watch]\nalarm = 'off'\n");
     assert_eq!(level(&with_agent(&user, &["doctor"]).1, "alarm role"), "skipped");
+}
+
+/// An account can be ready in a region where nothing can be bought: both verbs say so.
+#[test]
+fn a_region_whose_disks_have_no_known_price_is_told_by_init_and_by_doctor() {
+    let Some(user) = User::new() else { return };
+    let made = user.lamp(&["init", "aws", "--yes", "--region", "ap-south-2"]);
+    assert!(made.code == 0 && made.err.contains("warning: the shipped catalogue does not know what a disk costs in ap-south-2"), "{made:?}");
+    let found = with_agent(&user, &["doctor"]).1;
+    let check = check(&found, "disk price");
+    assert!(check["level"] == "failure" && check["said"].as_str().is_some_and(|said| said.contains("ap-south-2")), "{check:#}");
+    assert!(check["fix"].as_str().is_some_and(|fix| fix.contains("pricing:GetProducts")), "{check:#}");
 }
 
 /// Each check that could not be made is named, and the whole is not called well.

@@ -306,3 +306,19 @@ fn a_bucket_of_somebodys_own_is_used_as_it_is() {
     assert_eq!(user.lamp(&["uninit", "aws", "--yes"]).code, 0);
     assert_eq!(user.ec2.s3("HEAD", &format!("/{bucket}"), b"").0, 200, "it stays");
 }
+
+/// A slip is told before anything is asked, and a further region without the first says the line that works.
+#[test]
+fn a_region_that_is_none_or_comes_alone_says_what_to_type() {
+    let Some(user) = User::new() else { return };
+    let slip = user.lamp(&["init", "aws", "--dry-run", "--region", "us-eats-2"]);
+    assert!(slip.err.contains("`us-eats-2` is no region that this version knows (did you mean `us-east-2`?)"), "{slip:?}");
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let alone = user.lamp(&["init", "aws", "--yes", "--region", "us-west-2"]);
+    assert!(alone.code == 102 && alone.err.contains("`lamp init aws --region us-east-1 --region us-west-2` makes what machines need"), "{alone:?}");
+    let both = user.lamp(&["init", "aws", "--yes", "--region", "us-east-1", "--region", "us-west-2"]);
+    assert!(both.code == 0 && both.err.contains("written into ") && both.err.contains("us-west-2"), "{both:?}");
+    let gone = user.lamp(&["uninit", "aws", "--yes"]);
+    assert!(gone.code == 0 && gone.err.contains("taken out of ") && !gone.err.contains("written into"), "{gone:?}");
+    assert!(gone.err.contains("the configuration will no longer say "), "{gone:?}");
+}
