@@ -92,7 +92,7 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
     if let Err(error) = schedule::check(&resolved, now) {
         found.push(match error {
             CalendarError::Zone { .. } => Finding::error("schedule.timezone", error.to_string()).hint("write it like \"Europe/Berlin\" or \"UTC\""),
-            CalendarError::Cron { .. } | CalendarError::Never { .. } => {
+            CalendarError::Cron { .. } | CalendarError::CronField { .. } | CalendarError::Never { .. } => {
                 let hint = "minute, hour, day of the month, month, day of the week: \"0 22 * * *\" is every evening at ten";
                 Finding::error("schedule.cron", error.to_string()).hint(hint)
             }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::check_market::check_market;
 use super::spec::{BOOT_BOUNDS, LEASE_BOUNDS};
 use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, Reaction, Spec, WatchSpec};
 use crate::market::{Cloud, Span};
@@ -97,6 +98,7 @@ pub fn check(spec: &Spec) -> Vec<Finding> {
     check_command(spec, &mut found);
     check_paths(spec, &mut found);
     check_machine(spec, &mut found);
+    check_market(spec, &mut found);
     check_speed(spec, &mut found);
     check_watch(spec, &mut found);
     check_ends(spec, &mut found);

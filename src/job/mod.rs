@@ -10,6 +10,7 @@ mod alarm;
 mod attempt;
 mod attention;
 mod check;
+mod check_market;
 mod checkpoint;
 mod continuation;
 mod format;

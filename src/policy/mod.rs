@@ -25,6 +25,8 @@ mod budget;
 pub mod cap;
 mod checkpointing;
 pub mod continuation;
+#[cfg(feature = "lamp")]
+mod cron_field;
 pub mod doctor;
 pub mod fallback;
 pub mod hard_end;

@@ -15,6 +15,7 @@ use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 
+use super::cron_field::wrong_field;
 use crate::job::{CatchUp, JobId, Overlap, Reason, ScheduleSpec};
 use crate::market::{UsdPerHour, elapsed};
 
@@ -31,6 +32,8 @@ pub struct Calendar {
 pub enum CalendarError {
     #[error("`{text}` is not five fields of cron: {problem}")]
     Cron { text: String, problem: String },
+    #[error("`{text}` {problem}")]
+    CronField { text: String, problem: String },
     #[error("`{text}` is not a time zone that this machine knows")]
     Zone { text: String },
     #[error("`{text}` is never due")]
@@ -166,6 +169,9 @@ impl Calendar {
 }
 
 fn parse(text: &str) -> Result<Cron, CalendarError> {
+    if let Some(problem) = wrong_field(text) {
+        return Err(CalendarError::CronField { text: text.to_owned(), problem });
+    }
     let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
     parser.parse(text).map_err(|error| CalendarError::Cron { text: text.to_owned(), problem: error.to_string() })
 }

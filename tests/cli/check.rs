@@ -317,3 +317,42 @@ fn a_script_that_is_not_there_is_found_before_anything_runs() {
     assert_eq!((ignored.code, ignored.out.contains("is in the workdir but does not ship")), (100, true), "{}", ignored.out);
     assert!(ignored.out.contains("an ignore file"), "{}", ignored.out);
 }
+
+/// Without a network, by what ships with the program: a slip of the finger costs no round trip to be seen.
+#[test]
+fn what_the_shipped_catalogue_does_not_know_is_warned_of() {
+    for (lines, expected) in [
+        (
+            "[machine]\ncloud = 'aws'\ngpus = 'A10'",
+            "warning: `machine.gpus`: no machine of the shipped catalogue of 2026-10-27 has a GPU `A10`\n  hint: did you mean A100 or A10G?",
+        ),
+        ("[machine]\ncloud = 'aws'\nregions = ['us-eats-2']", "`us-eats-2` is no region that this version knows\n  hint: did you mean `us-east-2`?"),
+        (
+            "[machine]\ncloud = 'aws'\ninstance_types = ['g5.xlrge']",
+            "`g5.xlrge` is not in the shipped catalogue of 2026-10-27\n  hint: did you mean g5.xlarge?",
+        ),
+        ("[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\n[limits]\nbudget = 0.01", "`limits.budget`: is $0.0100: g5.xlarge is the cheapest that fits"),
+        ("[machine]\ncloud = 'aws'", "`limits`: has no `max_runtime`, no `deadline` and no `budget`"),
+        ("[machine]\ngpus = 'H1000'", "`H1000` is the name of no GPU that this version knows"),
+    ] {
+        let (code, out) = findings(lines);
+        assert!(out.contains(expected), "{expected} in {out}");
+        assert_eq!(code, 0, "regions and types are newer than this program: {out}");
+    }
+    let (_, out) = findings("[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\n[limits]\nmax_runtime = '1h'");
+    assert!(out.starts_with("job.toml: no findings"), "{out}");
+}
+
+#[test]
+fn a_field_of_cron_that_is_out_of_range_is_named_with_its_range() {
+    let (code, out) = findings("[schedule]\ncron = '0 25 * * *'");
+    assert!(code == 100 && out.contains("`schedule.cron`: `0 25 * * *` is `25` in its second field, the hour, which is from 0 to 23"), "{out}");
+}
+
+/// The plan of a job for this workstation is shown, and a name that nobody uses is told.
+#[test]
+fn a_plan_for_this_workstation_warns_of_a_gpu_that_nobody_knows() {
+    let sandbox = Sandbox::with_script();
+    let ended = sandbox.lamp(&["plan", "--gpus", "H1000", "--", "python3", "train.py"]);
+    assert!(ended.code == 0 && ended.err.contains("`H1000` is the name of no GPU") && ended.err.contains("did you mean H100?"), "{ended:?}");
+}

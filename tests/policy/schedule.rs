@@ -207,9 +207,10 @@ fn a_gap_and_a_fold_of_the_clock_run_a_daily_job_once() {
 #[test]
 fn words_that_are_none_are_said() {
     let now = at("2026-11-20T00:00:00Z");
-    assert!(matches!(check(&spec("0 22 * *", "UTC"), now), Err(CalendarError::Cron { .. })));
-    assert!(matches!(check(&spec("0 0 22 * * *", "UTC"), now), Err(CalendarError::Cron { .. })), "seconds are not offered");
-    assert!(matches!(check(&spec("0 25 * * *", "UTC"), now), Err(CalendarError::Cron { .. })));
+    assert!(matches!(check(&spec("0 22 * *", "UTC"), now), Err(CalendarError::CronField { .. })));
+    assert!(matches!(check(&spec("0 0 22 * * *", "UTC"), now), Err(CalendarError::CronField { .. })), "seconds are not offered");
+    assert!(matches!(check(&spec("0 25 * * *", "UTC"), now), Err(CalendarError::CronField { .. })));
+    assert!(matches!(check(&spec("0 22 * * NOD", "UTC"), now), Err(CalendarError::Cron { .. })));
     assert_eq!(check(&spec("0 22 * * *", "Mars/Olympus"), now).unwrap_err().to_string(), "`Mars/Olympus` is not a time zone that this machine knows");
     assert!(check(&spec("0 0 30 2 *", "UTC"), now).is_err(), "the thirtieth of February");
     assert!(check(&spec("0 0 29 2 *", "UTC"), now).is_ok());
