@@ -22,7 +22,7 @@ pub enum ColorChoice {
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Globals {
-    /// How results are written; errors follow on stderr in the same way
+    /// How results are written; errors follow on stderr in the same way. `prices` also knows `csv`
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub output: Format,
 

@@ -87,6 +87,7 @@ mod sweep;
 #[cfg(feature = "aws")]
 mod sweeper;
 mod table;
+mod traces;
 #[cfg(feature = "aws")]
 mod uninit;
 mod until;

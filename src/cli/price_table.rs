@@ -93,6 +93,20 @@ pub fn text(rows: &[Row], width: Option<usize>) -> String {
     render_within(width, &HEADINGS, &lines, &[3, 4, 5, 6, 7, 8], GIVE)
 }
 
+/// What the order and the columns mean that no heading explains.
+pub fn legend(rows: &[Row], rule: PriceRule, days: u32) -> String {
+    let order = if rows.iter().any(|row| row.spot.is_some()) {
+        "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand"
+    } else {
+        "the cheapest first"
+    };
+    let bid = rows.iter().any(|row| row.bid.is_some()).then(|| {
+        let exceeded = format!("for which share of the last {days} days the spot price was above that bid, and how many times it rose above it");
+        format!("; BID is what `{}` gives, EXCEEDED {exceeded}", in_words(rule))
+    });
+    format!("{order}{}", bid.unwrap_or_default())
+}
+
 fn columns(row: &Row) -> Vec<String> {
     let price = |price: Option<UsdPerHour>| price.map_or_else(|| "-".to_owned(), |price| format!("${:.4}", price.per_hour().dollars()));
     let exceeded = match (row.share_above, row.crossings) {

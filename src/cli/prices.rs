@@ -43,7 +43,7 @@ pub struct Args {
     /// What the rule would have done, asked every six hours of those days
     #[arg(long)]
     pub backtest: bool,
-    /// Comma-separated values instead of the table; the same as `-o csv`
+    /// Comma-separated values instead of the table, like `-o csv`
     #[arg(long)]
     pub csv: bool,
     #[command(flatten)]
@@ -110,6 +110,7 @@ fn nothing(machine: &MachineSpec, supply: &Supply) -> Fault {
 
 fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], from: jiff::Timestamp) {
     context.printer.line(table::text(rows, context.printer.columns(Stream::Out)));
+    context.printer.note(table::legend(rows, args.bid, args.days));
     if args.backtest {
         context.printer.line(format!("\n{}", table::backtest_text(rows, args.bid)));
     }

@@ -3,10 +3,12 @@
 //! A reader that went away (`lamp logs JOB | head`) is not an error: the printer notes it and stays silent, and verbs that
 //! stream ask [`Printer::reader_is_gone`]. What must never live here: a decision what to say.
 
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
@@ -25,6 +27,25 @@ pub struct Printer {
     columns_out: Option<usize>,
     columns_err: Option<usize>,
     gone: AtomicBool,
+    warned: Mutex<Warned>,
+}
+
+/// Warnings of this process, newest last: what a verb and a layer below it both say is said once.
+#[derive(Debug, Default)]
+struct Warned {
+    by_verbs: VecDeque<String>,
+    /// Those that no verb has said since.
+    traced: VecDeque<String>,
+}
+
+/// So many are remembered. Fewer would say one of them twice; more are of another hour.
+const WARNED_MAX: usize = 32;
+
+fn remember(list: &mut VecDeque<String>, text: &str) {
+    list.push_back(text.to_owned());
+    if list.len() > WARNED_MAX {
+        list.pop_front();
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +80,7 @@ impl Printer {
             columns_out: columns_of(std::io::stdout()),
             columns_err: columns_of(std::io::stderr()),
             gone: AtomicBool::new(false),
+            warned: Mutex::default(),
         }
     }
 
@@ -120,9 +142,35 @@ impl Printer {
     }
 
     pub fn warn(&self, text: impl Display) {
-        if self.format == Format::Text {
-            self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Warning, "warning:")));
+        let text = text.to_string();
+        let was_traced = {
+            let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+            remember(&mut warned.by_verbs, &text);
+            let at = warned.traced.iter().position(|traced| *traced == text);
+            at.and_then(|at| warned.traced.remove(at)).is_some()
+        };
+        if self.format == Format::Text && !was_traced {
+            self.warn_line(&text);
         }
+    }
+
+    /// What a layer below has traced: the bare text, and the sentence that says what it is about.
+    pub fn traced(&self, text: &str, sentence: &str) {
+        {
+            let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+            if warned.by_verbs.iter().any(|said| said == text) {
+                return;
+            }
+            remember(&mut warned.traced, text);
+        }
+        // A live line may stand there.
+        let clear = if self.columns_err.is_some() { "\r\u{1b}[2K" } else { "" };
+        self.raw_err(clear);
+        self.warn_line(sentence);
+    }
+
+    fn warn_line(&self, text: &str) {
+        self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Warning, "warning:")));
     }
 
     pub fn hint(&self, text: impl Display) {

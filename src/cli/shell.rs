@@ -6,14 +6,12 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::SubscriberExt as _;
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
-    outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep,
+    outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep, traces,
 };
 use crate::config::Environment;
 use crate::job::Wish;
@@ -83,7 +81,8 @@ pub fn main() -> std::process::ExitCode {
     };
     let globals = &cli.globals;
     let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
-    say_what_happens(globals.verbose, printer.is_colored());
+    let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
+    traces::print(globals.verbose, printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
     let end = Context::new(globals, environment, Arc::clone(&printer)).and_then(|context| dispatch(&cli.verb, &context));
     end.unwrap_or_else(|fault| {
         printer.fault(&fault);
@@ -96,7 +95,7 @@ pub fn main() -> std::process::ExitCode {
 #[cfg(feature = "aws")]
 fn as_a_function(api: &str, environment: &Environment) -> ExitCode {
     let printer = Printer::new(Format::Text, false, ColorChoice::Never, true);
-    say_what_happens(1, false);
+    traces::print(1, false, None);
     super::sweeper::run(api, environment).unwrap_or_else(|fault| {
         printer.fault(&fault);
         fault.code
@@ -157,7 +156,7 @@ fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environ
     if !error.use_stderr() || format == Format::Text {
         // Nobody is left to tell when the reader is gone.
         let _ = error.print();
-        if let Some(hint) = forgotten_dashes(error, words) {
+        if let Some(hint) = forgotten_dashes(error, words).or_else(|| forgotten_sum(error)) {
             Printer::new(format, false, ColorChoice::Never, environment.no_color).hint(hint);
         }
         return if error.use_stderr() { ExitCode::USAGE } else { ExitCode::SUCCESS };
@@ -165,9 +164,20 @@ fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environ
     let text = error.to_string();
     let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
     let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
-    let hint = forgotten_dashes(error, words).unwrap_or_else(|| "`lamp --help` lists the verbs, `lamp VERB --help` its flags".to_owned());
+    let hint = forgotten_dashes(error, words)
+        .or_else(|| forgotten_sum(error))
+        .unwrap_or_else(|| "`lamp --help` lists the verbs, `lamp VERB --help` its flags".to_owned());
     printer.fault(&Fault::new(ExitCode::USAGE, what).hint(hint));
     ExitCode::USAGE
+}
+
+/// `lamp prices --buy`: what only the user knows.
+fn forgotten_sum(error: &clap::Error) -> Option<String> {
+    let is_buy = matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(name)) if name.starts_with("--buy "));
+    let is_missing = matches!(error.get(ContextKind::InvalidValue), Some(ContextValue::String(value)) if value.is_empty());
+    let line =
+        "`--buy` needs what such a machine costs in a shop, in dollars: `lamp prices --gpu A10G --buy 10000` says after how many months it pays";
+    (is_buy && is_missing).then(|| line.to_owned())
 }
 
 /// `lamp run python train.py`: the command of the user's where a job file belongs.
@@ -204,18 +214,4 @@ fn format_of(words: &[OsString]) -> Format {
     let json = words.windows(2).any(|pair| matches!(pair, ["-o" | "--output", "json" | "jsonl"]))
         || words.iter().any(|word| matches!(*word, "-ojson" | "-ojsonl" | "-o=json" | "-o=jsonl" | "--output=json" | "--output=jsonl"));
     if json { Format::Json } else { Format::Text }
-}
-
-/// Traces go to stderr, our warnings always. What a library warns of comes back to us as an error and is told once, in our
-/// words; its own traces are for those who look for a fault of ours.
-fn say_what_happens(verbose: u8, colored: bool) {
-    let level = match verbose {
-        0 => tracing::Level::WARN,
-        1 => tracing::Level::INFO,
-        _ => tracing::Level::DEBUG,
-    };
-    let others = if verbose > 1 { LevelFilter::from_level(level) } else { LevelFilter::OFF };
-    let ours = Targets::new().with_target(env!("CARGO_CRATE_NAME"), level).with_default(others);
-    let printed = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).with_ansi(colored);
-    printed.finish().with(ours).init();
 }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use super::attach::Attached;
+use super::confirm::confirm;
 use super::{Context, ExitCode, Fault, give_up, job_root, receipt, run};
 use crate::job::{CheckpointSpec, CheckpointSummary, NEVER_RESTS, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
@@ -26,7 +27,8 @@ pub struct CancelArgs {
     #[command(flatten)]
     pub job: Args,
 
-    /// Do not ask before the machine that an ended job keeps is given up; where nobody can be asked, it must be said
+    /// Do not ask before a job that is not named is cancelled, or before the machine that an ended job keeps is given up; where
+    /// nobody can be asked, it must be said
     #[arg(short, long)]
     pub yes: bool,
 }
@@ -46,6 +48,11 @@ pub async fn run(args: &Args, (wish, yes): (Wish, bool), context: &Context) -> R
         return give_up::run(context, &store, &workstation, &dir, &ended, (wish, yes)).await;
     }
     let spec = job_root::spec_under_way(&dir).await?;
+    if wish == Wish::Cancel && args.job.is_none() {
+        // Nobody loses work by a job that they have not named.
+        let what = format!("job `{}` is the one that is under way: this ends it at once, without a checkpoint", dir.job());
+        confirm(context, &what, yes, "nothing was asked of it: it goes on")?;
+    }
     let now = context.clock.now();
     let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
     let again = before.is_some();

@@ -18,7 +18,7 @@ use jiff::Timestamp;
 
 use super::market_choice::{Because, Capacity, MarketFacts, MarketStep, MarketVerdict, MarketWatch, Others, Running};
 use super::pool::{Pool, start_of};
-use super::spell::GAP_HOURS_MAX;
+use super::spell::{GAP_HOURS_MAX, ZoneSpells};
 use super::work;
 use super::zones::{LIFE_HOURS_MAX, life_hours, usd_per_hour_of_work};
 use crate::instance::Status;
@@ -187,7 +187,8 @@ fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<
     let full = on_demand.per_hour().dollars();
     let scarce = on_spot > full;
     let here = facts.running.map(|(plan, _)| plan.offer.market);
-    let prices = format!("an hour of work costs ${on_spot:.3} on spot machines that live {life:.1} h, and ${full:.3} on demand");
+    let from = where_from(&spot.pool.spells, standing.work_most);
+    let prices = format!("an hour of work costs ${on_spot:.3} on spot machines that live {life:.1} h ({from}), and ${full:.3} on demand");
     let (step, text) = match here {
         Some(Market::Spot) => (AutoStep::Stay, "the spot machine runs".to_owned()),
         Some(Market::OnDemand) => {
@@ -211,6 +212,16 @@ fn without_deadline(facts: &AutoFacts<'_>, standing: &Standing, spot: &SpotPool<
             .with("spot_usd_per_useful_hour", on_spot),
         until: None,
     }
+}
+
+/// What the life of a spot machine is reckoned from: a figure that nobody explains is one that nobody believes.
+fn where_from(spells: &ZoneSpells, work_most: f64) -> String {
+    let from = match spells.there == ZoneSpells::default().there {
+        true => "reckoned from recorded spot capacity: of this pool nothing was seen yet",
+        false => "reckoned from what was seen of this pool",
+    };
+    let needed = if work_most < LIFE_HOURS_MAX { format!("; it is needed for {work_most:.1} h at most") } else { String::new() };
+    format!("{from}{needed}")
 }
 
 fn under_deadline(

@@ -114,6 +114,9 @@ mod asked {
         assert!(ended.out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4140\n"), "{}", ended.out);
         assert!(ended.out.contains("10 days ago") && ended.out.contains("⡤⠤⠤⠤⠤⠤") && ended.out.contains(" $0.630\n"), "{}", ended.out);
         assert!(ended.err.contains("most interruptions come from capacity, not from price"), "{}", ended.err);
+        let legend = "the cheapest on spot first, then what has no spot price; RATIO is spot over on-demand; BID is what `auto` gives, EXCEEDED for which \
+                      share of the last 10 days the spot price was above that bid, and how many times it rose above it\n";
+        assert!(ended.err.contains(legend), "{}", ended.err);
     }
 
     #[test]
@@ -186,6 +189,11 @@ fn what_a_form_cannot_say_and_what_makes_no_sense_is_refused() {
         assert!(ended.code == 2 && ended.err.contains(said), "{more:?}: {ended:?}");
         assert_eq!(ended.out, "", "{more:?}");
     }
+    let unsaid = offline(&["prices", "--buy"]);
+    assert!(
+        unsaid.code == 2 && unsaid.err.contains("hint: `--buy` needs what such a machine costs in a shop, in dollars: `lamp prices"),
+        "{unsaid:?}"
+    );
     let bought = offline(&[&row[..], &["--buy", "5000", "--hours-per-week", "40", "--watts", "300"]].concat());
     assert!(bought.code == 0 && bought.out.contains("has paid for itself after"), "{bought:?}");
 }

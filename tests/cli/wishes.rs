@@ -55,6 +55,21 @@ fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
     place.nothing_is_left();
 }
 
+/// Work is lost by it: who names no job is asked, and where nobody can be asked, nothing is done.
+#[test]
+fn a_cancel_that_names_no_job_is_not_obeyed_unasked() {
+    let place = Place::new(WAITS);
+    assert_eq!(place.0.lamp(&["run", "-d", "--name", "only", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    place.until("only", "running");
+    let refused = place.0.lamp(&["cancel"]);
+    assert!(refused.code == 102 && refused.err.contains("job `only-") && refused.err.contains("nobody was there to ask"), "{refused:?}");
+    assert!(refused.err.contains("it goes on") && refused.err.contains("`--yes` says so beforehand"), "{refused:?}");
+    assert!(!place.0.lamp(&["status", "only"]).out.contains("was asked"));
+    assert_eq!(place.0.lamp(&["cancel", "--yes"]).code, 0);
+    place.until("only", "cancelled");
+    place.nothing_is_left();
+}
+
 #[test]
 fn a_log_is_followed_as_objects_too() {
     let place = Place::new("echo begun; while [ ! -e GO ]; do sleep 0.05; done; echo last");
