@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::status::local_time;
-use super::summary::Summary;
+use super::summary::{Limited, Summary};
 use crate::instance::Status;
 use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
@@ -81,6 +81,7 @@ impl AloneRun {
             usd_unheard: Usd::ZERO,
             usd_estimated: false,
             most_usd: None,
+            most_job_usd: None,
             usd_per_hour: None,
             started: outcome.map(|outcome| outcome.started).unwrap_or(self.spec.created),
             ended: outcome.map(|outcome| outcome.ended),
@@ -100,7 +101,7 @@ impl AloneRun {
             attention,
             plan: None,
             moved: None,
-            limited: true,
+            limited: Limited::Job,
         }
     }
 

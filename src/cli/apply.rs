@@ -291,7 +291,9 @@ fn tell(context: &Context, set: &str, planned: &[Change], (costs, capped): &(Cos
                 value["made"] = json!(made.map(|made| &made.name));
                 value["refused"] = json!(refused.map(|receipt: &Receipt| &receipt.reason));
                 value["waits_for"] = json!(capped.as_ref().and_then(|capped| capped.waits.get(&change.file)));
-                (value["most_usd"], value["offer"], value["no_plan"], value["unready"]) = costs.document(&change.file);
+                for (name, field) in costs.fields(&change.file) {
+                    value[name] = field;
+                }
                 value
             })
             .collect();

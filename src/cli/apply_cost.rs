@@ -45,7 +45,7 @@ impl Costs {
     /// A cell of the table.
     pub fn word(&self, file: &str) -> String {
         match self.0.get(file) {
-            Some(Cost::Planned(planned)) => planned.plan.most_whichever().map_or_else(|| "nothing bounds it".to_owned(), |most| most.to_string()),
+            Some(Cost::Planned(planned)) => planned.most_job.usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.to_string()),
             Some(Cost::Unknown(_)) => "not known".to_owned(),
             None => "-".to_owned(),
         }
@@ -77,26 +77,30 @@ impl Costs {
         ready::warn_unready(context, &unready);
         let most: Option<Vec<Usd>> = self.0.values().map(Cost::most).collect();
         if let Some(most) = most.filter(|most| most.len() > 1) {
-            context.printer.note(format!("together, once each, they cost at most {}", most.into_iter().sum::<Usd>()));
+            context
+                .printer
+                .note(format!("together, once each and with every machine that may follow, they cost at most {}", most.into_iter().sum::<Usd>()));
         }
     }
 
-    /// The fields that a change has of it.
-    pub fn document(&self, file: &str) -> (Value, Value, Value, Value) {
-        match self.0.get(file) {
-            Some(Cost::Planned(planned)) => {
-                let plan = &planned.plan;
-                (json!(plan.most_whichever()), json!(plan.offer), Value::Null, json!(planned.unready))
-            }
-            Some(Cost::Unknown(why)) => (Value::Null, Value::Null, json!(why), json!([])),
-            None => (Value::Null, Value::Null, Value::Null, json!([])),
-        }
+    /// The fields that a change has of it; the names are an interface.
+    pub fn fields(&self, file: &str) -> [(&'static str, Value); 5] {
+        let cost = self.0.get(file);
+        let planned = if let Some(Cost::Planned(planned)) = cost { Some(planned) } else { None };
+        let no_plan = if let Some(Cost::Unknown(why)) = cost { Some(why) } else { None };
+        [
+            ("most_usd", json!(planned.and_then(|planned| planned.plan.most_whichever()))),
+            ("most_job_usd", json!(planned.and_then(|planned| planned.most_job.usd))),
+            ("offer", json!(planned.map(|planned| &planned.plan.offer))),
+            ("no_plan", json!(no_plan)),
+            ("unready", json!(cost.map_or(&[][..], Cost::unready))),
+        ]
     }
 }
 
 impl Cost {
     fn most(&self) -> Option<Usd> {
-        if let Cost::Planned(planned) = self { planned.plan.most_whichever() } else { None }
+        if let Cost::Planned(planned) = self { planned.most_job.usd } else { None }
     }
 
     fn unready(&self) -> &[Unready] {

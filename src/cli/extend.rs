@@ -66,13 +66,20 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let most = most_now(&dir, &spec, &requests).await.map_err(fault)?;
     if context.is_machine_output() {
         let limits = json!({ "before": before, "after": after });
-        context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most }));
+        context.printer.json(
+            &json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most, "most_job_usd": after.budget }),
+        );
     }
     let more: Vec<String> = [args.time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())].into_iter().flatten().collect();
     if !more.is_empty() {
         context.printer.note(format!("{} may have {} more", dir.job(), more.join(" and ")));
     }
-    let most = most.map(|most| format!("it costs at most {most} now"));
+    let most = most.map(|most| match after.budget.filter(|budget| *budget > most) {
+        Some(budget) => {
+            format!("with the machine that it has it costs at most {most} now, and at most {budget}, its budget, with all that may follow")
+        }
+        None => format!("with the machine that it has it costs at most {most} now"),
+    });
     let told: Vec<String> = before.changes(&after).into_iter().chain(most).collect();
     if !told.is_empty() {
         context.printer.note(told.join("; "));
@@ -97,7 +104,7 @@ impl Standing {
             max_runtime: limits.max_runtime.map(|time| Span::from_duration(time.duration().saturating_add(more))),
             deadline: limits.deadline.map(|deadline| deadline.saturating_add(more).unwrap_or(Timestamp::MAX)),
             budget: limits.budget.map(|budget| budget + wishes.more_budget),
-            fallback_cost: wishes.fallback_cost.map_or(spec.machine.fallback_cost, |wider| spec.machine.fallback_cost.or_wider(wider)),
+            fallback_cost: spec.machine.fallback_cost.widened(wishes.fallback_cost),
         }
     }
 

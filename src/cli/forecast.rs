@@ -9,8 +9,9 @@ use serde::Serialize;
 
 use super::status::local_time;
 use crate::controller::{Outlook, Planned};
+use crate::job::Spec;
 use crate::market::{Market, Span};
-use crate::policy::market_run::{Drawn, Goes, Play, Ran, Spread, planned, run};
+use crate::policy::market_run::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
 use crate::policy::pool::Pool;
 use crate::policy::spell::ZoneSpells;
 
@@ -40,7 +41,10 @@ pub struct Forecast {
     pub deadline_usd: Option<f64>,
     /// In how many of the courses the deadline was missed.
     pub late_share: f64,
-    /// In how many of them the job did not finish: late, or given up where it has no deadline; and what those cost.
+    /// In how many a machine's longest run time ended the job, and in how many its budget.
+    pub over_run_time_share: f64,
+    pub over_budget_share: f64,
+    /// In how many of them the job did not finish, for whichever of these, or because it was given up; and what those cost.
     pub unfinished_share: f64,
     pub usd_unfinished: Option<f64>,
     pub courses: u32,
@@ -65,20 +69,19 @@ pub fn drawn(play: &Play, goes: Goes, spells: &ZoneSpells, courses: u32) -> Vec<
 
 impl Forecast {
     /// `None`: the job does not say how much work it is.
-    pub fn of(planned: &Planned, now: Timestamp) -> Option<Forecast> {
+    pub fn of(planned: &Planned, spec: &Spec, now: Timestamp) -> Option<Forecast> {
         let outlook = planned.outlook.as_ref()?;
         let (standing, pool) = (&outlook.standing, &outlook.pool);
-        let play = play(outlook)?;
+        let play = play(outlook, spec)?;
         let ran = drawn(&play, Goes::Auto, &pool.spells, RUNS);
-        let finished = || ran.iter().filter(|ran| !ran.unfinished);
+        let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
         let usd = Spread::of(finished(), |ran| ran.usd);
-        let usd_unfinished = Spread::of(ran.iter().filter(|ran| ran.unfinished), |ran| ran.usd).map(|usd| usd.mean);
+        let usd_unfinished = Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| ran.usd).map(|usd| usd.mean);
         // The shipped rule both times: only the deadline differs.
         let free = play.deadline.map(|_| drawn(&Play { deadline: None, ..play }, Goes::Auto, &pool.spells, RUNS));
-        let free = free.filter(|free| usd_unfinished.is_none() && free.iter().all(|ran| !ran.unfinished));
+        let free = free.filter(|free| usd_unfinished.is_none() && free.iter().all(|ran| ran.unfinished.is_none()));
         let free = free.and_then(|free| Spread::of(&free, |ran| ran.usd)).map(|usd| usd.mean);
         let share = |is: fn(&Ran) -> bool| ran.iter().filter(|ran| is(ran)).count() as f64 / f64::from(RUNS);
-        let unfinished_share = share(|ran| ran.unfinished);
         let at = |hours: f64| now.saturating_add(time(hours)).unwrap_or(Timestamp::MAX);
         let finish = Spread::of(finished(), |ran| ran.finish_hours);
         Some(Forecast {
@@ -93,8 +96,10 @@ impl Forecast {
             usd_without_deadline: free,
             // Both are means over the same courses; a rule that is the cheaper under a deadline is noise.
             deadline_usd: free.zip(usd).map(|(free, usd)| (usd.mean - free).max(0.0)),
-            late_share: if play.deadline.is_some() { unfinished_share } else { 0.0 },
-            unfinished_share,
+            late_share: share(|ran| ran.unfinished == Some(Unfinished::Deadline)),
+            over_run_time_share: share(|ran| ran.unfinished == Some(Unfinished::RunTime)),
+            over_budget_share: share(|ran| ran.unfinished == Some(Unfinished::Budget)),
+            unfinished_share: share(|ran| ran.unfinished.is_some()),
             usd_unfinished,
             courses: RUNS,
             zone: pool.zone.clone(),
@@ -135,10 +140,16 @@ impl Forecast {
         let usd = self.usd_unfinished?;
         let (unfinished, of) = ((self.unfinished_share * f64::from(self.courses)).round(), self.courses);
         let times = if self.usd.is_some() { format!("in {unfinished} of {of} courses") } else { "in all courses".to_owned() };
-        let becomes = if self.late_share > 0.0 {
-            "the deadline ends it unfinished".to_owned()
-        } else {
-            format!("it is not finished after {}, and is counted as given up", self.given_up_after)
+        let limits =
+            [(self.late_share, "the deadline"), (self.over_run_time_share, "`limits.max_runtime`"), (self.over_budget_share, "`limits.budget`")];
+        let ended: Vec<(f64, &str)> = limits.into_iter().filter(|(share, _)| *share > 0.0).collect();
+        let becomes = match ended.as_slice() {
+            [] => format!("it is not finished after {}, and is counted as given up", self.given_up_after),
+            [(_, limit)] => format!("{limit} ends it unfinished"),
+            several => {
+                let each: Vec<String> = several.iter().map(|(share, limit)| format!("{limit} in {:.0}", share * f64::from(self.courses))).collect();
+                format!("it ends unfinished ({})", each.join(", "))
+            }
         };
         Some(format!("{times} {becomes}, after ${usd:.2} on the mean"))
     }
@@ -163,7 +174,7 @@ fn time(hours: f64) -> Duration {
 }
 
 /// `None`: nobody says how much work it is.
-fn play(outlook: &Outlook) -> Option<Play> {
+fn play(outlook: &Outlook, spec: &Spec) -> Option<Play> {
     let standing = &outlook.standing;
     let play = Play {
         work: time(standing.work_left?),
@@ -173,6 +184,7 @@ fn play(outlook: &Outlook) -> Option<Play> {
         tick: TICK,
         spot: outlook.spot,
         on_demand: outlook.on_demand,
+        limits: PlayLimits { spot_most: Some(outlook.spot_most), ..PlayLimits::of(&spec.limits) },
     };
     Some(play.bounded())
 }

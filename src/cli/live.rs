@@ -1,6 +1,6 @@
 //! How a job stands, in one line that fits under its log.
 
-use super::summary::Summary;
+use super::summary::{Limited, Summary};
 use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour};
 
@@ -61,6 +61,9 @@ pub fn spent_text(summary: &Summary) -> String {
     }
 }
 
+/// What is said beside the most of the machines so far, where another may follow on them.
+const UNLESS: &str = " unless interrupted";
+
 /// `$0.42 of at most $5.00`
 pub fn money_text(summary: &Summary) -> String {
     let spent = spent_text(summary);
@@ -70,8 +73,12 @@ pub fn money_text(summary: &Summary) -> String {
         _ if summary.state.is_final() => summary.usd.to_string(),
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
         _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
-        Some(most) => format!("{spent} of at most {most}"),
-        None if summary.limited => spent,
+        Some(most) => match (summary.limited, summary.most_job_usd) {
+            (Limited::Job, Some(job)) => format!("{spent} of at most {job}"),
+            (_, Some(job)) if job <= most => format!("{spent} of at most {most}"),
+            _ => format!("{spent} of at most {most}{UNLESS}"),
+        },
+        None if summary.limited != Limited::Nothing => spent,
         None => format!("{spent}, and no limit is set"),
     }
 }
@@ -92,6 +99,7 @@ fn at_level(summary: &Summary, level: u8) -> String {
     parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
     let money = money_text(summary);
+    let money = if level >= 2 { money.trim_end_matches(UNLESS).to_owned() } else { money };
     parts.push(if level >= 5 {
         money.split(" of at most").next().unwrap_or_default().trim_end_matches(", and no limit is set").to_owned()
     } else {
@@ -173,6 +181,7 @@ mod tests {
             usd_unheard: Usd::ZERO,
             usd_estimated: false,
             most_usd: Some(Usd::from_micros(5_000_000)),
+            most_job_usd: Some(Usd::from_micros(5_000_000)),
             usd_per_hour: Some(UsdPerHour::new(Usd::from_micros(1_000_000))),
             started: jiff::Timestamp::UNIX_EPOCH,
             ended: None,
@@ -192,7 +201,7 @@ mod tests {
             attention: vec![],
             plan: None,
             moved: None,
-            limited: true,
+            limited: Limited::Job,
         }
     }
 

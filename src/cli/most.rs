@@ -1,4 +1,4 @@
-//! The most that a job can cost, from its records alone.
+//! The most that a job can cost, from its records alone: its attempts so far, and the whole of it.
 //!
 //! What must never live here: what it has cost (`summary`), a plan (`policy::placement`).
 
@@ -6,6 +6,14 @@ use super::summary::is_heard;
 use crate::job::ResolvedSpec;
 use crate::market::Usd;
 use crate::policy::reconcile::AttemptFacts;
+
+/// The most that the whole job can cost, with every machine that may follow on the last; `None`: nothing bounds it, or nothing is
+/// planned yet. What `lamp extend` added since the last plan is not in it.
+pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts]) -> Option<Usd> {
+    let Some((last, before)) = attempts.split_last() else { return spec.spec.limits.budget };
+    let spent: Usd = before.iter().filter_map(|attempt| attempt.settled.as_ref()).map(|settled| settled.usd).sum();
+    Some(spent + last.plan.most_job_usd?)
+}
 
 /// The most that a job can cost as its attempts stand; `None`: nothing bounds it. Where none of them is under way, another is to
 /// come, on whichever machine that fits.

@@ -48,8 +48,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         }
     };
     let clock = clock.err().map(|error| error.to_string());
-    let Planned { plan, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
-    let forecast = Forecast::of(&planned, context.clock.now());
+    let Planned { plan, most_job, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
+    let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     let Permission { forbidden, unanswered } = Permission::asked(&controller, plan).await;
     let agent = controller.agent_fits(plan).await.err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
@@ -68,7 +68,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     };
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
-            "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "kill_at": plan.kill_at,
+            "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
+            "kill_at": plan.kill_at,
             "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
             "forbidden": forbidden, "unanswered": unanswered, "lacks": lacks, "agent": agent, "clock": clock,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,

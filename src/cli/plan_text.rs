@@ -6,13 +6,14 @@ use super::status::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, Plan, RejectedOffer};
 use crate::market::{Quota, Usd, UsdPerHour};
+use crate::policy::job_most::{JobMost, MostBy};
 
 /// So many lines of one kind; `-o json` has all.
 const LINES_MAX: usize = 6;
 
 /// Before a run: the machine, or the one that is taken in the end if none is taken now.
 pub fn before_a_run(planned: &Planned) -> Vec<String> {
-    let mut lines = short(&planned.plan);
+    let mut lines = short(&planned.plan, &planned.most_job);
     if let (Some(_), Some(first)) = (&planned.waits, lines.first_mut()) {
         *first = format!("if nothing cheaper comes: {first}");
     }
@@ -20,15 +21,21 @@ pub fn before_a_run(planned: &Planned) -> Vec<String> {
 }
 
 /// The machine, its price, its end, and why.
-fn short(plan: &Plan) -> Vec<String> {
+fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
     let offer = &plan.offer;
     let with = if offer.extras.per_hour() > Usd::ZERO { ", with its disk, its address and the power-off" } else { "" };
     let most = match plan.most_usd {
         Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
-        Some(most) => format!("costs at most {most}{with}{}", whichever(plan, most)),
-        None => "nothing bounds what it can cost; `limits.max_runtime` or `limits.budget` would".to_owned(),
+        Some(most) => {
+            // Of a job that can cost more than its first machine, nothing is said that reads as if it could not.
+            let what = if most_job.usd == Some(most) { "costs at most" } else { "this machine costs at most" };
+            format!("{what} {most}{with}{}", whichever(plan, most))
+        }
+        None if most_job.usd.is_some() => "how long it runs is not limited".to_owned(),
+        None => "nothing bounds what it can cost; `limits.budget` would, and `limits.max_runtime` the cost of each machine".to_owned(),
     };
     let mut lines = vec![format!("{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price)];
+    lines.extend(whole_job(plan, most_job));
     // The first reason is why there is a plan, the second why this offer; the others speak for themselves.
     lines.extend(plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}")));
     lines.extend(plan.reasons.iter().skip(2).cloned());
@@ -37,6 +44,28 @@ fn short(plan: &Plan) -> Vec<String> {
             .map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at))),
     );
     lines
+}
+
+/// The most of the job with every machine that may follow, where that is another figure than the most of the first.
+fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
+    let most = plan.most_whichever();
+    if most_job.usd == most {
+        return None;
+    }
+    let after = "the whole job, which goes on on another machine when one is taken away or lost";
+    let Some(usd) = most_job.usd else {
+        return Some(format!("{after}, can cost that much again each time, and nothing bounds it; `limits.budget` would"));
+    };
+    Some(match most_job.by {
+        MostBy::Budget => format!("{after}, costs at most {usd}: that is its budget"),
+        MostBy::Deadline => format!("{after}, costs at most {usd}: its deadline ends it"),
+        _ => {
+            let machines = most_job.machines.unwrap_or(1);
+            format!(
+                "{after}, costs at most {usd} on {machines} machines, which is as often as `interruptions.max` lets it go on; `limits.budget` would bound it lower"
+            )
+        }
+    })
 }
 
 /// What another machine in its place can come to, where that is more.

@@ -1,4 +1,4 @@
-//! A deadline that no machine can meet: said before anything is bought, by how much, and what it means.
+//! A limit that no machine can keep with all of the work done: said before anything is bought, by how much, and what it means.
 //!
 //! Reckoned without the market: a machine that starts now and is never taken away. What must never live here: the market rule,
 //! which goes the fastest way to the end then (`policy::market_choice`).
@@ -11,21 +11,26 @@ use serde::Serialize;
 use super::Context;
 use crate::controller::Planned;
 use crate::job::{ResolvedSpec, Spec};
-use crate::market::{Cloud, Span, Usd, elapsed};
+use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::auto::{self, AutoFacts, Standing};
+use crate::policy::hard_end::STOP_GRACE;
 
-/// How far a deadline is out of reach; the field names are an interface.
+/// How far a limit is from the end of the work; the field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OutOfReach {
+    /// The one that ends the job first.
+    pub limit: Limit,
     pub work_hours: f64,
     pub start_hours: f64,
     /// How much later the work would be done.
     pub short_hours: f64,
     /// The work that a machine can do until then.
     pub done_hours: f64,
-    /// A deadline this far from now could be met.
+    /// A limit of time this far from now could be met.
     pub enough_hours: f64,
-    /// The most that the machine of the plan costs until the deadline.
+    /// A budget that could: with an hour's bid, its disk and its address. `null`: the limit is one of time.
+    pub enough_usd: Option<Usd>,
+    /// The most that the machine of the plan costs until then.
     pub most_usd: Option<Usd>,
     #[serde(skip)]
     on_demand: bool,
@@ -33,38 +38,77 @@ pub struct OutOfReach {
     saves: bool,
 }
 
+/// What ends a job before its work is done; the names are an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Deadline,
+    MaxRuntime,
+    Budget,
+}
+
+/// The machine of the plan: what an hour may come to, how fast it is, and the most that it costs.
+struct Machine {
+    hour: UsdPerHour,
+    speed: f64,
+    most_usd: Option<Usd>,
+}
+
 impl OutOfReach {
-    /// `None`: it is in reach, or nobody says how much work it is.
+    /// `None`: all of them are in reach, or nobody says how much work it is.
     pub fn of(planned: &Planned, spec: &ResolvedSpec, now: Timestamp) -> Option<OutOfReach> {
         let spec = &spec.spec;
-        let speed = spec.machine.speed.of(&planned.plan.offer);
+        let offer: &Offer = &planned.plan.offer;
+        let speed = spec.machine.speed.of(offer);
         let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now };
         let standing = planned.outlook.as_ref().map_or_else(|| auto::standing(&facts), |outlook| outlook.standing);
-        OutOfReach::judge(spec, &standing, speed, planned.plan.most_usd, now)
+        let machine = Machine { hour: offer.hourly_at_most(planned.plan.bid), speed, most_usd: planned.plan.most_usd };
+        OutOfReach::judge(spec, &standing, &machine, now)
     }
 
-    fn judge(spec: &Spec, standing: &Standing, speed: f64, most_usd: Option<Usd>, now: Timestamp) -> Option<OutOfReach> {
-        let (work, time_left) = (spec.limits.work?.secs_f64() / 3600.0 / speed, standing.time_left?);
+    fn judge(spec: &Spec, standing: &Standing, machine: &Machine, now: Timestamp) -> Option<OutOfReach> {
+        let limits = &spec.limits;
+        let work = limits.work?.secs_f64() / 3600.0 / machine.speed;
         let is_local = spec.machine.cloud == Cloud::Local;
         let start = if is_local { 0.0 } else { standing.start };
-        let short = work + start - time_left;
-        let until = elapsed(now, spec.limits.deadline?).as_secs_f64() / 3600.0;
+        let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
+        // Each: how long the machine may work, and how much longer than that the whole of the limit is.
+        let deadline = standing.time_left.zip(until).map(|(left, until)| (Limit::Deadline, left, until - left));
+        let run_time = limits.max_runtime.map(|time| (Limit::MaxRuntime, time.secs_f64() / 3600.0, 0.0));
+        let grace = if is_local { Duration::ZERO } else { STOP_GRACE };
+        let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
+        let budget = paid.map(|paid| (Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0, 0.0));
+        let first = [deadline, run_time, budget].into_iter().flatten().min_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
+        let (limit, left, beside) = first?;
+        let short = work + start - left;
+        let needed = Duration::from_secs_f64((work + start).clamp(0.0, 1e7) * 3600.0);
+        let cents = machine.hour.cost_of(needed + grace).dollars() * 100.0;
         (short > 0.0).then(|| OutOfReach {
+            limit,
             work_hours: work,
             start_hours: start,
             short_hours: short,
-            done_hours: (time_left - start).max(0.0),
-            enough_hours: (until + short).ceil(),
-            most_usd,
+            done_hours: (left - start).max(0.0),
+            enough_hours: (left + beside + short).ceil(),
+            enough_usd: Usd::from_dollars(cents.ceil() / 100.0).ok().filter(|_| limit == Limit::Budget),
+            most_usd: machine.most_usd,
             on_demand: !is_local,
             saves: spec.checkpoint.is_some(),
         })
     }
 
     fn what(&self) -> String {
-        let even = if self.on_demand { ", even on demand" } else { "" };
         let start = if self.start_hours > 0.0 { format!(" and a start of {}", span(self.start_hours)) } else { String::new() };
-        format!("the deadline cannot be met{even}: {} of work{start} take {} longer", span(self.work_hours), span(self.short_hours))
+        let work = format!("{} of work{start}", span(self.work_hours));
+        let longer = span(self.short_hours);
+        match self.limit {
+            Limit::Deadline => {
+                let even = if self.on_demand { ", even on demand" } else { "" };
+                format!("the deadline cannot be met{even}: {work} take {longer} longer")
+            }
+            Limit::MaxRuntime => format!("`limits.max_runtime` is too short: {work} take {longer} longer"),
+            Limit::Budget => format!("`limits.budget` is too small: {work} take {longer} longer than it is sure to buy of this machine"),
+        }
     }
 
     fn means(&self) -> String {
@@ -74,12 +118,24 @@ impl OutOfReach {
             Some(most) => format!("; until then this machine costs at most {most}"),
             None => "; what that costs, nothing bounds".to_owned(),
         };
-        format!("it ends the job unfinished, with about {} of {} done{kept}{most}", span(self.done_hours), span(self.work_hours))
+        let but = if self.limit == Limit::MaxRuntime && self.on_demand { " (unless it is interrupted, and begins its run time anew)" } else { "" };
+        format!("it ends the job unfinished{but}, with about {} of {} done{kept}{most}", span(self.done_hours), span(self.work_hours))
     }
 
     fn cure(&self) -> String {
         let enough = self.enough_hours;
-        format!("`--deadline {enough:.0}h` is enough from now on; so would be a faster machine, or less work, with its own `--work`")
+        match (self.limit, self.enough_usd) {
+            (Limit::Budget, Some(usd)) => {
+                format!(
+                    "`--budget {:.2}` is enough; so would be less work, with its own `--work`, or a lower `--max-price` where the bid is what is dear",
+                    usd.dollars()
+                )
+            }
+            (Limit::MaxRuntime, _) => {
+                format!("`--max-runtime {enough:.0}h` is enough; so would be a faster machine, or less work, with its own `--work`")
+            }
+            _ => format!("`--deadline {enough:.0}h` is enough from now on; so would be a faster machine, or less work, with its own `--work`"),
+        }
     }
 
     /// As a warning: what, what it means, what to type.
@@ -105,7 +161,41 @@ mod tests {
         (spec.limits.work, spec.limits.deadline) = (Some(work.parse().unwrap()), Some(deadline));
         spec.machine.cloud = cloud;
         let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
-        OutOfReach::judge(&spec, &auto::standing(&facts), 1.0, Some("9.84".parse().unwrap()), now)
+        OutOfReach::judge(&spec, &auto::standing(&facts), &machine("1"), now)
+    }
+
+    fn machine(dollars: &str) -> Machine {
+        Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()) }
+    }
+
+    /// 20 h of work under a limit of time and of money.
+    fn limited(max_runtime: Option<&str>, budget: Option<&str>, hour: &str, cloud: Cloud) -> Option<OutOfReach> {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut spec: Spec = serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#).unwrap();
+        spec.limits.work = Some("20h".parse().unwrap());
+        spec.limits.max_runtime = max_runtime.map(|time| time.parse().unwrap());
+        spec.limits.budget = budget.map(|usd| usd.parse().unwrap());
+        spec.machine.cloud = cloud;
+        let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+        OutOfReach::judge(&spec, &auto::standing(&facts), &machine(hour), now)
+    }
+
+    #[test]
+    fn a_run_time_that_is_too_short_and_a_budget_that_is_too_small_say_what_is_enough() {
+        let found = limited(Some("4h"), None, "1", Cloud::Aws).unwrap();
+        assert_eq!(found.what(), "`limits.max_runtime` is too short: 20h of work and a start of 12m take 16h 12m longer");
+        assert!(found.cure().starts_with("`--max-runtime 21h` is enough"), "{}", found.cure());
+        assert_eq!(limited(Some("21h"), None, "1", Cloud::Aws), None);
+        let found = limited(None, Some("5"), "1", Cloud::Aws).unwrap();
+        assert!(found.what().starts_with("`limits.budget` is too small: 20h of work and a start of 12m take 15h "), "{}", found.what());
+        let enough = found.enough_usd.unwrap();
+        assert_eq!(limited(None, Some(&enough.dollars().to_string()), "1", Cloud::Aws), None, "what it says is enough is enough");
+        assert!(limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", Cloud::Aws).is_some(), "and not much more than that");
+        // The one that ends it first is the one that is named; of what costs nothing no budget ends.
+        assert_eq!(limited(Some("4h"), Some("2"), "1", Cloud::Aws).unwrap().limit, Limit::Budget);
+        assert_eq!(limited(Some("4h"), Some("9"), "1", Cloud::Aws).unwrap().limit, Limit::MaxRuntime);
+        assert_eq!(limited(None, Some("1"), "0", Cloud::Local), None);
+        assert_eq!(limited(None, None, "1", Cloud::Aws), None);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::job::{MarketChoice, ResolvedSpec, Spec};
 use crate::market::{Span, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts};
 use crate::policy::market_choice::Others;
-use crate::policy::market_run::{Goes, Play, Ran, planned, run as play_once};
+use crate::policy::market_run::{Goes, Play, PlayLimits, Ran, planned, run as play_once};
 use crate::policy::pool::Pool;
 use crate::policy::work::times;
 use crate::wire::{CapacityTrace, TraceError, read_capacity};
@@ -26,9 +26,9 @@ use crate::wire::{CapacityTrace, TraceError, read_capacity};
 /// Play a job many times against courses of spot capacity: what it would cost, and when it would end
 ///
 /// Without --market all three are shown. Courses are recorded ones (--trace), or drawn from what is known of the pool, or of
-/// spot machines in general. With both prices given no cloud is asked. A deadline ends a job that is not done; without one, a
-/// job that finds no capacity is given up after ten times its work and two days. Both are shown as not finished, and what a
-/// job costs and when it ends is told of those that finished.
+/// spot machines in general. With both prices given no cloud is asked. A deadline, `max_runtime` and a budget end a job that is not
+/// done; without a deadline, a job that finds no capacity is given up after ten times its work and two days. All of these are
+/// shown as not finished, and what a job costs and when it ends is told of those that finished.
 ///
 /// A recorded course is a file like `{"gap_seconds": 600, "first": 1, "runs": [12, 3, 40]}`: looks 600 seconds apart, capacity
 /// was there (`first` is 1; 0: gone) at 12 of them, then gone for 3, then there for 40, and so on in turn.
@@ -64,11 +64,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
     let shown = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market));
-    let rows: Vec<Row> = shown.map(|(market, goes)| Row::of(market, &play, &runs(args, &play, goes, &pool, &traces))).collect();
+    let rows: Vec<Row> = shown.map(|(market, goes)| Row::of(market, &runs(args, &play, goes, &pool, &traces))).collect();
     let from = source(args, &pool, &traces);
     if context.is_machine_output() {
         let job = json!({
             "work_hours": hours(play.work), "deadline_hours": play.deadline.map(hours), "start_seconds": play.start.as_secs_f64(),
+            "max_runtime_seconds": play.limits.max_runtime.map(|time| time.as_secs_f64()), "budget_usd": play.limits.budget,
             "saves_every_seconds": play.saves_every.as_secs_f64(), "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
         });
         let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();
@@ -92,8 +93,8 @@ fn hours(time: Duration) -> f64 {
 
 /// The job as it is played, and what is known of its pool.
 async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Play, Pool), Fault> {
-    let (spot, on_demand, speed, pool) = match (&args.spot_price, &args.on_demand_price) {
-        (Some(spot), Some(on_demand)) => (spot.0, on_demand.0, 1.0, Pool::new("", "")),
+    let (spot, spot_most, on_demand, speed, pool) = match (&args.spot_price, &args.on_demand_price) {
+        (Some(spot), Some(on_demand)) => (spot.0, None, on_demand.0, 1.0, Pool::new("", "")),
         _ => prices(context, spec).await?,
     };
     let standing = auto::standing(&AutoFacts {
@@ -115,6 +116,7 @@ async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Pl
         tick: TICK,
         spot,
         on_demand,
+        limits: PlayLimits { spot_most, ..PlayLimits::of(&spec.spec.limits) },
     };
     Ok((play.bounded(), pool))
 }
@@ -124,7 +126,7 @@ fn work(spec: &Spec) -> Result<Duration, Fault> {
     spec.limits.work.map(Span::duration).filter(|work| *work > Duration::ZERO).ok_or_else(missing)
 }
 
-async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, UsdPerHour, f64, Pool), Fault> {
+async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, Option<UsdPerHour>, UsdPerHour, f64, Pool), Fault> {
     let unknown =
         || Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint("give both: --spot-price 0.4 --on-demand-price 1.2");
     if spec.spec.machine.cloud == crate::market::Cloud::Local {
@@ -134,7 +136,7 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, U
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let outlook = plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
-    Ok((outlook.spot, outlook.on_demand, outlook.speed, outlook.pool))
+    Ok((outlook.spot, Some(outlook.spot_most), outlook.on_demand, outlook.speed, outlook.pool))
 }
 
 impl From<TraceError> for Fault {

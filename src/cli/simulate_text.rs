@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::table::{Give, render_within};
 use crate::job::MarketChoice;
 use crate::market::Span;
-use crate::policy::market_run::{Play, Ran, Spread};
+use crate::policy::market_run::{Play, Ran, Spread, Unfinished};
 
 /// One market's runs, for people and programs.
 #[derive(Clone, Debug, Serialize)]
@@ -17,12 +17,15 @@ pub struct Row {
     /// Of the runs that finished; `null`: none did.
     pub usd: Option<Spread>,
     pub finish_hours: Option<Spread>,
-    /// Ended by the deadline, or given up where there is none.
+    /// Ended by a limit, or given up.
     pub unfinished_share: f64,
     /// What those have cost, on the mean.
     pub usd_unfinished: Option<f64>,
     /// Of all runs, those that missed a deadline.
     pub late_share: f64,
+    /// Those that a machine's longest run time ended, and those that the budget did.
+    pub over_run_time_share: f64,
+    pub over_budget_share: f64,
     pub interruptions: f64,
     pub lost_hours: f64,
     pub on_demand_hours: f64,
@@ -32,15 +35,23 @@ pub struct Row {
     costs: Vec<f64>,
     #[serde(skip)]
     runs: usize,
+    /// How many did not, by what ended them.
+    #[serde(skip)]
+    ended: Vec<(Unfinished, usize)>,
 }
 
+/// In the order in which they are told.
+const UNFINISHED: [Unfinished; 4] = [Unfinished::Deadline, Unfinished::RunTime, Unfinished::Budget, Unfinished::GivenUp];
+
 impl Row {
-    pub fn of(market: MarketChoice, play: &Play, ran: &[Ran]) -> Row {
+    pub fn of(market: MarketChoice, ran: &[Ran]) -> Row {
         let mean = |number: fn(&Ran) -> f64| ran.iter().map(number).sum::<f64>() / ran.len() as f64;
-        let finished = || ran.iter().filter(|ran| !ran.unfinished);
+        let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
+        let ended = |by: Unfinished| ran.iter().filter(|ran| ran.unfinished == Some(by)).count();
+        let share = |by: Unfinished| ended(by) as f64 / ran.len() as f64;
         let mut costs: Vec<f64> = finished().map(|ran| ran.usd).collect();
         costs.sort_by(f64::total_cmp);
-        let unfinished_share = mean(|ran| f64::from(u8::from(ran.unfinished)));
+        let unfinished_share = mean(|ran| f64::from(u8::from(ran.unfinished.is_some())));
         Row {
             market: match market {
                 MarketChoice::Auto => "auto",
@@ -50,14 +61,17 @@ impl Row {
             usd: Spread::of(finished(), |ran| ran.usd),
             finish_hours: Spread::of(finished(), |ran| ran.finish_hours),
             unfinished_share,
-            usd_unfinished: Spread::of(ran.iter().filter(|ran| ran.unfinished), |ran| ran.usd).map(|usd| usd.mean),
-            late_share: if play.deadline.is_some() { unfinished_share } else { 0.0 },
+            usd_unfinished: Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| ran.usd).map(|usd| usd.mean),
+            late_share: share(Unfinished::Deadline),
+            over_run_time_share: share(Unfinished::RunTime),
+            over_budget_share: share(Unfinished::Budget),
             interruptions: mean(|ran| f64::from(ran.interruptions)),
             lost_hours: mean(|ran| ran.lost_hours),
             on_demand_hours: mean(|ran| ran.on_demand_hours),
             starts: mean(|ran| f64::from(ran.starts)),
             costs,
             runs: ran.len(),
+            ended: UNFINISHED.into_iter().map(|by| (by, ended(by))).filter(|(_, many)| *many > 0).collect(),
         }
     }
 
@@ -84,11 +98,14 @@ impl Row {
     fn unfinished(&self, play: &Play) -> Option<String> {
         let (usd, of) = (self.usd_unfinished?, self.runs);
         let span = |time| Span::from_duration(time);
-        let why = match play.deadline {
-            Some(deadline) => format!("were ended by the deadline, {} from now, unfinished", span(deadline)),
-            None => format!("were given up unfinished after {}, ten times the work and two days", span(play.given_up_after())),
+        let why = |by: Unfinished| match by {
+            Unfinished::Deadline => format!("were ended by the deadline, {} from now, unfinished", span(play.deadline.unwrap_or_default())),
+            Unfinished::RunTime => "were ended unfinished by `limits.max_runtime`, the run time of one machine".to_owned(),
+            Unfinished::Budget => "were ended unfinished by `limits.budget`".to_owned(),
+            Unfinished::GivenUp => format!("were given up unfinished after {}, ten times the work and two days", span(play.given_up_after())),
         };
-        Some(format!("{}: {} of {of} runs {why}; they cost ${usd:.2} on the mean, which is not in the table", self.market, of - self.costs.len()))
+        let each: Vec<String> = self.ended.iter().map(|(by, many)| format!("{many} of {of} runs {}", why(*by))).collect();
+        Some(format!("{}: {}; they cost ${usd:.2} on the mean, which is not in the table", self.market, each.join(", ")))
     }
 }
 
@@ -165,21 +182,35 @@ mod tests {
     use super::super::wrap::columns;
     use super::*;
     use crate::market::{Usd, UsdPerHour};
+    use crate::policy::market_run::PlayLimits;
 
     fn play(deadline: Option<u64>) -> Play {
         let (hour, price) = (Duration::from_secs(3600), |usd| UsdPerHour::new(Usd::from_dollars(usd).unwrap()));
         let deadline = deadline.map(|hours| hour * hours as u32);
-        Play { work: hour * 20, deadline, start: hour / 5, saves_every: hour / 6, tick: hour / 6, spot: price(1.0), on_demand: price(3.0) }
+        Play {
+            work: hour * 20,
+            deadline,
+            start: hour / 5,
+            saves_every: hour / 6,
+            tick: hour / 6,
+            spot: price(1.0),
+            on_demand: price(3.0),
+            limits: PlayLimits::default(),
+        }
     }
 
-    fn ran(usd: f64, unfinished: bool) -> Ran {
+    fn ran(usd: f64, unfinished: Option<Unfinished>) -> Ran {
         Ran { usd, finish_hours: 22.5, unfinished, interruptions: 2, lost_hours: 0.25, on_demand_hours: 1.0, starts: 3 }
     }
 
+    fn rows_ended(by: Unfinished) -> Vec<Row> {
+        let spot: Vec<Ran> = (0..10).map(|n| if n < 4 { ran(20.0 + f64::from(n), None) } else { ran(0.0, Some(by)) }).collect();
+        let full: Vec<Ran> = (0..10).map(|_| ran(60.6, None)).collect();
+        vec![Row::of(MarketChoice::Spot, &spot), Row::of(MarketChoice::OnDemand, &full)]
+    }
+
     fn rows() -> Vec<Row> {
-        let spot: Vec<Ran> = (0..10).map(|n| ran(if n < 4 { 20.0 + f64::from(n) } else { 0.0 }, n >= 4)).collect();
-        let full: Vec<Ran> = (0..10).map(|_| ran(60.6, false)).collect();
-        vec![Row::of(MarketChoice::Spot, &play(None), &spot), Row::of(MarketChoice::OnDemand, &play(None), &full)]
+        rows_ended(Unfinished::GivenUp)
     }
 
     #[test]
@@ -187,7 +218,7 @@ mod tests {
         let rows = rows();
         assert_eq!((rows[0].usd.unwrap().mean, rows[0].unfinished_share, rows[0].usd_unfinished), (21.5, 0.6, Some(0.0)));
         assert_eq!((rows[0].late_share, rows[1].usd_unfinished), (0.0, None), "without a deadline nothing is late");
-        let none = Row::of(MarketChoice::Spot, &play(Some(30)), &[ran(0.0, true), ran(3.0, true)]);
+        let none = Row::of(MarketChoice::Spot, &[ran(0.0, Some(Unfinished::Deadline)), ran(3.0, Some(Unfinished::Deadline))]);
         assert_eq!((none.usd, none.finish_hours, none.late_share, none.usd_unfinished), (None, None, 1.0, Some(1.5)));
         assert!(table(&[none], None).contains("spot           -        -        -         -         -        0%"));
         let said = legend(&rows, &play(None)).join("\n");
@@ -195,8 +226,18 @@ mod tests {
             said.contains("spot: 6 of 10 runs were given up unfinished after 10d 8h, ten times the work and two days; they cost $0.00"),
             "{said}"
         );
-        let said = legend(&rows, &play(Some(30))).join("\n");
+        let said = legend(&rows_ended(Unfinished::Deadline), &play(Some(30))).join("\n");
         assert!(said.contains("spot: 6 of 10 runs were ended by the deadline, 1d 6h from now, unfinished"), "{said}");
+        let both = Row::of(
+            MarketChoice::Spot,
+            &[ran(4.0, Some(Unfinished::Budget)), ran(3.0, Some(Unfinished::RunTime)), ran(3.0, Some(Unfinished::RunTime))],
+        );
+        assert_eq!((both.late_share, (both.over_budget_share * 3.0).round(), (both.over_run_time_share * 3.0).round()), (0.0, 1.0, 2.0));
+        let said = legend(&[both], &play(Some(30))).join("\n");
+        assert!(
+            said.contains("spot: 2 of 3 runs were ended unfinished by `limits.max_runtime`, the run time of one machine, 1 of 3 runs were ended unfinished by `limits.budget`"),
+            "{said}"
+        );
     }
 
     #[test]

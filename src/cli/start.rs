@@ -248,7 +248,8 @@ async fn show(context: &Context, controller: &Controller, store: &Store, spec: &
         context.printer.json(&json!({
             "job": spec.job, "continues": continues.map(|from| &from.job), "checkpoint": continues.and_then(|from| from.checkpoint.as_ref()),
             "instance": planned.starts.as_ref().map(|starts| &starts.instance), "limits": spec.spec.limits, "offer": planned.offer,
-            "reasons": planned.reasons, "most_usd": planned.most_whichever(), "most_usd_offer": planned.most_usd, "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for, "unready": found.unready,
+            "reasons": planned.reasons, "most_usd": planned.most_whichever(), "most_usd_offer": planned.most_usd, "most_job_usd": found.most_job.usd,
+            "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for, "unready": found.unready,
         }));
         return Ok(ExitCode::SUCCESS);
     }

@@ -7,9 +7,9 @@ use super::alone::AloneRun;
 use super::attempt_words::moved;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
-use super::most::most;
+use super::most::{most, most_of_job};
 use crate::instance::{GpuStatus, Status};
-use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
+use crate::job::{AttemptNo, AttemptPhase, JobState, LimitsSpec, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, history, job_state};
@@ -39,6 +39,8 @@ pub struct Summary {
     pub usd_estimated: bool,
     /// The most that the attempts so far can cost, and the next one where it waits for a machine; null when nothing bounds it.
     pub most_usd: Option<Usd>,
+    /// The most that the whole job can cost, with every machine that may follow; null when nothing bounds it.
+    pub most_job_usd: Option<Usd>,
     pub usd_per_hour: Option<UsdPerHour>,
     pub started: Timestamp,
     pub ended: Option<Timestamp>,
@@ -71,9 +73,29 @@ pub struct Summary {
     /// Where it is now and why, of an attempt under way that follows on others.
     #[serde(skip)]
     pub moved: Option<String>,
-    /// Whether the spec has a limit that bounds what it costs.
+    /// What the limits of the spec bound.
     #[serde(skip)]
-    pub limited: bool,
+    pub limited: Limited,
+}
+
+/// What the limits of a job bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    Nothing,
+    /// A run time begins anew with each machine.
+    EachMachine,
+    /// A budget or a deadline is of the whole job.
+    Job,
+}
+
+impl Limited {
+    fn of(limits: &LimitsSpec) -> Limited {
+        match (limits.budget.is_some() || limits.deadline.is_some(), limits.max_runtime.is_some()) {
+            (true, _) => Limited::Job,
+            (false, true) => Limited::EachMachine,
+            (false, false) => Limited::Nothing,
+        }
+    }
 }
 
 /// A wish to end that has not come true. The field names are an interface.
@@ -163,6 +185,7 @@ impl Summary {
             usd_unheard: Usd::ZERO,
             usd_estimated: false,
             most_usd: Some(receipt.total_usd),
+            most_job_usd: Some(receipt.total_usd),
             usd_per_hour: None,
             started: receipt.started,
             ended: Some(receipt.ended),
@@ -182,7 +205,7 @@ impl Summary {
             attention: receipt.losses,
             plan: None,
             moved: None,
-            limited: true,
+            limited: Limited::Job,
         }
     }
 
@@ -201,7 +224,6 @@ impl Summary {
         };
         let unheard = attempts.iter().filter(|attempt| attempt.settled.is_none() && !is_heard(attempt));
         let scarcity = relaunch::scarcity(&spec.spec, &history(attempts), now).filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
-        let limits = &spec.spec.limits;
         let instance = |attempt: &AttemptFacts| {
             let settled = attempt.settled.as_ref().and_then(|settled| settled.instance.clone());
             settled.or_else(|| attempt.lease.as_ref().map(|lease| lease.instance.clone()))
@@ -223,6 +245,7 @@ impl Summary {
             usd_unheard: unheard.map(open_cost).sum(),
             usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
             most_usd: most(spec, attempts),
+            most_job_usd: most_of_job(spec, attempts),
             usd_per_hour: last.map(|attempt| attempt.plan.offer.hourly()),
             started: spec.created,
             ended: None,
@@ -242,7 +265,7 @@ impl Summary {
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| attempt.plan.clone()),
             moved: moved(attempts),
-            limited: limits.max_runtime.is_some() || limits.deadline.is_some() || limits.budget.is_some(),
+            limited: Limited::of(&spec.spec.limits),
         }
     }
 }

@@ -162,15 +162,15 @@ impl Controller {
     /// # Errors
     /// When the store does not answer: what is not known is not spent.
     pub async fn cap_on(&self, plan: &Plan) -> Result<Option<Reason>, JobDirError> {
-        if self.caps.are_none() || dearest(plan) <= UsdPerHour::ZERO {
+        if self.caps.are_none() || plan.offer.hourly_at_most(plan.bid) <= UsdPerHour::ZERO {
             return Ok(None);
         }
-        Ok(cap::judge(&self.caps, &self.spending().await?, dearest(plan), self.clock.now()))
+        Ok(cap::judge(&self.caps, &self.spending().await?, plan.offer.hourly_at_most(plan.bid), self.clock.now()))
     }
 
     /// Why this plan could not even be launched if nothing else ran and nothing had been spent; `None`: it could.
     pub fn cap_forbids(&self, plan: &Plan) -> Option<Reason> {
-        cap::never(&self.caps, dearest(plan), self.clock.now())
+        cap::never(&self.caps, plan.offer.hourly_at_most(plan.bid), self.clock.now())
     }
 
     /// Whether a launch that a cap held back need not be tried yet.
@@ -202,10 +202,4 @@ impl Controller {
         }
         memory.held_back = Some(HeldBack { until: self.clock.mono() + look, said: reason.text });
     }
-}
-
-/// A spot price may rise to the bid.
-fn dearest(plan: &Plan) -> UsdPerHour {
-    let price = plan.bid.map_or(plan.offer.price, |bid| bid.max(plan.offer.price));
-    UsdPerHour::new(price.per_hour() + plan.offer.extras.per_hour())
 }

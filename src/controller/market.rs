@@ -69,6 +69,8 @@ pub struct Outlook {
     /// What an hour costs on machines of this speed: both prices are brought to the slower one's.
     pub spot: UsdPerHour,
     pub on_demand: UsdPerHour,
+    /// What an hour of the spot machine may come to: with its bid.
+    pub spot_most: UsdPerHour,
     pub speed: f64,
 }
 
@@ -115,7 +117,7 @@ impl MarketMemory {
         let Choosing { spec, ask, history } = choosing;
         let (spots, fulls) = (of_market(ask.supply, Market::Spot), of_market(ask.supply, Market::OnDemand));
         let (placed, above_bid) = match placement::place(&Ask { supply: &spots, ..*ask }) {
-            Ok(placed) => (Some(placed.offer), None),
+            Ok(placed) => (Some((placed.offer, placed.bid)), None),
             Err(none) => (None, none.above_bid),
         };
         let speeds = work::speeds(&spec.spec, history);
@@ -126,13 +128,15 @@ impl MarketMemory {
             later.min_by_key(|offer| offer.hourly().times(1.0 / speeds.of(offer))).cloned()
         };
         let there = placed.is_some();
-        let spot = placed.or_else(|| cheapest_later(&spots));
+        let (spot, bid) = placed.map_or_else(|| (cheapest_later(&spots), None), |(offer, bid)| (Some(offer), bid));
+        let spot_most = spot.as_ref().map(|offer| offer.hourly_at_most(bid));
         let on_demand = placement::place(&Ask { supply: &fulls, ..*ask }).ok().map(|placed| placed.offer);
         // What stays of on-demand that was refused a moment ago is its price.
         let on_demand = on_demand.or_else(|| cheapest_later(&fulls));
         // The slower of both: the deadline must hold on either.
         let speed = spot.iter().chain(&on_demand).map(|offer| speeds.of(offer)).reduce(f64::min).unwrap_or(1.0);
         let on_demand = on_demand.map(|offer| offer.hourly().times(speed / speeds.of(&offer)));
+        let spot_most = spot_most.zip(spot.as_ref()).map(|(most, offer)| most.times(speed / speeds.of(offer)));
         let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: None, on_demand, speed, now: ask.now };
         let pool = spot.as_ref().map(|offer| self.pool(offer));
         let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| self.beside(&Ask { supply: &spots, ..*ask }, &facts, offer, pool, there));
@@ -142,12 +146,13 @@ impl MarketMemory {
             verdict.reason.text.push_str(&format!("; {} costs {} now, more than its bid", offer.describe(), offer.price));
         }
         let standing = auto::standing(&facts);
-        let outlook = seen.zip(on_demand).map(|(seen, on_demand)| Outlook {
+        let outlook = seen.zip(on_demand).zip(spot_most).map(|((seen, on_demand), spot_most)| Outlook {
             verdict: verdict.clone(),
             standing,
             pool: seen.pool.clone(),
             spot: seen.hourly,
             on_demand,
+            spot_most,
             speed,
         });
         (verdict, outlook)
@@ -286,7 +291,7 @@ impl Controller {
         self.learn_pools(memory, &history).await?;
         let mut pool = memory.pool(offer);
         pool.ran(open.plan.created, now);
-        let full = offer.on_demand.map(|full| UsdPerHour::new(full.per_hour() + offer.extras.per_hour()));
+        let full = offer.on_demand.map(|full| offer.hourly_at(full));
         Ok(memory.judge(&AutoFacts {
             spec: &spec.spec,
             history: &history,

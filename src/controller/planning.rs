@@ -24,6 +24,7 @@ use crate::market::{Cloud, Market, Offer, Quota, Supply};
 use crate::policy::Wishes;
 use crate::policy::auto::AutoStep;
 use crate::policy::continuation::machine_to_start;
+use crate::policy::job_most::JobMost;
 use crate::policy::placement::{self, Ask};
 use crate::policy::proof;
 use crate::policy::ranking::Ranked;
@@ -35,6 +36,8 @@ use crate::ports::Cloud as CloudPort;
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub plan: Plan,
+    /// The most that the whole job can cost from this attempt on, and why.
+    pub most_job: JobMost,
     /// What is tried next when its machine is not to be had, in order.
     pub fallbacks: Vec<Offer>,
     /// What the planned machine and each of those come to, in the same order.
@@ -165,6 +168,7 @@ impl Controller {
             launch,
             most_usd: placed.most_usd,
             most_any_usd: placed.most_any_usd,
+            most_job_usd: placed.most_job.usd,
             client_token,
             kill_at: placed.kill_at,
             lease: limits.lease,
@@ -176,6 +180,7 @@ impl Controller {
         };
         Ok(Planned {
             plan,
+            most_job: placed.most_job,
             fallbacks: placed.fallbacks,
             ranking: placed.ranking,
             quotas: supply.quotas,

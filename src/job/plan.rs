@@ -37,6 +37,10 @@ pub struct Plan {
     /// or the plan is of a version that did not say it.
     #[serde(default)]
     pub most_any_usd: Option<Usd>,
+    /// The most that the whole job can cost from this attempt on, with every machine that may follow on it. `None`: nothing bounds
+    /// it, or the plan is of a version that did not say it.
+    #[serde(default)]
+    pub most_job_usd: Option<Usd>,
     /// The idempotency token of the launch call.
     pub client_token: String,
     /// The hard cap on the machine's life, set once.

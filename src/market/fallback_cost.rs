@@ -45,6 +45,12 @@ impl FallbackCost {
         }
     }
 
+    /// With what was allowed since, where something was.
+    #[must_use]
+    pub fn widened(self, since: Option<FallbackCost>) -> FallbackCost {
+        since.map_or(self, |wider| self.or_wider(wider))
+    }
+
     /// The least that allows so many times as much, in tenths as it is written.
     pub fn enough_for(times: f64) -> FallbackCost {
         FallbackCost::Times((times * 10.0 - 1e-6).ceil() / 10.0)

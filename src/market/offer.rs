@@ -63,7 +63,17 @@ impl Offer {
 
     /// All that an hour costs.
     pub fn hourly(&self) -> UsdPerHour {
-        UsdPerHour::new(self.price.per_hour() + self.extras.per_hour())
+        self.hourly_at(self.price)
+    }
+
+    /// All that an hour would cost if the machine alone cost this much.
+    pub fn hourly_at(&self, price: UsdPerHour) -> UsdPerHour {
+        UsdPerHour::new(price.per_hour() + self.extras.per_hour())
+    }
+
+    /// All that an hour may come to: a spot price may rise to the bid.
+    pub fn hourly_at_most(&self, bid: Option<UsdPerHour>) -> UsdPerHour {
+        self.hourly_at(bid.map_or(self.price, |bid| bid.max(self.price)))
     }
 
     /// What a refusal for want of capacity says something about: the same type in the same zone on the same market.

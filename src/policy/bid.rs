@@ -101,6 +101,15 @@ pub fn bid(rule: PriceRule, offer: &Offer, history: Option<&PriceHistory>, now: 
     })
 }
 
+/// The most that a rule ever bids for an offer, whatever the price of spot machines does; `None`: its on-demand price is not known.
+pub fn most_ever(rule: PriceRule, offer: &Offer) -> Option<UsdPerHour> {
+    match rule {
+        PriceRule::Fixed(price) => Some(UsdPerHour::new(price)),
+        PriceRule::PercentOfOnDemand(percent) => offer.on_demand.map(|full| scaled(full, percent / 100.0)),
+        PriceRule::Quantile { .. } | PriceRule::Auto => offer.on_demand,
+    }
+}
+
 /// Whether a rule cannot be followed without a price history.
 pub fn needs_history(rule: PriceRule) -> bool {
     rule.looks_back().is_some()

@@ -62,17 +62,16 @@ pub(super) fn is_taken(reason: &str) -> bool {
 pub fn by_prices(plan: &Plan, settled: &Settled, prices: Option<&PriceHistory>) -> Settled {
     let Some(from) = moves_since(plan, settled) else { return settled.clone() };
     let (offer, billed) = (&plan.offer, settled.billed.duration());
-    let hour = |price: UsdPerHour| UsdPerHour::new(price.per_hour() + offer.extras.per_hour());
     // Without a bid, EC2's is the price on demand.
     let bid = plan.bid.or(offer.on_demand).map(|bid| bid.max(offer.price));
     // Above its bid a machine is taken, and never billed.
-    let paid = |price: UsdPerHour| hour(bid.map_or(price, |bid| price.min(bid)));
+    let paid = |price: UsdPerHour| offer.hourly_at(bid.map_or(price, |bid| price.min(bid)));
     match prices.and_then(|prices| prices.steps(from, billed)) {
         Some(steps) => {
             let usd = UsdPerHour::cost_of_steps(steps.into_iter().map(|(price, held)| (paid(price), held)));
             Settled { usd, ..settled.clone() }
         }
-        None => Settled { usd: hour(bid.unwrap_or(offer.price)).cost_of(billed), billed_estimated: true, ..settled.clone() },
+        None => Settled { usd: offer.hourly_at(bid.unwrap_or(offer.price)).cost_of(billed), billed_estimated: true, ..settled.clone() },
     }
 }
 

@@ -55,7 +55,7 @@ impl<'a> Bound<'a> {
                 *known = (usd, offer);
             }
         }
-        let cost = ask.widened.map_or(ask.spec.machine.fallback_cost, |wider| ask.spec.machine.fallback_cost.or_wider(wider));
+        let cost = ask.spec.machine.fallback_cost.widened(ask.widened);
         Bound { ask, rates, cost, cheapest }
     }
 

@@ -24,7 +24,7 @@ pub const STOP_GRACE: Duration = Duration::from_secs(120);
 
 /// A machine boots and prepares for three minutes and saves and uploads for two; with less than this as its whole life, most
 /// of the money is spent on nothing.
-const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
+pub(super) const LIFE_MIN: Duration = Duration::from_secs(10 * 60);
 
 /// The agent of a workstation looks once a second: a budget that is spent sooner cannot be held.
 const LOCAL_LIFE_MIN: Duration = Duration::from_secs(1);
@@ -46,8 +46,7 @@ pub struct Terms<'a> {
 impl Terms<'_> {
     /// All that an hour may come to.
     pub fn dearest(&self) -> UsdPerHour {
-        let price = self.bid.map_or(self.offer.price, |bid| bid.max(self.offer.price));
-        UsdPerHour::new(price.per_hour() + self.offer.extras.per_hour())
+        self.offer.hourly_at_most(self.bid)
     }
 
     /// The hard cap on the machine's life; `None`: nothing bounds it.

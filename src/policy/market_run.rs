@@ -5,16 +5,18 @@
 //!   job, prices ─────────────────────────────────────────────────────────┼─> MarketWatch, or one market ──> Ran
 //! ```
 //! The rule is the shipped one, with what is known of the zone at the beginning; it does not learn while it is played, so
-//! that one table serves all runs of a job. A deadline ends a job as it does in the world: unfinished, with what it cost until
-//! then. What must never live here: a random number from the world; a seed comes in.
+//! that one table serves all runs of a job. A deadline, the run time of a machine and a budget end a job as they do in the world:
+//! unfinished, with what it cost until then. What must never live here: a random number from the world; a seed comes in.
 
 use std::time::Duration;
 
+use super::hard_end::{LIFE_MIN, STOP_GRACE};
 use super::horizon::Runs;
 use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Running};
 use super::spell::{ZoneSpells, age_class};
 use super::zones::usd_per_hour_of_work;
-use crate::market::UsdPerHour;
+use crate::job::LimitsSpec;
+use crate::market::{Span, Usd, UsdPerHour};
 
 /// The job that is played.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +31,25 @@ pub struct Play {
     pub tick: Duration,
     pub spot: UsdPerHour,
     pub on_demand: UsdPerHour,
+    pub limits: PlayLimits,
+}
+
+/// What ends a job beside its deadline.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PlayLimits {
+    /// The longest that one machine runs; a new one begins anew.
+    pub max_runtime: Option<Duration>,
+    /// Of all machines together.
+    pub budget: Option<Usd>,
+    /// What a spot machine's hour is reckoned with where a budget is divided by it: its bid. `None`: its price.
+    pub spot_most: Option<UsdPerHour>,
+}
+
+impl PlayLimits {
+    /// Those of a job, as it was submitted.
+    pub fn of(limits: &LimitsSpec) -> PlayLimits {
+        PlayLimits { max_runtime: limits.max_runtime.map(Span::duration), budget: limits.budget, spot_most: None }
+    }
 }
 
 impl Play {
@@ -42,6 +63,19 @@ impl Play {
     /// When a job that has no deadline and finds no capacity is given up.
     pub fn given_up_after(&self) -> Duration {
         time(PLAYED_MAX * hours(self.work) + PLAYED_MORE_HOURS)
+    }
+
+    /// How long a machine may run that starts now, in hours, and which limit says so; an error where the budget is not worth another
+    /// start.
+    fn life(&self, on: Runs, spent: f64) -> Result<(f64, Unfinished), Unfinished> {
+        let run_time = (self.limits.max_runtime.map_or(f64::INFINITY, hours), Unfinished::RunTime);
+        let Some(budget) = self.limits.budget else { return Ok(run_time) };
+        let price = if on == Runs::Spot { self.limits.spot_most.unwrap_or(self.spot).max(self.spot) } else { self.on_demand };
+        let buys = (budget.dollars() - spent) / price.per_hour().dollars() - hours(STOP_GRACE);
+        if buys < hours(LIFE_MIN) {
+            return Err(Unfinished::Budget);
+        }
+        Ok(if buys < run_time.0 { (buys, Unfinished::Budget) } else { run_time })
     }
 
     /// Whether an hour of work costs more on spot machines than on demand, as the shipped rule reckons where no deadline presses.
@@ -59,14 +93,24 @@ pub enum Goes {
     Auto,
 }
 
+/// Why a job was not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Unfinished {
+    Deadline,
+    RunTime,
+    Budget,
+    /// No limit ended it, and it would never have come to its end.
+    GivenUp,
+}
+
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ran {
     pub usd: f64,
     /// When it was done; of one that was not, when it ended.
     pub finish_hours: f64,
-    /// Ended by its deadline, or given up where it has none.
-    pub unfinished: bool,
+    /// What ended it before it was done; `None`: it finished.
+    pub unfinished: Option<Unfinished>,
     pub interruptions: u32,
     /// Work that was done twice.
     pub lost_hours: f64,
@@ -118,6 +162,7 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
     let last = hours(play.deadline.unwrap_or_else(|| play.given_up_after()));
     // Asked again when the work that is left has changed.
     let mut scarce = None;
+    let mut life = (f64::INFINITY, Unfinished::GivenUp);
     let (mut ran, mut on, mut owed, mut done, mut at_risk, mut now) = (Ran::default(), Runs::Nothing, 0.0, 0.0, 0.0, 0.0);
     while now < last {
         let there = there();
@@ -164,12 +209,16 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
             }
         };
         if to != on && to != Runs::Nothing {
+            match play.life(to, ran.usd) {
+                Ok(lives) => life = lives,
+                Err(by) => return Ran { finish_hours: now, unfinished: Some(by), ..ran },
+            }
             (owed, at_risk) = (start, 0.0);
             ran.starts += 1;
         }
         on = to;
         if on != Runs::Nothing {
-            let slot = tick.min(last - now);
+            let slot = tick.min(last - now).min(life.0);
             let starting = owed.min(slot);
             let worked = (slot - starting).min(work - done);
             owed -= starting;
@@ -183,10 +232,15 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
             if work - done <= TIE_HOURS {
                 return Ran { finish_hours: now + paid, ..ran };
             }
+            life.0 -= slot;
+            if life.0 <= TIE_HOURS {
+                return Ran { finish_hours: now + slot, unfinished: Some(life.1), ..ran };
+            }
         }
         now += tick;
     }
-    Ran { finish_hours: last, unfinished: true, ..ran }
+    let by = if play.deadline.is_some() { Unfinished::Deadline } else { Unfinished::GivenUp };
+    Ran { finish_hours: last, unfinished: Some(by), ..ran }
 }
 
 /// Capacity drawn from the law of a zone: the same seed, the same course.

@@ -35,6 +35,7 @@ mod horizon;
 mod idle;
 pub mod idle_cost;
 mod interruption;
+pub mod job_most;
 pub mod kept;
 pub mod market_choice;
 pub mod market_run;

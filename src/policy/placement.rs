@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::bid::{self, Bid};
 use super::fallback::{Bound, TooDear};
 use super::hard_end::Terms;
+use super::job_most::{self, JobMost};
 use super::no_offer::no_offer;
 pub use super::no_offer::{NoOffer, OverBudget, in_cents};
 use super::offer_words::{dearer, reasons};
@@ -32,6 +33,8 @@ pub struct Placement {
     pub most_usd: Option<Usd>,
     /// The same where any of the fallbacks is taken in its place.
     pub most_any_usd: Option<Usd>,
+    /// Of the whole job from here on, with every machine that may follow.
+    pub most_job: JobMost,
     pub kill_at: Option<Timestamp>,
 }
 
@@ -90,6 +93,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     rejected.extend(too_dear.iter().map(|dear| RejectedOffer { offer: dear.offer.clone(), because: dear.because() }));
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
+    let most_any_usd = most_of(ask, &fitting);
     let mut reasons = reasons(ask, best, bid.as_ref(), others);
     let fits: Vec<&Offer> = fitting.iter().map(|(offer, _)| *offer).collect();
     reasons.extend(rates.about_speeds(&fits));
@@ -103,7 +107,8 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
         fallbacks: others.iter().map(|(other, _)| (*other).clone()).collect(),
         ranking: fits.into_iter().map(|offer| rates.ranked(offer)).collect(),
         most_usd: terms.most(kill_at),
-        most_any_usd: most_of(ask, &fitting),
+        most_any_usd,
+        most_job: job_most::of(ask, &fitting, most_any_usd),
         kill_at,
     })
 }

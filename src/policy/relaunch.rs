@@ -135,6 +135,12 @@ pub fn found_none(history: &[AttemptRecord]) -> Option<String> {
     Some(if many { format!("{refusal} in {places} places, the last {at}") } else { format!("{refusal}, {at}") })
 }
 
+/// How many machines were taken away or lost.
+pub fn interruptions(history: &[AttemptRecord]) -> u32 {
+    let taken = history.iter().filter(|record| record.settled.because.is_interruption() && !had_no_machine(&record.settled));
+    u32::try_from(taken.count()).unwrap_or(u32::MAX)
+}
+
 /// What a plan of one more attempt may still spend; `None`: no budget was set.
 pub fn budget_left(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes) -> Option<Usd> {
     let spent: Usd = history.iter().map(|record| record.settled.usd).sum();
@@ -172,9 +178,8 @@ fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Ti
 
 /// Another attempt after an interruption or a loss, if it is worth it.
 fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, now: Timestamp) -> Next {
-    let taken = history.iter().filter(|record| record.settled.because.is_interruption() && !had_no_machine(&record.settled)).count();
-    let max = spec.interruptions.max;
-    if taken > max as usize {
+    let (taken, max) = (interruptions(history), spec.interruptions.max);
+    if taken > max {
         let because = history.last().map_or(EndedBecause::Lost, |last| last.settled.because);
         return end(now, because, format!("{text}; interrupted {taken} times, and `interruptions.max` is {max}"));
     }
@@ -190,7 +195,7 @@ fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, 
     let (verdict, also) =
         if hold { ("hold", format!("; {young} machines ended young within an hour, so the next waits")) } else { ("launch", String::new()) };
     let reason = Reason::new(now, "relaunch", verdict, format!("{text}{also}"))
-        .with("interruptions", taken as f64)
+        .with("interruptions", f64::from(taken))
         .with("interruptions_max", f64::from(max))
         .with("young_deaths", young as f64);
     Next::Attempt { number, not_before, reason }

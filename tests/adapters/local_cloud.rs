@@ -97,6 +97,7 @@ async fn plan(token: &str, kill_at: Option<Timestamp>, cloud: &LocalCloud) -> Pl
         launch: None,
         most_usd: None,
         most_any_usd: None,
+        most_job_usd: None,
         client_token: token.into(),
         kill_at,
         lease: tags.lease,

@@ -106,6 +106,7 @@ fn plan(number: usize, at: Region, created: Timestamp, kill_at: Option<Timestamp
         launch: None,
         most_usd: None,
         most_any_usd: None,
+        most_job_usd: None,
         client_token: format!("token-{number}"),
         kill_at,
         lease: tags.lease,

@@ -12,6 +12,7 @@ mod hardware;
 mod idle;
 mod idle_laws;
 mod interruption;
+mod job_most;
 mod market_choice;
 mod market_laws;
 mod market_run;

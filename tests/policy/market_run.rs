@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lamplighter::market::{Usd, UsdPerHour};
 use lamplighter::policy::market_choice::MarketWatch;
-use lamplighter::policy::market_run::{Drawn, Goes, Play, Ran, Spread, planned, run};
+use lamplighter::policy::market_run::{Drawn, Goes, Play, PlayLimits, Ran, Spread, Unfinished, planned, run};
 use lamplighter::policy::spell::ZoneSpells;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -22,6 +22,7 @@ fn play(work: u32, deadline: Option<u32>) -> Play {
         tick: Duration::from_secs(600),
         spot: price(1.0),
         on_demand: price(3.0),
+        limits: PlayLimits::default(),
     }
 }
 
@@ -29,7 +30,7 @@ fn play(work: u32, deadline: Option<u32>) -> Play {
 fn with_capacity_for_ever_it_costs_its_work_and_one_start() {
     let ran = run(&play(10, None), Goes::Spot, &MarketWatch::default(), || true);
     assert!((ran.usd - 10.2).abs() < 1e-9 && (ran.finish_hours - 10.2).abs() < 1e-9, "{ran:?}");
-    assert_eq!((ran.starts, ran.interruptions, ran.unfinished), (1, 0, false));
+    assert_eq!((ran.starts, ran.interruptions, ran.unfinished), (1, 0, None));
     let ran = run(&play(10, Some(12)), Goes::OnDemand, &MarketWatch::default(), || false);
     assert!((ran.usd - 30.6).abs() < 1e-9 && (ran.on_demand_hours - 10.2).abs() < 1e-9, "{ran:?}");
 }
@@ -58,7 +59,7 @@ fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
                 run(&play, Goes::Auto, &watch, || course.step())
             })
             .collect();
-        assert!(all.iter().all(|ran| !ran.unfinished), "by {deadline} h");
+        assert!(all.iter().all(|ran| ran.unfinished.is_none()), "by {deadline} h");
         Spread::of(&all, |ran| ran.usd).unwrap().mean
     };
     let (soon, late) = (mean(22), mean(40));
@@ -68,11 +69,43 @@ fn drawn_courses_never_make_a_deadline_late_and_a_later_one_is_no_dearer() {
 #[test]
 fn a_deadline_ends_what_is_not_done_and_what_it_cost_until_then_is_told() {
     let ran = run(&play(10, Some(5)), Goes::Spot, &MarketWatch::default(), || true);
-    assert!(ran.unfinished && (ran.usd - 5.0).abs() < 1e-9 && (ran.finish_hours - 5.0).abs() < 1e-9, "{ran:?}");
+    assert!(ran.unfinished == Some(Unfinished::Deadline) && (ran.usd - 5.0).abs() < 1e-9 && (ran.finish_hours - 5.0).abs() < 1e-9, "{ran:?}");
     let job = play(10, None);
     let ran = run(&job, Goes::Spot, &MarketWatch::default(), || false);
-    assert!(ran.unfinished && ran.usd == 0.0, "{ran:?}");
+    assert!(ran.unfinished == Some(Unfinished::GivenUp) && ran.usd == 0.0, "{ran:?}");
     assert!((ran.finish_hours * 3600.0 - job.given_up_after().as_secs_f64()).abs() < 1.0, "{ran:?}");
+}
+
+#[test]
+fn a_run_time_and_a_budget_end_a_job_that_is_not_done() {
+    let limited =
+        |limits: PlayLimits, there: &mut dyn FnMut() -> bool| run(&Play { limits, ..play(10, None) }, Goes::Spot, &MarketWatch::default(), there);
+    let run_time = PlayLimits { max_runtime: Some(HOUR * 4), ..PlayLimits::default() };
+    let ran = limited(run_time, &mut || true);
+    assert_eq!((ran.unfinished, ran.starts), (Some(Unfinished::RunTime), 1));
+    assert!((ran.usd - 4.0).abs() < 1e-9 && (ran.finish_hours - 4.0).abs() < 1e-9, "{ran:?}");
+    // Each machine begins its run time anew: taken away every three hours, the job comes to its end.
+    let mut tick = 0;
+    let ran = limited(run_time, &mut || {
+        tick += 1;
+        tick % 18 != 0
+    });
+    assert!(ran.unfinished.is_none() && ran.interruptions >= 3, "{ran:?}");
+    // A budget is of all machines, and is divided by the bid.
+    let budget = PlayLimits { budget: Some(Usd::from_dollars(6.0).unwrap()), spot_most: Some(price(2.0)), ..PlayLimits::default() };
+    let ran = limited(budget, &mut || true);
+    assert_eq!(ran.unfinished, Some(Unfinished::Budget));
+    assert!((ran.usd - (3.0 - 120.0 / 3600.0)).abs() < 1e-9, "the power-off is in it: {ran:?}");
+    let mut tick = 0;
+    let ran = limited(budget, &mut || {
+        tick += 1;
+        tick % 6 != 0
+    });
+    assert!(ran.unfinished == Some(Unfinished::Budget) && ran.starts > 1 && ran.usd <= 6.0, "{ran:?}");
+    let none = limited(PlayLimits { budget: Some(Usd::from_dollars(0.1).unwrap()), ..PlayLimits::default() }, &mut || true);
+    assert_eq!((none.unfinished, none.starts, none.usd), (Some(Unfinished::Budget), 0, 0.0), "not worth a start");
+    let ample = PlayLimits { max_runtime: Some(HOUR * 11), budget: Some(Usd::from_dollars(11.0).unwrap()), spot_most: None };
+    assert_eq!(limited(ample, &mut || true), run(&play(10, None), Goes::Spot, &MarketWatch::default(), || true));
 }
 
 /// The rule of the controller: a scarce zone is left for a machine on demand, any other is waited for.
@@ -80,7 +113,7 @@ fn a_deadline_ends_what_is_not_done_and_what_it_cost_until_then_is_told() {
 fn auto_without_a_deadline_leaves_a_zone_where_spot_is_the_dearer() {
     let auto = |job: &Play, there: bool| run(job, Goes::Auto, &planned(job, &ZoneSpells::default()), || there);
     let cheap = play(10, None);
-    assert_eq!((auto(&cheap, true).on_demand_hours, auto(&cheap, false).unfinished), (0.0, true), "nothing presses");
+    assert_eq!((auto(&cheap, true).on_demand_hours, auto(&cheap, false).unfinished), (0.0, Some(Unfinished::GivenUp)), "nothing presses");
     let scarce = Play { spot: price(2.9), start: HOUR, ..cheap };
     for there in [true, false] {
         let ran = auto(&scarce, there);

@@ -77,6 +77,7 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
         launch: None,
         most_usd: None,
         most_any_usd: None,
+        most_job_usd: None,
         client_token: format!("token-{number}"),
         kill_at: None,
         lease: Span::from_secs(1800),

@@ -104,6 +104,7 @@ pub fn plan(token: &str, market: Market) -> Plan {
         }),
         most_usd: None,
         most_any_usd: None,
+        most_job_usd: None,
         client_token: token.into(),
         kill_at,
         lease,
