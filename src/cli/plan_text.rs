@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::status::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, Plan, RejectedOffer};
-use crate::market::{Quota, Usd, UsdPerHour};
+use crate::market::{Offer, Quota, Usd, UsdPerHour};
 use crate::policy::job_most::{JobMost, MostBy};
 
 /// So many lines of one kind; `-o json` has all.
@@ -48,8 +48,7 @@ fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
 
 /// The most of the job with every machine that may follow, where that is another figure than the most of the first.
 fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
-    let most = plan.most_whichever();
-    if most_job.usd == most {
+    if most_job.usd == plan.most_usd {
         return None;
     }
     let after = "the whole job, which goes on on another machine when one is taken away or lost";
@@ -77,17 +76,27 @@ fn whichever(plan: &Plan, most: Usd) -> String {
 /// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
 pub fn whole(planned: &Planned, expected: impl Iterator<Item = String>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
-    let mut why = before_a_run(planned).into_iter();
-    let mut lines: Vec<String> = why.next().into_iter().chain(expected).chain(why).collect();
+    let why = before_a_run(planned);
+    let money = 1 + usize::from(whole_job(plan, &planned.most_job).is_some());
+    let (costs, why) = why.split_at(money.min(why.len()));
+    let mut lines: Vec<String> = costs.iter().cloned().chain(expected).chain(why.iter().cloned()).collect();
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
     // The first of the ranking is the machine itself.
     let to_finish = |n: usize| ranking.get(n + 1).and_then(|ranked| ranked.usd_to_finish).filter(|usd| *usd > Usd::ZERO);
-    lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| {
+    let tried = |n: usize, offer: &Offer| {
         let begin = if n == 0 { "if there is none:" } else { "then:" };
         let finish = to_finish(n).map(|usd| format!(", {usd} to finish")).unwrap_or_default();
         format!("{begin} {} in {}, {}, {}{finish}", offer.instance_type, offer.zone, offer.market, offer.price)
-    })));
+    };
+    lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| tried(n, offer))));
+    // The other market comes last, and is not to be hidden by the zones of the first.
+    let other = fallbacks
+        .iter()
+        .enumerate()
+        .skip(LINES_MAX)
+        .find(|(n, offer)| offer.market != plan.offer.market && fallbacks.iter().take(*n).all(|before| before.market == plan.offer.market));
+    lines.extend(other.map(|(n, offer)| format!("  among them, {}", tried(n, offer))));
     let mut unfit: Vec<&RejectedOffer> = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer)).collect();
     // Of those with the same reason, the one that comes nearest is named.
     unfit.sort_by_key(|no| no.offer.hourly());

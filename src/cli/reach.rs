@@ -34,6 +34,9 @@ pub struct OutOfReach {
     pub most_usd: Option<Usd>,
     #[serde(skip)]
     on_demand: bool,
+    /// Its hour is reckoned with a bid above its price.
+    #[serde(skip)]
+    bids: bool,
     #[serde(skip)]
     saves: bool,
 }
@@ -52,6 +55,7 @@ struct Machine {
     hour: UsdPerHour,
     speed: f64,
     most_usd: Option<Usd>,
+    bids: bool,
 }
 
 impl OutOfReach {
@@ -62,7 +66,8 @@ impl OutOfReach {
         let speed = spec.machine.speed.of(offer);
         let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now };
         let standing = planned.outlook.as_ref().map_or_else(|| auto::standing(&facts), |outlook| outlook.standing);
-        let machine = Machine { hour: offer.hourly_at_most(planned.plan.bid), speed, most_usd: planned.plan.most_usd };
+        let machine =
+            Machine { hour: offer.hourly_at_most(planned.plan.bid), speed, most_usd: planned.plan.most_usd, bids: planned.plan.bid.is_some() };
         OutOfReach::judge(spec, &standing, &machine, now)
     }
 
@@ -93,6 +98,7 @@ impl OutOfReach {
             enough_usd: Usd::from_dollars(cents.ceil() / 100.0).ok().filter(|_| limit == Limit::Budget),
             most_usd: machine.most_usd,
             on_demand: !is_local,
+            bids: machine.bids,
             saves: spec.checkpoint.is_some(),
         })
     }
@@ -126,10 +132,8 @@ impl OutOfReach {
         let enough = self.enough_hours;
         match (self.limit, self.enough_usd) {
             (Limit::Budget, Some(usd)) => {
-                format!(
-                    "`--budget {:.2}` is enough; so would be less work, with its own `--work`, or a lower `--max-price` where the bid is what is dear",
-                    usd.dollars()
-                )
+                let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
+                format!("`--budget {:.2}` is enough; so would be a cheaper machine, or less work, with its own `--work`{lower}", usd.dollars())
             }
             (Limit::MaxRuntime, _) => {
                 format!("`--max-runtime {enough:.0}h` is enough; so would be a faster machine, or less work, with its own `--work`")
@@ -165,7 +169,7 @@ mod tests {
     }
 
     fn machine(dollars: &str) -> Machine {
-        Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()) }
+        Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()), bids: false }
     }
 
     /// 20 h of work under a limit of time and of money.

@@ -79,9 +79,6 @@ pub(super) fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[
         reasons.push(format!("the bid is {}, {}", bid.price, bid.because));
         reasons.extend(bid.beside(best));
     }
-    if best.market == Market::Spot && best.cloud != Cloud::Local && spec.interruptions.max > 0 && spec.limits.budget.is_none() {
-        reasons.push("after an interruption another machine follows; `limits.budget` would bound what all of them cost together".to_owned());
-    }
     if shows_too_few {
         let shows = match best.gpus {
             0 => "no GPU".to_owned(),

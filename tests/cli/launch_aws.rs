@@ -71,13 +71,13 @@ fn a_dry_run_of_apply_says_what_each_new_job_would_cost_at_most() {
     account.place.0.write("jobs/night.toml", &job);
     let (code, applied) = account.json(&["apply", "jobs", "--dry-run"]);
     assert_eq!(code, 0, "{applied:#}");
-    let most = |n: usize| applied["changes"][n]["most_usd"].as_f64().unwrap_or_else(|| panic!("{applied:#}"));
+    let most = |n: usize| applied["changes"][n]["most_job_usd"].as_f64().unwrap_or_else(|| panic!("{applied:#}"));
     let (_, plan) = account.json(&["plan", "job.toml"]);
-    assert!(most(0) > most(1) && (most(1) - plan["most_usd"].as_f64().expect("a figure")).abs() < 1e-9, "{applied:#}\n{plan:#}");
+    assert!(most(0) > most(1) && (most(1) - plan["most_job_usd"].as_f64().expect("a figure")).abs() < 1e-9, "{applied:#}\n{plan:#}");
     assert_eq!(applied["changes"][0]["offer"]["instance_type"], "m5.large");
     let (_, out, err) = account.lamp(&["apply", "jobs", "--dry-run"]);
     assert!(out.contains("AT MOST") && out.contains(&format!("${:.2}", most(1))), "{out}");
-    assert!(err.contains("together, once each, they cost at most $"), "{err}");
+    assert!(err.contains("together, once each and with every machine that may follow, they cost at most $"), "{err}");
     // Nobody knows what a machine costs that is not sold: that is said, and nothing else is hidden by it.
     account.place.0.write("jobs/odd.toml", job.replace("m5.large", "m5.nolarge"));
     let (code, applied) = account.json(&["apply", "jobs", "--dry-run"]);

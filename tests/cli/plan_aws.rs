@@ -46,8 +46,10 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
     // Three hours, five minutes for clocks and two to power off, at the bid of 0.414 and 0.015959 for disk and address.
     assert!(
         ended.out.starts_with(
-            "g5.xlarge in us-east-1b, spot, $0.36/h: costs at most $1.34, with its disk, its address and the power-off; \
-             at most $3.19 where it is not to be had and a dearer one takes its place\n"
+            "g5.xlarge in us-east-1b, spot, $0.36/h: this machine costs at most $1.34, with its disk, its address and the power-off; \
+             at most $3.19 where it is not to be had and a dearer one takes its place\n\
+             the whole job, which goes on on another machine when one is taken away or lost, can cost that much again each time, \
+             and nothing bounds it; `limits.budget` would\n"
         ),
         "{}",
         ended.out
@@ -60,7 +62,6 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
         "boots Deep Learning Base OSS Nvidia Driver GPU AMI",
         "on an encrypted disk of 100 GiB\n",
         "if there is none: g5.xlarge in us-east-1a, spot, $0.40/h\nthen: g5.xlarge in us-east-1c, spot, $0.55/h\nthen: g5.xlarge in us-east-1a, on-demand, $1.01/h\n",
-        "`limits.budget` would bound what all of them cost together",
     ] {
         assert!(ended.out.contains(said), "{said:?} in\n{}", ended.out);
     }
@@ -77,6 +78,14 @@ fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
     assert!((1.99..=2.0).contains(&most), "{most}");
     assert_eq!((&document["offer"]["market"], &document["forbidden"]), (&"on-demand".into(), &Value::Null));
     assert_eq!(document["fallbacks"].as_array().map(Vec::len), Some(4), "the other zones");
+    assert_eq!((document["most_job_usd"].as_f64(), &document["most_job_by"]), (Some(2.0), &"budget".into()));
+    // Of a machine whose time ends before its money, both are said: what it costs, and what the job may cost after it.
+    let timed = plan(&ec2, &["--on-demand", "--budget", "20", "--max-runtime", "1h"]);
+    assert!(timed.out.contains(": this machine costs at most $1.14, with its disk"), "{}", timed.out);
+    let job = "the whole job, which goes on on another machine when one is taken away or lost, costs at most $20.00: that is its budget\n";
+    assert!(timed.out.contains(job), "{}", timed.out);
+    let counted = plan(&ec2, &["--on-demand", "--interruptions", "2", "--max-runtime", "1h"]);
+    assert!(counted.out.contains(", costs at most $3.42 on 3 machines, which is as often as `interruptions.max` lets it go on"), "{}", counted.out);
     let refused = plan(&ec2, &["--on-demand", "--budget", "0.1"]);
     assert_eq!(refused.code, 104, "{refused:?}");
     assert!(refused.err.contains("costs up to $1.02/h with its disk and address: the $0.10 left of the budget buy 3m 52s"), "{}", refused.err);
@@ -194,7 +203,7 @@ fn a_forecast_comes_first_and_says_what_it_does_not_count() {
     let auto = ["--market", "auto", "--work", "20h", "--deadline", "40h"];
     let ended = plan(&ec2, &[&auto[..], &["--checkpoint", "c"]].concat());
     let lines: Vec<&str> = ended.out.lines().collect();
-    assert!(ended.code == 0 && lines[1].starts_with("the whole job, all its machines together, is expected to cost $"), "{}", ended.out);
+    assert!(ended.code == 0 && lines[2].starts_with("the whole job, all its machines together, is expected to cost $"), "{}", ended.out);
     assert!(ended.out.contains("in us-east-1b alone, 20.0 h of work") && ended.out.contains("also counts on the other spot pools"), "{}", ended.out);
     let unsaved = plan(&ec2, &[&auto[..], &["-o", "json"]].concat());
     let found: Value = serde_json::from_str(&unsaved.out).unwrap_or_else(|error| panic!("{error}: {unsaved:?}"));

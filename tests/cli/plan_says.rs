@@ -14,7 +14,7 @@ fn a_plan_of_an_account_that_lacks_something_ends_as_the_run_would() {
     let lamp = |verb: &str| sandbox.end(sandbox.command(&[&[verb], &job[..]].concat()).envs(ec2.env()));
     let (planned, run) = (lamp("plan"), lamp("run"));
     assert_eq!((planned.code, run.code), (102, 102), "its job root is a folder: {planned:?} {run:?}");
-    assert!(planned.out.starts_with("g5.xlarge in us-east-1a, on-demand, $1.01/h: costs at most $"), "{planned:?}");
+    assert!(planned.out.starts_with("g5.xlarge in us-east-1a, on-demand, $1.01/h: this machine costs at most $"), "{planned:?}");
 }
 
 /// A slip of the finger, and a quota: both with what to type.
