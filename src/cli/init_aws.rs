@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::fetch::with_progress;
 use super::setup_steps::{Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
-use super::{Context, ExitCode, Fault};
+use super::{Context, ExitCode, Fault, region};
 use crate::config::edit::{self, Setting};
 use crate::instance::setup::SetupFound;
 use crate::market::{Catalog, Region};
@@ -118,7 +118,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 /// An account that is ready, in a region where nothing can be bought, is told so before it is made.
 fn warn_unpriced(context: &Context, regions: &[String]) {
-    let unpriced = |region: &&String| Catalog::shipped().disk_gib_month(&Region::new(region.as_str())).is_none();
+    // Of one that is none it was said already.
+    let unpriced = |name: &&String| Catalog::shipped().disk_gib_month(&Region::new(name.as_str())).is_none() && region::unknown(name).is_none();
     let unpriced: Vec<String> = regions.iter().filter(unpriced).cloned().collect();
     if !unpriced.is_empty() {
         context.printer.warn(unpriced_disks(&unpriced));

@@ -74,8 +74,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             context.printer.json(&json!({ "account": setup.account, "owner": setup.names.owner, "in_use": used, "schedules": schedules, "lines": lines, "done": done }));
         }
     };
-    if let Some(lines) = configuration.as_ref().map(|edited| &edited.changed).filter(|lines| !lines.is_empty()) {
-        context.printer.note(format!("the configuration will no longer say {}", lines.join(", ")));
+    let is_blocked = lines.iter().any(|line| line.blocks);
+    if let Some(gone) = configuration.as_ref().map(|edited| &edited.changed).filter(|changed| !changed.is_empty() && !is_blocked) {
+        context.printer.note(format!("the configuration will no longer say {}", gone.join(", ")));
     }
     tell_schedules(context, &schedules, goes(&SetupStep::EmptyBucket));
     if place.dry_run {

@@ -255,7 +255,7 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     }
     if let Some(first) = used.machines.first() {
         let number = used.machines.len();
-        let line = SetupLine::new(format!("{number} machines"), "not terminated", Vec::new());
+        let line = SetupLine::new(counted(number as u64, "machine"), "not terminated", Vec::new());
         let remark = format!(
             "{first} and what else runs would lose its rights: end the jobs first, with `lamp stop`, and what an ended one keeps with `lamp cancel`"
         );
@@ -319,6 +319,10 @@ pub fn lacking(names: &SetupNames, found: &ReadyFound) -> Vec<Lack> {
     lacks
 }
 
+fn counted(number: u64, what: &str) -> String {
+    if number == 1 { format!("1 {what}") } else { format!("{number} {what}s") }
+}
+
 fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, steps: impl Fn(&T) -> Vec<SetupStep>) -> SetupLine {
     match found {
         Found::Unknown(why) => SetupLine::unknown(thing, why),
@@ -336,7 +340,7 @@ fn bucket_removal(names: &SetupNames, found: &Found<BucketFound>, used: &InUse, 
     };
     let mut line = removal(format!("bucket {}", names.bucket), found, ours, steps);
     if used.objects > 0 && !line.steps.is_empty() {
-        line.found = format!("ours, {} jobs, {} objects", used.jobs, used.objects);
+        line.found = format!("ours, {}, {}", counted(used.jobs, "job"), counted(used.objects, "object"));
         if !delete_jobs {
             line.steps.clear();
             line.remark = Some("it holds jobs, and stays; `--delete-jobs` deletes it with all of them".to_owned());
