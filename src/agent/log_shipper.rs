@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::log_scan::{LOOK, Place};
 use super::logship::{Follow, LogPace, LogSettings, Shared, segment_name, segments};
 use super::outbox::Outbox;
+use super::packer::Packer;
 use super::wake::to_next;
 use crate::jobdir::layout;
 
@@ -74,6 +75,7 @@ pub(super) struct Shipper {
     bytes_max: u64,
     /// Between two pieces that are not full.
     apart: Duration,
+    packer: Packer,
     /// The length of the file that keeps the state.
     state_bytes: Option<usize>,
     /// When the newest piece was sent.
@@ -115,7 +117,16 @@ impl Shipper {
             (false, true) => PIECE_APART_PAID,
             (false, false) => PIECE_APART,
         };
-        Shipper { shared, state, bytes_max: settings.bytes_max, apart, state_bytes: None, shipped_at: None, rests_at: None }
+        Shipper {
+            shared,
+            state,
+            bytes_max: settings.bytes_max,
+            apart,
+            packer: Packer::new(ZSTD_LEVEL),
+            state_bytes: None,
+            shipped_at: None,
+            rests_at: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -348,7 +359,7 @@ impl Shipper {
         let mut raw = piece.before.into_bytes();
         raw.extend_from_slice(&bytes);
         drop(bytes);
-        match zstd::bulk::compress(&raw, ZSTD_LEVEL) {
+        match self.packer.pack(&raw) {
             Ok(frame) => {
                 drop(raw);
                 let (key, frame) = (layout::log_piece(outbox.dir.job(), outbox.attempt, number), Bytes::from(frame));

@@ -38,6 +38,7 @@ pub mod notices;
 mod observe;
 pub mod outbox;
 pub mod outputs;
+mod packer;
 pub mod preflight;
 mod prepare;
 mod requests;

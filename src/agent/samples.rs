@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
 use super::outbox::{Outbox, Pace, Task};
+use super::packer::Packer;
 use crate::instance::Rates;
 use crate::jobdir::layout;
 
@@ -50,6 +51,7 @@ struct Inner {
 
 struct Queue {
     rows: Vec<u8>,
+    packer: Packer,
     count: u64,
     begun: Duration,
     next: u64,
@@ -72,7 +74,8 @@ struct Next {
 impl Samples {
     pub fn start(outbox: Outbox) -> Self {
         let next = outbox.recall::<Next>(NUMBER).map_or(1, |state| state.next);
-        let queue = Queue { rows: Vec::new(), count: 0, begun: Duration::ZERO, next, waiting: VecDeque::new(), dropped: 0 };
+        let queue =
+            Queue { rows: Vec::new(), packer: Packer::new(ZSTD_LEVEL), count: 0, begun: Duration::ZERO, next, waiting: VecDeque::new(), dropped: 0 };
         let (sent, _) = watch::channel(next - 1);
         let inner = Arc::new(Inner { outbox, queue: Mutex::new(queue), wake: Notify::new(), pace: Pace::default(), sent });
         let task = Task::spawn(run(Arc::clone(&inner)));
@@ -125,7 +128,7 @@ impl Queue {
             return;
         }
         let rows = std::mem::take(&mut self.count);
-        let compressed = zstd::bulk::compress(&std::mem::take(&mut self.rows), ZSTD_LEVEL);
+        let compressed = self.packer.pack(&std::mem::take(&mut self.rows));
         let Ok(body) = compressed.inspect_err(|error| tracing::warn!("cannot compress samples: {error}")) else {
             self.dropped += rows;
             return;
