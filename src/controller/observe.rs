@@ -67,18 +67,21 @@ async fn observe_attempt(
     answers: &Answers,
     now: Duration,
 ) -> Result<Option<AttemptFacts>, JobDirError> {
-    (memory.plan, memory.settled) =
-        tokio::try_join!(unless_known(memory.plan.clone(), dir.plan(number)), unless_known(memory.settled.clone(), dir.settled(number)))?;
+    let (plan, settled) = tokio::try_join!(unless_known(&memory.plan, dir.plan(number)), unless_known(&memory.settled, dir.settled(number)))?;
+    memory.plan = memory.plan.take().or(plan);
+    memory.settled = memory.settled.take().or(settled);
     let Some(plan) = memory.plan.clone() else { return Ok(None) };
     let mut journal = Journal::default();
     if memory.settled.is_none() {
         let key = layout::status(dir.job(), number);
         let head = async { dir.store().head(&key).await.map_err(JobDirError::from) };
         let damaged = &mut memory.watched.damaged;
-        let lease = async { or_damaged(unless_known(memory.lease.clone(), dir.lease(number)).await, &mut damaged.lease) };
-        let outcome = async { or_damaged(unless_known(memory.outcome.clone(), dir.outcome(number)).await, &mut damaged.outcome) };
-        let beat;
-        (memory.lease, memory.outcome, memory.status, beat) = tokio::try_join!(lease, outcome, dir.status(number), head)?;
+        let lease = async { or_damaged(unless_known(&memory.lease, dir.lease(number)).await, &mut damaged.lease) };
+        let outcome = async { or_damaged(unless_known(&memory.outcome, dir.outcome(number)).await, &mut damaged.outcome) };
+        let (lease, outcome, status, beat) = tokio::try_join!(lease, outcome, dir.status(number), head)?;
+        memory.lease = memory.lease.take().or(lease);
+        memory.outcome = memory.outcome.take().or(outcome);
+        memory.status = status;
         memory.heard(beat.map(|meta| meta.modified), now);
         if let Some(views) = answers.known(&plan) {
             let view = views.iter().copied().find(|view| view.client_token.as_deref() == Some(&plan.client_token));
@@ -120,9 +123,9 @@ async fn read_journal(dir: &JobDir, number: AttemptNo) -> Result<Journal, JobDir
     Ok(journal)
 }
 
-/// A record that never changes is read once.
-async fn unless_known<T>(known: Option<T>, read: impl Future<Output = Result<Option<T>, JobDirError>>) -> Result<Option<T>, JobDirError> {
-    if known.is_some() { Ok(known) } else { read.await }
+/// A record that never changes is read once; `None`: it is known already, or not there.
+async fn unless_known<T>(known: &Option<T>, read: impl Future<Output = Result<Option<T>, JobDirError>>) -> Result<Option<T>, JobDirError> {
+    if known.is_some() { Ok(None) } else { read.await }
 }
 
 /// All wishes; each is read once.

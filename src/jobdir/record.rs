@@ -36,11 +36,21 @@ pub fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, RecordE
         format: u64,
     }
     let broken = |cause| RecordError::Broken { key: key.to_owned(), cause };
-    let Format { format } = serde_json::from_slice(bytes).map_err(broken)?;
+    let format = match format_in_front(bytes) {
+        Some(format) => format,
+        None => serde_json::from_slice::<Format>(bytes).map_err(broken)?.format,
+    };
     if format > u64::from(RECORD_FORMAT) {
         return Err(RecordError::Newer { key: key.to_owned(), found: format });
     }
     serde_json::from_slice(bytes).map_err(broken)
+}
+
+/// The format of a record as [`encode`] writes it; `None`: look for it in all of the bytes.
+fn format_in_front(bytes: &[u8]) -> Option<u64> {
+    let rest = bytes.strip_prefix(b"{\n  \"format\": ")?;
+    let digits = rest.iter().position(|byte| !byte.is_ascii_digit())?;
+    std::str::from_utf8(&rest[..digits]).ok().filter(|_| matches!(rest[digits], b',' | b'\n'))?.parse().ok()
 }
 
 #[cfg(test)]
@@ -56,5 +66,22 @@ mod tests {
         let error = decode::<Lease>("k", newer.as_bytes()).unwrap_err();
         assert_eq!(error.to_string(), "`k` has format 2, and this version knows formats up to 1");
         assert!(matches!(decode::<Lease>("k", b"{\"format\": 1"), Err(RecordError::Broken { .. })));
+    }
+
+    #[test]
+    fn the_format_is_found_wherever_it_stands() {
+        let lease =
+            |format: &str| format!("{{\n  \"format\": {format},\n  \"instance\": \"i-1\", \"nonce\": \"n\", \"taken\": \"2026-01-01T00:00:00Z\"}}");
+        let ours: Lease = decode("k", lease("1").as_bytes()).unwrap();
+        assert_eq!(format_in_front(&encode(&ours)), Some(u64::from(RECORD_FORMAT)), "of what we write");
+        for newer in ["2", "17", "2.0e0", "18446744073709551615"] {
+            assert!(decode::<Lease>("k", lease(newer).as_bytes()).is_err(), "{newer}");
+        }
+        for newer in ["2", "18446744073709551615"] {
+            assert!(matches!(decode::<Lease>("k", lease(newer).as_bytes()), Err(RecordError::Newer { .. })), "{newer}");
+        }
+        for odd in ["1.5", "-1", "", "x", "1 2", "18446744073709551616"] {
+            assert!(matches!(decode::<Lease>("k", lease(odd).as_bytes()), Err(RecordError::Broken { .. })), "{odd}");
+        }
     }
 }

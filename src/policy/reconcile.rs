@@ -174,7 +174,7 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
 
 /// Settled attempts as the receipt and `relaunch` want them.
 pub fn history(attempts: &[AttemptFacts]) -> Vec<AttemptRecord> {
-    let settled = |attempt: &AttemptFacts| Some(AttemptRecord { plan: attempt.plan.clone(), settled: attempt.settled.clone()? });
+    let settled = |attempt: &AttemptFacts| attempt.settled.clone().map(|settled| AttemptRecord { plan: attempt.plan.clone(), settled });
     attempts.iter().filter_map(settled).collect()
 }
 
