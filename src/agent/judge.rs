@@ -13,7 +13,7 @@ use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{
     Account, Decision, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning,
-    WorkloadFact, check_cadence, judge_limits, judge_notice, supervise,
+    WorkloadFact, check_cadence, judge_limits, judge_notice, limit_level, supervise,
 };
 use crate::ports::Signal;
 
@@ -241,7 +241,14 @@ impl Agent {
 
     /// The first limit that has been reached; the levels before it are told once.
     pub(super) fn limit(&mut self, now: Timestamp) -> Option<Reached> {
-        let verdict = judge_limits(&self.account(), now);
+        let account = self.account();
+        // Nearly always it says nothing new, and then nobody needs the words.
+        let level = limit_level(&account, now)?;
+        if level <= self.limit_level && level != LimitLevel::Reached {
+            self.limit_level = level;
+            return None;
+        }
+        let verdict = judge_limits(&account, now);
         let (next, reason) = verdict.next.zip(verdict.reason)?;
         if verdict.level == LimitLevel::Reached {
             return Some(Reached { because: next.kind.ended_because(), reason, by: next.at });

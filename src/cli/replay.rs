@@ -174,7 +174,7 @@ impl Change {
             ("rule".to_owned(), json!(self.rule)),
             ("reason".to_owned(), json!(self.verdict.text)),
         ]);
-        object.extend(self.verdict.numbers.iter().map(|(name, number)| (name.clone(), json!(number))));
+        object.extend(self.verdict.numbers.iter().map(|(name, number)| ((*name).to_owned(), json!(number))));
         Value::Object(object)
     }
 

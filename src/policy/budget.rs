@@ -102,19 +102,33 @@ pub fn limit_points(account: &Account) -> Vec<LimitPoint> {
     points
 }
 
+/// How near the next limit is, without words; `None`: nothing limits this attempt.
+pub fn limit_level(account: &Account, now: Timestamp) -> Option<LimitLevel> {
+    let next = limit_points(account).into_iter().next()?;
+    Some(level(&next, used(account, &next, now).1, now))
+}
+
+fn level(next: &LimitPoint, share: f64, now: Timestamp) -> LimitLevel {
+    if now >= next.drain_at {
+        return LimitLevel::Reached;
+    }
+    WARN_SHARES.iter().find(|(warn, _)| share >= *warn).map_or(LimitLevel::Far, |(_, level)| *level)
+}
+
+/// The seconds since the attempt began, and their share of the time until the drain.
+fn used(account: &Account, next: &LimitPoint, now: Timestamp) -> (f64, f64) {
+    let used = now.duration_since(account.began).as_secs_f64().max(0.0);
+    let whole = next.drain_at.duration_since(account.began).as_secs_f64();
+    (used, if whole > 0.0 { used / whole } else { 1.0 })
+}
+
 /// How the attempt stands to its next limit.
 pub fn judge_limits(account: &Account, now: Timestamp) -> LimitVerdict {
     let Some(next) = limit_points(account).into_iter().next() else {
         return LimitVerdict { level: LimitLevel::Far, next: None, reason: None };
     };
-    let used = now.duration_since(account.began).as_secs_f64().max(0.0);
-    let whole = next.drain_at.duration_since(account.began).as_secs_f64();
-    let share = if whole > 0.0 { used / whole } else { 1.0 };
-    let level = if now >= next.drain_at {
-        LimitLevel::Reached
-    } else {
-        WARN_SHARES.iter().find(|(warn, _)| share >= *warn).map_or(LimitLevel::Far, |(_, level)| *level)
-    };
+    let (used, share) = used(account, &next, now);
+    let level = level(&next, share, now);
     let left = next.drain_at.duration_since(now).as_secs_f64();
     let spent = account.spent_before + account.price.cost_of(Duration::from_secs_f64(used));
     let text = match level {

@@ -66,7 +66,9 @@ mod wishes;
 pub mod work;
 pub mod zones;
 
-pub use budget::{Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS, judge_limits, limit_points};
+pub use budget::{
+    Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS, judge_limits, limit_level, limit_points,
+};
 pub use checkpointing::{Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval, young_interval};
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};

@@ -36,14 +36,14 @@ pub enum WatchAction {
     Stop,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct WatchVerdict {
     pub standing: Standing,
     pub action: WatchAction,
     /// The sentence for people.
     pub text: String,
     /// The numbers used, unit last: `quiet_secs`, `window_secs`, `gpu_percent`, ...
-    pub numbers: BTreeMap<String, f64>,
+    pub numbers: BTreeMap<&'static str, f64>,
 }
 
 impl WatchVerdict {
@@ -53,15 +53,16 @@ impl WatchVerdict {
 
     /// Adds a number; one that is not finite is left out, since JSON cannot hold it.
     #[must_use]
-    pub fn with(mut self, name: &str, number: f64) -> Self {
+    pub fn with(mut self, name: &'static str, number: f64) -> Self {
         if number.is_finite() {
-            self.numbers.insert(name.into(), number);
+            self.numbers.insert(name, number);
         }
         self
     }
 
     pub fn reason(&self, at: Timestamp, policy: &str) -> Reason {
-        Reason { at, policy: policy.into(), verdict: self.standing.word().into(), text: self.text.clone(), numbers: self.numbers.clone() }
+        let numbers = self.numbers.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect();
+        Reason { at, policy: policy.into(), verdict: self.standing.word().into(), text: self.text.clone(), numbers }
     }
 }
 
