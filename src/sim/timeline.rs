@@ -28,7 +28,8 @@ pub struct Timeline {
 #[derive(Default)]
 struct State {
     next: u64,
-    sleepers: BTreeMap<(Duration, u64), Waker>,
+    /// By when they wake, nanoseconds, and in the order in which they fell asleep.
+    sleepers: BTreeMap<(u64, u64), Waker>,
 }
 
 /// The moment at which every world begins: 2026-01-01.
@@ -47,9 +48,9 @@ impl Timeline {
         let key = {
             let mut state = self.state();
             state.next += 1;
-            (self.now().saturating_add(time), state.next)
+            (nanos(self.now().saturating_add(time)), state.next)
         };
-        Sleep { timeline: self, key }.await;
+        Sleep { timeline: self, key, waits: false }.await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -61,20 +62,22 @@ impl Timeline {
         if self.awake.load(Ordering::Relaxed) {
             return;
         }
-        let mut due = Vec::new();
-        let mut state = self.state();
-        let Some((&(deadline, _), _)) = state.sleepers.first_key_value() else {
-            drop(state);
-            panic!("the world waits for something that never happens");
-        };
-        self.now.store(nanos(self.now().max(deadline)), Ordering::Relaxed);
-        while let Some(sleeper) = state.sleepers.first_entry()
-            && sleeper.key().0 <= deadline
-        {
-            due.push(sleeper.remove());
+        let first = self.state().sleepers.first_key_value().map(|(key, _)| key.0);
+        let deadline = first.expect("the world waits for something that never happens");
+        self.now.fetch_max(deadline, Ordering::Relaxed);
+        while let Some(sleeper) = self.due(deadline) {
+            sleeper.wake();
         }
-        drop(state);
-        due.into_iter().for_each(Waker::wake);
+    }
+
+    fn due(&self, deadline: u64) -> Option<Waker> {
+        let mut state = self.state();
+        let sleeper = state.sleepers.first_entry().filter(|sleeper| sleeper.key().0 <= deadline)?;
+        Some(sleeper.remove())
+    }
+
+    fn is_over(&self, until: u64) -> bool {
+        self.now.load(Ordering::Relaxed) >= until
     }
 }
 
@@ -91,16 +94,19 @@ fn nanos(time: Duration) -> u64 {
 
 struct Sleep<'a> {
     timeline: &'a Timeline,
-    key: (Duration, u64),
+    key: (u64, u64),
+    /// It is among the sleepers; whoever was woken no longer is.
+    waits: bool,
 }
 
 impl Future for Sleep<'_> {
     type Output = ();
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.timeline.now() >= self.key.0 {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.timeline.is_over(self.key.0) {
             return Poll::Ready(());
         }
+        self.waits = true;
         match self.timeline.state().sleepers.entry(self.key) {
             Entry::Vacant(entry) => drop(entry.insert(context.waker().clone())),
             Entry::Occupied(mut entry) => entry.get_mut().clone_from(context.waker()),
@@ -111,7 +117,9 @@ impl Future for Sleep<'_> {
 
 impl Drop for Sleep<'_> {
     fn drop(&mut self) {
-        self.timeline.state().sleepers.remove(&self.key);
+        if self.waits && !self.timeline.is_over(self.key.0) {
+            self.timeline.state().sleepers.remove(&self.key);
+        }
     }
 }
 
