@@ -116,7 +116,7 @@ impl Watching {
             sample.gpus = Reading::unknown("the job asks for GPUs and no NVIDIA driver answers");
         }
         let began = self.began.get_or_insert_with(|| sample.clone());
-        let Some(previous) = self.previous.replace(sample.clone()) else {
+        let Some(previous) = self.previous.take() else {
             let marks = self.baseline.clone().unwrap_or_else(|| sample.marks.clone());
             self.hardware_rule.step(&sample.gpus, &self.selection, None);
             self.previous = Some(Sample { marks, ..sample });
@@ -126,6 +126,7 @@ impl Watching {
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);
         self.hardware_rule.step(&sample.gpus, &self.selection, Some(&rates));
+        self.previous = Some(sample);
         self.account(&rates);
         let busy = self.idle.standing == Standing::Busy && !self.is_quiet() && self.stall.standing == Standing::Busy;
         self.busy_since = if busy { self.busy_since.or(Some(mono)) } else { None };

@@ -16,7 +16,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::pace::{Pace, span};
-use super::signals::{RATE, Seen, Sight, rate, seen};
+use super::signals::{RATE, Seen, Sight, Whole, rate, seen};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use crate::instance::Rates;
 use crate::job::IdleSpec;
@@ -303,5 +303,5 @@ fn levels(rates: &Rates) -> String {
 
 /// Whole numbers, but a tenth where a whole number would say nothing.
 fn rounded(value: f64) -> String {
-    if value < 9.95 && (value - value.round()).abs() >= 0.05 { format!("{value:.1}") } else { format!("{value:.0}") }
+    if value < 9.95 && (value - value.round()).abs() >= 0.05 { format!("{value:.1}") } else { Whole(value).to_string() }
 }

@@ -51,6 +51,41 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
+/// The newest values of something, and their median, which is asked for far more often than it changes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Recent {
+    values: VecDeque<f64>,
+    median: Option<f64>,
+}
+
+impl Recent {
+    pub(super) fn of(values: VecDeque<f64>) -> Self {
+        let median = median(values.iter().copied());
+        Recent { values, median }
+    }
+
+    /// Takes one more in, and lets go of the oldest beyond so many. A number that is none would spoil the median, and cannot be
+    /// written down.
+    pub(super) fn keep(&mut self, value: f64, most: usize) {
+        if !value.is_finite() {
+            return;
+        }
+        if self.values.len() == most {
+            self.values.pop_front();
+        }
+        self.values.push_back(value);
+        self.median = median(self.values.iter().copied());
+    }
+
+    pub(super) fn median(&self) -> Option<f64> {
+        self.median
+    }
+
+    pub(super) fn values(&self) -> &VecDeque<f64> {
+        &self.values
+    }
+}
+
 /// Whole seconds, as people read them.
 pub(super) fn span(secs: f64) -> Span {
     Span::from_secs(secs.max(0.0).round() as u64)
@@ -59,6 +94,17 @@ pub(super) fn span(secs: f64) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_is_of_the_newest_numbers() {
+        let mut recent = Recent::of([4.0, 1.0].into());
+        assert_eq!(recent.median(), Some(1.0));
+        for value in [9.0, f64::NAN, 8.0, f64::INFINITY, 7.0] {
+            recent.keep(value, 3);
+        }
+        assert_eq!((recent.values(), recent.median()), (&VecDeque::from([9.0, 8.0, 7.0]), Some(8.0)));
+        assert_eq!(Recent::default().median(), None);
+    }
 
     #[test]
     fn a_gap_counts_as_two_usual_intervals_and_never_more_than_a_third_of_the_window() {

@@ -4,6 +4,8 @@
 //! (its network, the people at it) and only hold a verdict back while they last. A third kind shows work but not the
 //! lack of it. What must never live here: time; that is `idle`'s.
 
+use std::fmt;
+
 use crate::instance::{Rates, Reading};
 use crate::job::IdleSpec;
 
@@ -22,7 +24,20 @@ pub fn rate(bytes_per_sec: f64) -> String {
     while value >= 999.95 && unit + 1 < UNITS.len() {
         (value, unit) = (value / 1000.0, unit + 1);
     }
-    if unit == 0 || value >= 99.95 { format!("{value:.0} {}", UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+    if unit == 0 || value >= 99.95 { format!("{} {}", Whole(value), UNITS[unit]) } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+/// A number as `{:.0}` writes it. The general way takes a thousand instructions, and these words are made at every look.
+pub(super) struct Whole(pub(super) f64);
+
+impl fmt::Display for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const EXACT_BELOW: f64 = (1_u64 << 53) as f64;
+        match self.0 {
+            value if value.is_sign_positive() && value < EXACT_BELOW => write!(f, "{}", value.round_ties_even() as u64),
+            value => write!(f, "{value:.0}"),
+        }
+    }
 }
 
 /// What one interval showed.
@@ -66,7 +81,7 @@ pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
         Reading::Known(value) if *value > limit => busy.push(match unit {
             "" => name.to_owned(),
             RATE => format!("{name} {}", rate(*value)),
-            _ => format!("{name} {value:.0} {unit}"),
+            _ => format!("{name} {} {unit}", Whole(*value)),
         }),
         Reading::Unknown(why) => unknown.push(format!("{name} ({why})")),
         _ => {}
@@ -112,6 +127,15 @@ fn sight(rates: &Rates) -> Sight {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whole_numbers_are_written_as_ever() {
+        let halves = (0..4000).map(|n| f64::from(n) / 16.0);
+        let odd = [f64::NAN, f64::INFINITY, -0.0, -0.3, -7.5, 0.49999999999999994, 9007199254740991.0, 9007199254740992.0, 1e300, f64::MIN_POSITIVE];
+        for value in halves.chain(odd) {
+            assert_eq!(Whole(value).to_string(), format!("{value:.0}"));
+        }
+    }
 
     #[test]
     fn traffic_is_said_in_units_that_people_read() {

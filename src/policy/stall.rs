@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::pace::{Pace, median, span};
+use super::pace::{Pace, Recent, span};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use crate::instance::{Rates, Reading};
 use crate::job::StallSpec;
@@ -52,10 +52,10 @@ pub struct StallWatch {
     marked: bool,
     /// Since the last step, and the lengths of the last steps.
     step_secs: f64,
-    steps: VecDeque<f64>,
+    steps: Recent,
     step: Option<f64>,
     /// GPU power while there was progress.
-    power_watts: VecDeque<f64>,
+    power_watts: Recent,
 }
 
 /// What was learned of a workload's rhythm. It outlives whoever watches; the silence that was running does not, and the
@@ -75,6 +75,7 @@ impl StallWatch {
     /// Goes on with what an earlier watch learned of the same workload.
     pub fn resumed(spec: &StallSpec, learned: &StallRhythm) -> Self {
         let StallRhythm { pace, silent_secs_max, marked_ever, steps, step, power_watts } = learned.clone();
+        let (steps, power_watts) = (Recent::of(steps), Recent::of(power_watts));
         StallWatch { pace, silent_secs_max, marked_ever, steps, step, power_watts, ..StallWatch::new(spec) }
     }
 
@@ -84,9 +85,9 @@ impl StallWatch {
             pace: self.pace.clone(),
             silent_secs_max: self.silent_secs_max,
             marked_ever: self.marked_ever,
-            steps: self.steps.clone(),
+            steps: self.steps.values().clone(),
             step: self.step,
-            power_watts: self.power_watts.clone(),
+            power_watts: self.power_watts.values().clone(),
         }
     }
 
@@ -100,9 +101,9 @@ impl StallWatch {
             marked_ever: false,
             marked: false,
             step_secs: 0.0,
-            steps: VecDeque::new(),
+            steps: Recent::default(),
             step: None,
-            power_watts: VecDeque::new(),
+            power_watts: Recent::default(),
         }
     }
 
@@ -146,13 +147,13 @@ impl StallWatch {
         self.step_secs += counted;
         if marks.steps > 0.0 {
             if self.marked {
-                keep(&mut self.steps, self.step_secs / marks.steps);
+                self.steps.keep(self.step_secs / marks.steps, STEPS_KEPT);
             }
             self.step_secs = 0.0;
         }
         (self.marked, self.marked_ever) = (true, true);
         if let Some(watts) = rates.gpu_power_watts.known() {
-            keep(&mut self.power_watts, *watts);
+            self.power_watts.keep(*watts, STEPS_KEPT);
         }
     }
 
@@ -160,7 +161,7 @@ impl StallWatch {
         if !self.marked_ever {
             return TIMES_MARKLESS * window;
         }
-        let steps = median(self.steps.iter().copied()).unwrap_or(0.0) * self.spec.steps;
+        let steps = self.steps.median().unwrap_or(0.0) * self.spec.steps;
         window.max(steps).max(TIMES_SILENCE * self.silent_secs_max)
     }
 
@@ -201,7 +202,7 @@ impl StallWatch {
     }
 
     fn usual_watts(&self) -> Option<f64> {
-        median(self.power_watts.iter().copied())
+        self.power_watts.median()
     }
 
     fn with_numbers(&self, rates: &Rates, needed: f64, verdict: WatchVerdict) -> WatchVerdict {
@@ -209,7 +210,7 @@ impl StallWatch {
         verdict
             .with("silent_secs", self.silent_secs)
             .with("window_secs", needed)
-            .with("median_step_secs", or_nan(median(self.steps.iter().copied())))
+            .with("median_step_secs", or_nan(self.steps.median()))
             .with("longest_silence_secs", self.silent_secs_max)
             .with("restarts", f64::from(self.restarts))
             .with("gpu_percent", or_nan(rates.gpu_percent.known().copied()))
@@ -249,15 +250,4 @@ impl Marks {
     fn any(&self) -> bool {
         self.steps > 0.0 || self.other > 0.0
     }
-}
-
-/// A number that is none would spoil the median, and cannot be written down.
-fn keep(values: &mut VecDeque<f64>, value: f64) {
-    if !value.is_finite() {
-        return;
-    }
-    if values.len() == STEPS_KEPT {
-        values.pop_front();
-    }
-    values.push_back(value);
 }
