@@ -7,8 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::most::Limited;
 use super::status::local_time;
-use super::summary::{Limited, Summary};
+use super::summary::Summary;
 use crate::instance::Status;
 use crate::job::{AttemptNo, EndedBecause, JobState, Outcome, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};

@@ -1,6 +1,7 @@
 //! How a job stands, in one line that fits under its log.
 
-use super::summary::{Limited, Summary};
+use super::most::Limited;
+use super::summary::Summary;
 use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour};
 

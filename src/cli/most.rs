@@ -3,9 +3,29 @@
 //! What must never live here: what it has cost (`summary`), a plan (`policy::placement`).
 
 use super::summary::is_heard;
-use crate::job::ResolvedSpec;
+use crate::job::{LimitsSpec, ResolvedSpec};
 use crate::market::Usd;
 use crate::policy::reconcile::AttemptFacts;
+
+/// What the limits of a job bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    Nothing,
+    /// A run time begins anew with each machine.
+    EachMachine,
+    /// A budget or a deadline is of the whole job.
+    Job,
+}
+
+impl Limited {
+    pub fn of(limits: &LimitsSpec) -> Limited {
+        match (limits.budget.is_some() || limits.deadline.is_some(), limits.max_runtime.is_some()) {
+            (true, _) => Limited::Job,
+            (false, true) => Limited::EachMachine,
+            (false, false) => Limited::Nothing,
+        }
+    }
+}
 
 /// The most that the whole job can cost, with every machine that may follow on the last; `None`: nothing bounds it, or nothing is
 /// planned yet. What `lamp extend` added since the last plan is not in it.

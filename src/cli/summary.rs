@@ -7,9 +7,9 @@ use super::alone::AloneRun;
 use super::attempt_words::moved;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
-use super::most::{most, most_of_job};
+use super::most::{Limited, most, most_of_job};
 use crate::instance::{GpuStatus, Status};
-use crate::job::{AttemptNo, AttemptPhase, JobState, LimitsSpec, Plan, Progress, Receipt, ResolvedSpec};
+use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, history, job_state};
@@ -76,26 +76,6 @@ pub struct Summary {
     /// What the limits of the spec bound.
     #[serde(skip)]
     pub limited: Limited,
-}
-
-/// What the limits of a job bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limited {
-    Nothing,
-    /// A run time begins anew with each machine.
-    EachMachine,
-    /// A budget or a deadline is of the whole job.
-    Job,
-}
-
-impl Limited {
-    fn of(limits: &LimitsSpec) -> Limited {
-        match (limits.budget.is_some() || limits.deadline.is_some(), limits.max_runtime.is_some()) {
-            (true, _) => Limited::Job,
-            (false, true) => Limited::EachMachine,
-            (false, false) => Limited::Nothing,
-        }
-    }
 }
 
 /// A wish to end that has not come true. The field names are an interface.
