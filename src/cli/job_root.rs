@@ -214,8 +214,10 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
         }
         Some(resolved) => Ok(resolved.spec),
         None => {
-            Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` was never submitted completely", dir.job()))
-                .meaning("nothing runs, and nothing bills"))
+            // Its code is uploaded before its spec: for so long nobody can tell the one from the other.
+            Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` is being submitted just now, or never was to the end", dir.job()))
+                .meaning("nothing was asked of it; nothing of it runs or bills as long as that is so")
+                .hint("where `lamp run` is at it, ask again in a moment"))
         }
     }
 }

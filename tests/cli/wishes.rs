@@ -70,6 +70,16 @@ fn a_cancel_that_names_no_job_is_not_obeyed_unasked() {
     place.nothing_is_left();
 }
 
+/// Between the upload of its code and its spec nobody can tell whether somebody is still at it.
+#[test]
+fn a_job_that_is_not_submitted_to_the_end_is_not_called_dead() {
+    let place = Place::new("exit 0");
+    place.0.write("home/.local/state/lamplighter/jobs/half-222222/code.tar.zst", "x");
+    let refused = place.0.lamp(&["cancel", "half-222222"]);
+    assert!(refused.code == 101 && refused.err.contains("job `half-222222` is being submitted just now, or never was to the end"), "{refused:?}");
+    assert!(refused.err.contains("ask again in a moment"), "{refused:?}");
+}
+
 #[test]
 fn a_log_is_followed_as_objects_too() {
     let place = Place::new("echo begun; while [ ! -e GO ]; do sleep 0.05; done; echo last");
