@@ -59,7 +59,12 @@ impl Tags {
     /// # Errors
     /// When a tag is missing or is not in our form: the machine is then not ours.
     pub fn from_map(map: &BTreeMap<String, String>) -> Result<Self, TagsError> {
-        let text = |key: &'static str| map.get(&format!("{TAG_PREFIX}{key}")).ok_or(TagsError::Missing { key });
+        let mut name = TAG_PREFIX.to_owned();
+        let mut text = |key: &'static str| {
+            name.truncate(TAG_PREFIX.len());
+            name.push_str(key);
+            map.get(&name).ok_or(TagsError::Missing { key })
+        };
         Ok(Tags {
             owner: text("owner")?.clone(),
             job: parsed("job", text("job")?)?,

@@ -77,70 +77,80 @@ pub fn schedule_waiting(set: &str, name: &str) -> String {
     format!("{}{name}/waiting.json", schedule_set(set))
 }
 
+/// Room for a whole key: they are made at every look, and grow by what is pushed.
+const KEY_ROOM: usize = 96;
+
 pub fn job(job: &JobId) -> String {
-    format!("{JOBS}{job}/")
+    let mut key = String::with_capacity(KEY_ROOM);
+    key.extend([JOBS, job.as_str(), "/"]);
+    key
+}
+
+fn in_folder(mut folder: String, name: &str) -> String {
+    folder.push_str(name);
+    folder
 }
 
 pub fn spec(id: &JobId) -> String {
-    format!("{}spec.json", job(id))
+    in_folder(job(id), "spec.json")
 }
 
 pub fn receipt(id: &JobId) -> String {
-    format!("{}receipt.json", job(id))
+    in_folder(job(id), "receipt.json")
 }
 
 /// That what an ended job kept was given up.
 pub fn given_up(id: &JobId) -> String {
-    format!("{}given-up.json", job(id))
+    in_folder(job(id), "given-up.json")
 }
 
 pub fn code(id: &JobId) -> String {
-    format!("{}code.tar.zst", job(id))
+    in_folder(job(id), "code.tar.zst")
 }
 
 pub fn requests(id: &JobId) -> String {
-    format!("{}requests/", job(id))
+    in_folder(job(id), "requests/")
 }
 
 pub fn request(id: &JobId, number: u32) -> String {
-    format!("{}{number:04}.json", requests(id))
+    in_folder(requests(id), &format!("{number:04}.json"))
 }
 
 pub fn attempts(id: &JobId) -> String {
-    format!("{}attempts/", job(id))
+    in_folder(job(id), "attempts/")
 }
 
 pub fn attempt(id: &JobId, no: AttemptNo) -> String {
-    format!("{}{no}/", attempts(id))
+    in_folder(in_folder(attempts(id), &no.to_string()), "/")
 }
 
 pub fn plan(id: &JobId, no: AttemptNo) -> String {
-    format!("{}plan.json", attempt(id, no))
+    in_folder(attempt(id, no), "plan.json")
 }
 
 pub fn settled(id: &JobId, no: AttemptNo) -> String {
-    format!("{}settled.json", attempt(id, no))
+    in_folder(attempt(id, no), "settled.json")
 }
 
 /// Why a controller or a sweep ends the machine, written before it does.
 pub fn ending(id: &JobId, no: AttemptNo) -> String {
-    format!("{}ending.json", attempt(id, no))
+    in_folder(attempt(id, no), "ending.json")
 }
 
 pub fn lease(id: &JobId, no: AttemptNo) -> String {
-    format!("{}lease.json", attempt(id, no))
+    in_folder(attempt(id, no), "lease.json")
 }
 
 pub fn status(id: &JobId, no: AttemptNo) -> String {
-    format!("{}status.json", attempt(id, no))
+    in_folder(attempt(id, no), "status.json")
 }
 
 pub fn outcome(id: &JobId, no: AttemptNo) -> String {
-    format!("{}outcome.json", attempt(id, no))
+    in_folder(attempt(id, no), "outcome.json")
 }
 
 pub fn events(id: &JobId, no: AttemptNo) -> String {
-    format!("{}events/", attempt(id, no))
+    in_folder(attempt(id, no), "events/")
 }
 
 /// A batch of events, named by the sequence number of its first.
@@ -149,7 +159,7 @@ pub fn event_batch(id: &JobId, no: AttemptNo, first: u64) -> String {
 }
 
 pub fn samples(id: &JobId, no: AttemptNo) -> String {
-    format!("{}samples/", attempt(id, no))
+    in_folder(attempt(id, no), "samples/")
 }
 
 /// A batch of samples: JSON lines of `instance::Rates`, compressed; named by a number that grows.
@@ -158,7 +168,7 @@ pub fn sample_batch(id: &JobId, no: AttemptNo, number: u64) -> String {
 }
 
 pub fn log(id: &JobId, no: AttemptNo) -> String {
-    format!("{}log/", attempt(id, no))
+    in_folder(attempt(id, no), "log/")
 }
 
 /// A piece of the workload's output, one zstd frame; named by a number that grows. The frames in order are the log.
@@ -171,7 +181,7 @@ pub fn stacks(id: &JobId, no: AttemptNo, number: u64) -> String {
 }
 
 pub fn checkpoints(id: &JobId) -> String {
-    format!("{}checkpoints/", job(id))
+    in_folder(job(id), "checkpoints/")
 }
 
 pub fn checkpoint(id: &JobId, no: CheckpointNo) -> String {
@@ -195,17 +205,17 @@ pub fn told(id: &JobId, name: &str) -> String {
 
 /// What stands in the way of a job and a person must know.
 pub fn attention(id: &JobId) -> String {
-    format!("{}attention.json", job(id))
+    in_folder(job(id), "attention.json")
 }
 
 /// Why nothing is launched for a job just now.
 pub fn waiting(id: &JobId) -> String {
-    format!("{}waiting.json", job(id))
+    in_folder(job(id), "waiting.json")
 }
 
 /// Which market was decided on, `market = "auto"`.
 pub fn market(id: &JobId) -> String {
-    format!("{}market.json", job(id))
+    in_folder(job(id), "market.json")
 }
 
 /// What is known of the spot pools, for all jobs of the root.
@@ -233,7 +243,7 @@ pub fn proof(account: &str, region: &str) -> String {
 }
 
 pub fn outputs(id: &JobId) -> String {
-    format!("{}outputs/", job(id))
+    in_folder(job(id), "outputs/")
 }
 
 #[cfg(test)]

@@ -75,7 +75,7 @@ impl Inner {
 
     /// What is in a folder, at any depth, each with its path from there.
     fn below<'a>(&'a self, folder: &Path) -> impl Iterator<Item = (&'a str, &'a FileStamp)> {
-        let within = format!("{}/", text(folder));
+        let within = [text(folder), "/"].concat();
         let all = self.files.range::<str, _>((Bound::Excluded(within.as_str()), Bound::Unbounded));
         all.map_while(move |(path, (_, stamp))| Some((path.strip_prefix(within.as_str())?, stamp)))
     }

@@ -112,7 +112,7 @@ impl Line {
             let name = rest.split('/').next().unwrap_or(rest);
             let is_folder = name.len() < rest.len();
             // The character after the slash ends what is in the folder.
-            let end = format!("{prefix}{name}{}", if is_folder { "0" } else { "\0" });
+            let end = [prefix, name, if is_folder { "0" } else { "\0" }].concat();
             let shown = self.shown(object) || (is_folder && objects.range(key.clone()..end.clone()).any(|(_, object)| self.shown(object)));
             names.extend(shown.then(|| name.to_owned()));
             from = end;
