@@ -159,17 +159,22 @@ impl AwsDoctor {
         s3.abort_multipart_upload().bucket(bucket).key(key).upload_id(id).send().await.map(drop).map_err(|error| said(&error))
     }
 
+    /// Its calls go to one region, whichever the machines are in.
+    async fn iam(&self) -> aws_sdk_iam::Client {
+        self.session.iam(&self.session.home().await.0).await
+    }
+
     pub async fn role(&self, name: &str) -> (Found<RoleFound>, Found<ProfileFound>) {
-        let iam = self.session.iam(&self.session.home().await.0).await;
+        let iam = self.iam().await;
         tokio::join!(aws_setup_roles::role(&iam, name), aws_setup_roles::profile(&iam, name))
     }
 
     pub async fn spot_role(&self) -> Found<()> {
-        aws_setup_roles::linked(&self.session.iam(&self.session.home().await.0).await, aws_setup_roles::SPOT_ROLE).await
+        aws_setup_roles::linked(&self.iam().await, aws_setup_roles::SPOT_ROLE).await
     }
 
     pub async fn alarm_role(&self) -> Found<()> {
-        aws_setup_roles::linked(&self.session.iam(&self.session.home().await.0).await, aws_setup_roles::ALARM_ROLE).await
+        aws_setup_roles::linked(&self.iam().await, aws_setup_roles::ALARM_ROLE).await
     }
 
     /// The sweeper of this owner, and what calls it.

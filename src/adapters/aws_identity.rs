@@ -107,6 +107,15 @@ impl Kept {
         self.ends.map(|ends| elapsed(SystemClock.now(), ends))
     }
 
+    /// A session has an end, also where nobody says when.
+    fn word(&self) -> Ends {
+        match self.ends {
+            Some(ends) => Ends::At(ends),
+            None if self.credentials.session_token().is_some() => Ends::Untold,
+            None => Ends::Never,
+        }
+    }
+
     /// Whether nobody need be asked; `needed`: for how long at least, where somebody says so.
     fn will_do(&self, needed: Option<Duration>) -> bool {
         let age = SystemClock.mono().saturating_sub(self.asked);
@@ -135,11 +144,7 @@ impl Identity {
     /// When there are none.
     pub async fn ends(&self) -> Result<Ends, CredentialsError> {
         let kept = self.get(None).await?;
-        Ok(match kept.ends {
-            Some(ends) => Ends::At(ends),
-            None if kept.credentials.session_token().is_some() => Ends::Untold,
-            None => Ends::Never,
-        })
+        Ok(kept.word())
     }
 
     async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
@@ -213,9 +218,11 @@ impl CredentialProvider for Identity {
 impl Ending for Identity {
     async fn lasting(&self, needed: Duration) -> object_store::Result<Option<Timestamp>> {
         let kept = self.get(Some(needed)).await.map_err(|error| nobody(&error))?;
-        let untold = kept.ends.is_none() && kept.credentials.session_token().is_some();
-        let assumed = || SystemClock.now().saturating_add(needed.max(UNTOLD_HOLDS)).unwrap_or(Timestamp::MAX);
-        Ok(kept.ends.or_else(|| untold.then(assumed)))
+        Ok(match kept.word() {
+            Ends::At(ends) => Some(ends),
+            Ends::Untold => Some(SystemClock.now().saturating_add(needed.max(UNTOLD_HOLDS)).unwrap_or(Timestamp::MAX)),
+            Ends::Never => None,
+        })
     }
 }
 

@@ -89,7 +89,7 @@ impl LocalCloud {
         let drawn = uuid::Uuid::new_v4().simple().to_string();
         // Of two that draw at once, the first link stands.
         let staged = self.machines.join(format!(".workstation-{drawn}"));
-        super::private::write(&staged, format!("ws-{}\n", &drawn[..8]))?;
+        super::private::write(&staged, format!("{}\n", Zone::of_workstation(&drawn[..8])))?;
         let _ = fs::hard_link(&staged, &path);
         fs::remove_file(&staged)?;
         read()

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::job::{Plan, ReceiptAttempt};
-use crate::market::{Cloud, Market, Region, UsdPerHour};
+use crate::market::{Cloud, Market, Region, UsdPerHour, Zone};
 
 /// The field names are an interface (docs/cli-json.md).
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -41,7 +41,7 @@ impl From<&ReceiptAttempt> for MachineShown {
             zone: attempt.zone.clone(),
             region: None,
             usd_per_hour: None,
-            is_here: attempt.zone.starts_with("ws-"),
+            is_here: Zone::is_workstation(&attempt.zone),
         }
     }
 }

@@ -60,3 +60,18 @@ name_type!(
     /// An availability zone, such as `us-east-1a`. On the local cloud each workstation is one, `ws-3f2a9c1b`.
     Zone
 );
+
+/// How the zone of a workstation begins; no zone of a cloud does.
+const WORKSTATION: &str = "ws-";
+
+impl Zone {
+    /// The zone that a workstation is, by what it drew once.
+    pub fn of_workstation(drawn: &str) -> Zone {
+        Zone::new(format!("{WORKSTATION}{drawn}"))
+    }
+
+    /// Whether a zone's name is that of a workstation.
+    pub fn is_workstation(name: &str) -> bool {
+        name.starts_with(WORKSTATION)
+    }
+}

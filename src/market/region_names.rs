@@ -3,7 +3,7 @@
 //! Only ever a hint beside something that has failed: regions are opened after this list was made, and an emulator may call its
 //! own whatever it likes. Of botocore 1.44.5 (Apache-2.0). What must never live here: a refusal.
 
-use super::near::nearest;
+use super::near::{NEAR_MAX, nearest};
 
 /// Those that anybody may use, or switch on.
 const REGIONS: &[&str] = &[
@@ -49,9 +49,6 @@ const REGIONS: &[&str] = &[
     "us-west-1",
     "us-west-2",
 ];
-
-/// So many names are a hint; more are a list.
-const NEAR_MAX: usize = 3;
 
 /// `None`: the name is one that this version knows. Else the names that differ least from it, or begin most like it; none, where
 /// nothing does.

@@ -3,9 +3,9 @@
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{AttemptPhase, EndedBecause, Starts};
 use lamplighter::market::Market;
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Facts, reconcile};
+use lamplighter::policy::reconcile::{Act, AttemptFacts};
 
-use super::reconcile_facts::{OWNER, ago, attempt, now, outcome, spec, status, view};
+use super::reconcile_facts::{self, OWNER, ago, attempt, known, outcome, spec, status, view};
 
 /// An attempt that starts a kept machine, planned so long ago; its agent is at work.
 fn started(age_secs: u64) -> AttemptFacts {
@@ -24,18 +24,7 @@ fn kept() -> InstanceView {
 }
 
 fn acts(attempt: AttemptFacts, view: InstanceView) -> Vec<Act> {
-    let (spec, cloud) = (spec(), CloudAnswer::Known(vec![view]));
-    let attempts = [attempt];
-    reconcile(&Facts {
-        spec: &spec,
-        attempts: &attempts,
-        requests: &[],
-        cloud: &cloud,
-        newest_checkpoint: None,
-        owner: OWNER,
-        here: "here",
-        now: now(),
-    })
+    reconcile_facts::acts(&[attempt], &[], known(&[view]))
 }
 
 /// Seed 1762: a second controller, whose reads were half an hour old, ended a machine that had just been started.
