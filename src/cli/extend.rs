@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
+use super::most::extended;
 use super::status::local_time;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Dollars, FallbackCostWord};
@@ -12,7 +13,6 @@ use crate::job::{Reaction, Request, Spec, Wish};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::{Cloud, FallbackCost, Span, Usd};
 use crate::policy::Wishes;
-use crate::policy::hard_end::Terms;
 
 /// Give a job more time or money, or let it have a dearer machine
 #[derive(Clone, Debug, ClapArgs)]
@@ -144,9 +144,7 @@ async fn most_now(dir: &JobDir, spec: &Spec, requests: &[Request]) -> Result<Opt
         }
     }
     let Some(plan) = open else { return Ok(None) };
-    let budget_left = spec.limits.budget.map(|budget| budget + wishes.more_budget - spent);
-    let terms = Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created };
-    Ok(terms.most(terms.hard_end()).map(|most| spent + most))
+    Ok(extended(spec, &plan, spent, &wishes).map(|most| spent + most))
 }
 
 /// Why a wider `fallback_cost` would change nothing.

@@ -184,7 +184,7 @@ fn play(outlook: &Outlook, spec: &Spec) -> Option<Play> {
         tick: TICK,
         spot: outlook.spot,
         on_demand: outlook.on_demand,
-        limits: PlayLimits { spot_most: Some(outlook.spot_most), ..PlayLimits::of(&spec.limits) },
+        limits: PlayLimits { spot_most: Some(outlook.spot_most), ..PlayLimits::of(spec) },
     };
     Some(play.bounded())
 }

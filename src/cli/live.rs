@@ -100,8 +100,8 @@ fn at_level(summary: &Summary, level: u8) -> String {
     parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
     let money = money_text(summary);
-    let money = if level >= 2 { money.trim_end_matches(UNLESS).to_owned() } else { money };
-    parts.push(if level >= 5 {
+    // Without its condition the figure would be untrue.
+    parts.push(if level >= 5 || (level >= 3 && money.ends_with(UNLESS)) {
         money.split(" of at most").next().unwrap_or_default().trim_end_matches(", and no limit is set").to_owned()
     } else {
         money

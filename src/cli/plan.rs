@@ -58,8 +58,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let cadence = cadence::of(&store, measured.as_ref(), &planned).await;
     let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
     let over_a_cap = controller.cap_forbids(plan);
-    // As `lamp run` would end.
-    let code = if !lacks.is_empty() || clock.is_some() || out_of_reach.is_some() || over_a_cap.is_some() {
+    // As `lamp run` would end; a deadline that cannot be met is refused here, where nothing is lost by it.
+    let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
+    let code = if !lacks.is_empty() || clock.is_some() || late || over_a_cap.is_some() {
         ExitCode::REFUSED
     } else if forbidden.is_some() || agent.is_some() {
         ExitCode::LAUNCH_FAILED

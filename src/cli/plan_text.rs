@@ -5,7 +5,7 @@ use std::fmt::Display;
 use super::status::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, Plan, RejectedOffer};
-use crate::market::{Offer, Quota, Usd, UsdPerHour};
+use crate::market::{Cloud, Offer, Quota, Usd, UsdPerHour};
 use crate::policy::job_most::{JobMost, MostBy};
 
 /// So many lines of one kind; `-o json` has all.
@@ -28,10 +28,9 @@ fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
         Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
         Some(most) => {
             // Of a job that can cost more than its first machine, nothing is said that reads as if it could not.
-            let what = if most_job.usd == Some(most) { "costs at most" } else { "this machine costs at most" };
+            let what = if whole_job(plan, most_job).is_some() { "this machine costs at most" } else { "costs at most" };
             format!("{what} {most}{with}{}", whichever(plan, most))
         }
-        None if most_job.usd.is_some() => "how long it runs is not limited".to_owned(),
         None => "nothing bounds what it can cost; `limits.budget` would, and `limits.max_runtime` the cost of each machine".to_owned(),
     };
     let mut lines = vec![format!("{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price)];
@@ -46,24 +45,34 @@ fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
     lines
 }
 
-/// The most of the job with every machine that may follow, where that is another figure than the most of the first.
+/// The most of the job with every machine that may follow, where that is another figure than the most of the first, as people read
+/// it.
 fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
-    if most_job.usd == plan.most_usd {
+    let read = |usd: Option<Usd>| usd.map(|usd| usd.to_string());
+    // The one machine that it gets may be another, and that is said beside the first.
+    let only_one = most_job.machines == Some(1) && most_job.by == MostBy::Machines;
+    if plan.most_usd.is_none() || only_one || read(most_job.usd) == read(plan.most_usd) {
         return None;
     }
-    let after = "the whole job, which goes on on another machine when one is taken away or lost";
+    let (is_local, machines) = (plan.offer.cloud == Cloud::Local, most_job.machines.unwrap_or(1));
+    let again = if is_local { "begins again after a power cut" } else { "goes on on another machine when one is taken away or lost" };
+    let job = format!("the whole job, which {again},");
     let Some(usd) = most_job.usd else {
-        return Some(format!("{after}, can cost that much again each time, and nothing bounds it; `limits.budget` would"));
+        return Some(format!("{job} can cost that much again each time, and nothing bounds it; `limits.budget` would"));
     };
     Some(match most_job.by {
-        MostBy::Budget => format!("{after}, costs at most {usd}: that is its budget"),
-        MostBy::Deadline => format!("{after}, costs at most {usd}: its deadline ends it"),
-        _ => {
-            let machines = most_job.machines.unwrap_or(1);
-            format!(
-                "{after}, costs at most {usd} on {machines} machines, which is as often as `interruptions.max` lets it go on; `limits.budget` would bound it lower"
-            )
+        MostBy::Budget if is_local => format!("{job} costs at most {usd}: its budget, and five minutes to save and to power off"),
+        MostBy::Budget => format!("{job} costs at most {usd}: that is its budget"),
+        // What is on offer changes; a budget does not.
+        MostBy::Deadline => {
+            format!("{job} costs at most {usd} by what is on offer now: its deadline ends it; `limits.budget` would hold whatever comes")
         }
+        _ if is_local => {
+            format!("{job} costs at most {usd} in {machines} attempts, as many as `interruptions.max` allows; `limits.budget` would bound it lower")
+        }
+        _ => format!(
+            "{job} costs at most {usd} by what is on offer now, on {machines} machines, as many as `interruptions.max` allows; `limits.budget` would bound it lower, whatever comes"
+        ),
     })
 }
 

@@ -32,6 +32,9 @@ pub struct OutOfReach {
     pub enough_usd: Option<Usd>,
     /// The most that the machine of the plan costs until then.
     pub most_usd: Option<Usd>,
+    /// Every limit that is too tight, as what would be enough of it.
+    #[serde(skip)]
+    flags: Vec<String>,
     #[serde(skip)]
     on_demand: bool,
     /// Its hour is reckoned with a bid above its price.
@@ -76,31 +79,46 @@ impl OutOfReach {
         let work = limits.work?.secs_f64() / 3600.0 / machine.speed;
         let is_local = spec.machine.cloud == Cloud::Local;
         let start = if is_local { 0.0 } else { standing.start };
+        let way_out = auto::way_out(spec).as_secs_f64() / 3600.0;
         let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
         // Each: how long the machine may work, and how much longer than that the whole of the limit is.
         let deadline = standing.time_left.zip(until).map(|(left, until)| (Limit::Deadline, left, until - left));
-        let run_time = limits.max_runtime.map(|time| (Limit::MaxRuntime, time.secs_f64() / 3600.0, 0.0));
+        let of_time = |limit: Limit, hours: f64| (limit, hours - way_out, way_out);
+        let run_time = limits.max_runtime.map(|time| of_time(Limit::MaxRuntime, time.secs_f64() / 3600.0));
         let grace = if is_local { Duration::ZERO } else { STOP_GRACE };
         let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
-        let budget = paid.map(|paid| (Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0, 0.0));
-        let first = [deadline, run_time, budget].into_iter().flatten().min_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
-        let (limit, left, beside) = first?;
-        let short = work + start - left;
-        let needed = Duration::from_secs_f64((work + start).clamp(0.0, 1e7) * 3600.0);
-        let cents = machine.hour.cost_of(needed + grace).dollars() * 100.0;
-        (short > 0.0).then(|| OutOfReach {
-            limit,
+        let budget = paid.map(|paid| of_time(Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0));
+        let short = |(_, left, _): &(Limit, f64, f64)| work + start - left;
+        let mut all: Vec<_> = [deadline, run_time, budget].into_iter().flatten().filter(|limit| short(limit) > 0.0).collect();
+        all.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
+        let first = all.first()?;
+        let needed = Duration::from_secs_f64((work + start + way_out).clamp(0.0, 1e7) * 3600.0);
+        let cents = (machine.hour.cost_of(needed + grace).dollars() * 100.0).ceil();
+        let enough_hours = |(_, left, beside): &(Limit, f64, f64)| (left + beside + short(&(Limit::Deadline, *left, 0.0))).ceil();
+        let flag = |one: &(Limit, f64, f64)| match one.0 {
+            Limit::Deadline => format!("--deadline {:.0}h", enough_hours(one)),
+            Limit::MaxRuntime => format!("--max-runtime {:.0}h", enough_hours(one)),
+            Limit::Budget => format!("--budget {:.2}", cents / 100.0),
+        };
+        Some(OutOfReach {
+            limit: first.0,
             work_hours: work,
             start_hours: start,
-            short_hours: short,
-            done_hours: (left - start).max(0.0),
-            enough_hours: (left + beside + short).ceil(),
-            enough_usd: Usd::from_dollars(cents.ceil() / 100.0).ok().filter(|_| limit == Limit::Budget),
+            short_hours: short(first),
+            done_hours: (first.1 - start).max(0.0),
+            enough_hours: enough_hours(first),
+            enough_usd: Usd::from_dollars(cents / 100.0).ok().filter(|_| first.0 == Limit::Budget),
             most_usd: machine.most_usd,
+            flags: all.iter().map(flag).collect(),
             on_demand: !is_local,
-            bids: machine.bids,
+            bids: machine.bids && all.iter().any(|(limit, ..)| *limit == Limit::Budget),
             saves: spec.checkpoint.is_some(),
         })
+    }
+
+    /// Whether it is a deadline: the one limit that a job can only miss.
+    pub fn is_late(&self) -> bool {
+        self.limit == Limit::Deadline
     }
 
     fn what(&self) -> String {
@@ -129,17 +147,10 @@ impl OutOfReach {
     }
 
     fn cure(&self) -> String {
-        let enough = self.enough_hours;
-        match (self.limit, self.enough_usd) {
-            (Limit::Budget, Some(usd)) => {
-                let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
-                format!("`--budget {:.2}` is enough; so would be a cheaper machine, or less work, with its own `--work`{lower}", usd.dollars())
-            }
-            (Limit::MaxRuntime, _) => {
-                format!("`--max-runtime {enough:.0}h` is enough; so would be a faster machine, or less work, with its own `--work`")
-            }
-            _ => format!("`--deadline {enough:.0}h` is enough from now on; so would be a faster machine, or less work, with its own `--work`"),
-        }
+        let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
+        let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
+        let machine = if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
+        format!("`{}` is enough{from_now}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
     }
 
     /// As a warning: what, what it means, what to type.
@@ -187,8 +198,8 @@ mod tests {
     #[test]
     fn a_run_time_that_is_too_short_and_a_budget_that_is_too_small_say_what_is_enough() {
         let found = limited(Some("4h"), None, "1", Cloud::Aws).unwrap();
-        assert_eq!(found.what(), "`limits.max_runtime` is too short: 20h of work and a start of 12m take 16h 12m longer");
-        assert!(found.cure().starts_with("`--max-runtime 21h` is enough"), "{}", found.cure());
+        assert!(found.what().starts_with("`limits.max_runtime` is too short: 20h of work and a start of 12m take 16h 1"), "{}", found.what());
+        assert!(found.cure().starts_with("`--max-runtime 21h` is enough; so would be a faster machine"), "{}", found.cure());
         assert_eq!(limited(Some("21h"), None, "1", Cloud::Aws), None);
         let found = limited(None, Some("5"), "1", Cloud::Aws).unwrap();
         assert!(found.what().starts_with("`limits.budget` is too small: 20h of work and a start of 12m take 15h "), "{}", found.what());
@@ -197,7 +208,9 @@ mod tests {
         assert!(limited(None, Some(&(enough.dollars() - 0.1).to_string()), "1", Cloud::Aws).is_some(), "and not much more than that");
         // The one that ends it first is the one that is named; of what costs nothing no budget ends.
         assert_eq!(limited(Some("4h"), Some("2"), "1", Cloud::Aws).unwrap().limit, Limit::Budget);
-        assert_eq!(limited(Some("4h"), Some("9"), "1", Cloud::Aws).unwrap().limit, Limit::MaxRuntime);
+        let both = limited(Some("4h"), Some("9"), "1", Cloud::Aws).unwrap();
+        assert_eq!((both.limit, both.is_late()), (Limit::MaxRuntime, false));
+        assert!(both.cure().starts_with("`--max-runtime 21h --budget 20."), "with the first alone the second would end it: {}", both.cure());
         assert_eq!(limited(None, Some("1"), "0", Cloud::Local), None);
         assert_eq!(limited(None, None, "1", Cloud::Aws), None);
     }

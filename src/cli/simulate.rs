@@ -116,7 +116,7 @@ async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Pl
         tick: TICK,
         spot,
         on_demand,
-        limits: PlayLimits { spot_most, ..PlayLimits::of(&spec.spec.limits) },
+        limits: PlayLimits { spot_most, ..PlayLimits::of(&spec.spec) },
     };
     Ok((play.bounded(), pool))
 }

@@ -69,10 +69,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let read = stream::iter(jobs).map(|job| {
         let dir = JobDir::new(Arc::clone(&store), job);
         async move {
-            let read = match Summary::read(&dir, now).await {
-                Ok(Some(summary)) => summary.with_wishes(&dir).await.map(Some),
-                other => other,
-            };
+            let read = Summary::read(&dir, now).await;
             (dir.job().clone(), read)
         }
     });

@@ -103,29 +103,26 @@ impl Summary {
             let kept = kept::kept_of(dir, &receipt).await?;
             return Ok(Some(Summary { kept, ..Summary::of_receipt(receipt) }));
         }
-        Summary::under_way(dir, now).await
+        // For whoever looks once, with what somebody wants of it: one listing more.
+        let requests = match dir.requests().await {
+            Err(error) if !error.is_damage() => return Err(error),
+            requests => requests.unwrap_or_default(),
+        };
+        let wishes = Wishes::of(&requests);
+        let summary = Summary::with_wishes(dir, &wishes, now).await?;
+        Ok(summary.map(|summary| Summary { end_asked: wishes.end.map(EndAsked::from), ..summary }))
     }
 
-    /// With what somebody wants of a job that has not ended: one listing more, for whoever looks once.
-    ///
-    /// # Errors
-    /// As [`Summary::read`].
-    pub async fn with_wishes(mut self, dir: &JobDir) -> Result<Summary, JobDirError> {
-        if !self.state.is_final() {
-            let requests = match dir.requests().await {
-                Err(error) if !error.is_damage() => return Err(error),
-                requests => requests.unwrap_or_default(),
-            };
-            self.end_asked = Wishes::of(&requests).end.map(EndAsked::from);
-        }
-        Ok(self)
-    }
-
-    /// Reads a job that has no receipt, as the caller has just seen; `None`: it has no spec.
+    /// Reads a job that has no receipt, as the caller has just seen, without what somebody may have asked for since; `None`: it has
+    /// no spec.
     ///
     /// # Errors
     /// As [`Summary::read`].
     pub async fn under_way(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
+        Summary::with_wishes(dir, &Wishes::default(), now).await
+    }
+
+    async fn with_wishes(dir: &JobDir, wishes: &Wishes, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
         let Some(spec) = dir.spec().await? else { return Ok(None) };
         if spec.is_alone() {
             return Ok(Some(AloneRun::of(dir, spec).await?.summary(now)));
@@ -134,7 +131,7 @@ impl Summary {
         for number in dir.attempts().await? {
             attempts.extend(attempt(dir, number).await?);
         }
-        let mut summary = Summary::of_records(&spec, &attempts, now);
+        let mut summary = Summary::of_records(&spec, &attempts, wishes, now);
         summary.trouble = unless_damaged(dir.attention().await)?.and_then(|attention| attention.text);
         summary.attention.extend(summary.trouble.clone());
         // A machine whose agent has the lease is there: nothing is waited for, and each look at a bucket costs money.
@@ -189,7 +186,7 @@ impl Summary {
         }
     }
 
-    fn of_records(spec: &ResolvedSpec, attempts: &[AttemptFacts], now: Timestamp) -> Summary {
+    fn of_records(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes, now: Timestamp) -> Summary {
         let last = attempts.last();
         let status = last.and_then(|attempt| attempt.status.as_ref());
         let since = |from: Timestamp| elapsed(from, now);
@@ -224,8 +221,8 @@ impl Summary {
             usd: attempts.iter().map(cost).sum(),
             usd_unheard: unheard.map(open_cost).sum(),
             usd_estimated: attempts.iter().any(|attempt| attempt.settled.is_none() && last_sign(attempt, now).is_some()),
-            most_usd: most(spec, attempts),
-            most_job_usd: most_of_job(spec, attempts),
+            most_usd: most(spec, attempts, wishes),
+            most_job_usd: most_of_job(spec, attempts, wishes),
             usd_per_hour: last.map(|attempt| attempt.plan.offer.hourly()),
             started: spec.created,
             ended: None,
@@ -317,7 +314,7 @@ mod tests {
             journal: Journal::default(),
             watched: Watched::default(),
         };
-        Summary::of_records(&serde_json::from_value(spec).unwrap(), &[facts], at(12))
+        Summary::of_records(&serde_json::from_value(spec).unwrap(), &[facts], &Wishes::default(), at(12))
     }
 
     fn status(heard: i64, phase: &str) -> Option<Value> {
@@ -382,7 +379,7 @@ mod tests {
         let spec = json!({ "format": 1, "job": "x-222222", "created": at(0), "written_by": "v",
             "spec": { "name": "x", "command": { "shell": "true" } } });
         let now = at(0) + std::time::Duration::from_secs(60);
-        let summary = Summary::of_records(&serde_json::from_value(spec).unwrap(), &[refused(1, "a"), refused(2, "b")], now);
+        let summary = Summary::of_records(&serde_json::from_value(spec).unwrap(), &[refused(1, "a"), refused(2, "b")], &Wishes::default(), now);
         assert_eq!((summary.state, summary.usd, summary.usd_unheard), (JobState::Provisioning, Usd::ZERO, Usd::ZERO));
         assert_eq!(summary.waiting.unwrap(), "a machine: no capacity in 2 places, the last t in b, spot; tried again in 2m");
         assert_eq!(summary.tried_again, Some(at(0) + std::time::Duration::from_secs(180)));

@@ -140,6 +140,7 @@ impl Controller {
         let (choice, found) = match kept {
             Some(kept) => {
                 let placed = placement::place(&Ask { supply: &supply, ..asked })?;
+                let placed = placement::Placement { most_job: placed.most_job.after_a_kept_machine(), ..placed };
                 (Choice::default(), Launchable { placed, launch: kept.launch.clone(), unready: Vec::new() })
             }
             None => ready_and_chosen(&**cloud, spec, market, asked, &mut supply, shown).await?,

@@ -131,6 +131,12 @@ fn time(hours: f64) -> Duration {
     Duration::from_secs_f64((hours * 3600.0).clamp(0.0, 1e9))
 }
 
+/// Between the last useful second of a machine and a limit that ends it: the last save, the workload's end, its outputs.
+pub fn way_out(spec: &Spec) -> Duration {
+    let grace = spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
+    grace + spec.watch.term_grace.duration() + END_ALLOWANCE
+}
+
 /// How the job stands now.
 pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let speeds = work::speeds(facts.spec, facts.history);
@@ -146,8 +152,7 @@ pub fn standing(facts: &AutoFacts<'_>) -> Standing {
         None => limits.work.map_or(run_time, |work| hours(here(work.duration()))),
     };
     let time_left = limits.deadline.map(|deadline| {
-        let grace = facts.spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
-        let end = grace + facts.spec.watch.term_grace.duration() + END_ALLOWANCE;
+        let end = way_out(facts.spec);
         let by = deadline.saturating_add(facts.more_time.duration()).unwrap_or(Timestamp::MAX);
         hours(elapsed(facts.now, by).saturating_sub(end))
     });

@@ -7,12 +7,15 @@
 //!   run time ───> of one attempt, as often as `interruptions.max` lets the job go on
 //!   the least of them is the bound; where there is none, nothing bounds the job
 //! ```
-//! Later attempts are reckoned with the most that the rule of `max_price` ever bids, at the on-demand prices of now, and with the
-//! offers that may be bought now. What must never live here: the most of one attempt (`hard_end`), words (`cli::plan_text`).
+//! Later attempts are reckoned with the most that the rule of `max_price` ever bids, at the on-demand prices of now, and with all
+//! that may be bought now or when a refusal is forgotten and a price has come down. A quota that is raised, another account of
+//! prices or a type that was too dear beside a cheaper one may bring a dearer machine: only a budget holds whatever comes, and the
+//! words beside the figure say so. A machine that nobody ever saw may be settled above it, as an estimate. What must never live here: the most of one attempt (`hard_end`), words (`cli::plan_text`).
 
 use serde::Serialize;
 
 use super::bid::{self, Bid};
+use super::fallback::Bound;
 use super::hard_end::{DRAIN_ALLOWANCE, Terms};
 use super::placement::Ask;
 use super::relaunch;
@@ -43,25 +46,38 @@ pub enum MostBy {
 }
 
 /// `most_any`: the most of the next attempt alone, whichever machine it gets.
-pub(super) fn of(ask: &Ask<'_>, fitting: &[(&Offer, Option<Bid>)], most_any: Option<Usd>) -> JobMost {
-    if most_any == Some(Usd::ZERO) {
-        return JobMost { usd: most_any, by: MostBy::Free, machines: machines(ask) };
-    }
-    let timeless = LimitsSpec { max_runtime: None, budget: None, ..ask.spec.limits.clone() };
-    let (timed, until_deadline) = (LimitsSpec { budget: None, ..ask.spec.limits.clone() }, ask.spec.limits.deadline.map(|_| timeless));
-    let budget = ask.budget_left.map(|left| left + after_the_budget(fitting));
-    let deadline = until_deadline.and_then(|limits| later(ask, fitting, limits));
+pub(super) fn of(ask: &Ask<'_>, bound: &Bound<'_>, fitting: &[(&Offer, Option<Bid>)], most_any: Option<Usd>) -> JobMost {
     let machines = machines(ask);
-    let each = machines.and_then(|machines| {
-        let again =
-            if machines > 1 { Usd::from_micros(later(ask, fitting, timed)?.micros().saturating_mul(i64::from(machines - 1))) } else { Usd::ZERO };
-        Some((most_any? + again, MostBy::Machines))
+    if most_any == Some(Usd::ZERO) {
+        return JobMost { usd: most_any, by: MostBy::Free, machines };
+    }
+    let later = Later::of(ask, bound, fitting);
+    let limits = &ask.spec.limits;
+    let budget = ask.budget_left.map(|left| left + after_the_budget(fitting));
+    let deadline = limits.deadline.and_then(|_| later.most(LimitsSpec { max_runtime: None, budget: None, ..limits.clone() }));
+    let each = machines.and_then(|machines| match machines {
+        1 => Some((most_any?, MostBy::Machines)),
+        _ => {
+            let again = later.most(LimitsSpec { budget: None, ..limits.clone() })?;
+            Some((most_any? + Usd::from_micros(again.micros().saturating_mul(i64::from(machines - 1))), MostBy::Machines))
+        }
     });
     let bounds = [budget.map(|usd| (usd, MostBy::Budget)), deadline.map(|usd| (usd, MostBy::Deadline)), each];
     // Of equals the first: what is said in dollars is understood best.
     let least = bounds.into_iter().flatten().min_by_key(|(usd, _)| *usd);
     let (usd, by) = least.map_or((None, MostBy::Nothing), |(usd, by)| (Some(usd), by));
     JobMost { usd, by, machines }
+}
+
+impl JobMost {
+    /// The same of a job whose next machine is a kept one: the others may be any, of which this plan knows nothing.
+    #[must_use]
+    pub fn after_a_kept_machine(self) -> JobMost {
+        if self.by == MostBy::Machines && self.machines != Some(1) || self.by == MostBy::Deadline {
+            return JobMost { usd: None, by: MostBy::Nothing, ..self };
+        }
+        self
+    }
 }
 
 /// How many machines the job may still get; `None`: nothing counts them. A job that chooses its market by itself moves from one
@@ -72,16 +88,35 @@ fn machines(ask: &Ask<'_>) -> Option<u32> {
     counted.then(|| max.saturating_add(1).saturating_sub(relaunch::interruptions(ask.history)).max(1))
 }
 
-/// The most of one later attempt under these limits, on the dearest that may be bought.
-fn later(ask: &Ask<'_>, fitting: &[(&Offer, Option<Bid>)], limits: LimitsSpec) -> Option<Usd> {
-    let spec = Spec { limits, ..ask.spec.clone() };
-    let most = |(offer, bid): &(&Offer, Option<Bid>)| {
-        let ever = bid::most_ever(spec.machine.max_price, offer).filter(|_| offer.market == Market::Spot);
-        let bid = bid.as_ref().map(|bid| bid.price).max(ever);
-        let terms = Terms { spec: &spec, offer, bid, budget_left: None, more_time: ask.more_time, now: ask.now };
-        terms.most(terms.hard_end())
-    };
-    fitting.iter().map(most).try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
+/// What later attempts may be bought as, each with the most that its hour may be bid for.
+struct Later<'a> {
+    ask: &'a Ask<'a>,
+    /// `None`: nobody knows what one of them may be bid for.
+    offers: Option<Vec<(&'a Offer, Option<UsdPerHour>)>>,
+}
+
+impl<'a> Later<'a> {
+    fn of(ask: &'a Ask<'a>, bound: &Bound<'_>, fitting: &[(&'a Offer, Option<Bid>)]) -> Self {
+        let now = fitting.iter().map(|(offer, bid)| (*offer, bid.as_ref().map(|bid| bid.price)));
+        let others = ask.supply.offers.iter().filter(|offer| ask.fits_later(bound, offer)).map(|offer| (offer, None));
+        let bid = |(offer, bid): (&'a Offer, Option<UsdPerHour>)| {
+            if offer.market == Market::OnDemand || offer.cloud == Cloud::Local {
+                return Some((offer, None));
+            }
+            Some((offer, bid.max(Some(bid::most_ever(ask.spec.machine.max_price, offer)?))))
+        };
+        Later { ask, offers: now.chain(others).map(bid).collect() }
+    }
+
+    /// The most of one of them under these limits; `None`: nothing bounds it.
+    fn most(&self, limits: LimitsSpec) -> Option<Usd> {
+        let (ask, spec) = (self.ask, Spec { limits, ..self.ask.spec.clone() });
+        let most = |(offer, bid): &(&Offer, Option<UsdPerHour>)| {
+            let terms = Terms { spec: &spec, offer, bid: *bid, budget_left: None, more_time: ask.more_time, now: ask.now };
+            terms.most(terms.hard_end())
+        };
+        self.offers.as_ref()?.iter().map(most).try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
+    }
 }
 
 /// The budget of a workstation ends its work, and its drain may come after; at a cloud that is in the budget.

@@ -10,13 +10,14 @@
 
 use std::time::Duration;
 
+use super::auto;
 use super::hard_end::{LIFE_MIN, STOP_GRACE};
 use super::horizon::Runs;
 use super::market_choice::{Capacity, MarketFacts, MarketStep, MarketWatch, Running};
 use super::spell::{ZoneSpells, age_class};
 use super::zones::usd_per_hour_of_work;
-use crate::job::LimitsSpec;
-use crate::market::{Span, Usd, UsdPerHour};
+use crate::job::Spec;
+use crate::market::{Usd, UsdPerHour};
 
 /// The job that is played.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -37,18 +38,22 @@ pub struct Play {
 /// What ends a job beside its deadline.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlayLimits {
-    /// The longest that one machine runs; a new one begins anew.
+    /// The longest that one machine works; a new one begins anew.
     pub max_runtime: Option<Duration>,
     /// Of all machines together.
     pub budget: Option<Usd>,
+    /// What a machine needs of its budget to save and to end, after its last work.
+    pub way_out: Duration,
     /// What a spot machine's hour is reckoned with where a budget is divided by it: its bid. `None`: its price.
     pub spot_most: Option<UsdPerHour>,
 }
 
 impl PlayLimits {
     /// Those of a job, as it was submitted.
-    pub fn of(limits: &LimitsSpec) -> PlayLimits {
-        PlayLimits { max_runtime: limits.max_runtime.map(Span::duration), budget: limits.budget, spot_most: None }
+    pub fn of(spec: &Spec) -> PlayLimits {
+        let (limits, way_out) = (&spec.limits, auto::way_out(spec));
+        let max_runtime = limits.max_runtime.map(|time| time.duration().saturating_sub(way_out));
+        PlayLimits { max_runtime, budget: limits.budget, way_out, spot_most: None }
     }
 }
 
@@ -71,7 +76,7 @@ impl Play {
         let run_time = (self.limits.max_runtime.map_or(f64::INFINITY, hours), Unfinished::RunTime);
         let Some(budget) = self.limits.budget else { return Ok(run_time) };
         let price = if on == Runs::Spot { self.limits.spot_most.unwrap_or(self.spot).max(self.spot) } else { self.on_demand };
-        let buys = (budget.dollars() - spent) / price.per_hour().dollars() - hours(STOP_GRACE);
+        let buys = (budget.dollars() - spent) / price.per_hour().dollars() - hours(STOP_GRACE + self.limits.way_out);
         if buys < hours(LIFE_MIN) {
             return Err(Unfinished::Budget);
         }

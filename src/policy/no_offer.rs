@@ -9,6 +9,7 @@
 
 use super::bid::{self, Bid};
 use super::fallback::TooDear;
+use super::hard_end::Terms;
 use super::offer_words::{and_dearer, grouped, shortened};
 use super::placement::Ask;
 use crate::job::RejectedOffer;
@@ -74,7 +75,7 @@ pub(super) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<
     let too_dear = too_dear.into_iter().min_by(|one, other| one.times.total_cmp(&other.times)).map(Box::new);
     NoOffer {
         because,
-        above_bid: lowest.cloned().map(Box::new),
+        above_bid: above.iter().filter(|offer| only_the_bid(ask, offer)).min_by_key(|offer| offer.price).map(|offer| Box::new((*offer).clone())),
         over_budget: over_budget.map(Box::new),
         short_of: short_of(ask, rejected).map(Box::new),
         too_dear,
@@ -117,6 +118,12 @@ fn is_within_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
 
 fn only_the_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
     offer.gpus >= ask.spec.machine.gpus.count && has_quota(ask, offer) && is_affordable(ask, offer) && !is_within_budget(ask, offer)
+}
+
+/// With its price as the bid.
+fn only_the_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
+    let bought = Terms { bid: Some(offer.price), ..ask.terms(offer, None) };
+    offer.gpus >= ask.spec.machine.gpus.count && has_quota(ask, offer) && bought.check().is_ok()
 }
 
 fn least(ask: &Ask<'_>, offer: &Offer) -> Usd {

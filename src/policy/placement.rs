@@ -108,7 +108,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
         ranking: fits.into_iter().map(|offer| rates.ranked(offer)).collect(),
         most_usd: terms.most(kill_at),
         most_any_usd,
-        most_job: job_most::of(ask, &fitting, most_any_usd),
+        most_job: job_most::of(ask, &bound, &fitting, most_any_usd),
         kill_at,
     })
 }

@@ -85,7 +85,11 @@ fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
     let job = "the whole job, which goes on on another machine when one is taken away or lost, costs at most $20.00: that is its budget\n";
     assert!(timed.out.contains(job), "{}", timed.out);
     let counted = plan(&ec2, &["--on-demand", "--interruptions", "2", "--max-runtime", "1h"]);
-    assert!(counted.out.contains(", costs at most $3.42 on 3 machines, which is as often as `interruptions.max` lets it go on"), "{}", counted.out);
+    assert!(
+        counted.out.contains(", costs at most $3.42 by what is on offer now, on 3 machines, as many as `interruptions.max` allows"),
+        "{}",
+        counted.out
+    );
     let refused = plan(&ec2, &["--on-demand", "--budget", "0.1"]);
     assert_eq!(refused.code, 104, "{refused:?}");
     assert!(refused.err.contains("costs up to $1.02/h with its disk and address: the $0.10 left of the budget buy 3m 52s"), "{}", refused.err);

@@ -92,6 +92,49 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
     assert_eq!((free.most_job.usd, free.most_job.by), (Some(Usd::ZERO), MostBy::Free));
 }
 
+/// What cannot be bought at this moment may be when the next machine is.
+#[test]
+fn what_is_above_its_bid_or_was_refused_counts_for_the_machines_that_follow() {
+    let spec = wanted(|spec| (spec.limits.max_runtime, spec.interruptions.max) = (Some(Span::from_secs(3600 - 7 * 60)), 1));
+    let dear = Offer { instance_type: "u".into(), on_demand: Some(price(1.5)), ..offer("r1b", 0.7, Market::Spot) };
+    let mut refused = settled(1, EndedBecause::LaunchFailed);
+    (refused.instance, refused.billed_from, refused.billed_to) = (None, None, None);
+    refused.refusal = Some(lamplighter::job::Refusal::Capacity);
+    let history = [AttemptRecord { plan: Plan { offer: dear.clone(), ..plan(market::Cloud::Aws, 1, 60) }, settled: refused }];
+    let both = [offer("r1a", 0.4, Market::Spot), dear];
+    let now = placed(&spec, &both, &history, now()).unwrap();
+    assert_eq!((now.most_any_usd, now.most_job.usd), (Some(usd("0.46")), Some(usd("1.96"))), "an hour at 0.46, and one at 1.50");
+    // Where nobody knows what a quantile may come to, nothing is said to bound it.
+    let untold = Offer { on_demand: None, ..offer("r1a", 0.4, Market::Spot) };
+    let fixed = wanted(|spec| (spec.limits.max_runtime, spec.machine.max_price) = (Some(HOUR), PriceRule::Fixed(usd("0.5"))));
+    assert!(placed(&fixed, std::slice::from_ref(&untold), &[], self::now()).unwrap().most_job.usd.is_some());
+    let point = market::PricePoint { at: self::now() - jiff::SignedDuration::from_hours(400), price: price(0.4) };
+    let history = market::PriceHistory::new(untold.region.clone(), untold.zone.clone(), untold.instance_type.clone(), vec![point]);
+    let quantile = wanted(|spec| (spec.limits.max_runtime, spec.machine.max_price) = (Some(HOUR), "p95 of 14d".parse().unwrap()));
+    let supply = Supply { offers: vec![untold.clone()], histories: vec![history], ..Supply::default() };
+    let overheads = &Overheads::new();
+    let asked = Ask {
+        spec: &quantile,
+        supply: &supply,
+        history: &[],
+        budget_left: None,
+        more_time: Span::ZERO,
+        overheads,
+        prefers: None,
+        widened: None,
+        now: self::now(),
+    };
+    assert_eq!(place(&asked).unwrap().most_job.usd, None);
+}
+
+/// A kept machine that is not to be had again is followed by any other, which this plan knows nothing of.
+#[test]
+fn after_a_kept_machine_only_a_budget_bounds_the_job() {
+    let by = |by: MostBy, machines: u32| JobMost { usd: Some(usd("5")), by, machines: Some(machines) }.after_a_kept_machine().usd;
+    assert_eq!([by(MostBy::Budget, 9), by(MostBy::Machines, 1), by(MostBy::Free, 9)], [Some(usd("5")); 3]);
+    assert_eq!([by(MostBy::Machines, 9), by(MostBy::Deadline, 9)], [None; 2]);
+}
+
 #[test]
 fn the_machines_that_were_lost_are_counted() {
     let spec = wanted(|spec| (spec.limits.max_runtime, spec.interruptions.max) = (Some(HOUR), 3));

@@ -104,7 +104,7 @@ fn a_run_time_and_a_budget_end_a_job_that_is_not_done() {
     assert!(ran.unfinished == Some(Unfinished::Budget) && ran.starts > 1 && ran.usd <= 6.0, "{ran:?}");
     let none = limited(PlayLimits { budget: Some(Usd::from_dollars(0.1).unwrap()), ..PlayLimits::default() }, &mut || true);
     assert_eq!((none.unfinished, none.starts, none.usd), (Some(Unfinished::Budget), 0, 0.0), "not worth a start");
-    let ample = PlayLimits { max_runtime: Some(HOUR * 11), budget: Some(Usd::from_dollars(11.0).unwrap()), spot_most: None };
+    let ample = PlayLimits { max_runtime: Some(HOUR * 11), budget: Some(Usd::from_dollars(11.0).unwrap()), ..PlayLimits::default() };
     assert_eq!(limited(ample, &mut || true), run(&play(10, None), Goes::Spot, &MarketWatch::default(), || true));
 }
 
