@@ -45,7 +45,7 @@ impl Costs {
     /// A cell of the table.
     pub fn word(&self, file: &str) -> String {
         match self.0.get(file) {
-            Some(Cost::Planned(planned)) => planned.most_job.usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.to_string()),
+            Some(Cost::Planned(planned)) => planned.most_job.usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.rounded_up().to_string()),
             Some(Cost::Unknown(_)) => "not known".to_owned(),
             None => "-".to_owned(),
         }
@@ -77,9 +77,10 @@ impl Costs {
         ready::warn_unready(context, &unready);
         let most: Option<Vec<Usd>> = self.0.values().map(Cost::most).collect();
         if let Some(most) = most.filter(|most| most.len() > 1) {
-            context
-                .printer
-                .note(format!("together, once each and with every machine that may follow, they cost at most {}", most.into_iter().sum::<Usd>()));
+            context.printer.note(format!(
+                "together, once each and with every machine that may follow, they cost at most {}",
+                most.into_iter().sum::<Usd>().rounded_up()
+            ));
         }
     }
 

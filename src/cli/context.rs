@@ -29,8 +29,21 @@ pub struct Context {
 impl Context {
     /// # Errors
     /// The user configuration has errors, or the job root is not a place.
-    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>) -> Result<Self, Fault> {
-        let user = config::load_user(&environment)?;
+    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, looks_or_ends: bool) -> Result<Self, Fault> {
+        let user = if looks_or_ends {
+            let (user, wrong) = config::load_user_all_the_same(&environment)?;
+            // A slip in a cap must not stand between somebody and the machine that bills.
+            if let Some(wrong) = wrong {
+                let wrong = Fault::from(wrong);
+                if globals.output == Format::Text {
+                    printer.findings(wrong.file.as_deref(), &wrong.findings);
+                }
+                printer.warn("the configuration has errors; they do not matter here, but nothing is launched with it until they are mended");
+            }
+            user
+        } else {
+            config::load_user(&environment)?
+        };
         let current_dir = environment.current_dir().map_err(ConfigError::from)?;
         let mut said = globals.job_root.iter();
         let root = config::job_root(said.next().map(String::as_str), &environment, &user)?;

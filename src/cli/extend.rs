@@ -74,7 +74,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !more.is_empty() {
         context.printer.note(format!("{} may have {} more", dir.job(), more.join(" and ")));
     }
-    let most = most.map(|most| match after.budget.filter(|budget| *budget > most) {
+    let most = most.map(Usd::rounded_up).map(|most| match after.budget.filter(|budget| *budget > most) {
         Some(budget) => {
             format!("with the machine that it has it costs at most {most} now, and at most {budget}, its budget, with all that may follow")
         }

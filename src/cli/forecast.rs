@@ -127,8 +127,15 @@ impl Forecast {
 
     fn cost_and_end(&self) -> Option<String> {
         let (usd, finish, finish_p95) = (self.usd?, self.finish?, self.finish_p95?);
+        // What did not finish has its own line.
+        let finished = (f64::from(self.courses) * (1.0 - self.unfinished_share)).round();
+        let whole = if self.usd_unfinished.is_none() {
+            "the whole job, all its machines together, is".to_owned()
+        } else {
+            format!("in the {finished} of {} courses in which it is finished, the whole job, all its machines together, is", self.courses)
+        };
         Some(format!(
-            "the whole job, all its machines together, is expected to cost ${:.2} (19 of 20 times at most ${:.2}) and to end at {} (19 of 20 times by {})",
+            "{whole} expected to cost ${:.2} (19 of 20 times at most ${:.2}) and to end at {} (19 of 20 times by {})",
             usd.mean,
             usd.p95,
             local_time(finish),

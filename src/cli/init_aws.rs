@@ -34,7 +34,7 @@ pub struct Args {
     pub session_manager: bool,
 
     /// A sweeper in the cloud: every five minutes it ends machines of yours that no job needs, also while every workstation
-    /// sleeps; five to twenty cents a month
+    /// sleeps; five to twenty-five cents a month
     ///
     /// A function of AWS Lambda that runs this very program, a schedule that calls it, their roles and a log. Said again after
     /// an update of `lamp`, it sends the new program.
@@ -155,6 +155,6 @@ fn prefix_flag(prefix: &str) -> String {
 fn tell_of_sweeper(context: &Context, setup: &AwsSetup) {
     if let Some((path, bytes)) = setup.sweeper_program() {
         let megabytes = bytes as f64 / 1e6;
-        context.printer.note(format!("the sweeper is `{}` ({megabytes:.1} MB); it costs five to twenty cents a month", path.display()));
+        context.printer.note(format!("the sweeper is `{}` ({megabytes:.1} MB); it costs five to twenty-five cents a month", path.display()));
     }
 }

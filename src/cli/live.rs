@@ -75,9 +75,9 @@ pub fn money_text(summary: &Summary) -> String {
         _ if summary.usd_per_hour.is_none() => summary.usd.to_string(),
         _ if free && summary.usd + summary.usd_unheard == Usd::ZERO => "free".into(),
         Some(most) => match (summary.limited, summary.most_job_usd) {
-            (Limited::Job, Some(job)) => format!("{spent} of at most {job}"),
-            (_, Some(job)) if job <= most => format!("{spent} of at most {most}"),
-            _ => format!("{spent} of at most {most}{UNLESS}"),
+            (Limited::Job, Some(job)) => format!("{spent} of at most {}", job.rounded_up()),
+            (_, Some(job)) if job <= most => format!("{spent} of at most {}", most.rounded_up()),
+            _ => format!("{spent} of at most {}{UNLESS}", most.rounded_up()),
         },
         None if summary.limited != Limited::Nothing => spent,
         None => format!("{spent}, and no limit is set"),

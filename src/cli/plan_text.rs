@@ -29,7 +29,7 @@ fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
         Some(most) => {
             // Of a job that can cost more than its first machine, nothing is said that reads as if it could not.
             let what = if whole_job(plan, most_job).is_some() { "this machine costs at most" } else { "costs at most" };
-            format!("{what} {most}{with}{}", whichever(plan, most))
+            format!("{what} {}{with}{}", most.rounded_up(), whichever(plan, most))
         }
         None => "nothing bounds what it can cost; `limits.budget` would, and `limits.max_runtime` the cost of each machine".to_owned(),
     };
@@ -48,7 +48,7 @@ fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
 /// The most of the job with every machine that may follow, where that is another figure than the most of the first, as people read
 /// it.
 fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
-    let read = |usd: Option<Usd>| usd.map(|usd| usd.to_string());
+    let read = |usd: Option<Usd>| usd.map(|usd| usd.rounded_up().to_string());
     // The one machine that it gets may be another, and that is said beside the first.
     let only_one = most_job.machines == Some(1) && most_job.by == MostBy::Machines;
     if plan.most_usd.is_none() || only_one || read(most_job.usd) == read(plan.most_usd) {
@@ -57,7 +57,7 @@ fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
     let (is_local, machines) = (plan.offer.cloud == Cloud::Local, most_job.machines.unwrap_or(1));
     let again = if is_local { "begins again after a power cut" } else { "goes on on another machine when one is taken away or lost" };
     let job = format!("the whole job, which {again},");
-    let Some(usd) = most_job.usd else {
+    let Some(usd) = most_job.usd.map(Usd::rounded_up) else {
         return Some(format!("{job} can cost that much again each time, and nothing bounds it; `limits.budget` would"));
     };
     Some(match most_job.by {
@@ -78,17 +78,19 @@ fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
 
 /// What another machine in its place can come to, where that is more.
 fn whichever(plan: &Plan, most: Usd) -> String {
-    let any = plan.most_whichever().filter(|any| *any > most);
+    let any = plan.most_whichever().map(Usd::rounded_up).filter(|any| *any > most.rounded_up());
     any.map(|any| format!("; at most {any} where it is not to be had and a dearer one takes its place")).unwrap_or_default()
 }
 
 /// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
-pub fn whole(planned: &Planned, expected: impl Iterator<Item = String>) -> Vec<String> {
+/// `wanted`: how many GPUs the job asks for.
+pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = String>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let why = before_a_run(planned);
     let money = 1 + usize::from(whole_job(plan, &planned.most_job).is_some());
     let (costs, why) = why.split_at(money.min(why.len()));
     let mut lines: Vec<String> = costs.iter().cloned().chain(expected).chain(why.iter().cloned()).collect();
+    lines.extend(machine_text(&plan.offer, wanted));
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
     // The first of the ranking is the machine itself.
@@ -136,6 +138,27 @@ fn summed_up(begin: &str, all: impl Iterator<Item = String>) -> Vec<String> {
 fn kind(text: &str) -> String {
     let plain = |word: &&str| !word.chars().any(|letter| letter.is_ascii_digit());
     text.split_whitespace().filter(plain).collect::<Vec<&str>>().join(" ")
+}
+
+/// What is bought, and what of it the job did not ask for. `None`: of a workstation its own agent says.
+fn machine_text(offer: &Offer, wanted: u32) -> Option<String> {
+    if offer.cloud == Cloud::Local {
+        return None;
+    }
+    let gpus = match (&offer.gpu_model, offer.gpus) {
+        (_, 0) => "no GPU".to_owned(),
+        (model, gpus) => {
+            let model = model.as_deref().unwrap_or("GPU");
+            let memory = offer.gpu_memory_mib.map(|mib| format!(" of {} GiB", mib / 1024)).unwrap_or_default();
+            format!("{gpus} x {model}{memory}")
+        }
+    };
+    let idle = match offer.gpus.saturating_sub(wanted) {
+        0 => String::new(),
+        _ if wanted == 0 => "; the job asks for none".to_owned(),
+        more => format!("; the job asks for {wanted}, and {more} more {} paid for", if more == 1 { "is" } else { "are" }),
+    };
+    Some(format!("it has {gpus} and {} vCPUs{idle}", offer.vcpus))
 }
 
 fn launch_text(launch: &LaunchRequest) -> String {

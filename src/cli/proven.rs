@@ -60,10 +60,8 @@ impl Proofs {
             self.account,
             words.join(", ")
         );
-        let stake = plan.and_then(|plan| {
-            let most = plan.most_whichever().map_or_else(|| "and nothing bounds that".to_owned(), |most| format!("up to {most} in all"));
-            Some(format!("it would bill {} until somebody ends it, {most}", plan.offer.hourly())).filter(|_| plan.starts.is_none())
-        });
+        // A kept machine's disk would stay whoever ends it.
+        let stake = plan.filter(|plan| plan.starts.is_none()).map(|plan| format!("it would bill {} until somebody ends it", plan.offer.hourly()));
         let stake = stake.map(|stake| format!("; if its agent died and the other switches did not work, {stake}")).unwrap_or_default();
         Err(Fault::new(ExitCode::UNPROVEN, what)
             .meaning(format!("nothing was started, and nothing bills{stake}"))

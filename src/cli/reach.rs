@@ -149,8 +149,10 @@ impl OutOfReach {
     fn cure(&self) -> String {
         let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
         let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
+        // Each interruption costs a start, and what was not saved.
+        let unless = if self.bids { " where no machine is taken away" } else { "" };
         let machine = if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
-        format!("`{}` is enough{from_now}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
+        format!("`{}` is enough{from_now}{unless}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
     }
 
     /// As a warning: what, what it means, what to type.

@@ -63,6 +63,17 @@ pub enum Verb {
     Schema(schema::Args),
 }
 
+impl Verb {
+    /// Whether it buys nothing, and stops nothing that it was not told by name: it goes on with a configuration that has errors where
+    /// they do not matter. A sweep is none of these: what it takes for an orphan depends on all that is configured.
+    fn looks_or_ends(&self) -> bool {
+        matches!(
+            self,
+            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Stop(_) | Verb::Cancel(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_)
+        )
+    }
+}
+
 /// Parses the command line, runs the verb, and turns its end into the process's.
 pub fn main() -> std::process::ExitCode {
     let words = with_csv(std::env::args_os().collect());
@@ -83,7 +94,7 @@ pub fn main() -> std::process::ExitCode {
     let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
     let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
     traces::print(globals.verbose, printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
-    let end = Context::new(globals, environment, Arc::clone(&printer)).and_then(|context| dispatch(&cli.verb, &context));
+    let end = Context::new(globals, environment, Arc::clone(&printer), cli.verb.looks_or_ends()).and_then(|context| dispatch(&cli.verb, &context));
     end.unwrap_or_else(|fault| {
         printer.fault(&fault);
         fault.code

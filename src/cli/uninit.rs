@@ -88,7 +88,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_blocked(&lines)?;
     if lines.iter().all(|line| line.steps.is_empty()) {
         tell(true);
-        context.printer.note("nothing of ours is there");
+        context.printer.note("there is nothing of ours to take away");
         return Ok(ExitCode::SUCCESS);
     }
     let deletes_jobs = goes(&SetupStep::EmptyBucket);

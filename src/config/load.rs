@@ -11,7 +11,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 
 use super::fragments::JobFile;
 use super::settings::Layers;
@@ -34,7 +33,7 @@ pub struct Loaded {
     pub secrets_allowed: Vec<String>,
     /// The most that the workdir may hold.
     pub workdir_bytes_max: u64,
-    /// Of the job file's bytes, lower-case hex.
+    /// Of what the job file says, lower-case hex: a comment or another order of its keys changes nothing.
     pub file_sha256: Option<String>,
     /// When it is to be run again; only a file says so.
     pub schedule: Option<ScheduleSpec>,
@@ -82,9 +81,9 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let (source, fragment, mut found) = match &file {
         Some(path) => {
             let text = must_be_job_file(path).and_then(|()| read_file("job file", path)).map_err(|error| error.shown_from(inputs.current_dir))?;
-            file_sha256 = Some(hex::encode(Sha256::digest(text.as_bytes())));
             let refuse = |findings| ConfigError::Findings { file: shown(path, inputs.current_dir), findings };
             let source = Source::parse(path, &text).map_err(refuse)?;
+            file_sha256 = Some(source.sha256());
             let (fragment, found) = decode::<JobFile>(&source);
             (source, fragment, found)
         }

@@ -40,7 +40,7 @@ pub use load::{COMMAND_LINE, Inputs, JOB_FILE, Loaded, load_job, read_job, shown
 pub use schema::{job_schema, key_paths, user_schema};
 pub use settings::WORKDIR_BYTES_MAX;
 pub use suggest::closest;
-pub use user::{UserConfig, load_user};
+pub use user::{UserConfig, load_user, load_user_all_the_same};
 pub use words::{
     Bytes, CloudWord, CountOrUnlimited, DiskGib, Dollars, FallbackCostWord, Gpus, Hourly, MarketWord, Moment, Price, Rate, ReactionWord, SpanOrOff,
     SpanWord, WordError,

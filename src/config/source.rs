@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use crate::job::Finding;
 
@@ -44,6 +45,13 @@ impl Source {
         let mut lines = BTreeMap::new();
         let value = table_value(document.as_table(), "", text, &mut lines);
         Ok(Source { value, lines })
+    }
+
+    /// Of the values alone, lower-case hex.
+    pub fn sha256(&self) -> String {
+        // Keys in their order, whatever the order in the file.
+        let sorted: BTreeMap<String, String> = leaves("", &self.value).into_iter().collect();
+        hex::encode(Sha256::digest(serde_json::to_vec(&sorted).unwrap_or_default()))
     }
 
     /// A tree that came from no file.
@@ -102,6 +110,16 @@ fn plain_value(value: &toml_edit::Value, path: &str, text: &str, lines: &mut BTr
         toml_edit::Value::Datetime(moment) => Value::String(moment.value().to_string()),
         toml_edit::Value::Array(array) => array.iter().map(|element| plain_value(element, path, text, lines)).collect(),
         toml_edit::Value::InlineTable(table) => table_value(table, path, text, lines),
+    }
+}
+
+/// Every value with its dotted path; an empty table is one too.
+fn leaves(path: &str, value: &Value) -> Vec<(String, String)> {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            map.iter().flat_map(|(key, value)| leaves(&format!("{path}.{}", Value::from(key.as_str())), value)).collect()
+        }
+        other => vec![(path.to_owned(), other.to_string())],
     }
 }
 

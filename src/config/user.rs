@@ -31,6 +31,20 @@ const OWNER_UNKNOWN: &str = "unknown";
 /// # Errors
 /// The file cannot be read, or has errors.
 pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
+    let (user, wrong) = load_user_all_the_same(environment)?;
+    wrong.map_or(Ok(user), Err)
+}
+
+/// Errors in these say nothing of where the jobs are and whose they are. A key that nobody knows beside them may be `job_root`,
+/// mistyped.
+const NEITHER_WHERE_NOR_WHOSE: [&str; 5] = ["caps.", "limits.", "machine.", "watch.", "notify."];
+
+/// The same for who only looks, or ends what bills: an error that says nothing of where the jobs are and whose they are comes beside
+/// what could be read.
+///
+/// # Errors
+/// The file cannot be read, is no TOML, or has errors of where and whose.
+pub fn load_user_all_the_same(environment: &Environment) -> Result<(UserConfig, Option<ConfigError>), ConfigError> {
     let named = environment.config.is_some();
     let path = environment.user_config_path();
     let (path, text) = match path.map(|path| read_file("configuration", &path).map(|text| (path, text))) {
@@ -42,11 +56,14 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
     let file = path.as_ref().map_or_else(|| "config.toml".to_owned(), |path| path.display().to_string());
     let source = Source::parse(file.as_ref(), &text).map_err(|findings| ConfigError::Findings { file: file.clone(), findings })?;
     let (fragment, findings) = decode::<UserFile>(&source);
-    if !findings.is_empty() {
-        return Err(ConfigError::Findings { file, findings });
-    }
+    let harmless = |path: &str| NEITHER_WHERE_NOR_WHOSE.iter().any(|table| path.starts_with(table));
+    let wrong = match findings.is_empty() {
+        true => None,
+        false if findings.iter().all(|finding| harmless(&finding.path)) => Some(ConfigError::Findings { file, findings }),
+        false => return Err(ConfigError::Findings { file, findings }),
+    };
     let owner = environment.owner.clone().or(fragment.owner).or_else(|| environment.user.clone());
-    Ok(UserConfig {
+    let user = UserConfig {
         path,
         job_root: fragment.job_root,
         owner: owner.unwrap_or_else(|| OWNER_UNKNOWN.to_owned()),
@@ -54,7 +71,8 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
         aws: fragment.aws.unwrap_or_default(),
         caps: fragment.caps.unwrap_or_default().caps(),
         defaults: JobFile { machine: fragment.machine, watch: fragment.watch, limits: fragment.limits, ..JobFile::default() },
-    })
+    };
+    Ok((user, wrong))
 }
 
 #[cfg(test)]
@@ -82,6 +100,24 @@ mod tests {
     fn a_key_of_a_job_does_not_belong_here() {
         let Err(ConfigError::Findings { findings, .. }) = load("command = 'x'\nowner = 1") else { panic!("must be refused") };
         assert_eq!(findings.len(), 2, "{findings:?}");
+    }
+
+    #[test]
+    fn what_ends_a_machine_is_not_held_up_by_a_slip_elsewhere() {
+        let all_the_same = |text: &str| {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("config.toml");
+            #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
+            std::fs::write(&path, text).unwrap();
+            load_user_all_the_same(&Environment { config: Some(path), user: Some("alice".into()), ..Environment::default() })
+        };
+        let (user, wrong) = all_the_same("job_root = 's3://b'\n[caps]\nper_day = 5\n[limits]\nbudget = 'much'").unwrap();
+        assert_eq!(user.job_root.as_deref(), Some("s3://b"));
+        assert!(matches!(wrong, Some(ConfigError::Findings { findings, .. }) if findings.len() == 2));
+        assert!(load("[caps]\nper_day = 5").is_err(), "what launches is held to it");
+        for elsewhere in ["job_rot = 's3://b'", "owner = 1", "[aws]\nregion = 'x'", "job_root = 5", "[caps"] {
+            assert!(all_the_same(elsewhere).is_err(), "{elsewhere}: other jobs would be looked at");
+        }
     }
 
     #[test]

@@ -50,6 +50,13 @@ impl Usd {
         Ok(Usd((dollars * MICROS_PER_USD as f64).round() as i64))
     }
 
+    /// For a bound: up to the last digit that is shown.
+    #[must_use]
+    pub fn rounded_up(self) -> Self {
+        let shown = if self.0.abs() < 100_000 { 100 } else { 10_000 };
+        Usd(self.0.div_euclid(shown).saturating_add(i64::from(self.0.rem_euclid(shown) != 0)).saturating_mul(shown))
+    }
+
     pub fn dollars(self) -> f64 {
         self.0 as f64 / MICROS_PER_USD as f64
     }
@@ -191,6 +198,15 @@ mod tests {
         let price = UsdPerHour::new("$2".parse().unwrap());
         assert_eq!(price.time_for("$1".parse().unwrap()), Some(Duration::from_secs(1800)));
         assert_eq!(UsdPerHour::ZERO.time_for(Usd::from_micros(5)), None);
+    }
+
+    #[test]
+    fn a_bound_is_never_shown_below_itself() {
+        let shown = |micros: i64| Usd::from_micros(micros).rounded_up().to_string();
+        assert_eq!(
+            [shown(2_163_147), shown(2_160_000), shown(9_999_999), shown(16_269), shown(99_999), shown(0)],
+            ["$2.17", "$2.16", "$10.00", "$0.0163", "$0.10", "$0.00"]
+        );
     }
 
     #[test]

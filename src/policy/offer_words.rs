@@ -85,7 +85,7 @@ pub(super) fn reasons(ask: &Ask<'_>, best: &Offer, bid: Option<&Bid>, others: &[
             gpus => format!("{gpus} GPUs"),
         };
         reasons
-            .push(format!("this workstation shows {shows}, and the job needs {wanted}: where the driver says so too, the job ends when it starts"));
+            .push(format!("this workstation shows {shows}, and the job needs {wanted}: where the driver says so too, the job ends when it starts; `--cloud aws` buys such a machine"));
     } else if best.cloud == Cloud::Local && wanted.count > 0 {
         reasons.push(format!("this workstation shows {} GPUs; whether they are the job's {wanted} is seen when it starts", best.gpus));
     }

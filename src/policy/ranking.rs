@@ -100,7 +100,11 @@ impl<'a> Rates<'a> {
     pub(super) fn expectation(&self, best: &Offer) -> Option<String> {
         let (usd, hours) = (self.to_finish(best)?, self.hours_left?);
         let hours = Span::from_secs((hours / self.speed(best) * 60.0).round() as u64 * 60);
-        let start = if best.cloud == Cloud::Local { "" } else { ", a start included" };
+        let start = match (best.cloud, best.market) {
+            (Cloud::Local, _) => "",
+            (_, Market::OnDemand) => ", a start included",
+            (_, Market::Spot) => ", a start included; each interruption adds one, and what was not saved (`lamp simulate` plays them)",
+        };
         (usd > Usd::ZERO).then(|| format!("expected to cost {usd} to finish: {hours} of work there{start}"))
     }
 

@@ -68,6 +68,10 @@ fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
     assert_eq!(says(&again), ["long.toml unchanged", "short.toml unchanged"]);
     assert_eq!(place.jobs(), 3, "what has ended is not run again");
 
+    // A comment, or another order of the keys, asks for nothing else: no second machine is bought for it.
+    place.0.write("jobs/long.toml", format!("# for ever\n\n{LONG}"));
+    assert_eq!(says(&place.apply(&[])), ["long.toml unchanged", "short.toml unchanged"]);
+
     // Other words are another job; the old one runs on, unless it is to be replaced.
     place.0.write("jobs/long.toml", format!("{LONG}env.A = 1\n"));
     let refused = place.0.lamp(&["apply", "jobs", "--replace"]);
@@ -187,6 +191,25 @@ fn a_cap_over_all_jobs_holds_a_launch_back_and_everybody_can_see_why() {
     place.until(&first, "succeeded");
     let ended = place.until(second, "succeeded");
     assert_eq!(ended["waiting"], Value::Null);
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_slip_in_the_configuration_does_not_stand_between_somebody_and_the_end_of_a_job() {
+    let place = Place::new("sleep 60");
+    let job = place.0.lamp(&["run", "--detach", "--idle", "off", "--", "sh", "job.sh"]).out.trim().to_owned();
+    place.until(&job, "running");
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nper_day = 20\n");
+    let status = place.0.lamp(&["status", &job]);
+    assert!(status.code == 0 && status.out.contains("running"), "{status:?}");
+    for part in ["config.toml:2: error: `caps.per_day`", "nothing is launched with it until they are mended"] {
+        assert!(status.err.contains(part), "{part}: {}", status.err);
+    }
+    assert_eq!(place.0.lamp(&["run", "--detach", "--", "sh", "job.sh"]).code, 100, "what launches is held to its caps");
+    let stopped = place.0.lamp(&["stop", &job, "--wait", "-o", "json"]);
+    let receipt: Value = serde_json::from_str(&stopped.out).unwrap_or_else(|error| panic!("{error}: {stopped:?}"));
+    assert_eq!(receipt["outcome"], "stopped", "{stopped:?}");
+    place.0.write("home/.config/lamplighter/config.toml", "");
     place.nothing_is_left();
 }
 

@@ -353,5 +353,5 @@ fn a_stack_is_a_set_up() {
     }
     // Ours is only what carries our tag: the stack keeps its own.
     let ended = user.lamp(&["uninit", "aws", "--yes"]);
-    assert!(ended.code == 0 && ended.err.contains("nothing of ours is there"), "{ended:?}");
+    assert!(ended.code == 0 && ended.err.contains("there is nothing of ours to take away"), "{ended:?}");
 }

@@ -59,6 +59,7 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
         "the bid is $0.41/h, 15% above the price now; on-demand is $1.01/h\n",
         "in us-east-1 100 GiB of disk bill $0.0800 a GiB and month (AWS's list since 2020-12-01), and a public address $0.0050 an hour",
         "quota \"All G and VT Spot Instance Requests\" in us-east-1: 64 of 64 vCPUs are free\n",
+        "it has 1 x A10G of 24 GiB and 4 vCPUs\n",
         "boots Deep Learning Base OSS Nvidia Driver GPU AMI",
         "on an encrypted disk of 100 GiB\n",
         "if there is none: g5.xlarge in us-east-1a, spot, $0.40/h\nthen: g5.xlarge in us-east-1c, spot, $0.55/h\nthen: g5.xlarge in us-east-1a, on-demand, $1.01/h\n",
@@ -81,12 +82,12 @@ fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
     assert_eq!((document["most_job_usd"].as_f64(), &document["most_job_by"]), (Some(2.0), &"budget".into()));
     // Of a machine whose time ends before its money, both are said: what it costs, and what the job may cost after it.
     let timed = plan(&ec2, &["--on-demand", "--budget", "20", "--max-runtime", "1h"]);
-    assert!(timed.out.contains(": this machine costs at most $1.14, with its disk"), "{}", timed.out);
+    assert!(timed.out.contains(": this machine costs at most $1.15, with its disk"), "{}", timed.out);
     let job = "the whole job, which goes on on another machine when one is taken away or lost, costs at most $20.00: that is its budget\n";
     assert!(timed.out.contains(job), "{}", timed.out);
     let counted = plan(&ec2, &["--on-demand", "--interruptions", "2", "--max-runtime", "1h"]);
     assert!(
-        counted.out.contains(", costs at most $3.42 by what is on offer now, on 3 machines, as many as `interruptions.max` allows"),
+        counted.out.contains(", costs at most $3.43 by what is on offer now, on 3 machines, as many as `interruptions.max` allows"),
         "{}",
         counted.out
     );

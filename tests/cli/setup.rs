@@ -150,7 +150,7 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     // Somebody else of the same account has nothing to take away.
     let other = user.sandbox.end(user.sandbox.command(&["uninit", "aws", "--yes"]).envs(user.ec2.env()).env("LAMP_OWNER", "bob"));
     assert_eq!(other.code, 0, "{other:?}");
-    assert!(other.err.contains("nothing of ours is there"), "{other:?}");
+    assert!(other.err.contains("there is nothing of ours to take away"), "{other:?}");
 
     user.ec2.s3("PUT", &format!("/{}/jobs/digits-222222/spec.json", user.bucket()), b"{}");
     user.ec2.s3("PUT", &format!("/{}/jobs/digits-222222/spec.json", user.bucket()), b"{ }");

@@ -80,7 +80,7 @@ fn a_sweeper_is_made_once_updated_with_the_program_and_taken_away_whole() {
 
     // Somebody else of this account has one of their own, and takes none away.
     let other = lamp_as(&user, "bob", &["uninit", "aws", "--yes"]);
-    assert!(other.code == 0 && other.err.contains("nothing of ours is there"), "{other:?}");
+    assert!(other.code == 0 && other.err.contains("there is nothing of ours to take away"), "{other:?}");
     let visit = format!("/{}/sweeper/{NAME}/visit.json", user.bucket());
     assert_eq!(user.ec2.s3("PUT", &visit, b"{}").0, 200);
     let gone = lamp(&user, &["uninit", "aws", "--yes"]);
