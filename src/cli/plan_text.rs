@@ -149,7 +149,7 @@ fn machine_text(offer: &Offer, wanted: u32) -> Option<String> {
         (_, 0) => "no GPU".to_owned(),
         (model, gpus) => {
             let model = model.as_deref().unwrap_or("GPU");
-            let memory = offer.gpu_memory_mib.map(|mib| format!(" of {} GiB", mib / 1024)).unwrap_or_default();
+            let memory = offer.gpu_memory_mib.map(|mib| format!(" of {} GiB", (mib + 512) / 1024)).unwrap_or_default();
             format!("{gpus} x {model}{memory}")
         }
     };

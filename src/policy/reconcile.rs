@@ -388,7 +388,7 @@ fn rehearsal(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<(u32, Span)> {
 pub(super) fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
     plan.kill_at?;
     let (spec, wishes) = (&facts.spec.spec, Wishes::of(facts.requests));
-    let budget_left = relaunch::budget_left(spec, &history(facts.attempts), &wishes);
+    let budget_left = spec.limits.budget.and_then(|_| relaunch::budget_left(spec, &history(facts.attempts), &wishes));
     Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }.hard_end()
 }
 

@@ -46,7 +46,7 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
     // Three hours, five minutes for clocks and two to power off, at the bid of 0.414 and 0.015959 for disk and address.
     assert!(
         ended.out.starts_with(
-            "g5.xlarge in us-east-1b, spot, $0.36/h: this machine costs at most $1.34, with its disk, its address and the power-off; \
+            "g5.xlarge in us-east-1b, spot, $0.36/h: this machine costs at most $1.35, with its disk, its address and the power-off; \
              at most $3.19 where it is not to be had and a dearer one takes its place\n\
              the whole job, which goes on on another machine when one is taken away or lost, can cost that much again each time, \
              and nothing bounds it; `limits.budget` would\n"
@@ -59,7 +59,7 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
         "the bid is $0.41/h, 15% above the price now; on-demand is $1.01/h\n",
         "in us-east-1 100 GiB of disk bill $0.0800 a GiB and month (AWS's list since 2020-12-01), and a public address $0.0050 an hour",
         "quota \"All G and VT Spot Instance Requests\" in us-east-1: 64 of 64 vCPUs are free\n",
-        "it has 1 x A10G of 24 GiB and 4 vCPUs\n",
+        "it has 1 x A10G of 22 GiB and 4 vCPUs\n",
         "boots Deep Learning Base OSS Nvidia Driver GPU AMI",
         "on an encrypted disk of 100 GiB\n",
         "if there is none: g5.xlarge in us-east-1a, spot, $0.40/h\nthen: g5.xlarge in us-east-1c, spot, $0.55/h\nthen: g5.xlarge in us-east-1a, on-demand, $1.01/h\n",
