@@ -97,6 +97,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         capped.iter().for_each(|capped| capped.tell(context));
     }
     let costs = (costs, capped);
+    if args.dry_run
+        && !context.is_machine_output()
+        && let Err(refused) = refuse_unproven(args, context, &store, &planned, &ready).await
+    {
+        context.printer.warn(format!("it would be refused: {}", refused.sentence()));
+        refused.hint.iter().for_each(|hint| context.printer.hint(hint));
+    }
     if args.dry_run || planned.iter().all(Change::is_nothing) {
         tell(context, &set, &planned, &costs, &[], args.dry_run);
         return Ok(ExitCode::SUCCESS);

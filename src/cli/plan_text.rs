@@ -16,7 +16,15 @@ pub fn before_a_run(planned: &Planned) -> Vec<String> {
     let mut lines = short(&planned.plan, &planned.most_job);
     if let (Some(_), Some(first)) = (&planned.waits, lines.first_mut()) {
         *first = format!("if nothing cheaper comes: {first}");
+        return lines;
     }
+    // Of a machine that is not launched now, the end is not known yet.
+    lines.extend(
+        planned
+            .plan
+            .kill_at
+            .map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at))),
+    );
     lines
 }
 
@@ -38,10 +46,6 @@ fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
     // The first reason is why there is a plan, the second why this offer; the others speak for themselves.
     lines.extend(plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}")));
     lines.extend(plan.reasons.iter().skip(2).cloned());
-    lines.extend(
-        plan.kill_at
-            .map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at))),
-    );
     lines
 }
 

@@ -63,9 +63,17 @@ impl Proofs {
         // A kept machine's disk would stay whoever ends it.
         let stake = plan.filter(|plan| plan.starts.is_none()).map(|plan| format!("it would bill {} until somebody ends it", plan.offer.hourly()));
         let stake = stake.map(|stake| format!("; if its agent died and the other switches did not work, {stake}")).unwrap_or_default();
+        // Where nothing is planned, several jobs were asked for, and others may run already.
+        let meaning = if plan.is_some() {
+            format!("nothing was started, and nothing bills{stake}")
+        } else {
+            "nothing was changed: what runs goes on".to_owned()
+        };
+        let also: Vec<&str> = bad.iter().skip(1).map(|(region, _)| region.as_str()).collect();
+        let also = if also.is_empty() { String::new() } else { format!(" there (and the same with {})", also.join(", ")) };
         Err(Fault::new(ExitCode::UNPROVEN, what)
-            .meaning(format!("nothing was started, and nothing bills{stake}"))
-            .hint(format!("`lamp doctor --prove --region {first}` shows it, for about a cent and ten minutes; `--unproven` goes on without")))
+            .meaning(meaning)
+            .hint(format!("`lamp doctor --prove --region {first}` shows it{also}, for about a cent and ten minutes; `--unproven` goes on without")))
     }
 }
 

@@ -51,7 +51,7 @@ pub async fn run(args: &Args, (wish, yes): (Wish, bool), context: &Context) -> R
     if wish == Wish::Cancel && args.job.is_none() {
         // Nobody loses work by a job that they have not named.
         let what = format!("job `{}` is the one that is under way: this ends it at once, without a checkpoint", dir.job());
-        confirm(context, &what, yes, "nothing was asked of it: it goes on")?;
+        confirm(context, &what, yes, "nothing more was asked of it")?;
     }
     let now = context.clock.now();
     let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);

@@ -119,8 +119,8 @@ fn unbounded(spec: &Spec) -> Option<Finding> {
     Some(Finding::warning("limits", text).hint("say how long it may run, or what it may cost: max_runtime = \"12h\", budget = \"$20\""))
 }
 
-/// A budget below what the cheapest machine costs for the shortest life that is worth a start, at the lowest price that it was ever
-/// sold for: no market will come down to that.
+/// A budget below what the cheapest machine costs for the shortest life that is worth a start, at a tenth of its on-demand price
+/// where spot will do: hardly any market comes down to that.
 fn buys_nothing(catalog: &Catalog, spec: &Spec) -> Option<Finding> {
     let (budget, machine) = (spec.limits.budget.filter(|budget| *budget > Usd::ZERO)?, &spec.machine);
     let fitting = candidates(catalog, machine)?.into_iter().filter(|kind| kind.fit(&machine.gpus, &machine.instance_types) == Fit::Fits);
