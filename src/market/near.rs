@@ -2,15 +2,13 @@
 //!
 //! By the fewest letters that differ, as a hint beside something that has failed. What must never live here: a refusal.
 
-use strsim::levenshtein;
-
 /// So many names are a hint; more are a list.
 pub(super) const NEAR_MAX: usize = 3;
 
 /// Those that differ least, in their order; none, where all differ in more than a quarter of their letters.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = name.to_ascii_lowercase();
-    let mut near: Vec<(usize, &str)> = known.map(|known| (levenshtein(&wanted, &known.to_ascii_lowercase()), known)).collect();
+    let mut near: Vec<(usize, &str)> = known.map(|known| (distance(&wanted, &known.to_ascii_lowercase()), known)).collect();
     let best = near.iter().map(|(far, _)| *far).min().unwrap_or(usize::MAX);
     if best > wanted.chars().count().div_ceil(4) {
         return Vec::new();
@@ -25,6 +23,22 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
 pub fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<String> {
     let near = nearest(name, known);
     (!near.is_empty()).then(|| format!("did you mean {}?", near.join(" or ")))
+}
+
+/// How many letters must be put in, taken out or changed (Levenshtein); `strsim` has it, and is not carried by the agent.
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
 }
 
 #[cfg(test)]
