@@ -67,9 +67,12 @@ impl Controller {
         if self.is_home() || shown || open.status.is_none() || missing < MISSED {
             return None;
         }
-        let key = layout::outcome(dir.job(), open.plan.attempt);
-        match (self.store_now().await, self.store.head(&key).await) {
-            (Some(now), Ok(outcome)) => open.watched.unshown = Some(Unshown { now, outcome: outcome.map(|meta| meta.modified) }),
+        let (plan, outcome) = (layout::plan(dir.job(), open.plan.attempt), layout::outcome(dir.job(), open.plan.attempt));
+        match tokio::join!(self.store_now(), self.store.head(&plan), self.store.head(&outcome)) {
+            (Some(now), Ok(plan), Ok(outcome)) => {
+                let [planned, outcome] = [plan, outcome].map(|found| found.map(|meta| meta.modified));
+                open.watched.unshown = Some(Unshown { now, planned, outcome });
+            }
             _ if missing > PATIENCE => {}
             _ => return Some(CloudAnswer::Unknown("the machine is not shown any more, and the job root does not say what time it is".into())),
         }

@@ -16,6 +16,13 @@ use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled};
 use crate::market::{Cloud, Span, Usd, elapsed};
 
+/// The earliest that a machine can have been launched which the cloud does not show any more. Its plan is dated by the workstation
+/// that made it, whose clock may have been a day off.
+fn launched_by_the_records(attempt: &AttemptFacts) -> Timestamp {
+    let planned = attempt.watched.unshown.and_then(|unshown| unshown.planned);
+    attempt.watched.launched_at.or(planned).unwrap_or(attempt.plan.created)
+}
+
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
     // What a kept machine did before is of the attempt that kept it.
@@ -30,7 +37,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let existed = was_there || unsure;
     let unseen = existed && view.is_none() && attempt.status.is_none();
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
-    let from = view.map(|view| view.launched).or_else(|| existed.then_some(attempt.watched.launched_at.unwrap_or(attempt.plan.created)));
+    let from = view.map(|view| view.launched).or_else(|| existed.then(|| launched_by_the_records(attempt)));
     let (to, billed_estimated) = match view.and_then(|view| view.ended) {
         Some(ended) => (Some(ended), false),
         None if unseen => (Some(unseen_until(facts, attempt)), true),

@@ -61,7 +61,8 @@ pub struct Watched {
 pub struct Unshown {
     /// The present, at a look without the machine.
     pub now: Timestamp,
-    /// When its outcome came, if there is one.
+    /// When its plan was written, and its outcome, where these are known.
+    pub planned: Option<Timestamp>,
     pub outcome: Option<Timestamp>,
 }
 

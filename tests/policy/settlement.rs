@@ -269,7 +269,7 @@ fn unshown(ended: Option<u64>, cap: Option<u64>) -> AttemptFacts {
         missing_for: Duration::from_secs(90),
         asked_for: Some(Duration::from_secs(18_000)),
         launched_at: Some(ago(17_900)),
-        unshown: Some(Unshown { now: now(), outcome: ended.map(|secs| ago(BEAT - secs)) }),
+        unshown: Some(Unshown { now: now(), planned: Some(ago(18_000)), outcome: ended.map(|secs| ago(BEAT - secs)) }),
         ..Watched::default()
     };
     facts
@@ -291,7 +291,7 @@ fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_
     assert_eq!(until(&unshown(None, Some(3600))), (secs(3600 + 37 * 60), true), "no death of anybody keeps it lit for longer");
     // A workstation whose clock is a day behind sees the same.
     let mut behind = unshown(None, None);
-    behind.watched.unshown = Some(Unshown { now: now(), outcome: None });
+    behind.watched.unshown = Some(Unshown { now: now(), planned: None, outcome: None });
     let facts = behind.clone();
     let (spec, cloud, attempts) = (spec(), known(&[]), [facts]);
     let facts = Facts {
@@ -306,6 +306,18 @@ fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_
     };
     let [Act::Settle(settled)] = &reconcile(&facts)[..] else { panic!("it is gone") };
     assert_eq!((settled.billed_to, settled.billed_estimated), (Some(now() - secs(3090)), true));
+}
+
+/// Seed 4004436 of the false world: its store did not say what time it was, so a workstation a day ahead planned and launched it, slept
+/// and forgot; the receipt said a minute of what had billed for an hour and a half.
+#[test]
+fn a_machine_that_was_planned_by_a_clock_a_day_ahead_is_billed_from_its_plan_as_the_store_dates_it() {
+    let mut ahead = unshown(Some(5_600), None);
+    (ahead.plan.created, ahead.watched.launched_at) = (ago(18_000) + Duration::from_secs(86_400), None);
+    let acts = acts(std::slice::from_ref(&ahead), &[], known(&[]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!((settled.billed_from, settled.billed_to), (Some(ago(18_000)), Some(ago(14_400 - 5_600 - 120))));
+    assert_eq!((settled.billed.secs_f64(), settled.billed_estimated), (9_320.0, true));
 }
 
 /// `lamp extend` is on the machine's tag and never in its plan: the receipt ended at the last heartbeat, and said that this was
@@ -337,6 +349,7 @@ fn who_never_saw_a_machine_has_missed_it_only_now() {
     let mut facts = unshown(None, None);
     facts.plan.created = ago(17_900);
     (facts.watched.launched_at, facts.watched.missing_for) = (None, Duration::from_secs(17_890));
+    facts.watched.unshown = Some(Unshown { now: now(), planned: Some(ago(17_900)), outcome: None });
     assert_eq!(until(&facts), (Duration::from_secs(14_400 - 3000), true));
 }
 
