@@ -89,7 +89,7 @@ impl Controller {
                 if self.is_held_back(memory) {
                     return Ok(Done::Waiting);
                 }
-                self.check_clock().await?;
+                self.must_know_the_time().await?;
                 let _one_at_a_time = self.launching.lock().await;
                 let planned = self.plan(dir, memory, spec, observed, (*attempt, *resume_from, reason)).await;
                 let mut plan = match planned {

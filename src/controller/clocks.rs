@@ -18,6 +18,7 @@ use super::observe::Observed;
 use crate::jobdir::{JobDir, layout};
 use crate::market::{Span, elapsed};
 use crate::policy::reconcile::{CloudAnswer, Unshown};
+use crate::ports::StoreError;
 
 /// As much as the drain before a hard end allows for, and as much as EC2 allows a signature. Clocks that are set over the
 /// network are a second apart; less would refuse one that a person has set.
@@ -33,26 +34,45 @@ const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const RIGHT_FOR: Duration = Duration::from_secs(60);
 
 impl Controller {
-    /// Refuses to plan by a clock that is wrong. A store that does not say what time it is refuses nothing: the plan has to be
-    /// written there next. Asked beside something else that takes as long, the launch that follows need not ask.
+    /// Refuses to plan by a clock that is wrong. A store that does not say what time it is refuses nothing here: a person stands
+    /// beside it, and the plan has to be written there next. Asked beside something else that takes as long, the launch that
+    /// follows need not ask.
     ///
     /// # Errors
     /// [`ActError::ClockOff`].
     pub async fn check_clock(&self) -> Result<(), ActError> {
+        self.compare_clocks().await.map(drop)
+    }
+
+    /// The same where nobody stands by: what the store does not say is not known, and is asked again at the next look.
+    ///
+    /// # Errors
+    /// [`ActError::ClockOff`], or [`ActError::Record`] where the store does not answer.
+    pub(super) async fn must_know_the_time(&self) -> Result<(), ActError> {
+        self.compare_clocks().await?.map_or(Ok(()), |error| Err(ActError::Record(error.into())))
+    }
+
+    /// `Some`: the store did not say, and why.
+    async fn compare_clocks(&self) -> Result<Option<StoreError>, ActError> {
         let known = || self.clock_right.lock().expect("nobody panics while holding it: a moment is read or put in");
         let is_known = known().is_some_and(|at| self.clock.mono().saturating_sub(at) < RIGHT_FOR);
         if self.is_home() || is_known {
-            return Ok(());
+            return Ok(None);
         }
         let before = self.clock.now();
-        let Some(theirs) = self.store_now().await else { return Ok(()) };
+        let theirs = match self.store_time().await {
+            Ok(Some(theirs)) => theirs,
+            // It has no clock, and the workstation's own has to do.
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(error)),
+        };
         // A lid that was closed between the question and the answer makes one of them late, and no clock wrong.
         let off_by = |ours: Timestamp| elapsed(ours, theirs).max(elapsed(theirs, ours));
         let ours = [before, self.clock.now()].into_iter().min_by_key(|ours| off_by(*ours)).expect("there are two");
         let off = off_by(ours);
         if off <= OFF_MAX {
             *known() = Some(self.clock.mono());
-            return Ok(());
+            return Ok(None);
         }
         let (off, side) = (Span::from_secs(off.as_secs()), if ours < theirs { "behind" } else { "ahead of" });
         Err(ActError::ClockOff { what: format!("this workstation's clock is {off} {side} that of {}", self.store.url()) })

@@ -22,7 +22,7 @@ use crate::job::{Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Region;
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
-use crate::ports::{CloudError, NoCredentials, chain};
+use crate::ports::{CloudError, NoCredentials, StoreError, chain};
 
 /// One machine of ours and what is to be done with it.
 #[derive(Clone, Debug)]
@@ -210,8 +210,14 @@ impl Controller {
 
     /// The time by the clock that dates heartbeats, whatever the workstation's own clock says.
     pub(super) async fn store_now(&self) -> Option<Timestamp> {
-        self.store.put(layout::CLOCK, Bytes::new()).await.ok()?;
-        Some(self.store.head(layout::CLOCK).await.ok()??.modified)
+        self.store_time().await.ok()?
+    }
+
+    /// # Errors
+    /// When the store does not answer.
+    pub(super) async fn store_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.store.put(layout::CLOCK, Bytes::new()).await?;
+        Ok(self.store.head(layout::CLOCK).await?.map(|meta| meta.modified))
     }
 }
 

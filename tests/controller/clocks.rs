@@ -67,6 +67,31 @@ fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
     }
 }
 
+/// Seed 4004436 of the false world: a store that lost its answers did not say what time it was, and a workstation that was a day ahead
+/// launched a machine whose hard end was a day late.
+#[test]
+fn a_clock_that_nobody_could_check_plans_nothing_until_the_store_says_what_time_it_is() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+        world.store.fault("clock", Fault::Down, None);
+        let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(86_400)));
+        let controller = controller(&world, &beside);
+        let drive = controller.drive(world.job());
+        tokio::pin!(drive);
+        tokio::select! {
+            biased;
+            receipt = &mut drive => panic!("{receipt:?}"),
+            () = clock.sleep(Duration::from_secs(600)) => {}
+        }
+        assert_eq!(world.store.keys("plan.json"), Vec::<String>::new());
+        world.store.mend();
+        beside.1.store(0, Ordering::Relaxed);
+        let receipt = drive.await.unwrap();
+        assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+        world.check(&receipt).await;
+    });
+}
+
 #[test]
 fn a_clock_that_a_person_has_set_is_good_enough() {
     simulate(async |clock| {
