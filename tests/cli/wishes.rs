@@ -63,7 +63,7 @@ fn a_cancel_that_names_no_job_is_not_obeyed_unasked() {
     place.until("only", "running");
     let refused = place.0.lamp(&["cancel"]);
     assert!(refused.code == 102 && refused.err.contains("job `only-") && refused.err.contains("nobody was there to ask"), "{refused:?}");
-    assert!(refused.err.contains("it goes on") && refused.err.contains("`--yes` says so beforehand"), "{refused:?}");
+    assert!(refused.err.contains("nothing more was asked of it") && refused.err.contains("`--yes` says so beforehand"), "{refused:?}");
     assert!(!place.0.lamp(&["status", "only"]).out.contains("was asked"));
     assert_eq!(place.0.lamp(&["cancel", "--yes"]).code, 0);
     place.until("only", "cancelled");
