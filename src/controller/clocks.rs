@@ -49,7 +49,10 @@ impl Controller {
     /// # Errors
     /// [`ActError::ClockOff`], or [`ActError::Record`] where the store does not answer.
     pub(super) async fn must_know_the_time(&self) -> Result<(), ActError> {
-        self.compare_clocks().await?.map_or(Ok(()), |error| Err(ActError::Record(error.into())))
+        match self.compare_clocks().await? {
+            None => Ok(()),
+            Some(error) => Err(ActError::Record(error.into())),
+        }
     }
 
     /// `Some`: the store did not say, and why.
