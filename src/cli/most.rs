@@ -71,8 +71,7 @@ fn open(spec: &Spec, plan: &Plan, attempts: &[AttemptFacts], wishes: &Wishes) ->
 /// The most of a planned machine with all that was ever added to the limits of its job, of which so much was spent before it.
 pub fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd> {
     let budget_left = spec.limits.budget.map(|budget| budget + wishes.more_budget - spent);
-    let terms = Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created };
-    terms.most(terms.hard_end())
+    Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }.most()
 }
 
 fn is_extended(wishes: &Wishes) -> bool {

@@ -4,7 +4,7 @@
 
 use crate::market::{Catalog, Offer};
 use crate::policy::doctor;
-use crate::policy::placement::{NoOffer, OverBudget, in_cents};
+use crate::policy::placement::{NoOffer, OverBudget};
 
 /// What would mend it; empty: nothing is known that would.
 pub fn hints(none: &NoOffer) -> Vec<String> {
@@ -24,13 +24,12 @@ pub fn hints(none: &NoOffer) -> Vec<String> {
 
 /// The lowest bid that a machine would be had for now.
 fn enough(offer: &Offer) -> String {
-    let price = offer.price.per_hour().dollars();
     format!(
         "{} costs {} now: `--max-price {}` would take it, and `--max-price auto` bids 15 % above the price",
         offer.describe(),
         offer.price,
         // As short as it is written, and never below the price.
-        (price * 10_000.0).ceil() / 10_000.0
+        offer.price.per_hour().in_hundredths_of_a_cent().dollars()
     )
 }
 
@@ -38,8 +37,8 @@ fn enough(offer: &Offer) -> String {
 /// what is spent is in both.
 fn larger(over: &OverBudget) -> String {
     let OverBudget { offer, spent, least, whole } = over;
-    let typed = |amount| format!("--budget {}", in_cents(*spent + amount).dollars());
-    let words = in_cents(*spent + *least);
+    let typed = |amount| format!("--budget {}", (*spent + amount).in_cents().dollars());
+    let words = (*spent + *least).in_cents();
     let whole = whole.filter(|whole| whole > least);
     let whole = whole.map(|whole| format!("; `{}` would pay for all the time that its limits allow", typed(whole))).unwrap_or_default();
     format!(

@@ -13,40 +13,37 @@ const LINES_MAX: usize = 6;
 
 /// Before a run: the machine, or the one that is taken in the end if none is taken now.
 pub fn before_a_run(planned: &Planned) -> Vec<String> {
-    let mut lines = short(&planned.plan, &planned.most_job);
-    if let (Some(_), Some(first)) = (&planned.waits, lines.first_mut()) {
-        *first = format!("if nothing cheaper comes: {first}");
-        return lines;
-    }
-    // Of a machine that is not launched now, the end is not known yet.
-    lines.extend(
-        planned
-            .plan
-            .kill_at
-            .map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at))),
-    );
-    lines
+    [costs(planned), why(planned)].concat()
 }
 
-/// The machine, its price, its end, and why.
-fn short(plan: &Plan, most_job: &JobMost) -> Vec<String> {
-    let offer = &plan.offer;
+/// The machine and its price, the most that it costs, and the most of the whole job.
+fn costs(planned: &Planned) -> Vec<String> {
+    let (plan, offer) = (&planned.plan, &planned.plan.offer);
+    let whole_job = whole_job(plan, &planned.most_job);
     let with = if offer.extras.per_hour() > Usd::ZERO { ", with its disk, its address and the power-off" } else { "" };
     let most = match plan.most_usd {
         Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
         Some(most) => {
             // Of a job that can cost more than its first machine, nothing is said that reads as if it could not.
-            let what = if whole_job(plan, most_job).is_some() { "this machine costs at most" } else { "costs at most" };
+            let what = if whole_job.is_some() { "this machine costs at most" } else { "costs at most" };
             format!("{what} {}{with}{}", most.rounded_up(), whichever(plan, most))
         }
         None => "nothing bounds what it can cost; `limits.budget` would, and `limits.max_runtime` the cost of each machine".to_owned(),
     };
-    let mut lines = vec![format!("{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price)];
-    lines.extend(whole_job(plan, most_job));
+    let unless = if planned.waits.is_some() { "if nothing cheaper comes: " } else { "" };
+    let first = format!("{unless}{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price);
+    std::iter::once(first).chain(whole_job).collect()
+}
+
+/// Why this machine, and when it ends.
+fn why(planned: &Planned) -> Vec<String> {
+    let plan = &planned.plan;
     // The first reason is why there is a plan, the second why this offer; the others speak for themselves.
-    lines.extend(plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}")));
-    lines.extend(plan.reasons.iter().skip(2).cloned());
-    lines
+    let because = plan.reasons.iter().skip(1).take(1).map(|reason| format!("because it is {reason}"));
+    // Of a machine that is not launched now, the end is not known yet.
+    let end = plan.kill_at.filter(|_| planned.waits.is_none());
+    let end = end.map(|at| format!("the machine ends at {} at the latest; after a limit of time it has 5m to save and to power off", local_time(at)));
+    because.chain(plan.reasons.iter().skip(2).cloned()).chain(end).collect()
 }
 
 /// The most of the job with every machine that may follow, where that is another figure than the most of the first, as people read
@@ -90,10 +87,7 @@ fn whichever(plan: &Plan, most: Usd) -> String {
 /// `wanted`: how many GPUs the job asks for.
 pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = String>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
-    let why = before_a_run(planned);
-    let money = 1 + usize::from(whole_job(plan, &planned.most_job).is_some());
-    let (costs, why) = why.split_at(money.min(why.len()));
-    let mut lines: Vec<String> = costs.iter().cloned().chain(expected).chain(why.iter().cloned()).collect();
+    let mut lines: Vec<String> = costs(planned).into_iter().chain(expected).chain(why(planned)).collect();
     lines.extend(machine_text(&plan.offer, wanted));
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));

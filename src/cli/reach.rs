@@ -93,12 +93,12 @@ impl OutOfReach {
         all.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
         let first = all.first()?;
         let needed = Duration::from_secs_f64((work + start + way_out).clamp(0.0, 1e7) * 3600.0);
-        let cents = (machine.hour.cost_of(needed + grace).dollars() * 100.0).ceil();
-        let enough_hours = |(_, left, beside): &(Limit, f64, f64)| (left + beside + short(&(Limit::Deadline, *left, 0.0))).ceil();
+        let enough_usd = machine.hour.cost_of(needed + grace).in_cents();
+        let enough_hours = |(_, _, beside): &(Limit, f64, f64)| (work + start + beside).ceil();
         let flag = |one: &(Limit, f64, f64)| match one.0 {
             Limit::Deadline => format!("--deadline {:.0}h", enough_hours(one)),
             Limit::MaxRuntime => format!("--max-runtime {:.0}h", enough_hours(one)),
-            Limit::Budget => format!("--budget {:.2}", cents / 100.0),
+            Limit::Budget => format!("--budget {:.2}", enough_usd.dollars()),
         };
         Some(OutOfReach {
             limit: first.0,
@@ -107,7 +107,7 @@ impl OutOfReach {
             short_hours: short(first),
             done_hours: (first.1 - start).max(0.0),
             enough_hours: enough_hours(first),
-            enough_usd: Usd::from_dollars(cents / 100.0).ok().filter(|_| first.0 == Limit::Budget),
+            enough_usd: (first.0 == Limit::Budget).then_some(enough_usd),
             most_usd: machine.most_usd,
             flags: all.iter().map(flag).collect(),
             on_demand: !is_local,
@@ -174,7 +174,7 @@ mod tests {
     fn judged(work: &str, deadline_hours: i64, cloud: Cloud) -> Option<OutOfReach> {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
         let deadline = now + jiff::SignedDuration::from_hours(deadline_hours);
-        let mut spec: Spec = serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#).unwrap();
+        let mut spec = Spec::bare();
         (spec.limits.work, spec.limits.deadline) = (Some(work.parse().unwrap()), Some(deadline));
         spec.machine.cloud = cloud;
         let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
@@ -188,7 +188,7 @@ mod tests {
     /// 20 h of work under a limit of time and of money.
     fn limited(max_runtime: Option<&str>, budget: Option<&str>, hour: &str, cloud: Cloud) -> Option<OutOfReach> {
         let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
-        let mut spec: Spec = serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#).unwrap();
+        let mut spec = Spec::bare();
         spec.limits.work = Some("20h".parse().unwrap());
         spec.limits.max_runtime = max_runtime.map(|time| time.parse().unwrap());
         spec.limits.budget = budget.map(|usd| usd.parse().unwrap());

@@ -144,25 +144,12 @@ fn buys_nothing(catalog: &Catalog, spec: &Spec) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Command, LimitsSpec};
+    use crate::job::LimitsSpec;
     use crate::market::Span;
 
     fn said(cloud: Cloud, gpus: &str, change: impl FnOnce(&mut Spec)) -> Vec<String> {
         let limits = LimitsSpec { max_runtime: Some(Span::from_secs(3600)), ..LimitsSpec::default() };
-        let mut spec = Spec {
-            name: "x".into(),
-            command: Command::Shell("true".into()),
-            setup: None,
-            env: Default::default(),
-            outputs: vec![],
-            machine: MachineSpec { cloud, gpus: gpus.parse().unwrap(), ..MachineSpec::default() },
-            watch: Default::default(),
-            limits,
-            checkpoint: None,
-            on: Default::default(),
-            retries: Default::default(),
-            interruptions: Default::default(),
-        };
+        let mut spec = Spec { machine: MachineSpec { cloud, gpus: gpus.parse().unwrap(), ..MachineSpec::default() }, limits, ..Spec::bare() };
         change(&mut spec);
         let mut found = Vec::new();
         check_market(&spec, &mut found);

@@ -91,6 +91,14 @@ pub struct Spec {
     pub interruptions: InterruptionsSpec,
 }
 
+#[cfg(test)]
+impl Spec {
+    /// A command, and nothing else that a job file says.
+    pub(crate) fn bare() -> Spec {
+        serde_json::from_str(r#"{"name": "x", "command": {"args": ["true"]}}"#).expect("the rest has defaults")
+    }
+}
+
 /// What is run: a list is executed as it is, a string by `/bin/sh -c`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -53,8 +53,23 @@ impl Usd {
     /// For a bound: up to the last digit that is shown.
     #[must_use]
     pub fn rounded_up(self) -> Self {
-        let shown = if self.0.abs() < 100_000 { 100 } else { 10_000 };
-        Usd(self.0.div_euclid(shown).saturating_add(i64::from(self.0.rem_euclid(shown) != 0)).saturating_mul(shown))
+        self.up_to(if self.0.abs() < 100_000 { 100 } else { 10_000 })
+    }
+
+    /// In whole cents, and never below it: what a person types as a budget.
+    #[must_use]
+    pub fn in_cents(self) -> Self {
+        self.up_to(10_000)
+    }
+
+    /// In EC2's hundredths of a cent, and never below it: what a person types as a bid.
+    #[must_use]
+    pub fn in_hundredths_of_a_cent(self) -> Self {
+        self.up_to(100)
+    }
+
+    fn up_to(self, step: i64) -> Self {
+        Usd(self.0.div_euclid(step).saturating_add(i64::from(self.0.rem_euclid(step) != 0)).saturating_mul(step))
     }
 
     pub fn dollars(self) -> f64 {
@@ -207,6 +222,12 @@ mod tests {
             [shown(2_163_147), shown(2_160_000), shown(9_999_999), shown(16_269), shown(99_999), shown(0)],
             ["$2.17", "$2.16", "$10.00", "$0.0163", "$0.10", "$0.00"]
         );
+    }
+
+    #[test]
+    fn what_is_typed_is_in_whole_cents_and_never_too_little() {
+        let cents = |text: &str| text.parse::<Usd>().unwrap().in_cents();
+        assert_eq!((cents("0.8"), cents("0.800001")), ("0.8".parse().unwrap(), "0.81".parse().unwrap()));
     }
 
     #[test]

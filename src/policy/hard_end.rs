@@ -91,13 +91,13 @@ impl Terms<'_> {
         ))
     }
 
-    /// The most that the machine costs until a hard end; `None`: nothing bounds it, and an hour costs something.
-    pub fn most(&self, hard_end: Option<Timestamp>) -> Option<Usd> {
+    /// The most that the machine costs until its hard end; `None`: nothing bounds it, and an hour costs something.
+    pub fn most(&self) -> Option<Usd> {
         if self.offer.hourly().per_hour() == Usd::ZERO {
             return Some(Usd::ZERO);
         }
         let grace = if self.offer.cloud == Cloud::Local { Duration::ZERO } else { STOP_GRACE };
-        Some(self.dearest().cost_of(self.life(hard_end?).saturating_add(grace)))
+        Some(self.dearest().cost_of(self.life(self.hard_end()?).saturating_add(grace)))
     }
 
     fn life(&self, hard_end: Timestamp) -> Duration {
@@ -112,7 +112,8 @@ impl Terms<'_> {
     /// What its limits of time come to, were there no budget; `None`: nothing else bounds it.
     pub fn whole(&self) -> Option<Usd> {
         let unbounded = Terms { budget_left: None, ..*self };
-        unbounded.most(Some(unbounded.hard_end()?))
+        unbounded.hard_end()?;
+        unbounded.most()
     }
 
     /// Whether the budget buys enough of this machine to be worth its start.
@@ -139,6 +140,11 @@ impl Terms<'_> {
             "costs up to {dearest} with its disk and address: the {left} left of the budget buy {buys}, and less than {least} is not worth a start"
         ))
     }
+}
+
+/// The most of several; `None`: nothing bounds one of them.
+pub(super) fn dearest(mut most: impl Iterator<Item = Option<Usd>>) -> Option<Usd> {
+    most.try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
 }
 
 fn later(from: Timestamp, time: Duration) -> Timestamp {

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use super::bid::{self, Bid};
 use super::fallback::Bound;
-use super::hard_end::{DRAIN_ALLOWANCE, Terms};
+use super::hard_end::{DRAIN_ALLOWANCE, Terms, dearest};
 use super::placement::Ask;
 use super::relaunch;
 use crate::job::{LimitsSpec, MarketChoice, Spec};
@@ -111,11 +111,8 @@ impl<'a> Later<'a> {
     /// The most of one of them under these limits; `None`: nothing bounds it.
     fn most(&self, limits: LimitsSpec) -> Option<Usd> {
         let (ask, spec) = (self.ask, Spec { limits, ..self.ask.spec.clone() });
-        let most = |(offer, bid): &(&Offer, Option<UsdPerHour>)| {
-            let terms = Terms { spec: &spec, offer, bid: *bid, budget_left: None, more_time: ask.more_time, now: ask.now };
-            terms.most(terms.hard_end())
-        };
-        self.offers.as_ref()?.iter().map(most).try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
+        let terms = |offer, bid| Terms { spec: &spec, offer, bid, budget_left: None, more_time: ask.more_time, now: ask.now };
+        dearest(self.offers.as_ref()?.iter().map(|(offer, bid)| terms(*offer, *bid).most()))
     }
 }
 

@@ -108,22 +108,18 @@ fn is_affordable(ask: &Ask<'_>, offer: &Offer) -> bool {
     offer.market == Market::OnDemand || bid_for(ask, offer).is_some_and(|bid| bid.price >= offer.price)
 }
 
-fn has_quota(ask: &Ask<'_>, offer: &Offer) -> bool {
-    ask.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus)
-}
-
 fn is_within_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
     ask.terms(offer, bid_price(ask, offer).as_ref()).check().is_ok()
 }
 
 fn only_the_budget(ask: &Ask<'_>, offer: &Offer) -> bool {
-    offer.gpus >= ask.spec.machine.gpus.count && has_quota(ask, offer) && is_affordable(ask, offer) && !is_within_budget(ask, offer)
+    offer.gpus >= ask.spec.machine.gpus.count && ask.has_quota(offer) && is_affordable(ask, offer) && !is_within_budget(ask, offer)
 }
 
 /// With its price as the bid.
 fn only_the_bid(ask: &Ask<'_>, offer: &Offer) -> bool {
     let bought = Terms { bid: Some(offer.price), ..ask.terms(offer, None) };
-    offer.gpus >= ask.spec.machine.gpus.count && has_quota(ask, offer) && bought.check().is_ok()
+    offer.gpus >= ask.spec.machine.gpus.count && ask.has_quota(offer) && bought.check().is_ok()
 }
 
 fn least(ask: &Ask<'_>, offer: &Offer) -> Usd {
@@ -149,18 +145,12 @@ fn short_of(ask: &Ask<'_>, rejected: &[RejectedOffer]) -> Option<(Quota, u32)> {
     Some((quota.clone(), quota.vcpus_used + offer.vcpus))
 }
 
-/// In whole cents, and never below it: what a person types.
-pub fn in_cents(amount: Usd) -> Usd {
-    const CENT: i64 = 10_000;
-    Usd::from_micros(amount.micros().div_euclid(CENT) * CENT + if amount.micros().rem_euclid(CENT) == 0 { 0 } else { CENT })
-}
-
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::job::{Command, LimitsSpec, MachineSpec, MarketChoice, Spec};
+    use crate::job::{LimitsSpec, MachineSpec, MarketChoice, Spec};
     use crate::market::{Arch, Span, Supply, UsdPerHour, Zone};
     use crate::policy::placement::{Overheads, place};
 
@@ -191,20 +181,7 @@ mod tests {
         let budget: Option<Usd> = budget.map(|budget| budget.parse().unwrap());
         let limits = LimitsSpec { budget, max_runtime: Some(Span::from_secs(3600)), ..LimitsSpec::default() };
         let machine = MachineSpec { cloud: Cloud::Aws, market: MarketChoice::Auto, max_price: max_price.parse().unwrap(), ..MachineSpec::default() };
-        let spec = Spec {
-            name: "x".into(),
-            command: Command::Shell("true".into()),
-            setup: None,
-            env: Default::default(),
-            outputs: vec![],
-            machine,
-            watch: Default::default(),
-            limits,
-            checkpoint: None,
-            on: Default::default(),
-            retries: Default::default(),
-            interruptions: Default::default(),
-        };
+        let spec = Spec { machine, limits, ..Spec::bare() };
         let supply = Supply { offers, quotas: vec![quota(Market::OnDemand, 8), quota(Market::Spot, 8)], ..Supply::default() };
         let ask = Ask {
             spec: &spec,
@@ -229,7 +206,7 @@ mod tests {
         let over = no.over_budget.unwrap();
         assert_eq!((over.offer.instance_type.as_str(), over.least, over.spent), ("g5.x", "0.8".parse().unwrap(), Usd::ZERO));
         // An hour, the drain after it and the power-off.
-        assert_eq!(over.whole.map(in_cents), Some("4.47".parse().unwrap()));
+        assert_eq!(over.whole.map(Usd::in_cents), Some("4.47".parse().unwrap()));
         assert_eq!((no.short_of, no.above_bid), (None, None));
         assert!(
             no.because[0].starts_with("each of the 2 offers that would do is too dear for the budget; the cheapest, g5.x in ra, costs up to $4.00/h"),
@@ -246,11 +223,5 @@ mod tests {
         assert_eq!((no.above_bid.map(|offer| offer.instance_type), no.short_of), (Some("g5.x".into()), None));
         let large = none(vec![offer("g5.z", 96, Market::OnDemand, "8")], None, "auto").unwrap_err();
         assert_eq!(large.short_of.map(|short| short.1), Some(96));
-    }
-
-    #[test]
-    fn what_is_typed_is_in_whole_cents_and_never_too_little() {
-        let cents = |text: &str| in_cents(text.parse().unwrap());
-        assert_eq!((cents("0.8"), cents("0.800001")), ("0.8".parse().unwrap(), "0.81".parse().unwrap()));
     }
 }

@@ -7,10 +7,10 @@ use jiff::Timestamp;
 
 use super::bid::{self, Bid};
 use super::fallback::{Bound, TooDear};
-use super::hard_end::Terms;
+use super::hard_end::{Terms, dearest};
 use super::job_most::{self, JobMost};
 use super::no_offer::no_offer;
-pub use super::no_offer::{NoOffer, OverBudget, in_cents};
+pub use super::no_offer::{NoOffer, OverBudget};
 use super::offer_words::{dearer, reasons};
 use super::ranking::Ranked;
 use super::refusals::refused_lately;
@@ -106,7 +106,7 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
         rejected,
         fallbacks: others.iter().map(|(other, _)| (*other).clone()).collect(),
         ranking: fits.into_iter().map(|offer| rates.ranked(offer)).collect(),
-        most_usd: terms.most(kill_at),
+        most_usd: terms.most(),
         most_any_usd,
         most_job: job_most::of(ask, &bound, &fitting, most_any_usd),
         kill_at,
@@ -117,12 +117,15 @@ impl<'a> Ask<'a> {
     /// Whether a machine of this offer may be had at another moment, if not now: its quota, its price and the limits of the job
     /// allow it.
     pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
-        let quota = self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus);
         offer.gpus >= self.spec.machine.gpus.count
-            && quota
+            && self.has_quota(offer)
             && self.terms(offer, None).check().is_ok()
             && self.bid_reaches(offer)
             && bound.too_dear(offer).is_none()
+    }
+
+    pub(super) fn has_quota(&self, offer: &Offer) -> bool {
+        self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus)
     }
 
     /// Whether the market may come down to the bid: it is there now, or was in the time that is looked back on, or nobody knows.
@@ -142,11 +145,7 @@ impl<'a> Ask<'a> {
 
 /// The most that any of these costs; `None`: nothing bounds one of them.
 fn most_of(ask: &Ask<'_>, fitting: &[(&Offer, Option<Bid>)]) -> Option<Usd> {
-    let most = |(offer, bid): &(&Offer, Option<Bid>)| {
-        let terms = ask.terms(offer, bid.as_ref());
-        terms.most(terms.hard_end())
-    };
-    fitting.iter().map(most).try_fold(Usd::ZERO, |dearest, most| Some(dearest.max(most?)))
+    dearest(fitting.iter().map(|(offer, bid)| ask.terms(offer, bid.as_ref()).most()))
 }
 
 /// The bid for an offer that will do; or why it will not.
@@ -197,24 +196,11 @@ fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Command, LimitsSpec, MachineSpec};
+    use crate::job::LimitsSpec;
     use crate::market::{Arch, GpuRequirement, Region, Zone};
 
     fn spec(limits: LimitsSpec) -> Spec {
-        Spec {
-            name: "x".into(),
-            command: Command::Shell("true".into()),
-            setup: None,
-            env: Default::default(),
-            outputs: vec![],
-            machine: MachineSpec::default(),
-            watch: Default::default(),
-            limits,
-            checkpoint: None,
-            on: Default::default(),
-            retries: Default::default(),
-            interruptions: Default::default(),
-        }
+        Spec { limits, ..Spec::bare() }
     }
 
     fn offer(cloud: Cloud, zone: &str, dollars: &str, gpus: u32) -> Offer {

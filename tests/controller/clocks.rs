@@ -1,5 +1,6 @@
 //! A workstation whose clock is wrong.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -41,6 +42,15 @@ fn controller(world: &World, clock: &Arc<Beside>) -> Controller {
     Controller::new(world.store.clone(), clouds, clock, OWNER.into(), "test".into(), Zone::new("ws-test"))
 }
 
+/// The job is driven for so long, and does not end.
+async fn goes_on<T: Debug>(drive: &mut (impl Future<Output = T> + Unpin), clock: &VirtualClock, secs: u64) {
+    tokio::select! {
+        biased;
+        receipt = drive => panic!("{receipt:?}"),
+        () = clock.sleep(Duration::from_secs(secs)) => {}
+    }
+}
+
 /// Seed 4632 of the false world: a machine was launched beyond its own hard end, a day behind.
 #[test]
 fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
@@ -51,11 +61,7 @@ fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
             let controller = controller(&world, &beside);
             let drive = controller.drive(world.job());
             tokio::pin!(drive);
-            tokio::select! {
-                biased;
-                receipt = &mut drive => panic!("{receipt:?}"),
-                () = clock.sleep(Duration::from_secs(1800)) => {}
-            }
+            goes_on(&mut drive, &clock, 1800).await;
             assert_eq!(world.store.keys("plan.json"), Vec::<String>::new(), "{off}");
             let told = world.dir.attention().await.unwrap().and_then(|attention| attention.text).unwrap_or_default();
             assert!(told.contains(said) && told.contains("nothing is launched until one of them is right"), "{told}");
@@ -78,11 +84,7 @@ fn a_clock_that_nobody_could_check_plans_nothing_until_the_store_says_what_time_
         let controller = controller(&world, &beside);
         let drive = controller.drive(world.job());
         tokio::pin!(drive);
-        tokio::select! {
-            biased;
-            receipt = &mut drive => panic!("{receipt:?}"),
-            () = clock.sleep(Duration::from_secs(600)) => {}
-        }
+        goes_on(&mut drive, &clock, 600).await;
         assert_eq!(world.store.keys("plan.json"), Vec::<String>::new());
         world.store.mend();
         beside.1.store(0, Ordering::Relaxed);

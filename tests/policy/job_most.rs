@@ -36,8 +36,11 @@ fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {
 }
 
 fn placed(spec: &Spec, offers: &[Offer], history: &[AttemptRecord], now: Timestamp) -> Option<Placement> {
-    let (overheads, supply) = (&Overheads::new(), &Supply { offers: offers.to_vec(), ..Supply::default() });
-    let budget_left = relaunch::budget_left(spec, history, &Wishes::default());
+    placed_of(spec, &Supply { offers: offers.to_vec(), ..Supply::default() }, history, now)
+}
+
+fn placed_of(spec: &Spec, supply: &Supply, history: &[AttemptRecord], now: Timestamp) -> Option<Placement> {
+    let (overheads, budget_left) = (&Overheads::new(), relaunch::budget_left(spec, history, &Wishes::default()));
     place(&Ask { spec, supply, history, budget_left, more_time: Span::ZERO, overheads, prefers: None, widened: None, now }).ok()
 }
 
@@ -112,19 +115,7 @@ fn what_is_above_its_bid_or_was_refused_counts_for_the_machines_that_follow() {
     let history = market::PriceHistory::new(untold.region.clone(), untold.zone.clone(), untold.instance_type.clone(), vec![point]);
     let quantile = wanted(|spec| (spec.limits.max_runtime, spec.machine.max_price) = (Some(HOUR), "p95 of 14d".parse().unwrap()));
     let supply = Supply { offers: vec![untold.clone()], histories: vec![history], ..Supply::default() };
-    let overheads = &Overheads::new();
-    let asked = Ask {
-        spec: &quantile,
-        supply: &supply,
-        history: &[],
-        budget_left: None,
-        more_time: Span::ZERO,
-        overheads,
-        prefers: None,
-        widened: None,
-        now: self::now(),
-    };
-    assert_eq!(place(&asked).unwrap().most_job.usd, None);
+    assert_eq!(placed_of(&quantile, &supply, &[], self::now()).unwrap().most_job.usd, None);
 }
 
 /// A kept machine that is not to be had again is followed by any other, which this plan knows nothing of.
