@@ -67,8 +67,7 @@ impl Controller {
         match launched {
             Ok(instance) => {
                 info!(%job, attempt = attempt.number(), instance, "{done}");
-                memory.watched.launched = Some(instance);
-                memory.asked(self.clock.mono());
+                memory.launched(instance, self.clock.mono());
                 Ok(())
             }
             Err(error @ CloudError::NoCapacity { refusal, .. }) => {
@@ -90,8 +89,7 @@ impl Controller {
                 let text = format!("{instance} was adopted by attempt {}, though another request has launched it: {what}", attempt.number());
                 tracing::error!(%job, "{text}; that is a fault of this program: please report it");
                 *trouble_met = Some(text);
-                memory.watched.launched = Some(instance);
-                memory.asked(self.clock.mono());
+                memory.launched(instance, self.clock.mono());
                 Ok(())
             }
             Err(error @ (CloudError::Ambiguous { .. } | CloudError::Mismatch { machine: None, .. })) => {

@@ -15,6 +15,7 @@ use crate::instance::InstanceView;
 use crate::instance::Status;
 use crate::job::{AttemptNo, EndedBecause, Lease, Outcome, Plan, Refusal, Request, ResolvedSpec, Settled, Wish};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
+use crate::policy::refusals::REFUSAL_HOLDS;
 
 /// Of one job.
 #[derive(Clone, Debug, Default)]
@@ -142,10 +143,6 @@ const GAP_MAX: Duration = Duration::from_secs(60);
 const GUARD_PAUSE: Duration = Duration::from_secs(30);
 const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
-/// (`policy::reconcile`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
-const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
-
 impl AttemptMemory {
     /// Takes note of a plan that this controller has made: nobody has launched it before.
     pub fn planned(&mut self, plan: Plan) {
@@ -161,10 +158,16 @@ impl AttemptMemory {
         self.watched.silent_for = Duration::ZERO;
     }
 
+    /// Takes note of the machine that a launch, or a start, has answered with: what was refused before is not so any more.
+    pub fn launched(&mut self, instance: String, now: Duration) {
+        (self.watched.launched, self.watched.refused, self.refused_at) = (Some(instance), None, None);
+        self.asked(now);
+    }
+
     /// Takes note of a refused launch.
     pub fn refused(&mut self, refusal: Option<Refusal>, why: String, now: Duration) {
         self.watched.refused = Some((refusal, why));
-        self.refused_at = Some(now);
+        (self.refused_at, self.watched.refused_for) = (Some(now), Duration::ZERO);
     }
 
     /// Takes note of a failure, and gives how many there were.
@@ -192,6 +195,11 @@ impl AttemptMemory {
         let is_new = beat != self.beat;
         self.beat = beat;
         self.watched.heard_at = beat;
+        if is_new {
+            // What was seen after the beat before says nothing of what came after this one (seed 6001023 of 24 h: a machine that
+            // was offline was looked at for 25 minutes, and its last word came while the laptop slept).
+            self.watched.billed_after_beat = Duration::ZERO;
+        }
         self.listened(is_new, now);
     }
 
@@ -232,6 +240,7 @@ impl AttemptMemory {
         self.watched.dark_for = self.dark_since.map(|since| now.saturating_sub(since));
         self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
         self.watched.asked_for = self.asked_at.map(|asked| now.saturating_sub(asked));
+        self.watched.refused_for = self.refused_at.map_or(Duration::ZERO, |refused| now.saturating_sub(refused));
         self.watched.missing_for = self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     }
 }
@@ -298,6 +307,34 @@ mod tests {
         memory.shown(None, secs(312));
         memory.shown(None, secs(342));
         assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(30), Some(secs(31))));
+    }
+
+    /// Seed 6001023 of 24 h: a machine was offline for half an hour while the cloud showed it, and the laptop slept over its last
+    /// word and its end. It was billed 25 minutes beyond them.
+    #[test]
+    fn what_was_seen_after_an_older_beat_says_nothing_of_the_last() {
+        let mut memory = AttemptMemory::default();
+        let (secs, beat) = (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
+        memory.heard(beat(0), secs(0));
+        for now in (15..=1500).step_by(15) {
+            memory.heard(beat(0), secs(now));
+            memory.shown(Some(&view(InstanceState::Running)), secs(now));
+        }
+        assert_eq!(memory.watched.billed_after_beat, secs(1500));
+        memory.heard(beat(1900), secs(5000));
+        memory.shown(None, secs(5000));
+        assert_eq!(memory.watched.billed_after_beat, Duration::ZERO);
+    }
+
+    #[test]
+    fn a_machine_that_answers_is_refused_no_more() {
+        let mut memory = AttemptMemory::default();
+        memory.refused(Some(Refusal::Capacity), "none is left".into(), Duration::from_secs(10));
+        memory.shown(None, Duration::from_secs(70));
+        assert_eq!(memory.watched.refused_for, Duration::from_secs(60));
+        memory.launched("i-0005".into(), Duration::from_secs(71));
+        memory.shown(None, Duration::from_secs(72));
+        assert_eq!((&memory.watched.refused, memory.watched.refused_for), (&None, Duration::ZERO));
     }
 
     /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller launched what had been refused.

@@ -39,6 +39,7 @@ pub mod job_most;
 pub mod kept;
 pub mod market_choice;
 pub mod market_run;
+mod missing;
 mod no_offer;
 mod offer_words;
 pub mod orphan;
@@ -48,7 +49,7 @@ pub mod pool;
 pub mod proof;
 pub mod ranking;
 pub mod reconcile;
-mod refusals;
+pub mod refusals;
 pub mod relaunch;
 #[cfg(feature = "lamp")]
 pub mod schedule;

@@ -15,6 +15,7 @@ use jiff::Timestamp;
 
 use super::continuation;
 use super::hard_end::Terms;
+use super::missing::missing;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
 use super::stopped::stopped;
@@ -123,25 +124,12 @@ const WISH_TO_AGENT: Duration = Duration::from_secs(30);
 /// What a cancelled workload gets to end by itself before its machine is ended: SIGTERM's grace and the ladder.
 const CANCEL_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
-/// EC2 keeps a client token for at least a day after the machine's end (FAULTS §3). A plan that was never launched for
-/// almost as long is not launched any more: the same token might then buy a second machine.
-const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
-
 /// A machine that shuts down for longer hangs in it: the cloud is asked again, which then forces it. It does not bill, but
 /// it holds its quota. Sooner, and a slow end of a healthy machine is cut.
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
 fn is_stuck(facts: &Facts<'_>, view: &InstanceView) -> bool {
     view.ended.is_some_and(|ended| elapsed(ended, facts.now) > STUCK)
-}
-
-/// How long a machine may be invisible after its launch, and how long it must then be missing to be gone.
-fn visibility(cloud: Cloud) -> (Duration, Duration) {
-    match cloud {
-        // A folder is there or not. The moment is for another controller between its plan and its launch.
-        Cloud::Local => (Duration::from_secs(10), Duration::ZERO),
-        Cloud::Aws => (Duration::from_secs(5 * 60), Duration::from_secs(60)),
-    }
 }
 
 /// What is to be done now, in this order.
@@ -247,56 +235,6 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     }
 }
 
-/// The cloud knows no machine of this plan.
-fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
-    let nothing = || vec![Act::Settle(Box::new(settle(facts, attempt, None)))];
-    if let Some(elsewhere) = belongs_elsewhere(&attempt.plan, facts.owner, facts.here) {
-        return if is_over(facts, attempt) { nothing() } else { wait(elsewhere) };
-    }
-    let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
-    // Whoever launched it had a clock that was right; this workstation's own may be a day ahead.
-    let now = attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now);
-    let age = elapsed(attempt.plan.created, now);
-    // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
-    let shown_within = attempt.watched.asked_for.unwrap_or(age);
-    // A kept machine is there or gone: a launch would not bring it back.
-    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
-    let wish = Wishes::of(facts.requests).end;
-    // Whoever slept over a launch buys no machine that is to be out already.
-    let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
-    // The plan is the record, and is never signed anew: what its machine would fetch may be out of reach by now.
-    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over || came_too_late(&attempt.plan, now);
-    // Any other controller on this job root may have launched the same plan, by a look of just before the wish: however our own
-    // launches were answered, whatever the plan's age, and by whichever clock the wish is dated. Its look may be two minutes old.
-    let theirs_within = if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
-    let missing_for = attempt.watched.missing_for;
-    let unwanted_for = if wish.is_some() { attempt.watched.wished_for } else { missing_for };
-    let left = [(visible_within, shown_within), (missing_at_least, missing_for), (theirs_within, unwanted_for)];
-    let gone = shown_within > visible_within && left.iter().all(|(whole, gone_by)| gone_by >= whole);
-    let left = left.into_iter().map(|(whole, gone_by)| whole.saturating_sub(gone_by)).max().unwrap_or_default();
-    let sure_at = facts.now.saturating_add(left);
-    let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
-    if let Some((_, refusal)) = &attempt.watched.refused {
-        let may_run = attempt.watched.unclear && !gone;
-        return if may_run { making_sure(format!("a launch was refused ({refusal}), after one that may have come through")) } else { nothing() };
-    }
-    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows. By a
-    // wall clock that is hours ahead it is no fresh plan, so what was seen counts.
-    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && missing_for < missing_at_least;
-    match (existed || unwanted, gone) {
-        (true, true) => nothing(),
-        (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),
-        (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
-        (false, _) if theirs => wait("another controller made the plan, and may be about to launch it".into()),
-        (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
-    }
-}
-
-/// Whether the machine of a plan, launched now, might have nothing to fetch any more when it has booted.
-pub(super) fn came_too_late(plan: &Plan, now: Timestamp) -> bool {
-    plan.launch_by.is_some_and(|by| by <= now)
-}
-
 /// Whether the agent of an attempt has ever left a record.
 pub(super) fn heard(attempt: &AttemptFacts) -> bool {
     let Damaged { lease, outcome } = attempt.watched.damaged;
@@ -305,7 +243,7 @@ pub(super) fn heard(attempt: &AttemptFacts) -> bool {
 
 /// Whether a machine that cannot be seen from here is over by its own records: as [`alive`] ends one that can be seen. Its
 /// own controller is nearer and goes first, if there still is one; a machine that lives all the same ends as an orphan.
-fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
+pub(super) fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let watched = &attempt.watched;
     let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
     let long_ago = |at: Timestamp, time: Duration| elapsed(at, facts.now) > time;
@@ -392,9 +330,6 @@ pub(super) fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timesta
     Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }.hard_end()
 }
 
-/// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
-const CERTAINTY: &str = "certainty that no machine was launched";
-
-fn wait(why: String) -> Vec<Act> {
+pub(super) fn wait(why: String) -> Vec<Act> {
     vec![Act::Wait { until: None, why }]
 }

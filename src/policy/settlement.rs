@@ -9,7 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
-use super::reconcile::{AlarmSeen, AttemptFacts, Facts, came_too_late};
+use super::missing::came_too_late;
+use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceView, NoticeKind, Status};
@@ -84,7 +85,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
 
 /// Whether the cloud says that the plan's machine was there and has ended, and nobody has ever seen it or heard of it: the
 /// answer to its launch was lost, and it was gone for longer than the cloud shows such machines before anybody looked.
-fn is_spent(attempt: &AttemptFacts) -> bool {
+pub(super) fn is_spent(attempt: &AttemptFacts) -> bool {
     matches!(attempt.watched.refused, Some((Some(Refusal::Spent), _)))
 }
 

@@ -27,6 +27,8 @@ pub struct Watched {
     pub asked_for: Option<Duration>,
     /// The launch call was refused: there (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,
+    /// How long ago that was.
+    pub refused_for: Duration,
     /// A launch may have come through of which this controller knows nothing: its answer was lost, or another made the plan.
     pub unclear: bool,
     /// From the first to the last of successive answers of the cloud in which the machine was missing.

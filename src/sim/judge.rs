@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::ec2::Machine;
 use super::host::BOOT_TTL;
+use super::laws::{BOUND_MINUTES, CAP_MINUTES};
 use super::timeline::at;
 use super::weather::Trouble;
 use super::workload::Truth;
@@ -161,10 +162,16 @@ impl Judge {
             let over = self.outcomes.contains_key(&attempt);
             let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
             let unused = self.unused.entry(id.clone()).or_default();
-            *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
+            *unused = match healthy {
+                _ if beats && !over => 0,
+                true => *unused + 1,
+                // It has missed a visit, perhaps: from the end of the trouble it has the time of one more (seed 5002237 of 24 h).
+                false => (*unused).min(BOUND_MINUTES - VISIT_MINUTES),
+            };
             *self.unswept.entry(id.clone()).or_default() += u32::from(!healthy && (over || !beats));
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
-            *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
+            let lived = self.beyond.entry(id.clone()).or_default();
+            *lived = if healthy { *lived + u32::from(beyond) } else { (*lived).min(CAP_MINUTES - VISIT_MINUTES) };
             // What it has to send takes its time on a bad line.
             let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline].iter().any(|trouble| world.weather.is(*trouble));
             // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
@@ -203,6 +210,9 @@ struct Beat {
 
 /// From the launch to the power-on, from which user data counts.
 const MISTOLD: Duration = Duration::from_secs(60);
+
+/// From one visit of the sweeper to the next, and its second look.
+const VISIT_MINUTES: u32 = 6;
 
 /// What keeps a sweeper in the cloud from its work.
 const SWEEPERS_TROUBLES: [Trouble; 5] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];

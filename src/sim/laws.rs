@@ -20,7 +20,7 @@ use crate::market::{Market, Usd};
 pub const BOUND_MINUTES: u32 = 37;
 
 /// The sweep and two minutes.
-const CAP_MINUTES: u32 = 7;
+pub const CAP_MINUTES: u32 = 7;
 
 /// From the outcome to the dark, while the agent lives: two minutes are promised (FAULTS, row 33). The rest is for agents that
 /// crash and come back meanwhile.
@@ -305,7 +305,12 @@ fn launches_and_money_have_a_bound(judge: &Judge, world: &World, deed: &Deed<'_>
             let Some(budget) = judge.budget else { return Ok(()) };
             let (spent, slack) = world.ec2.look(|machines| {
                 let ours: Vec<&Machine> = machines.iter().filter(|machine| machine.owner() == Some(OWNER)).collect();
-                let slack = ours.first().map(|machine| machine.offer.hourly().cost_of(Duration::from_secs(u64::from(BOUND_MINUTES) * 60)));
+                // The bound, and what a cloud or a store that cannot be reached adds to it (seed 6004320 of 24 h: a zone that was out
+                // over the hard cap).
+                let last = ours.iter().max_by_key(|machine| machine.launched);
+                let unswept = last.and_then(|machine| judge.unswept.get(&machine.id)).copied().unwrap_or_default();
+                let bound = Duration::from_secs(u64::from(BOUND_MINUTES + unswept) * 60);
+                let slack = last.map(|machine| machine.offer.hourly().cost_of(bound));
                 (ours.iter().map(|machine| machine.cost(now)).sum::<Usd>(), slack.unwrap_or_default())
             });
             if spent > budget + slack { Err(format!("{spent} are spent, of a budget of {budget}")) } else { Ok(()) }

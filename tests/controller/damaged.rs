@@ -9,6 +9,7 @@ use lamplighter::ports::Clock;
 
 use super::World;
 use super::cloud::Life;
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 #[test]
@@ -33,6 +34,24 @@ fn a_torn_heartbeat_and_a_torn_journal_do_not_make_a_job_immortal() {
         let becauses: Vec<EndedBecause> = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
         assert_eq!(becauses, [EndedBecause::Interrupted, EndedBecause::Succeeded]);
         assert_eq!(world.dir.events(first).await.unwrap().len(), 1, "the whole line is still told");
+    });
+}
+
+/// Seed 6003105 of 24 h: an agent that died every few seconds for hours left 6,000 batches, and the end of its job waited 13 minutes
+/// for them.
+#[test]
+fn a_journal_of_thousands_of_batches_does_not_hold_up_the_end() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        for batch in 1..=6000 {
+            let line = b"{\"seq\": 1, \"at\": \"2026-01-01T00:00:00Z\", \"kind\": \"loss\", \"text\": \"again\"}";
+            world.store.set(&layout::event_batch(world.job(), AttemptNo::FIRST, batch), Some(line));
+        }
+        world.store.fault("/events/", Fault::Slow(Duration::from_millis(30)), None);
+        let began = clock.mono();
+        world.dir.events(AttemptNo::FIRST).await.unwrap();
+        let took = clock.mono().saturating_sub(began);
+        assert!(took < Duration::from_secs(15), "{took:?}");
     });
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Wish};
+use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Refusal, Request, Settled, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, history, job_state};
 use lamplighter::policy::relaunch;
@@ -215,6 +215,37 @@ fn from_submission_to_the_receipt() {
         (
             "and it has not been shown for long enough",
             vec![AttemptFacts { watched: unclear(61), ..attempt(1, 301) }],
+            vec![],
+            known(&[]),
+            vec!["settle"],
+        ),
+        (
+            "and another controller may have asked since it was refused",
+            vec![AttemptFacts { watched: Watched { refused_for: Duration::from_secs(41), ..unclear(61) }, ..attempt(1, 301) }],
+            vec![],
+            known(&[]),
+            vec!["launch"],
+        ),
+        (
+            "the same, and it is not wanted any more",
+            vec![AttemptFacts {
+                watched: Watched { refused_for: Duration::from_secs(481), wished_for: Duration::from_secs(480), ..unclear(480) },
+                ..attempt(1, 900)
+            }],
+            vec![wish(Wish::Cancel, 480)],
+            known(&[]),
+            vec!["settle"],
+        ),
+        (
+            "the same, and its token is spent",
+            vec![AttemptFacts {
+                watched: Watched {
+                    refused: Some((Some(Refusal::Spent), "its machine has ended".into())),
+                    refused_for: Duration::from_secs(41),
+                    ..unclear(61)
+                },
+                ..attempt(1, 301)
+            }],
             vec![],
             known(&[]),
             vec!["settle"],

@@ -1,0 +1,94 @@
+//! The cloud shows no machine of a plan: was there one, is it gone, or is it launched now?
+//!
+//! ```text
+//!   it was heard of, or is unwanted ── for long enough not shown ──> settled
+//!   refused ─┬─ nobody can have launched it ───────────────────────> settled
+//!            └─ somebody may have ── long enough not shown ────────> asked once more, and settled by that answer
+//!   none of these ────────────────────────────────────────────────> launched, with the token of the plan
+//! ```
+//! A machine that may have been launched is shown late, and by its token a second launch is the first one. What must never live
+//! here: what is done with a machine that the cloud does show (`reconcile`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::reconcile::{Act, AttemptFacts, Facts, belongs_elsewhere, heard, is_over, wait};
+use super::refusals::REFUSAL_HOLDS;
+use super::settlement::{is_spent, settle};
+use super::wishes::Wishes;
+use crate::job::Plan;
+use crate::market::{Cloud, elapsed};
+
+/// EC2 keeps a client token for at least a day after the machine's end (FAULTS §3). A plan that was never launched for
+/// almost as long is not launched any more: the same token might then buy a second machine.
+const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
+
+/// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
+const CERTAINTY: &str = "certainty that no machine was launched";
+
+/// How long a machine may be invisible after its launch, and how long it must then be missing to be gone.
+fn visibility(cloud: Cloud) -> (Duration, Duration) {
+    match cloud {
+        // A folder is there or not. The moment is for another controller between its plan and its launch.
+        Cloud::Local => (Duration::from_secs(10), Duration::ZERO),
+        Cloud::Aws => (Duration::from_secs(5 * 60), Duration::from_secs(60)),
+    }
+}
+
+/// The cloud knows no machine of this plan.
+pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
+    let nothing = || vec![Act::Settle(Box::new(settle(facts, attempt, None)))];
+    if let Some(elsewhere) = belongs_elsewhere(&attempt.plan, facts.owner, facts.here) {
+        return if is_over(facts, attempt) { nothing() } else { wait(elsewhere) };
+    }
+    let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
+    // Whoever launched it had a clock that was right; this workstation's own may be a day ahead.
+    let now = attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now);
+    let age = elapsed(attempt.plan.created, now);
+    // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
+    let shown_within = attempt.watched.asked_for.unwrap_or(age);
+    // A kept machine is there or gone: a launch would not bring it back.
+    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
+    let wish = Wishes::of(facts.requests).end;
+    // Whoever slept over a launch buys no machine that is to be out already.
+    let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
+    // The plan is the record, and is never signed anew: what its machine would fetch may be out of reach by now.
+    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over || came_too_late(&attempt.plan, now);
+    // Any other controller on this job root may have launched the same plan, by a look of just before the wish: however our own
+    // launches were answered, whatever the plan's age, and by whichever clock the wish is dated. Its look may be two minutes old.
+    let theirs_within = if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
+    let missing_for = attempt.watched.missing_for;
+    let unwanted_for = if wish.is_some() { attempt.watched.wished_for } else { missing_for };
+    let left = [(visible_within, shown_within), (missing_at_least, missing_for), (theirs_within, unwanted_for)];
+    let gone = shown_within > visible_within && left.iter().all(|(whole, gone_by)| gone_by >= whole);
+    let left = left.into_iter().map(|(whole, gone_by)| whole.saturating_sub(gone_by)).max().unwrap_or_default();
+    let sure_at = facts.now.saturating_add(left);
+    let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
+    if let Some((_, refusal)) = &attempt.watched.refused {
+        let unclear = attempt.watched.unclear;
+        // While this one made sure, another controller may have asked too, and have been given what was refused here. Who asks with
+        // the plan's token is answered with that machine; or is refused once more, and that is fresh (seed 6007594 of 24 h).
+        let is_old = attempt.watched.refused_for > REFUSAL_HOLDS && !existed && !unwanted && !is_spent(attempt);
+        return match gone {
+            false if unclear => making_sure(format!("a launch was refused ({refusal}), after one that may have come through")),
+            true if unclear && is_old => vec![Act::Launch { attempt: attempt.plan.attempt }],
+            _ => nothing(),
+        };
+    }
+    // Whoever made the plan launches it, or writes down why not: both at once would leave a machine that no record knows. By a
+    // wall clock that is hours ahead it is no fresh plan, so what was seen counts.
+    let theirs = attempt.watched.unclear && attempt.watched.asked_for.is_none() && missing_for < missing_at_least;
+    match (existed || unwanted, gone) {
+        (true, true) => nothing(),
+        (true, false) if !existed => making_sure("the cloud shows none, and one that was asked for would be shown by then".into()),
+        (true, false) => wait("the cloud does not show the machine; it may have been launched all the same".into()),
+        (false, _) if theirs => wait("another controller made the plan, and may be about to launch it".into()),
+        (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
+    }
+}
+
+/// Whether the machine of a plan, launched now, might have nothing to fetch any more when it has booted.
+pub(super) fn came_too_late(plan: &Plan, now: Timestamp) -> bool {
+    plan.launch_by.is_some_and(|by| by <= now)
+}
