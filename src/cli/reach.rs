@@ -20,6 +20,7 @@ use crate::policy::hard_end::STOP_GRACE;
 pub struct OutOfReach {
     /// The one that ends the job first.
     pub limit: Limit,
+    /// 0: nobody has said how much, and the start alone takes longer.
     pub work_hours: f64,
     pub start_hours: f64,
     /// How much later the work would be done.
@@ -62,7 +63,7 @@ struct Machine {
 }
 
 impl OutOfReach {
-    /// `None`: all of them are in reach, or nobody says how much work it is.
+    /// `None`: all of them are in reach, as far as anybody has said how much work it is.
     pub fn of(planned: &Planned, spec: &ResolvedSpec, now: Timestamp) -> Option<OutOfReach> {
         let spec = &spec.spec;
         let offer: &Offer = &planned.plan.offer;
@@ -76,8 +77,12 @@ impl OutOfReach {
 
     fn judge(spec: &Spec, standing: &Standing, machine: &Machine, now: Timestamp) -> Option<OutOfReach> {
         let limits = &spec.limits;
-        let work = limits.work?.secs_f64() / 3600.0 / machine.speed;
+        let work = limits.work.map_or(0.0, |work| work.secs_f64() / 3600.0 / machine.speed);
         let is_local = spec.machine.cloud == Cloud::Local;
+        // Here a job starts at once, and may be over before its way out is reckoned.
+        if limits.work.is_none() && is_local {
+            return None;
+        }
         let start = if is_local { 0.0 } else { standing.start };
         let way_out = auto::way_out(spec).as_secs_f64() / 3600.0;
         let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
@@ -122,16 +127,19 @@ impl OutOfReach {
     }
 
     fn what(&self) -> String {
-        let start = if self.start_hours > 0.0 { format!(" and a start of {}", span(self.start_hours)) } else { String::new() };
-        let work = format!("{} of work{start}", span(self.work_hours));
+        let work = match (self.work_hours > 0.0, self.start_hours > 0.0) {
+            (false, _) => format!("a start of {} and the way out take", span(self.start_hours)),
+            (true, true) => format!("{} of work and a start of {} take", span(self.work_hours), span(self.start_hours)),
+            (true, false) => format!("{} of work take", span(self.work_hours)),
+        };
         let longer = span(self.short_hours);
         match self.limit {
             Limit::Deadline => {
                 let even = if self.on_demand { ", even on demand" } else { "" };
-                format!("the deadline cannot be met{even}: {work} take {longer} longer")
+                format!("the deadline cannot be met{even}: {work} {longer} longer")
             }
-            Limit::MaxRuntime => format!("`limits.max_runtime` is too short: {work} take {longer} longer"),
-            Limit::Budget => format!("`limits.budget` is too small: {work} take {longer} longer than it is sure to buy of this machine"),
+            Limit::MaxRuntime => format!("`limits.max_runtime` is too short: {work} {longer} longer"),
+            Limit::Budget => format!("`limits.budget` is too small: {work} {longer} longer than it is sure to buy of this machine"),
         }
     }
 
@@ -143,6 +151,9 @@ impl OutOfReach {
             None => "; what that costs, nothing bounds".to_owned(),
         };
         let but = if self.limit == Limit::MaxRuntime && self.on_demand { " (unless it is interrupted, and begins its run time anew)" } else { "" };
+        if self.work_hours == 0.0 {
+            return format!("it ends the job before its work has begun{but}{most}");
+        }
         format!("it ends the job unfinished{but}, with about {} of {} done{kept}{most}", span(self.done_hours), span(self.work_hours))
     }
 
@@ -151,6 +162,9 @@ impl OutOfReach {
         let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
         // Each interruption costs a start, and what was not saved.
         let unless = if self.bids { " where no machine is taken away" } else { "" };
+        if self.work_hours == 0.0 {
+            return format!("`{}` leaves it time for some work; say how much there is with `--work`", self.flags.join(" "));
+        }
         let machine = if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
         format!("`{}` is enough{from_now}{unless}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
     }
@@ -215,6 +229,27 @@ mod tests {
         assert!(both.cure().starts_with("`--max-runtime 21h --budget 20."), "with the first alone the second would end it: {}", both.cure());
         assert_eq!(limited(None, Some("1"), "0", Cloud::Local), None);
         assert_eq!(limited(None, None, "1", Cloud::Aws), None);
+    }
+
+    #[test]
+    fn a_limit_that_a_start_alone_passes_is_told_where_nobody_has_said_how_much_work_it_is() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut spec = Spec::bare();
+        let judge = |spec: &Spec| {
+            let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+            OutOfReach::judge(spec, &auto::standing(&facts), &machine("1"), now)
+        };
+        spec.machine.cloud = Cloud::Aws;
+        (spec.limits.work, spec.limits.max_runtime) = (None, Some("2m".parse().unwrap()));
+        let found = judge(&spec).unwrap();
+        assert!(found.what().starts_with("`limits.max_runtime` is too short: a start of 12m and the way out take 1"), "{}", found.what());
+        assert!(found.means().starts_with("it ends the job before its work has begun (unless"), "{}", found.means());
+        assert!(found.cure().starts_with("`--max-runtime 1h` leaves it time for some work"), "{}", found.cure());
+        spec.limits.max_runtime = Some("1h".parse().unwrap());
+        assert_eq!(judge(&spec), None);
+        spec.machine.cloud = Cloud::Local;
+        spec.limits.max_runtime = Some("10s".parse().unwrap());
+        assert_eq!(judge(&spec), None, "here it starts at once, and nobody knows how short the work is");
     }
 
     #[test]

@@ -20,22 +20,16 @@ pub struct Args {
     /// Wait until it has ended, and show its receipt
     #[arg(short, long)]
     pub wait: bool,
-}
 
-#[derive(Clone, Debug, ClapArgs)]
-pub struct CancelArgs {
-    #[command(flatten)]
-    pub job: Args,
-
-    /// Do not ask before a job that is not named is cancelled, or before the machine that an ended job keeps is given up; where
-    /// nobody can be asked, it must be said
+    /// Do not ask before a job that is not named is ended without a checkpoint, or before the machine that an ended job keeps is
+    /// given up; where nobody can be asked, it must be said
     #[arg(short, long)]
     pub yes: bool,
 }
 
 /// # Errors
 /// There is no such job, it has ended and keeps nothing, or the job root does not answer.
-pub async fn run(args: &Args, (wish, yes): (Wish, bool), context: &Context) -> Result<ExitCode, Fault> {
+pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find_under_way(&store, args.job.as_deref()).await?;
     let workstation = job_root::workstation(context)?;
@@ -45,13 +39,14 @@ pub async fn run(args: &Args, (wish, yes): (Wish, bool), context: &Context) -> R
             // Nobody gives a disk up by a job that they have not named.
             return Err(job_root::has_ended(&dir, &ended).hint(format!("`lamp cancel {}` gives up what it may keep", dir.job())));
         }
-        return give_up::run(context, &store, &workstation, &dir, &ended, (wish, yes)).await;
+        return give_up::run(context, &store, &workstation, &dir, &ended, (wish, args.yes)).await;
     }
     let spec = job_root::spec_under_way(&dir).await?;
-    if wish == Wish::Cancel && args.job.is_none() {
+    if (wish == Wish::Cancel || spec.checkpoint.is_none()) && args.job.is_none() {
         // Nobody loses work by a job that they have not named.
-        let what = format!("job `{}` is the one that is under way: this ends it at once, without a checkpoint", dir.job());
-        confirm(context, &what, yes, "nothing more was asked of it")?;
+        let how = if wish == Wish::Cancel { "ends it at once, without a checkpoint" } else { "ends it, and it saves no checkpoint" };
+        let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
+        confirm(context, &what, args.yes, "nothing more was asked of it")?;
     }
     let now = context.clock.now();
     let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);

@@ -57,16 +57,18 @@ fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
 
 /// Work is lost by it: who names no job is asked, and where nobody can be asked, nothing is done.
 #[test]
-fn a_cancel_that_names_no_job_is_not_obeyed_unasked() {
+fn an_end_that_loses_work_and_names_no_job_is_not_obeyed_unasked() {
     let place = Place::new(WAITS);
     assert_eq!(place.0.lamp(&["run", "-d", "--name", "only", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
     place.until("only", "running");
     let refused = place.0.lamp(&["cancel"]);
     assert!(refused.code == 102 && refused.err.contains("job `only-") && refused.err.contains("nobody was there to ask"), "{refused:?}");
     assert!(refused.err.contains("nothing more was asked of it") && refused.err.contains("`--yes` says so beforehand"), "{refused:?}");
+    let stop = place.0.lamp(&["stop"]);
+    assert!(stop.code == 102 && stop.err.contains("this ends it, and it saves no checkpoint"), "{stop:?}");
     assert!(!place.0.lamp(&["status", "only"]).out.contains("was asked"));
-    assert_eq!(place.0.lamp(&["cancel", "--yes"]).code, 0);
-    place.until("only", "cancelled");
+    assert_eq!(place.0.lamp(&["stop", "--yes"]).code, 0);
+    place.until("only", "stopped");
     place.nothing_is_left();
 }
 
