@@ -234,7 +234,9 @@ async fn run(inner: Arc<Inner>) {
                     tracing::warn!("the heartbeat is not written and will be tried again: {problem}");
                 }
                 inner.newest().changed = true;
-                inner.pace.wait(&*outbox.clock, failures).await;
+                // As often as it beats anyway. After an outage that was longer than a lease whoever sweeps looks again after a minute,
+                // and must see it then (seed 7007445 of 24 h of the false world: its agent was still waiting).
+                inner.pace.wait_at_most(BEAT_REMOTE, &*outbox.clock, failures).await;
             }
         }
     }

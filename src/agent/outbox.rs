@@ -168,8 +168,12 @@ impl Pace {
 
     /// Waits before the next try, after so many failures in a row.
     pub(super) async fn wait(&self, clock: &dyn Clock, failures: u32) {
+        self.wait_at_most(WAIT_MAX, clock, failures).await;
+    }
+
+    pub(super) async fn wait_at_most(&self, most: Duration, clock: &dyn Clock, failures: u32) {
         let doubled = WAIT_MIN.saturating_mul(1 << failures.saturating_sub(1).min(16));
-        let time = if self.hurried() { doubled.min(WAIT_MAX_HURRIED) } else { doubled.min(WAIT_MAX) };
+        let time = if self.hurried() { doubled.min(WAIT_MAX_HURRIED) } else { doubled.min(most) };
         tokio::select! {
             biased;
             () = clock.sleep(time) => {}

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use tracing::{debug, info, warn};
 
+use super::attempt_memory::AttemptMemory;
 use super::drive::Controller;
 use super::market::{NotNow, WAIT_LOOK};
-use super::memory::{AttemptMemory, JobMemory};
+use super::memory::JobMemory;
 use super::observe::Observed;
 use super::ready::Unready;
 use super::ship::ShipError;
 use crate::instance::MachineRef;
-use crate::job::{JobId, Reason, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, JobId, Reason, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::elapsed;
 use crate::policy::fallback::TooDear;
@@ -111,17 +112,29 @@ impl Controller {
                 info!(%job, attempt = attempt.number(), ?created, "{reason}");
                 // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
                 // and if somebody has since, its token makes it the same machine.
-                if created == Created::New {
+                // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
+                if created == Created::New && !(attempt.number() > 1 && dir.receipt().await?.is_some()) {
                     memory.attempts.entry(*attempt).or_default().planned(plan);
                     self.launch(job, memory, *attempt).await?;
                 }
             }
-            Act::Launch { attempt } => self.launch(job, memory, *attempt).await?,
+            Act::Launch { attempt } => {
+                // Whoever drives this job too may have written down since our look that it was refused.
+                if dir.settled(*attempt).await?.is_some() {
+                    return Ok(Done::Changed);
+                }
+                self.launch(job, memory, *attempt).await?;
+            }
             Act::RaiseKillAt { machine, kill_at } => {
                 info!(%job, %machine, %kill_at, "raising the hard cap");
                 self.cloud(machine.cloud)?.raise_kill_at(machine, *kill_at).await?;
             }
             Act::Terminate { machine, ends, why } => {
+                if let Some(attempt) = ends
+                    && self.has_spoken(dir, observed, *attempt).await?
+                {
+                    return Ok(Done::Changed);
+                }
                 warn!(%job, %machine, "terminating: {why}");
                 if let Some(attempt) = ends {
                     self.intend_to_end(dir, memory, observed, *attempt, why).await?;
@@ -149,6 +162,11 @@ impl Controller {
                 return Ok(Done::Recorded);
             }
             Act::WriteReceipt(receipt) => {
+                // A list of attempts may be late, and another controller launch what no receipt would name.
+                let next = observed.attempts.last().map_or(AttemptNo::FIRST, |last| last.plan.attempt.next());
+                if dir.plan(next).await?.is_some() {
+                    return Ok(Done::Waiting);
+                }
                 // Once: a store that is down meanwhile must not make it a question at every tick.
                 let leavings = match memory.leavings.take() {
                     Some(known) => known,

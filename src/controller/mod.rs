@@ -18,6 +18,7 @@
 mod act;
 mod alert;
 mod answers;
+mod attempt_memory;
 mod backoff;
 mod begin;
 mod billed;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::future::try_join_all;
 
 use super::answers::Answers;
-use super::memory::{AttemptMemory, JobMemory};
+use super::attempt_memory::AttemptMemory;
+use super::memory::JobMemory;
 use crate::job::{AttemptNo, CheckpointNo, Request};
 use crate::jobdir::{JobDir, JobDirError, JobNews, What, layout, unless_damaged};
 use crate::policy::reconcile::{AttemptFacts, Journal};
@@ -88,7 +89,7 @@ async fn observe_attempt(
             memory.shown(view, now);
             let begun = memory.lease.is_some() || memory.watched.damaged.lease;
             if view.is_none_or(|view| view.state.is_terminated()) && memory.outcome.is_none() && begun {
-                journal = read_journal(dir, number).await?;
+                journal = read_journal(dir, number, &mut memory.journal).await?;
             }
         }
     }
@@ -107,10 +108,15 @@ fn or_damaged<T>(read: Result<Option<T>, JobDirError>, damaged: &mut bool) -> Re
     unless_damaged(read)
 }
 
-/// What the journal says of checkpoints.
-async fn read_journal(dir: &JobDir, number: AttemptNo) -> Result<Journal, JobDirError> {
+/// What the journal says of checkpoints; it is read again only where there is more of it.
+async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize, Journal)>) -> Result<Journal, JobDirError> {
+    let batches = dir.event_batches(number).await?;
+    let pieces = batches.len();
+    if let Some((_, journal)) = known.as_ref().filter(|(read, _)| *read == pieces) {
+        return Ok(journal.clone());
+    }
     let mut journal = Journal::default();
-    for event in dir.events(number).await? {
+    for event in dir.events_in(batches).await? {
         match event.what {
             What::Resumed { checkpoint } => journal.resumed_from = Some(checkpoint),
             What::Checkpoint { checkpoint, .. } => {
@@ -120,6 +126,7 @@ async fn read_journal(dir: &JobDir, number: AttemptNo) -> Result<Journal, JobDir
             _ => {}
         }
     }
+    *known = Some((pieces, journal.clone()));
     Ok(journal)
 }
 

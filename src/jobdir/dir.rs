@@ -246,10 +246,18 @@ impl JobDir {
 
     /// All events of an attempt, in order. A line that is torn or not ours is left out: the others still tell their part.
     pub async fn events(&self, no: AttemptNo) -> Result<Vec<Event>, JobDirError> {
-        let batches = self.store.list(&layout::events(&self.job, no)).await?;
+        self.events_in(self.event_batches(no).await?).await
+    }
+
+    /// The pieces of its journal.
+    pub async fn event_batches(&self, no: AttemptNo) -> Result<Vec<ObjectMeta>, JobDirError> {
+        Ok(self.store.list(&layout::events(&self.job, no)).await?)
+    }
+
+    /// What they say. An agent that dies and comes back for hours leaves a piece each time: thousands of them, one after the other,
+    /// would hold up the end of the job (seed 6003105 of 24 h of the false world).
+    pub async fn events_in(&self, batches: Vec<ObjectMeta>) -> Result<Vec<Event>, JobDirError> {
         let mut events = Vec::new();
-        // An agent that dies and comes back for hours leaves a batch each time: thousands of them, one after the other, would hold up
-        // the end of the job (seed 6003105 of 24 h of the false world).
         let read = |batch: ObjectMeta| async move { self.store.get(&batch.key).await };
         let read: Vec<Option<Bytes>> = stream::iter(batches).map(read).buffered(READS_IN_FLIGHT).try_collect().await?;
         for bytes in read.into_iter().flatten() {

@@ -37,7 +37,7 @@ use crate::market::UsdPerHour;
 const WORTH_WAITING: f64 = 1e-4;
 
 /// Where a spot machine is to be had, to wait for a better moment must save this share of what the rest costs: nobody waits
-/// twenty hours to save three cents of $1.40. On recorded capacity this changes no figure that is told (docs/policies.md).
+/// twenty hours to save three cents of $1.40. On recorded capacity the mean is the same with it and without (docs/policies.md).
 const WORTH_PASSING: f64 = 0.05;
 
 /// Times are compared to the millisecond; durations come in whole ones.

@@ -3,7 +3,7 @@
 //! ```text
 //!   it was heard of, or is unwanted ── for long enough not shown ──> settled
 //!   refused ─┬─ nobody can have launched it ───────────────────────> settled
-//!            └─ somebody may have ── long enough not shown ────────> asked once more, and settled by that answer
+//!            └─ somebody may have ── long enough not shown ────────> asked once more; refused again: settled
 //!   none of these ────────────────────────────────────────────────> launched, with the token of the plan
 //! ```
 //! A machine that may have been launched is shown late, and by its token a second launch is the first one. What must never live
@@ -14,7 +14,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::reconcile::{Act, AttemptFacts, Facts, belongs_elsewhere, heard, is_over, wait};
-use super::refusals::REFUSAL_HOLDS;
 use super::settlement::{is_spent, settle};
 use super::wishes::Wishes;
 use crate::job::Plan;
@@ -23,6 +22,10 @@ use crate::market::{Cloud, elapsed};
 /// EC2 keeps a client token for at least a day after the machine's end (FAULTS §3). A plan that was never launched for
 /// almost as long is not launched any more: the same token might then buy a second machine.
 const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
+
+/// From the answer that refused a launch to the decision that rests on it: the look at the cloud and at the records between them.
+/// Longer, and another controller was perhaps given meanwhile what was refused; shorter, and a slow cloud is asked over and over.
+const REFUSED_JUST_NOW: Duration = Duration::from_secs(10);
 
 /// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
 const CERTAINTY: &str = "certainty that no machine was launched";
@@ -67,9 +70,9 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let making_sure = |why: String| vec![Act::Wait { until: sure_at.ok(), why: format!("{CERTAINTY}: {why}") }];
     if let Some((_, refusal)) = &attempt.watched.refused {
         let unclear = attempt.watched.unclear;
-        // While this one made sure, another controller may have asked too, and have been given what was refused here. Who asks with
-        // the plan's token is answered with that machine; or is refused once more, and that is fresh (seed 6007594 of 24 h).
-        let is_old = attempt.watched.refused_for > REFUSAL_HOLDS && !existed && !unwanted && !is_spent(attempt);
+        // Another controller may ask too, and be given what was refused here. Who asks with the plan's token then is answered with
+        // that machine; so only a refusal of just now says that nobody has launched it (seeds 6007594 and 7010096 of 24 h).
+        let is_old = attempt.watched.refused_for > REFUSED_JUST_NOW && !existed && !unwanted && !is_spent(attempt);
         return match gone {
             false if unclear => making_sure(format!("a launch was refused ({refusal}), after one that may have come through")),
             true if unclear && is_old => vec![Act::Launch { attempt: attempt.plan.attempt }],

@@ -20,7 +20,7 @@ use crate::market::{Market, Usd};
 pub const BOUND_MINUTES: u32 = 37;
 
 /// The sweep and two minutes.
-pub const CAP_MINUTES: u32 = 7;
+const CAP_MINUTES: u32 = 7;
 
 /// From the outcome to the dark, while the agent lives: two minutes are promised (FAULTS, row 33). The rest is for agents that
 /// crash and come back meanwhile.
@@ -98,7 +98,7 @@ fn dark_within_the_bound(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<()
     if let Some((id, _)) = judge.lingers.iter().find(|(_, minutes)| **minutes > LINGER_MINUTES) {
         return Err(format!("{id} has written its outcome, its agent lives, and it bills for more than {LINGER_MINUTES} minutes"));
     }
-    let longest = judge.unused.iter().find(|(_, minutes)| **minutes > BOUND_MINUTES + 1);
+    let longest = judge.unused.iter().find(|(id, minutes)| **minutes > BOUND_MINUTES + 1 && judge.passed_over.contains(*id));
     longest.map_or(Ok(()), |(id, _)| Err(format!("{id} bills without use for more than {BOUND_MINUTES} minutes")))
 }
 
@@ -113,7 +113,7 @@ fn dark_soon_after_the_cap(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<
     if let Some((id, _)) = judge.mistold.iter().find(|(_, minutes)| **minutes > 0) {
         return Err(format!("the deadline unit of {id} is set beyond its hard cap"));
     }
-    let longest = judge.beyond.iter().find(|(_, minutes)| **minutes > CAP_MINUTES + 1);
+    let longest = judge.beyond.iter().find(|(id, minutes)| **minutes > CAP_MINUTES + 1 && judge.passed_over.contains(*id));
     longest.map_or(Ok(()), |(id, _)| Err(format!("{id} lives more than {CAP_MINUTES} minutes beyond its hard cap")))
 }
 
@@ -305,8 +305,8 @@ fn launches_and_money_have_a_bound(judge: &Judge, world: &World, deed: &Deed<'_>
             let Some(budget) = judge.budget else { return Ok(()) };
             let (spent, slack) = world.ec2.look(|machines| {
                 let ours: Vec<&Machine> = machines.iter().filter(|machine| machine.owner() == Some(OWNER)).collect();
-                // The bound, and what a cloud or a store that cannot be reached adds to it (seed 6004320 of 24 h: a zone that was out
-                // over the hard cap).
+                // The bound, at the hour of the last machine (those before were settled, and their cost is off its hard cap), and what
+                // a cloud or a store that cannot be reached adds to it (seed 6004320 of 24 h: a zone that was out over the hard cap).
                 let last = ours.iter().max_by_key(|machine| machine.launched);
                 let unswept = last.and_then(|machine| judge.unswept.get(&machine.id)).copied().unwrap_or_default();
                 let bound = Duration::from_secs(u64::from(BOUND_MINUTES + unswept) * 60);

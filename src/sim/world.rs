@@ -252,6 +252,17 @@ impl World {
         self.deaths.lock().expect("nobody panics while holding it: it only counts")
     }
 
+    /// The machines that a visit of the sweeper which begins now should end.
+    pub fn due(&self) -> Vec<String> {
+        self.judge.lock().expect("nobody panics while judging").due()
+    }
+
+    /// Such a visit is over, and met no trouble.
+    pub fn visited(&self, mut due: Vec<String>) {
+        due.retain(|id| self.ec2.with(id, |machine| machine.state().bills()) == Some(true));
+        self.judge.lock().expect("nobody panics while judging").visited(due);
+    }
+
     /// What an estimate of its bill may lack: the minutes in which nobody could end it although it was of no use, since the
     /// bound on every death is one of a sweeper that can work (seed 102665); `None`: any, since it hung in its power-off, which
     /// no estimate reckons with (seed 101112, and docs/promises.md says so).

@@ -98,6 +98,33 @@ fn a_slow_store_gets_only_the_newest_and_numbers_survive_a_crash() {
     });
 }
 
+/// Seed 7007445 of 24 h of the false world: a store was down for longer than a lease. Who swept after that looked twice, a minute
+/// apart, and ended useful work, because its agent was still waiting to try again.
+#[test]
+fn after_an_outage_longer_than_a_lease_it_beats_before_anybody_looks_twice() {
+    for fault in [Fault::Down, Fault::Hang, Fault::Denied] {
+        for outage in [2280, 2297, 2311, 2334] {
+            simulate(async |clock| {
+                let rig = Rig::new(clock.clone());
+                let heartbeat = Heartbeat::start(rig.outbox(), true);
+                rig.store.fault("", fault, None);
+                let second = async || {
+                    heartbeat.update(status(AttemptPhase::Running, "busy", &*clock));
+                    clock.sleep(secs(1)).await;
+                };
+                for _ in 0..outage {
+                    second().await;
+                }
+                rig.store.mend();
+                for _ in 0..40 {
+                    second().await;
+                }
+                assert!(!rig.store.writes("status.json").is_empty(), "{fault:?} for {outage} s");
+            });
+        }
+    }
+}
+
 #[test]
 fn numbers_that_a_full_disk_did_not_keep_are_not_used_again() {
     simulate(async |clock| {

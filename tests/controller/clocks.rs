@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::controller::{Controller, submit};
-use lamplighter::job::JobOutcome;
+use lamplighter::job::{AttemptNo, JobOutcome, Lease, RECORD_FORMAT};
 use lamplighter::market::{self, Zone};
 use lamplighter::ports::{Clock, Store};
 
@@ -150,4 +150,27 @@ fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead()
             assert_eq!((receipt.outcome, receipt.attempts.len(), world.cloud.launches()), (JobOutcome::Succeeded, 1, 1), "{ahead} s ahead");
         });
     }
+}
+
+/// Seed 7010096 of 24 h of the false world: another controller's machine had just said its first word, the cloud did not show it yet,
+/// and a workstation a day ahead settled it as gone and bought another.
+#[test]
+fn a_machine_that_has_just_come_up_and_is_not_shown_yet_is_not_gone_by_a_clock_that_is_a_day_ahead() {
+    simulate(async |clock| {
+        let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+        world.spec.spec.machine.cloud = market::Cloud::Aws;
+        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        let planned = world.controller().first_plan(&world.spec).await.unwrap();
+        submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
+        let _ = world.dir.create_plan(&planned.plan).await.unwrap();
+        let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(86_400)));
+        let controller = controller(&world, &beside);
+        let mut drive = Box::pin(controller.drive(world.job()));
+        goes_on(&mut drive, &clock, 62).await;
+        let lease = Lease { format: RECORD_FORMAT, instance: "i-theirs".into(), nonce: "theirs".into(), taken: clock.now() };
+        world.dir.take_lease(AttemptNo::FIRST, &lease).await.unwrap();
+        goes_on(&mut drive, &clock, 120).await;
+        assert_eq!(world.store.keys("settled.json"), Vec::<String>::new(), "it was asked for three minutes ago at the most");
+        assert_eq!(world.cloud.launches(), 0);
+    });
 }

@@ -42,16 +42,17 @@ fn a_torn_heartbeat_and_a_torn_journal_do_not_make_a_job_immortal() {
 #[test]
 fn a_journal_of_thousands_of_batches_does_not_hold_up_the_end() {
     simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        let world = World::new(clock.clone(), &[Life::Taken { secs: 100 }, Life::Ends { secs: 5, code: 0 }]).await;
         for batch in 1..=6000 {
             let line = b"{\"seq\": 1, \"at\": \"2026-01-01T00:00:00Z\", \"kind\": \"loss\", \"text\": \"again\"}";
             world.store.set(&layout::event_batch(world.job(), AttemptNo::FIRST, batch), Some(line));
         }
         world.store.fault("/events/", Fault::Slow(Duration::from_millis(30)), None);
         let began = clock.mono();
-        world.dir.events(AttemptNo::FIRST).await.unwrap();
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
         let took = clock.mono().saturating_sub(began);
-        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert!(took < Duration::from_secs(180), "{took:?}");
     });
 }
 

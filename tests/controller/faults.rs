@@ -123,13 +123,28 @@ fn a_refusal_after_silence_ends_the_job_once_the_machine_is_surely_not_there() {
     simulate(async |clock: Arc<VirtualClock>| {
         let world = World::new(clock.clone(), &[Life::Endless]).await;
         *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
-        world.cloud.fail_launches(&[CloudFault::Down, CloudFault::Denied]);
+        // Asked once more at the end, since others may have asked meanwhile, and settled by that answer.
+        world.cloud.fail_launches(&[CloudFault::Down, CloudFault::NoCapacity, CloudFault::Denied]);
         let receipt = world.drive().await;
         world.check(&receipt).await;
         assert_eq!(story(&receipt), (JobOutcome::Failed, None, vec![EndedBecause::LaunchFailed]));
         assert_eq!((receipt.reason.as_str(), receipt.total_usd.micros()), ("not allowed to launch a t in ws-test: UnauthorizedOperation", 0));
         let took = clock.mono().as_secs();
         assert!((300..330).contains(&took), "five minutes, two looks: {took} s");
+    });
+}
+
+/// Who is refused after silence asks once more before it gives the attempt up: another controller may have been given what was
+/// refused, and then the token answers with that machine.
+#[test]
+fn what_was_refused_after_silence_and_is_to_be_had_by_then_is_had() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 100, code: 0 }]).await;
+        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+        world.cloud.fail_launches(&[CloudFault::Down, CloudFault::NoCapacity]);
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        assert_eq!(story(&receipt).2, [EndedBecause::Succeeded], "the attempt that was refused is the one that ran");
     });
 }
 

@@ -24,6 +24,7 @@ const READ_UNASKED: usize = 16 * 8;
 struct World {
     clock: Arc<VirtualClock>,
     fleet: Arc<Fleet>,
+    running: usize,
     daemon: tokio::task::JoinHandle<()>,
 }
 
@@ -34,7 +35,7 @@ impl World {
         let clouds = [(market::Cloud::Aws, cloud as Arc<dyn lamplighter::ports::Cloud>)].into();
         let controller = Controller::new(fleet.clone(), clouds, clock.clone(), OWNER.into(), "test".into(), Zone::new("ws-test"));
         let daemon = tokio::spawn(async move { controller.drive_all(&[], |_| {}).await });
-        World { clock, fleet, daemon }
+        World { clock, fleet, daemon, running }
     }
 
     /// So many ticks, with all agents alive but this one's.
@@ -43,7 +44,7 @@ impl World {
             self.clock.sleep(TICK).await;
             match silent {
                 None => self.fleet.beat(),
-                Some(silent) => (0..150).map(job).filter(|job| job != silent).for_each(|job| self.fleet.beat_of(&job)),
+                Some(silent) => (0..self.running).map(job).filter(|job| job != silent).for_each(|job| self.fleet.beat_of(&job)),
             }
         }
     }
@@ -146,13 +147,15 @@ fn what_happens_to_one_of_many_is_seen_within_two_ticks() {
 #[test]
 fn a_silent_one_of_many_loses_its_lease_and_the_others_do_not() {
     simulate(async |clock| {
-        let world = World::start(clock, 150, 0);
+        // So many that each is read in its turn every ten minutes; its news have told of the last beat before that.
+        let world = World::start(clock, 600, 0);
         let silent = job(42);
+        world.ticks(4 * 10, None).await;
         world.ticks(4 * 29, Some(&silent)).await;
         assert_eq!(world.fleet.machine(&silent), InstanceState::Running);
-        world.ticks(4 * 3, Some(&silent)).await;
+        world.ticks(4 * 2, Some(&silent)).await;
         assert_eq!(world.fleet.machine(&silent), InstanceState::Terminated);
-        assert!((0..150).map(job).filter(|job| *job != silent).all(|job| world.fleet.machine(&job) == InstanceState::Running));
+        assert!((0..600).map(job).filter(|job| *job != silent).all(|job| world.fleet.machine(&job) == InstanceState::Running));
     });
 }
 

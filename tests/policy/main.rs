@@ -25,6 +25,7 @@ mod reconcile_extended;
 mod reconcile_facts;
 mod reconcile_kept;
 mod reconcile_laws;
+mod reconcile_refused;
 mod reconcile_silent;
 mod recordings;
 #[cfg(feature = "lamp")]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Refusal, Request, Settled, Wish};
+use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, history, job_state};
 use lamplighter::policy::relaunch;
@@ -49,12 +49,6 @@ fn from_submission_to_the_receipt() {
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
     let stopped = |reason| known(&[view(1, OWNER, InstanceState::Stopped, Some(reason))]);
     let wished = |secs| Watched { missing_for: Duration::from_secs(500), wished_for: Duration::from_secs(secs), ..Watched::default() };
-    let unclear = |missing| Watched {
-        refused: Some((None, "not allowed".into())),
-        unclear: true,
-        missing_for: Duration::from_secs(missing),
-        ..Watched::default()
-    };
     let over = |because| AttemptFacts { settled: Some(settled(1, because)), ..attempt(1, 600) };
     let cases: Vec<Case> = vec![
         ("submitted", vec![], vec![], known(&[]), vec!["plan"]),
@@ -198,60 +192,6 @@ fn from_submission_to_the_receipt() {
         ("signed for a shorter time, and nobody was shown it", vec![signed_until(attempt(1, 3000), 60, 421)], vec![], known(&[]), vec!["settle"]),
         ("the same, and nobody knows", vec![signed_until(attempt(1, 3000), 60, 421)], vec![], unknown(), vec!["wait"]),
         ("launched in time, and it runs", vec![signed_until(running(Watched::default()), 60, 0)], vec![], alive(), vec!["wait"]),
-        (
-            "refused",
-            vec![AttemptFacts { watched: Watched { refused: Some((None, "no such image".into())), ..Watched::default() }, ..attempt(1, 5) }],
-            vec![],
-            known(&[]),
-            vec!["settle"],
-        ),
-        (
-            "refused, and the launch before it may have come through",
-            vec![AttemptFacts { watched: unclear(200), ..attempt(1, 299) }],
-            vec![],
-            known(&[]),
-            vec!["wait"],
-        ),
-        (
-            "and it has not been shown for long enough",
-            vec![AttemptFacts { watched: unclear(61), ..attempt(1, 301) }],
-            vec![],
-            known(&[]),
-            vec!["settle"],
-        ),
-        (
-            "and another controller may have asked since it was refused",
-            vec![AttemptFacts { watched: Watched { refused_for: Duration::from_secs(41), ..unclear(61) }, ..attempt(1, 301) }],
-            vec![],
-            known(&[]),
-            vec!["launch"],
-        ),
-        (
-            "the same, and it is not wanted any more",
-            vec![AttemptFacts {
-                watched: Watched { refused_for: Duration::from_secs(481), wished_for: Duration::from_secs(480), ..unclear(480) },
-                ..attempt(1, 900)
-            }],
-            vec![wish(Wish::Cancel, 480)],
-            known(&[]),
-            vec!["settle"],
-        ),
-        (
-            "the same, and its token is spent",
-            vec![AttemptFacts {
-                watched: Watched {
-                    refused: Some((Some(Refusal::Spent), "its machine has ended".into())),
-                    refused_for: Duration::from_secs(41),
-                    ..unclear(61)
-                },
-                ..attempt(1, 301)
-            }],
-            vec![],
-            known(&[]),
-            vec!["settle"],
-        ),
-        ("and nobody knows", vec![AttemptFacts { watched: unclear(61), ..attempt(1, 301) }], vec![], unknown(), vec!["wait"]),
-        ("and there it is", vec![AttemptFacts { watched: unclear(0), ..attempt(1, 301) }], vec![], alive(), vec!["wait"]),
         (
             "somebody else's machine has our names",
             vec![attempt(1, 5)],

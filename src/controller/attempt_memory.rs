@@ -1,0 +1,331 @@
+//! What one controller remembers of an attempt: its records, and what it has watched, by its steady clock.
+//!
+//! Each look at the heartbeat, at its news and at the cloud is noted here, and a launch with its answer; `facts` is what a decision
+//! is made of. Gone with the controller, and then seen anew. What must never live here: a conclusion (`policy`).
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::instance::{InstanceView, Status};
+use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
+use crate::market::elapsed;
+use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
+use crate::policy::refusals::REFUSAL_HOLDS;
+
+/// Records are written once, so what was read is never read again.
+#[derive(Clone, Debug, Default)]
+pub struct AttemptMemory {
+    /// Not whole once the agent was heard ([`JobMemory::lighten`]).
+    pub plan: Option<Plan>,
+    pub lease: Option<Lease>,
+    pub outcome: Option<Outcome>,
+    pub settled: Option<Settled>,
+    /// The heartbeat that was read last.
+    pub status: Option<Status>,
+    /// What its journal said when its machine was gone, and of how many pieces.
+    pub journal: Option<(usize, Journal)>,
+    pub watched: Watched,
+    /// This controller made the plan, and each launch so far was answered: what is refused now was never launched.
+    pub clear: bool,
+    /// Why its machine is ended stands in the job directory.
+    pub ending_recorded: bool,
+    /// The heartbeat when it last changed, by the store's clock: the record itself, and what the news say of it.
+    beat: Option<Timestamp>,
+    beat_in_news: Option<Timestamp>,
+    looked_at: Option<Duration>,
+    outcome_since: Option<Duration>,
+    /// The last launch that may have made the machine.
+    asked_at: Option<Duration>,
+    refused_at: Option<Duration>,
+    missing_since: Option<Duration>,
+    /// The first answer in which the machine billed no more.
+    dark_since: Option<Duration>,
+    /// Why the alarm of its machine may not be armed.
+    pub guard_denied: Option<String>,
+    guard_tries: u32,
+    guard_again: Duration,
+}
+
+/// The longest that one pause between two looks may add to a silence. A laptop that slept for a night has not listened for
+/// a night; longer, and it would end healthy machines on waking. Shorter than a tick would never add anything up.
+const GAP_MAX: Duration = Duration::from_secs(60);
+
+/// Between two tries to arm what watches a machine from outside; each failure adds one, up to a quarter of an hour. A first
+/// heartbeat needs a minute or two to be seen.
+const GUARD_PAUSE: Duration = Duration::from_secs(30);
+const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// The heartbeat and its news are two objects, written one after the other over a line that may be slow.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+
+impl AttemptMemory {
+    /// Takes note of a plan that this controller has made: nobody has launched it before.
+    pub fn planned(&mut self, plan: Plan) {
+        self.plan = Some(plan);
+        self.clear = true;
+    }
+
+    /// Takes note of a launch that made the machine, or may have: until then nobody can have missed it, and its agent
+    /// had nothing to say.
+    pub fn asked(&mut self, now: Duration) {
+        (self.asked_at, self.missing_since) = (Some(now), None);
+        (self.watched.asked_for, self.watched.missing_for) = (Some(Duration::ZERO), Duration::ZERO);
+        self.watched.silent_for = Duration::ZERO;
+    }
+
+    /// Takes note of the machine that a launch, or a start, has answered with: what was refused before is not so any more.
+    pub fn launched(&mut self, instance: String, now: Duration) {
+        (self.watched.launched, self.watched.refused, self.refused_at) = (Some(instance), None, None);
+        self.asked(now);
+    }
+
+    /// Takes note of a refused launch.
+    pub fn refused(&mut self, refusal: Option<Refusal>, why: String, now: Duration) {
+        self.watched.refused = Some((refusal, why));
+        (self.refused_at, self.watched.refused_for) = (Some(now), Duration::ZERO);
+    }
+
+    /// Takes note of a failure, and gives how many there were.
+    pub fn guard_failed(&mut self, now: Duration) -> u32 {
+        self.guard_tries += 1;
+        self.guard_again = now + GUARD_PAUSE.saturating_mul(self.guard_tries).min(GUARD_PAUSE_MAX);
+        self.guard_tries
+    }
+
+    /// What a decision is made of.
+    pub fn facts(&self, plan: Plan, journal: Journal) -> AttemptFacts {
+        AttemptFacts {
+            plan,
+            lease: self.lease.clone(),
+            status: self.status.clone(),
+            outcome: self.outcome.clone(),
+            settled: self.settled.clone(),
+            journal,
+            watched: Watched { unclear: !self.clear, ..self.watched.clone() },
+        }
+    }
+
+    /// Takes note of a look at the heartbeat.
+    pub fn heard(&mut self, beat: Option<Timestamp>, now: Duration) {
+        // Read in its turn, of a job that rests on its news: they have told of this beat already.
+        let told = self.beat_in_news.zip(beat).is_some_and(|(told, beat)| elapsed(told, beat) <= TOLD_WITHIN);
+        let is_new = beat != self.beat && !told;
+        self.beat = beat;
+        self.watched.heard_at = beat;
+        self.listened(is_new, now);
+    }
+
+    /// Takes note of what the news say of the heartbeat.
+    pub fn heard_in_news(&mut self, beat: Option<Timestamp>, now: Duration) {
+        let is_new = beat != self.beat_in_news;
+        self.beat_in_news = beat;
+        self.listened(is_new, now);
+    }
+
+    fn listened(&mut self, is_new: bool, now: Duration) {
+        let gap = self.looked_at.map_or(Duration::ZERO, |before| now.saturating_sub(before)).min(GAP_MAX);
+        self.looked_at = Some(now);
+        self.watched.silent_for = if is_new { Duration::ZERO } else { self.watched.silent_for + gap };
+        if is_new {
+            // What beats is there, whatever the cloud's list says.
+            self.missing_since = self.missing_since.map(|_| now);
+            // What was seen after the beat before says nothing of what came after this one (seed 6001023 of 24 h: a machine that
+            // was offline was looked at for 25 minutes, and its last word came while the laptop slept).
+            self.watched.billed_after_beat = Duration::ZERO;
+        }
+        self.watched.guard_waits = now < self.guard_again;
+        if self.outcome.is_some() {
+            let since = *self.outcome_since.get_or_insert(now);
+            self.watched.outcome_for = now.saturating_sub(since);
+        }
+    }
+
+    /// Takes note of an answer of the cloud.
+    pub fn shown(&mut self, view: Option<&InstanceView>, now: Duration) {
+        let there = view.is_some();
+        self.clear &= self.refused_at.is_none_or(|at| now.saturating_sub(at) < REFUSAL_HOLDS);
+        if let Some(view) = view {
+            self.watched.launched_at = Some(view.launched);
+            if view.state.bills() {
+                (self.watched.billed_after_beat, self.dark_since) = (self.watched.silent_for, None);
+            } else {
+                self.dark_since = self.dark_since.or(Some(now));
+            }
+        }
+        self.watched.dark_for = self.dark_since.map(|since| now.saturating_sub(since));
+        self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
+        self.watched.asked_for = self.asked_at.map(|asked| now.saturating_sub(asked));
+        self.watched.refused_for = self.refused_at.map_or(Duration::ZERO, |refused| now.saturating_sub(refused));
+        self.watched.missing_for = self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::{InstanceState, Tags};
+    use crate::market::{Cloud, Market, Region};
+
+    #[test]
+    fn what_still_beats_is_not_missed() {
+        let mut memory = AttemptMemory::default();
+        let secs = Duration::from_secs;
+        for now in (0..300).step_by(15) {
+            memory.heard(Some(Timestamp::from_second(now).expect("a time")), secs(now as u64));
+            memory.shown(None, secs(now as u64 + 1));
+            assert!(memory.watched.missing_for <= secs(1), "{:?}", memory.watched.missing_for);
+        }
+        for now in (300..=360).step_by(15) {
+            memory.heard(Some(Timestamp::from_second(285).expect("a time")), secs(now));
+            memory.shown(None, secs(now));
+        }
+        assert!(memory.watched.missing_for >= secs(60), "{:?}", memory.watched.missing_for);
+    }
+
+    #[test]
+    fn a_night_asleep_is_not_a_night_of_silence() {
+        let mut memory = AttemptMemory::default();
+        let beat = Some(Timestamp::UNIX_EPOCH);
+        let mut now = Duration::from_secs(1000);
+        for _ in 0..=10 {
+            memory.heard(beat, now);
+            now += Duration::from_secs(15);
+        }
+        assert_eq!(memory.watched.silent_for, Duration::from_secs(150));
+        memory.heard(beat, now + Duration::from_secs(12 * 3600));
+        assert_eq!(memory.watched.silent_for, Duration::from_secs(210));
+        memory.heard(Some(Timestamp::UNIX_EPOCH + Duration::from_secs(1)), now);
+        assert_eq!(memory.watched.silent_for, Duration::ZERO);
+    }
+
+    #[test]
+    fn missing_is_counted_from_the_first_answer_without_it() {
+        let mut memory = AttemptMemory::default();
+        memory.shown(None, Duration::from_secs(10));
+        assert_eq!(memory.watched.missing_for, Duration::ZERO);
+        memory.shown(None, Duration::from_secs(75));
+        assert_eq!(memory.watched.missing_for, Duration::from_secs(65));
+        memory.shown(Some(&view(InstanceState::Running)), Duration::from_secs(80));
+        assert_eq!(memory.watched.missing_for, Duration::ZERO);
+    }
+
+    /// Seed 672 of the false world: the cloud was throttled for five minutes, and then a launch came through.
+    #[test]
+    fn what_was_not_asked_for_yet_is_not_missing() {
+        let mut memory = AttemptMemory::default();
+        let secs = Duration::from_secs;
+        memory.shown(None, secs(10));
+        memory.shown(None, secs(310));
+        assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(300), None));
+        memory.asked(secs(311));
+        assert_eq!(memory.watched.missing_for, Duration::ZERO);
+        memory.shown(None, secs(312));
+        memory.shown(None, secs(342));
+        assert_eq!((memory.watched.missing_for, memory.watched.asked_for), (secs(30), Some(secs(31))));
+    }
+
+    /// Seed 6001023 of 24 h: a machine was offline for half an hour while the cloud showed it, and the laptop slept over its last
+    /// word and its end. It was billed 25 minutes beyond them.
+    #[test]
+    fn what_was_seen_after_an_older_beat_says_nothing_of_the_last() {
+        let mut memory = AttemptMemory::default();
+        let (secs, beat) = (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
+        memory.heard(beat(0), secs(0));
+        for now in (15..=1500).step_by(15) {
+            memory.heard(beat(0), secs(now));
+            memory.shown(Some(&view(InstanceState::Running)), secs(now));
+        }
+        assert_eq!(memory.watched.billed_after_beat, secs(1500));
+        memory.heard(beat(1900), secs(5000));
+        memory.shown(None, secs(5000));
+        assert_eq!(memory.watched.billed_after_beat, Duration::ZERO);
+    }
+
+    /// Of thousands of jobs each is read in its turn, an hour after it fell silent: its news have told of that beat long ago.
+    #[test]
+    fn a_beat_that_the_news_have_told_of_is_not_new_when_it_is_read() {
+        let mut memory = AttemptMemory::default();
+        let (secs, beat) = (Duration::from_secs, |at: u64| Some(Timestamp::from_second(at as i64).expect("a time")));
+        memory.heard(beat(0), secs(0));
+        for now in (15..=600).step_by(15) {
+            memory.heard_in_news(beat(now), secs(now));
+        }
+        for now in (615..=2400).step_by(15) {
+            memory.heard_in_news(beat(600), secs(now));
+        }
+        memory.shown(Some(&view(InstanceState::Running)), secs(2400));
+        memory.heard(beat(601), secs(2401));
+        assert_eq!((memory.watched.silent_for, memory.watched.billed_after_beat), (secs(1801), secs(1800)));
+        // And a listing that shows nothing new hides nothing of one that lives.
+        memory.heard(beat(2390), secs(2402));
+        assert_eq!((memory.watched.silent_for, memory.watched.billed_after_beat), (Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn a_machine_that_answers_is_refused_no_more() {
+        let mut memory = AttemptMemory::default();
+        memory.refused(Some(Refusal::Capacity), "none is left".into(), Duration::from_secs(10));
+        memory.shown(None, Duration::from_secs(70));
+        assert_eq!(memory.watched.refused_for, Duration::from_secs(60));
+        memory.launched("i-0005".into(), Duration::from_secs(71));
+        memory.shown(None, Duration::from_secs(72));
+        assert_eq!((&memory.watched.refused, memory.watched.refused_for), (&None, Duration::ZERO));
+    }
+
+    /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller launched what had been refused.
+    #[test]
+    fn a_refusal_of_long_ago_does_not_say_that_nobody_launched_since() {
+        let mut memory = AttemptMemory { clear: true, ..AttemptMemory::default() };
+        let secs = Duration::from_secs;
+        memory.refused(Some(Refusal::Price), "too dear".into(), secs(10));
+        memory.shown(None, secs(25));
+        assert!(memory.clear);
+        memory.shown(None, secs(900));
+        assert!(!memory.clear);
+    }
+
+    /// Seed 1939: its boot had taken too long before it was launched.
+    #[test]
+    fn what_was_not_asked_for_yet_is_not_silent() {
+        let mut memory = AttemptMemory::default();
+        for minute in 0..20 {
+            memory.heard(None, Duration::from_secs(minute * 60));
+        }
+        assert_eq!(memory.watched.silent_for, Duration::from_secs(19 * 60));
+        memory.asked(Duration::from_secs(20 * 60));
+        memory.heard(None, Duration::from_secs(20 * 60 + 15));
+        assert!(memory.watched.silent_for <= Duration::from_secs(75), "{:?}", memory.watched.silent_for);
+    }
+
+    fn view(state: InstanceState) -> InstanceView {
+        let tags = [("owner", "me"), ("job", "x-222222"), ("attempt", "0001"), ("lease-s", "1800")];
+        let tags = tags.map(|(key, value)| (format!("lamplighter:{key}"), value.to_owned())).into();
+        InstanceView {
+            id: "i".into(),
+            cloud: Cloud::Aws,
+            region: Region::new("r"),
+            instance_type: "t".into(),
+            market: Market::Spot,
+            state,
+            tags: Tags::from_map(&tags).unwrap(),
+            client_token: None,
+            launched: Timestamp::UNIX_EPOCH,
+            ended: None,
+            state_reason: None,
+        }
+    }
+
+    #[test]
+    fn the_last_look_at_a_lit_machine_and_the_first_at_a_dark_one_are_kept() {
+        let mut memory = AttemptMemory::default();
+        let secs = Duration::from_secs;
+        for now in [100, 110, 120] {
+            memory.heard(Some(Timestamp::UNIX_EPOCH), secs(now));
+            memory.shown(Some(&view(if now < 120 { InstanceState::Running } else { InstanceState::ShuttingDown })), secs(now));
+        }
+        memory.heard(Some(Timestamp::UNIX_EPOCH), secs(135));
+        memory.shown(Some(&view(InstanceState::Terminated)), secs(135));
+        assert_eq!((memory.watched.billed_after_beat, memory.watched.dark_for), (secs(10), Some(secs(15))));
+    }
+}
