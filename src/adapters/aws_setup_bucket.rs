@@ -16,7 +16,7 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use super::aws_said::{found, is_gone, said};
 use super::aws_setup::SetupError;
 use crate::instance::OWNER_TAG;
-use crate::instance::setup::{BucketFound, Found, InUse, SetupNames, SetupStep};
+use crate::instance::setup::{BucketFound, Found, InUse, SetupNames, SetupStep, is_of_the_house};
 
 /// Unfinished uploads go after so long: longer than any upload takes, short enough that nobody pays for them. AWS's own
 /// example says seven days.
@@ -185,6 +185,8 @@ pub(super) async fn contents(s3: &Client, names: &SetupNames) -> Result<InUse, S
         let own = page.iter().filter(|(object, _)| object.key().starts_with(&sweeper)).count();
         used.objects += (page.len() - own) as u64;
         used.sweeper_objects += own as u64;
+        let of_the_house = |key: &str| key.strip_prefix(prefix).is_some_and(is_of_the_house);
+        used.house_objects += page.iter().filter(|(object, _)| of_the_house(object.key()) && !object.key().starts_with(&sweeper)).count() as u64;
         used.bytes += page.iter().map(|(_, bytes)| bytes).sum::<u64>();
         if next.is_none() {
             return Ok(used);

@@ -8,7 +8,7 @@
 //! The set is everything in the job root that carries its label and our name; nothing else is looked at twice. What must
 //! never live here: what follows from a changed file (`policy::apply`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use super::confirm;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, proven, render_table, run};
-use crate::job::{Applied, Receipt, Schedule};
+use crate::job::{Applied, JobId, JobOutcome, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
-use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes};
+use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of};
 use crate::wire::Store;
 
 /// Make the jobs be what the job files in a directory say
@@ -84,7 +84,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     for file in &prepare_all(&files, context)? {
         ready.push(apply_do::ready(context, &store, &set, file).await?);
     }
-    let jobs = jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let (jobs, cut_short) = jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
     let kept = schedules_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
     let scheduled: BTreeSet<String> = kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
     let facts: Vec<FileFact> = ready.iter().map(fact).collect();
@@ -93,7 +93,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let costs = Costs::of(context, &controller, &planned, &ready).await;
     let capped = apply_caps::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
-        show(context, &set, &planned, &costs);
+        let again = |change: &Change| {
+            let newest = newest_of(&change.file, &jobs).filter(|_| change.change == ChangeKind::Unchanged && change.kind == Applies::Job)?;
+            let path = typed(&args.paths, whole, &change.file);
+            cut_short.get(&newest.job).map(|outcome| format!("its job was {outcome}; `lamp run {}` runs it again", path.display()))
+        };
+        show(context, &set, &planned, &costs, again);
         capped.iter().for_each(|capped| capped.tell(context));
     }
     let costs = (costs, capped);
@@ -182,18 +187,31 @@ fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fa
     }
 }
 
-/// What this set and owner has made; of no other job anything is kept.
-async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<Vec<JobFact>, JobDirError> {
+/// The path of a file as the user would type it.
+fn typed(paths: &[PathBuf], whole: bool, file: &str) -> PathBuf {
+    let named = || paths.iter().find(|path| path.file_name().is_some_and(|name| name == file));
+    if whole { paths[0].join(file) } else { named().cloned().unwrap_or_else(|| PathBuf::from(file)) }
+}
+
+/// What this set and owner has made, and which of it somebody or a limit has ended before its time; of no other job anything is kept.
+async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<JobFact>, BTreeMap<JobId, JobOutcome>), JobDirError> {
     let all = jobdir::jobs(store.as_ref()).await?;
     let facts = stream::iter(all).map(|job| {
         let dir = JobDir::new(Arc::clone(store), job);
         async move { job_fact(&dir, set, &context.user.owner).await }
     });
-    let facts: Vec<Option<JobFact>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
-    Ok(facts.into_iter().flatten().collect())
+    let facts: Vec<Option<(JobFact, Option<JobOutcome>)>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
+    let (mut jobs, mut cut_short) = (Vec::new(), BTreeMap::new());
+    for (fact, outcome) in facts.into_iter().flatten() {
+        if let Some(outcome @ (JobOutcome::Stopped | JobOutcome::Cancelled)) = outcome {
+            cut_short.insert(fact.job.clone(), outcome);
+        }
+        jobs.push(fact);
+    }
+    Ok((jobs, cut_short))
 }
 
-async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<JobFact>, JobDirError> {
+async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFact, Option<JobOutcome>)>, JobDirError> {
     // A job that this version does not understand was not made by it.
     let spec = match dir.spec().await {
         Err(JobDirError::Store(error)) => return Err(error.into()),
@@ -202,8 +220,8 @@ async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<JobFact
     };
     let Some(spec) = spec else { return Ok(None) };
     let Some(applied) = spec.applied.filter(|applied| applied.set == set && applied.owner == owner) else { return Ok(None) };
-    let has_ended = jobdir::unless_damaged(dir.receipt().await)?.is_some();
-    Ok(Some(JobFact { job: spec.job, applied, created: spec.created, has_ended }))
+    let outcome = jobdir::unless_damaged(dir.receipt().await)?.map(|receipt| receipt.outcome);
+    Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: outcome.is_some() }, outcome)))
 }
 
 /// The schedules of this set and owner that are in force.
@@ -216,16 +234,17 @@ async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec
     Ok(kept)
 }
 
-fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs) {
+/// `again`: what is to be said of a file whose job was ended before its time.
+fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs, again: impl Fn(&Change) -> Option<String>) {
     if planned.is_empty() {
         context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
         return;
     }
-    let names = |jobs: &[crate::job::JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let names = |jobs: &[JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     let rows: Vec<Vec<String>> = planned
         .iter()
         .map(|change| {
-            let mut also = Vec::new();
+            let mut also: Vec<String> = again(change).iter().map(|again| context.printer.in_root(again)).collect();
             if !change.stops.is_empty() {
                 also.push(format!("stops {}", names(&change.stops)));
             }

@@ -47,6 +47,10 @@ impl Context {
         let current_dir = environment.current_dir().map_err(ConfigError::from)?;
         let mut said = globals.job_root.iter();
         let root = config::job_root(said.next().map(String::as_str), &environment, &user)?;
+        // Of several, nobody can tell which one a command is about.
+        if let [only] = globals.job_root.as_slice() {
+            printer.name_job_root(only);
+        }
         let mut more_job_roots = Vec::new();
         for said in said {
             let url = config::job_root(Some(said), &environment, &user)?.url;

@@ -166,18 +166,18 @@ mod asked {
     async fn region(desk: &Desk) -> Check {
         let (home, known) = desk.doctor.home().await;
         let all = desk.doctor.regions().await;
-        let own = desk.doctor.endpoint().await.is_none();
-        let unknown = all.iter().find_map(|name| region::unknown(name)).filter(|_| own);
-        match (known, all.len()) {
-            (true, _) if unknown.is_some() => {
-                Check::warning("region", unknown.unwrap_or_default()).fix("--region, `regions` in [aws] of the configuration, or AWS_REGION names it")
+        // Regions are newer than this program, and an emulator has its own: a doubt, and no fault.
+        let unknown = all.iter().find_map(|name| region::unknown(name));
+        match (known, unknown, all.len()) {
+            (true, Some(unknown), _) => {
+                Check::warning("region", unknown).fix("--region, `regions` in [aws] of the configuration, or AWS_REGION names it")
             }
-            (false, _) => {
+            (false, ..) => {
                 let fix = "`regions = [\"us-east-2\"]` in [aws] of the configuration, or AWS_REGION";
                 Check::warning("region", format!("nothing names one: {home} is taken")).fix(fix)
             }
-            (true, 0 | 1) => Check::ok("region", home),
-            (true, _) => Check::ok("region", format!("{home} is home; machines in {}", all.join(", "))),
+            (true, None, 0 | 1) => Check::ok("region", home),
+            (true, None, _) => Check::ok("region", format!("{home} is home; machines in {}", all.join(", "))),
         }
     }
 

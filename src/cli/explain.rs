@@ -39,6 +39,9 @@ struct Explained {
     attempts: Vec<ExplainedAttempt>,
     #[serde(skip)]
     setup: Option<String>,
+    /// When the machine of an attempt under way ends at the latest, by what was added since it was planned.
+    #[serde(skip)]
+    hard_end: Option<Timestamp>,
 }
 
 #[derive(Serialize)]
@@ -124,6 +127,7 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
         waiting: summary.as_ref().and_then(|summary| summary.waiting.clone()),
         waiting_until: summary.as_ref().and_then(|summary| summary.waiting_until),
+        hard_end: summary.as_ref().and_then(|summary| summary.plan.as_ref()?.kill_at),
         reason: summary.and_then(|summary| summary.reason),
         requests: dir.requests().await?,
         market: unless_damaged(dir.market().await)?.map(|log| log.decisions).unwrap_or_default(),
@@ -152,7 +156,7 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_
     }
     if let (Some(plan), None, true) = (&attempt.plan, &attempt.settled, attempt.events.is_empty()) {
         let now = context.clock.now();
-        printer.prose(TEXT_AT, line(began, now, "now", &unheard_text(plan, attempt.instance.is_some())));
+        printer.prose(TEXT_AT, line(began, now, "now", &unheard_text(plan, explained.hard_end, attempt.instance.is_some())));
     }
 }
 
@@ -205,12 +209,12 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
 }
 
 /// Of a machine whose agent has not said a word yet.
-fn unheard_text(plan: &Plan, has_lease: bool) -> String {
+fn unheard_text(plan: &Plan, hard_end: Option<Timestamp>, has_lease: bool) -> String {
     let said = match has_lease {
         true => "its agent has begun, and prepares",
         false => "its machine is asked for or boots, and its agent has not said a word yet",
     };
-    let ends = plan.kill_at.map(|at| format!(", and whatever happens at {}", local_time(at))).unwrap_or_default();
+    let ends = hard_end.map(|at| format!(", and whatever happens at {}", local_time(at))).unwrap_or_default();
     format!("{said}; without one it is ended {} after the launch (`limits.boot`){ends}", plan.boot)
 }
 

@@ -11,8 +11,8 @@ use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Dollars, FallbackCostWord};
 use crate::job::{Reaction, Request, Spec, Wish};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::{Cloud, FallbackCost, Span, Usd};
-use crate::policy::Wishes;
+use crate::market::{Cloud, FallbackCost, Span, Usd, elapsed};
+use crate::policy::{EndWish, Wishes};
 
 /// Give a job more time or money, or let it have a dearer machine
 #[derive(Clone, Debug, ClapArgs)]
@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 /// # Errors
-/// Nothing was asked for, there is no such job, it has ended, or the job root does not answer.
+/// Nothing was asked for, there is no such job, it has ended or was asked to, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let budget = args.budget.as_ref().map(|dollars| dollars.0);
     let fallback_cost = args.fallback_cost.as_ref().map(|word| word.0);
@@ -51,6 +51,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let dir = job_root::find_under_way(&store, Some(&args.job)).await?;
     let fault = |error| job_root::record_fault(&error);
     let spec = job_root::must_be_under_way(&dir).await?;
+    if let Some(end) = Wishes::of(&dir.requests().await.map_err(fault)?).end {
+        return Err(ends_anyway(&dir, &spec, &end, context.clock.now()));
+    }
     let missing = no_such_limit(&spec, args.time, budget).or_else(|| fallback_cost.and_then(|cost| allowed_already(&spec, cost)));
     if let Some(missing) = missing {
         return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has {missing}: there is nothing to raise", dir.job()))
@@ -85,6 +88,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note(told.join("; "));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Somebody wants the job to end, and no limit has a say in that.
+fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Fault {
+    let (verb, ago) = (if end.cancel { "cancel" } else { "stop" }, Span::from_secs(elapsed(end.at, now).as_secs()));
+    let hint = match spec.checkpoint {
+        Some(_) => format!("`lamp start {}` goes on from its last checkpoint once it has ended", dir.job()),
+        None => format!("`lamp status {}` shows when it has ended", dir.job()),
+    };
+    Fault::new(ExitCode::REFUSED, format!("job `{}` was asked to {verb} by {} {ago} ago: more time or money changes nothing", dir.job(), end.by))
+        .meaning("it ends as it was asked to")
+        .hint(hint)
 }
 
 /// The limits of a job with all that was ever added.

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::fetch::with_progress;
 use super::setup_steps::{Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
-use super::{Context, ExitCode, Fault, region};
+use super::table::counted;
+use super::{Context, ExitCode, Fault, job_root, region};
 use crate::config::edit::{self, Setting};
 use crate::instance::setup::SetupFound;
 use crate::market::{Catalog, Region};
@@ -49,6 +50,16 @@ pub struct Args {
     pub instead: bool,
 }
 
+/// Jobs under way in the job root of until now: nothing that is typed from now on would find them.
+async fn tell_left_behind(context: &Context) {
+    let Ok(store) = job_root::open_existing(context).await else { return };
+    let Ok(jobs) = job_root::all_under_way(&store).await else { return };
+    let Some(first) = jobs.first() else { return };
+    let (number, root) = (counted(jobs.len() as u64, "job"), store.url());
+    context.printer.warn(format!("{number} under way in {root} ({first}, ...) go on there, and `lamp` will no longer look there by itself"));
+    context.printer.hint(format!("`lamp --job-root {root} status` shows them, and so does `stop`"));
+}
+
 /// # Errors
 /// Nobody answers, something of somebody else's is in the way, or it is not confirmed.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
@@ -73,6 +84,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let is_ready = lines.iter().all(|line| line.steps.is_empty());
     if !changed.is_empty() {
         context.printer.note(format!("the configuration will say {}", changed.join(", ")));
+    }
+    if changed.iter().any(|line| line.starts_with("job_root")) {
+        tell_left_behind(context).await;
     }
     let tell = |done: bool| {
         if context.is_machine_output() {

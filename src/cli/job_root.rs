@@ -6,8 +6,9 @@ use futures::stream::{self, StreamExt};
 
 use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
+use crate::instance::OWNER_TAG;
 use crate::job::{JobId, Receipt, Spec};
-use crate::jobdir::{self, JobDir, JobDirError, RecordError};
+use crate::jobdir::{self, JobDir, JobDirError, RecordError, unless_damaged};
 use crate::wire::{self, AwsSettings, Store, Workstation};
 
 /// What to type where there is no job yet.
@@ -82,7 +83,18 @@ pub fn record_fault(error: &JobDirError) -> Fault {
         }
         JobDirError::Record(_) | JobDirError::Taken { .. } => Fault::from_error(ExitCode::INTERNAL, error),
         JobDirError::Store(_) => Fault::from_error(ExitCode::UNREACHABLE, error)
-            .meaning("nothing was changed; what runs goes on, and its machine puts itself out when it is done"),
+            .meaning("nothing was changed; what runs goes on, and its machine puts itself out when it is done")
+            .or_hint(way_there(&wire::causes(error))),
+    }
+}
+
+/// What to look at where a job root does not answer. Of a bucket in another region S3 says only that it is elsewhere.
+fn way_there(causes: &[String]) -> &'static str {
+    let is_elsewhere = |cause: &String| cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION");
+    if causes.iter().any(is_elsewhere) {
+        "the bucket is in another region: AWS_REGION says which, or the first of `[aws] regions` in the configuration"
+    } else {
+        "`lamp doctor` looks at the way there"
     }
 }
 
@@ -140,6 +152,26 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
 /// When the job root does not answer.
 pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(without_receipt(store, of_name(&listed(store).await?, name)).await)
+}
+
+/// All jobs that have not ended, as far as their records can be read.
+///
+/// # Errors
+/// When the job root does not answer.
+#[cfg(feature = "aws")]
+pub async fn all_under_way(store: &Store) -> Result<Vec<JobId>, Fault> {
+    Ok(without_receipt(store, listed(store).await?).await)
+}
+
+/// The owner whose machines a job has, by its newest plan, where that is somebody else; `None`: ours, or nobody's yet.
+///
+/// # Errors
+/// When the job root does not answer.
+pub async fn other_owner(dir: &JobDir, owner: &str) -> Result<Option<String>, Fault> {
+    let fault = |error| record_fault(&error);
+    let Some(last) = dir.attempts().await.map_err(fault)?.last().copied() else { return Ok(None) };
+    let plan = unless_damaged(dir.plan(last).await).map_err(fault)?;
+    Ok(plan.and_then(|plan| plan.tags.get(OWNER_TAG).filter(|theirs| *theirs != owner).cloned()))
 }
 
 /// Receipts that are read at once.
@@ -256,4 +288,17 @@ async fn newest(store: &Store, jobs: &[JobId]) -> Result<Option<JobId>, Fault> {
         newest = newest.max(Some((spec.created, job.clone())));
     }
     Ok(newest.map(|(_, job)| job))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bucket_of_another_region_is_not_taken_for_a_line_that_is_down() {
+        let bare = "Received redirect without LOCATION, this normally indicates an incorrectly configured region";
+        let causes = ["cannot list `jobs`".to_owned(), format!("Generic S3 error: Error performing list request: {bare}")];
+        assert!(way_there(&causes).contains("AWS_REGION"));
+        assert!(way_there(&causes[..1]).contains("`lamp doctor`"));
+    }
 }

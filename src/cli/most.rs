@@ -1,6 +1,8 @@
-//! The most that a job can cost, from its records alone: its attempts so far, and the whole of it.
+//! The most that a job can cost, from its records alone: its attempts so far, and the whole of it; and when its machine ends.
 //!
 //! What must never live here: what it has cost (`summary`), a plan (`policy::placement`).
+
+use jiff::Timestamp;
 
 use super::summary::is_heard;
 use crate::job::{LimitsSpec, Plan, ResolvedSpec, Spec};
@@ -64,16 +66,71 @@ fn open(spec: &Spec, plan: &Plan, attempts: &[AttemptFacts], wishes: &Wishes) ->
     if !is_extended(wishes) {
         return plan.most_usd;
     }
-    let spent: Usd = attempts.iter().filter_map(|attempt| attempt.settled.as_ref()).map(|settled| settled.usd).sum();
-    extended(spec, plan, spent, wishes)
+    extended(spec, plan, spent(attempts), wishes)
 }
 
 /// The most of a planned machine with all that was ever added to the limits of its job, of which so much was spent before it.
 pub fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd> {
+    terms(spec, plan, spent, wishes).most()
+}
+
+/// When the machine of an attempt ends whatever happens, with all that was ever added to the limits of its job; `None`: nothing
+/// bounds it, or it is over. As the controller reckons it (`policy::reconcile`): never sooner than it was planned.
+pub fn hard_end(spec: &Spec, attempt: &AttemptFacts, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Timestamp> {
+    let planned = attempt.plan.kill_at.filter(|_| attempt.settled.is_none())?;
+    if !is_extended(wishes) {
+        return Some(planned);
+    }
+    terms(spec, &attempt.plan, spent(attempts), wishes).hard_end().max(Some(planned))
+}
+
+fn terms<'a>(spec: &'a Spec, plan: &'a Plan, spent: Usd, wishes: &Wishes) -> Terms<'a> {
     let budget_left = spec.limits.budget.map(|budget| budget + wishes.more_budget - spent);
-    Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }.most()
+    Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }
+}
+
+fn spent(attempts: &[AttemptFacts]) -> Usd {
+    attempts.iter().filter_map(|attempt| attempt.settled.as_ref()).map(|settled| settled.usd).sum()
 }
 
 fn is_extended(wishes: &Wishes) -> bool {
     wishes.more_time > Span::ZERO || wishes.more_budget > Usd::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::hard_end::DRAIN_ALLOWANCE;
+    use crate::policy::reconcile::{Journal, Watched};
+
+    #[test]
+    fn what_was_added_to_a_limit_moves_the_hard_end_and_a_machine_that_is_over_has_none() {
+        let created = Timestamp::from_second(1_700_000_000).unwrap();
+        let hours = |hours: u64| created + std::time::Duration::from_secs(hours * 3600) + DRAIN_ALLOWANCE;
+        let offer = json!({ "cloud": "local", "region": "here", "zone": "z", "instance_type": "t", "gpus": 0, "gpu_model": null,
+            "market": "on-demand", "price": 1.0 });
+        let plan = json!({ "format": 1, "job": "x-222222", "attempt": 1, "created": created, "controller": "c", "offer": offer, "reasons": [],
+            "most_usd": null, "client_token": "t", "kill_at": hours(1), "lease": "30m", "tags": {} });
+        let spec = json!({ "format": 1, "job": "x-222222", "created": created, "written_by": "v",
+            "spec": { "name": "x", "command": { "shell": "true" }, "limits": { "max_runtime": "1h" } } });
+        let spec: ResolvedSpec = serde_json::from_value(spec).unwrap();
+        let mut attempt = AttemptFacts {
+            plan: serde_json::from_value(plan).unwrap(),
+            lease: None,
+            status: None,
+            outcome: None,
+            settled: None,
+            journal: Journal::default(),
+            watched: Watched::default(),
+        };
+        let wishes = Wishes { more_time: Span::from_secs(2 * 3600), ..Wishes::default() };
+        let ends = |attempt: &AttemptFacts, wishes: &Wishes| hard_end(&spec.spec, attempt, std::slice::from_ref(attempt), wishes);
+        assert_eq!([ends(&attempt, &Wishes::default()), ends(&attempt, &wishes)], [Some(hours(1)), Some(hours(3))]);
+        let settled = json!({ "format": 1, "attempt": 1, "instance": null, "because": "launch_failed", "billed_from": null, "billed_to": null,
+            "billed": "0s", "usd": 0.0, "refusal": "capacity", "cloud_reason": "t", "outcome": null });
+        attempt.settled = Some(serde_json::from_value(settled).unwrap());
+        assert_eq!(ends(&attempt, &wishes), None);
+    }
 }

@@ -7,6 +7,27 @@ use super::Context;
 /// After this long a person wonders whether anything happens.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// So long a verb that only looks or asks may be silent. Less would speak of every slow line; after more, whoever waits has
+/// pressed Ctrl-C, and a job root that takes connections and answers none is silent for two minutes.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Does the work of a verb; says what it waits for if nothing was printed for so long.
+pub async fn never_silent<T>(context: &Context, what: impl std::fmt::Display, work: impl Future<Output = T>) -> T {
+    // What was said before it began does not count.
+    let _before = context.printer.has_spoken();
+    let mut work = std::pin::pin!(work);
+    tokio::select! {
+        biased;
+        done = &mut work => return done,
+        () = context.clock.sleep(SILENCE_MAX) => {
+            if !context.printer.has_spoken() {
+                context.printer.note(what);
+            }
+        }
+    }
+    work.await
+}
+
 /// Does the work; says what is going on if it is not done within a second.
 pub async fn saying<T>(context: &Context, what: impl std::fmt::Display, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);

@@ -58,6 +58,8 @@ fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
     let (is_local, machines) = (plan.offer.cloud == Cloud::Local, most_job.machines.unwrap_or(1));
     let again = if is_local { "begins again after a power cut" } else { "goes on on another machine when one is taken away or lost" };
     let job = format!("the whole job, which {again},");
+    // Whoever has set a budget is not told to set one.
+    let unset = |words: &'static str| if most_job.budget.is_none() { words } else { "" };
     let Some(usd) = most_job.usd.map(Usd::rounded_up) else {
         return Some(format!("{job} can cost that much again each time, and nothing bounds it; `limits.budget` would"));
     };
@@ -66,14 +68,17 @@ fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
         MostBy::Budget => format!("{job} costs at most {usd}: that is its budget"),
         // What is on offer changes; a budget does not.
         MostBy::Deadline => {
-            format!("{job} costs at most {usd} by what is on offer now: its deadline ends it; `limits.budget` would hold whatever comes")
+            let holds = unset("; `limits.budget` would hold whatever comes");
+            format!("{job} costs at most {usd} by what is on offer now: its deadline ends it{holds}")
         }
         _ if is_local => {
-            format!("{job} costs at most {usd} in {machines} attempts, as many as `interruptions.max` allows; `limits.budget` would bound it lower")
+            let lower = unset("; `limits.budget` would bound it lower");
+            format!("{job} costs at most {usd} in {machines} attempts, as many as `interruptions.max` allows{lower}")
         }
-        _ => format!(
-            "{job} costs at most {usd} by what is on offer now, on {machines} machines, as many as `interruptions.max` allows; `limits.budget` would bound it lower, whatever comes"
-        ),
+        _ => {
+            let lower = unset("; `limits.budget` would bound it lower, whatever comes");
+            format!("{job} costs at most {usd} by what is on offer now, on {machines} machines, as many as `interruptions.max` allows{lower}")
+        }
     })
 }
 

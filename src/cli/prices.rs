@@ -10,7 +10,7 @@ use super::price_table::{self as table, Row};
 use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase, region};
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
-use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply};
+use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply, did_you_mean};
 use crate::policy::bid::{HONEST, back};
 
 /// Show what machines cost: on-demand and spot, in every zone
@@ -56,12 +56,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_unsaid(args, context)?;
     let machine = machine(args)?;
     let window = Span::from_secs(u64::from(args.days.max(window_days(args.bid))) * 86_400);
-    let (supply, source) = supply(context, &machine, window).await?;
+    let (supply, source, is_asked) = supply(context, &machine, window).await?;
     let now = context.clock.now();
     let from = back(now, Span::from_secs(u64::from(args.days) * 86_400));
     let rows = table::rows(&supply, args.bid, from, now, args.backtest);
     if rows.is_empty() {
-        return Err(nothing(&machine, &supply));
+        return Err(nothing(&machine, &supply, is_asked));
     }
     if args.csv {
         context.printer.line(table::csv(&rows));
@@ -90,10 +90,12 @@ fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
     }
 }
 
-/// Why there is no row. A name that is nobody's is the likeliest reason, and is said before all others.
-fn nothing(machine: &MachineSpec, supply: &Supply) -> Fault {
+/// Why there is no row. A name that is nobody's is the likeliest reason, and is said before all others; then that only EC2, which
+/// did not answer (`is_asked`), would know the type.
+fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     let gpus = &machine.gpus;
-    let models = Catalog::shipped().gpu_models();
+    let catalog = Catalog::shipped();
+    let models = catalog.gpu_models();
     let all = "`lamp prices` without a word shows every GPU machine";
     if let Some(wanted) = gpus.model.as_deref().filter(|_| !models.iter().any(|model| gpus.is_model(model))) {
         let names: Vec<String> = models.iter().map(|model| model.replace(' ', "-")).collect();
@@ -101,7 +103,15 @@ fn nothing(machine: &MachineSpec, supply: &Supply) -> Fault {
         let fault = Fault::new(ExitCode::NOT_FOUND, format!("no GPU is called `{wanted}`: there are {}", names.join(", ")));
         return fault.hint(format!("{meant}{all}"));
     }
+    let untold: Vec<&str> = machine.instance_types.iter().map(String::as_str).filter(|name| catalog.machine_type(name).is_none()).collect();
+    if let (false, Some(first)) = (is_asked, untold.first()) {
+        let what = "nothing with a known price: EC2 gave no answer, and the shipped catalogue, which has machines with GPUs alone, does not know";
+        let meant = did_you_mean(first, catalog.types().iter().map(|kind| kind.name.as_str()));
+        let fault = Fault::new(ExitCode::UNREACHABLE, format!("{what} {}", untold.join(", ")));
+        return fault.hint(meant.unwrap_or_else(|| "`lamp doctor` says what keeps AWS from answering".to_owned()));
+    }
     let because = match shortened(&supply.refused) {
+        refused if refused.is_empty() && gpus.count == 0 => "no such machine type is on offer".to_owned(),
         refused if refused.is_empty() => "no machine type has that many GPUs, or so much memory on each".to_owned(),
         refused => refused.join("; "),
     };
@@ -130,11 +140,11 @@ fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], from: jif
     }
 }
 
-/// EC2's answer, or the catalogue's; and which of the two it is.
-async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Result<(Supply, serde_json::Value), Fault> {
+/// EC2's answer, or the catalogue's; which of the two it is, in words, and whether it is EC2's.
+async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Result<(Supply, serde_json::Value, bool), Fault> {
     let workstation = job_root::workstation(context)?;
     let because = match saying(context, "asking EC2 for types, zones and prices", workstation.ec2_supply(machine, window)).await {
-        Ok(supply) => return Ok((supply, json!({ "name": "ec2", "as_of": context.clock.now() }))),
+        Ok(supply) => return Ok((supply, json!({ "name": "ec2", "as_of": context.clock.now() }), true)),
         Err(error) => Fault::from_error(ExitCode::UNREACHABLE, &*error),
     };
     let catalog = Catalog::shipped();
@@ -149,7 +159,7 @@ async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Resul
         "this is the catalogue that ships with `lamp`: on-demand prices of {as_of}, types and zones of {}, the zones by their ids; spot prices are not in it",
         catalog.types_as_of()
     ));
-    Ok((supply, json!({ "name": "catalogue", "as_of": as_of, "because": because.sentence() })))
+    Ok((supply, json!({ "name": "catalogue", "as_of": as_of, "because": because.sentence() }), false))
 }
 
 /// The rules look back further than the window that is shown.

@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use serde::Serialize;
 
@@ -27,7 +27,11 @@ pub struct Printer {
     columns_out: Option<usize>,
     columns_err: Option<usize>,
     gone: AtomicBool,
+    /// Something was printed since it was asked last.
+    spoke: AtomicBool,
     warned: Mutex<Warned>,
+    /// `--job-root` of this call, as a shell takes it.
+    job_root: OnceLock<String>,
 }
 
 /// Warnings of this process, newest last: what a verb and a layer below it both say is said once.
@@ -80,7 +84,9 @@ impl Printer {
             columns_out: columns_of(std::io::stdout()),
             columns_err: columns_of(std::io::stderr()),
             gone: AtomicBool::new(false),
+            spoke: AtomicBool::new(false),
             warned: Mutex::default(),
+            job_root: OnceLock::new(),
         }
     }
 
@@ -91,6 +97,30 @@ impl Printer {
     /// Whether only data and errors are wanted.
     pub fn is_quiet(&self) -> bool {
         self.quiet
+    }
+
+    /// From now on each command that is named has the job root that this call was given: as typed it finds the same jobs.
+    pub fn name_job_root(&self, said: &str) {
+        // Only one root is ever named; a second call has nothing new to say.
+        let _ = self.job_root.set(shell_word(said));
+    }
+
+    /// The text with that job root in its commands.
+    pub fn in_root(&self, text: &str) -> String {
+        self.job_root.get().map_or_else(|| text.to_owned(), |root| with_root(text, root))
+    }
+
+    fn fault_in_root(&self, fault: &Fault) -> Fault {
+        let mut told = fault.clone();
+        told.hint = fault.hint.as_deref().map(|hint| self.in_root(hint));
+        told.meaning = fault.meaning.as_deref().map(|meaning| self.in_root(meaning));
+        told.others = fault.others.iter().map(|other| self.fault_in_root(other)).collect();
+        told
+    }
+
+    /// Whether anything was printed since this was asked last.
+    pub fn has_spoken(&self) -> bool {
+        self.spoke.swap(false, Ordering::Relaxed)
     }
 
     /// Whether stdout's reader went away; a verb that streams ends then, with success.
@@ -119,6 +149,7 @@ impl Printer {
 
     /// Data as it is: the workload's own log.
     pub fn bytes(&self, bytes: &[u8]) {
+        self.spoke.store(true, Ordering::Relaxed);
         if self.reader_is_gone() {
             return;
         }
@@ -137,7 +168,7 @@ impl Printer {
     /// A sentence for people about what goes on; silent with `-q` and where machines read.
     pub fn note(&self, text: impl Display) {
         if !self.quiet && self.format == Format::Text {
-            self.err_line(&text.to_string());
+            self.err_line(&self.in_root(&text.to_string()));
         }
     }
 
@@ -170,23 +201,29 @@ impl Printer {
     }
 
     fn warn_line(&self, text: &str) {
-        self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Warning, "warning:")));
+        self.err_line(&format!("{} {}", self.paint(Stream::Err, Style::Warning, "warning:"), self.in_root(text)));
     }
 
     pub fn hint(&self, text: impl Display) {
         if !self.quiet && self.format == Format::Text {
-            self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Hint, "hint:")));
+            self.hint_line(&self.in_root(&text.to_string()));
         }
+    }
+
+    fn hint_line(&self, text: &str) {
+        self.err_line(&format!("{} {text}", self.paint(Stream::Err, Style::Hint, "hint:")));
     }
 
     /// A question or a live line: stderr, no newline.
     pub fn raw_err(&self, text: &str) {
+        self.spoke.store(true, Ordering::Relaxed);
         // Nobody is left to tell when stderr is gone.
         let mut stderr = std::io::stderr().lock();
         let _ = stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush());
     }
 
     pub fn fault(&self, fault: &Fault) {
+        let fault = &self.fault_in_root(fault);
         if self.format != Format::Text {
             let json = serde_json::json!({ "error": fault });
             return self.raw_err(&format!("{json}\n"));
@@ -200,7 +237,7 @@ impl Printer {
             self.err_line(meaning);
         }
         if let Some(hint) = &fault.hint {
-            self.err_line(&format!("{} {hint}", self.paint(Stream::Err, Style::Hint, "hint:")));
+            self.hint_line(hint);
         }
     }
 
@@ -223,7 +260,7 @@ impl Printer {
         };
         let mut text = format!("{place}{} {finding}", self.paint(stream, style, word));
         if let Some(hint) = &finding.hint {
-            text.push_str(&format!("\n  {} {hint}", self.paint(stream, Style::Hint, "hint:")));
+            text.push_str(&format!("\n  {} {}", self.paint(stream, Style::Hint, "hint:"), self.in_root(hint)));
         }
         text
     }
@@ -268,4 +305,57 @@ const COLUMNS_MIN: usize = 20;
 fn columns_of(stream: impl AsFd + IsTerminal) -> Option<usize> {
     let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream).ok())??;
     Some(usize::from(size.ws_col)).filter(|columns| *columns >= COLUMNS_MIN)
+}
+
+/// What opens a command of ours in a sentence.
+const OPENS: &str = "`lamp ";
+
+fn with_root(text: &str, root: &str) -> String {
+    let mut commands = text.split(OPENS);
+    let mut told = commands.next().unwrap_or_default().to_owned();
+    for command in commands {
+        told.push_str(OPENS);
+        // It has flags already; and the agent takes none of ours.
+        if !command.starts_with('-') && !command.starts_with("agent ") {
+            told.push_str("--job-root ");
+            told.push_str(root);
+            told.push(' ');
+        }
+        told.push_str(command);
+    }
+    told
+}
+
+/// One word for a shell; what is plain stays as it was typed.
+fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:~+,=@%".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::ExitCode;
+
+    #[test]
+    fn a_command_is_named_with_the_job_root_of_the_call() {
+        let printer = Printer::new(Format::Text, false, ColorChoice::Never, true);
+        let hint = "`lamp logs -f a-1` follows it, `lamp stop a-1` ends it; `lamp --help` and `aws configure` know no jobs";
+        assert_eq!(printer.in_root(hint), hint);
+        printer.name_job_root("my root");
+        let told = "`lamp --job-root 'my root' logs -f a-1` follows it, `lamp --job-root 'my root' stop a-1` ends it; \
+                    `lamp --help` and `aws configure` know no jobs";
+        assert_eq!(printer.in_root(hint), told);
+        let fault = printer.fault_in_root(&Fault::new(ExitCode::NOT_FOUND, "no job `x`").hint("`lamp status` lists the jobs"));
+        assert_eq!(fault.hint.as_deref(), Some("`lamp --job-root 'my root' status` lists the jobs"));
+    }
+
+    #[test]
+    fn a_job_root_is_quoted_only_where_a_shell_would_take_it_apart() {
+        for plain in ["s3://bucket/prefix", "~/lamp-jobs", "file:///srv/a_b"] {
+            assert_eq!(shell_word(plain), plain);
+        }
+        assert_eq!(shell_word("it's here"), r"'it'\''s here'");
+        assert_eq!(shell_word("$HOME/x"), "'$HOME/x'");
+    }
 }

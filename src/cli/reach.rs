@@ -54,6 +54,17 @@ pub enum Limit {
     Budget,
 }
 
+impl Limit {
+    /// As the job file names it.
+    fn name(self) -> &'static str {
+        match self {
+            Limit::Deadline => "deadline",
+            Limit::MaxRuntime => "max_runtime",
+            Limit::Budget => "budget",
+        }
+    }
+}
+
 /// The machine of the plan: what an hour may come to, how fast it is, and the most that it costs.
 struct Machine {
     hour: UsdPerHour,
@@ -121,18 +132,27 @@ impl OutOfReach {
         })
     }
 
-    /// Whether it is a deadline: the one limit that a job can only miss.
+    /// Whether it is a deadline that the work cannot meet: the one limit that a job can only miss.
     pub fn is_late(&self) -> bool {
-        self.limit == Limit::Deadline
+        self.limit == Limit::Deadline && !self.is_start_alone()
+    }
+
+    /// Nobody has said how much work it is; how long a start takes is mostly a guess.
+    fn is_start_alone(&self) -> bool {
+        self.work_hours == 0.0
     }
 
     fn what(&self) -> String {
-        let work = match (self.work_hours > 0.0, self.start_hours > 0.0) {
-            (false, _) => format!("a start of {} and the way out take", span(self.start_hours)),
-            (true, true) => format!("{} of work and a start of {} take", span(self.work_hours), span(self.start_hours)),
-            (true, false) => format!("{} of work take", span(self.work_hours)),
-        };
+        let start = if self.start_hours > 0.0 { format!(" and a start of {}", span(self.start_hours)) } else { String::new() };
+        let work = format!("{} of work{start} take", span(self.work_hours));
         let longer = span(self.short_hours);
+        if self.is_start_alone() {
+            let limit = self.limit.name();
+            return format!(
+                "`limits.{limit}` may be too short: a start, reckoned at {}, and the way out take {longer} longer",
+                span(self.start_hours)
+            );
+        }
         match self.limit {
             Limit::Deadline => {
                 let even = if self.on_demand { ", even on demand" } else { "" };
@@ -151,8 +171,8 @@ impl OutOfReach {
             None => "; what that costs, nothing bounds".to_owned(),
         };
         let but = if self.limit == Limit::MaxRuntime && self.on_demand { " (unless it is interrupted, and begins its run time anew)" } else { "" };
-        if self.work_hours == 0.0 {
-            return format!("it ends the job before its work has begun{but}{most}");
+        if self.is_start_alone() {
+            return format!("it may end the job before its work has begun{but}{most}");
         }
         format!("it ends the job unfinished{but}, with about {} of {} done{kept}{most}", span(self.done_hours), span(self.work_hours))
     }
@@ -162,7 +182,7 @@ impl OutOfReach {
         let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
         // Each interruption costs a start, and what was not saved.
         let unless = if self.bids { " where no machine is taken away" } else { "" };
-        if self.work_hours == 0.0 {
+        if self.is_start_alone() {
             return format!("`{}` leaves it time for some work; say how much there is with `--work`", self.flags.join(" "));
         }
         let machine = if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
@@ -242,8 +262,12 @@ mod tests {
         spec.machine.cloud = Cloud::Aws;
         (spec.limits.work, spec.limits.max_runtime) = (None, Some("2m".parse().unwrap()));
         let found = judge(&spec).unwrap();
-        assert!(found.what().starts_with("`limits.max_runtime` is too short: a start of 12m and the way out take 1"), "{}", found.what());
-        assert!(found.means().starts_with("it ends the job before its work has begun (unless"), "{}", found.means());
+        assert!(
+            found.what().starts_with("`limits.max_runtime` may be too short: a start, reckoned at 12m, and the way out take 1"),
+            "{}",
+            found.what()
+        );
+        assert!(found.means().starts_with("it may end the job before its work has begun (unless"), "{}", found.means());
         assert!(found.cure().starts_with("`--max-runtime 1h` leaves it time for some work"), "{}", found.cure());
         spec.limits.max_runtime = Some("1h".parse().unwrap());
         assert_eq!(judge(&spec), None);

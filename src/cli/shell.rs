@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
+use super::patience::never_silent;
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
     outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep, traces,
@@ -126,23 +127,23 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Doctor(args) => block_on(doctor::run(args, context)),
         Verb::Iam(args) => iam::run(args, context),
         Verb::Run(args) => block_on(run::run(args, context)),
-        Verb::Status(args) => block_on(status::run(args, context)),
+        Verb::Status(args) => block_on(never_silent(context, of_root(context), status::run(args, context))),
         Verb::Logs(args) => block_on(logs::run(args, context)),
         Verb::Ssh(args) => block_on(ssh::run(args, context)),
         Verb::Start(args) => block_on(start::run(args, context)),
-        Verb::Stop(args) => block_on(stop::run(args, Wish::Stop, context)),
-        Verb::Cancel(args) => block_on(stop::run(args, Wish::Cancel, context)),
-        Verb::Extend(args) => block_on(extend::run(args, context)),
-        Verb::Explain(args) => block_on(explain::run(args, context)),
+        Verb::Stop(args) => end_job(args, Wish::Stop, context),
+        Verb::Cancel(args) => end_job(args, Wish::Cancel, context),
+        Verb::Extend(args) => block_on(never_silent(context, of_root(context), extend::run(args, context))),
+        Verb::Explain(args) => block_on(never_silent(context, of_root(context), explain::run(args, context))),
         Verb::Outputs(args) => block_on(outputs::run(args, context)),
-        Verb::Receipt(args) => block_on(receipt::run(args, context)),
+        Verb::Receipt(args) => block_on(never_silent(context, of_root(context), receipt::run(args, context))),
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
         Verb::Apply(args) => block_on(apply::run(args, context)),
         Verb::Schedules(args) => block_on(schedules::run(args, context)),
-        Verb::Sweep(args) => block_on(sweep::run(args, context)),
+        Verb::Sweep(args) => block_on(never_silent(context, of_cloud(context), sweep::run(args, context))),
         // Its words are taken before clap sees them, unless a flag of ours stands before them.
         Verb::Agent => {
             Err(Fault::new(ExitCode::USAGE, "`agent` takes none of our flags").hint("write `lamp agent ...`, with its own flags after it"))
@@ -153,6 +154,21 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Simulate(args) => block_on(super::simulate::run(args, context)),
         Verb::Schema(args) => schema::run(args, context),
     }
+}
+
+fn end_job(args: &stop::Args, wish: Wish, context: &Context) -> Result<ExitCode, Fault> {
+    let verb = stop::run(args, wish, context);
+    // Whoever waits for the end of a job has asked for the silence.
+    if args.wait { block_on(verb) } else { block_on(never_silent(context, of_cloud(context), verb)) }
+}
+
+fn of_root(context: &Context) -> String {
+    format!("the job root {} has not answered all that was asked yet; still waiting", context.job_root)
+}
+
+/// Of verbs that ask the cloud too: nobody can tell from here which of the two is silent.
+fn of_cloud(context: &Context) -> String {
+    format!("the job root {} or the cloud has not answered all that was asked yet; still waiting", context.job_root)
 }
 
 /// Runs an async verb to its end on this thread.

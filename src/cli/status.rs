@@ -265,6 +265,9 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("heartbeat", format!("{} ago", Span::from_secs(seconds as u64)));
     }
     line("started", local_time(summary.started));
+    if let Some(ends) = summary.plan.as_ref().and_then(|plan| plan.kill_at) {
+        line("ends", format!("its machine at {} at the latest", local_time(ends)));
+    }
     if let Some(ended) = summary.ended {
         line("ended", local_time(ended));
     }

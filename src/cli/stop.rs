@@ -42,14 +42,21 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         return give_up::run(context, &store, &workstation, &dir, &ended, (wish, args.yes)).await;
     }
     let spec = job_root::spec_under_way(&dir).await?;
-    if (wish == Wish::Cancel || spec.checkpoint.is_none()) && args.job.is_none() {
+    let now = context.clock.now();
+    let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
+    if let Some(theirs) = job_root::other_owner(&dir, &workstation.owner).await?
+        && before.is_none()
+    {
+        // Their controller does what this job's records wish, whoever wished it.
+        let what = format!("the machine of `{}` is of the owner `{theirs}`, and you are `{}`: this ends it", dir.job(), workstation.owner);
+        confirm(context, &what, args.yes, "nothing was asked of it")?;
+    }
+    if (wish == Wish::Cancel || spec.checkpoint.is_none()) && args.job.is_none() && before.is_none() {
         // Nobody loses work by a job that they have not named.
         let how = if wish == Wish::Cancel { "ends it at once, without a checkpoint" } else { "ends it, and it saves no checkpoint" };
         let what = format!("job `{}` is the one that is under way: this {how}", dir.job());
         confirm(context, &what, args.yes, "nothing more was asked of it")?;
     }
-    let now = context.clock.now();
-    let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
     let again = before.is_some();
     let request = match before {
         Some(request) => request,

@@ -7,7 +7,7 @@ use super::alone::AloneRun;
 use super::attempt_words::moved;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
-use super::most::{Limited, most, most_of_job};
+use super::most::{Limited, hard_end, most, most_of_job};
 use crate::instance::{GpuStatus, Status};
 use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
@@ -67,7 +67,7 @@ pub struct Summary {
     pub kept: Vec<KeptThing>,
     /// What a person should look at.
     pub attention: Vec<String>,
-    /// Of the last attempt of a job that has not ended: whose it is.
+    /// Of the last attempt of a job that has not ended: whose it is; and when its machine ends at the latest, by what was added since.
     #[serde(skip)]
     pub plan: Option<Plan>,
     /// Where it is now and why, of an attempt under way that follows on others.
@@ -240,7 +240,7 @@ impl Summary {
             driven_here: None,
             kept: Vec::new(),
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
-            plan: last.map(|attempt| attempt.plan.clone()),
+            plan: last.map(|attempt| Plan { kill_at: hard_end(&spec.spec, attempt, attempts, wishes), ..attempt.plan.clone() }),
             moved: moved(attempts),
             limited: Limited::of(&spec.spec.limits),
         }

@@ -201,7 +201,12 @@ fn show_foreign(context: &Context, machines: &[ForeignMachine], unknown: &[(Stri
         let unknown = unknown.iter().map(|(place, why)| json!({ "place": place, "why": why }));
         context.printer.json(&json!({ "foreign": list.collect::<Vec<_>>(), "unknown": unknown.collect::<Vec<_>>() }));
     } else if machines.is_empty() {
-        context.printer.line("no GPU machine that is not yours runs, and none with a tag of yours that `lamp` did not launch");
+        // Where nobody could look, something may run.
+        context.printer.line(if unknown.is_empty() {
+            "no GPU machine that is not yours runs, and none with a tag of yours that `lamp` did not launch"
+        } else {
+            "no GPU machine that is not yours was seen where somebody answered"
+        });
     } else {
         let known = |value: Option<f64>, unit: &str| value.map_or_else(|| "?".to_owned(), |value| format!("{value:.0}{unit}"));
         let rows: Vec<Vec<String>> = machines

@@ -2,6 +2,8 @@
 //!
 //! Only what carries our owner tag goes; a bucket with jobs in it stays unless that is said and their number is typed.
 
+use std::sync::Arc;
+
 use clap::{Args as ClapArgs, Subcommand};
 use serde_json::json;
 
@@ -11,8 +13,9 @@ use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::edit;
 use crate::instance::setup::{InUse, SetupFound, SetupStep};
-use crate::jobdir::{self, JobDirError, unless_damaged};
-use crate::policy::setup::plan_removal;
+use crate::job::JobId;
+use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
+use crate::policy::setup::{jobs_without_an_end, plan_removal};
 use crate::policy::sweeper::plan_sweeper_removal;
 use crate::wire::setup::AwsSetup;
 
@@ -53,9 +56,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let found = with_progress(context, looking, setup.look()).await;
     let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;
     let stands = with_progress(context, looking, setup.look_at_sweeper()).await;
-    let schedules = schedules(context, &setup, &found).await?;
+    let (schedules, waiting) = left_in_root(context, &setup, &found).await?;
     let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
     lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
+    lines.splice(0..0, jobs_without_an_end(&waiting));
     // What is in the way comes before what would be done without it.
     if !context.is_machine_output()
         && let Some(blocked) = lines.iter().find(|line| line.blocks)
@@ -64,9 +68,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     show(context, &setup, &lines);
     let goes = |step: &SetupStep| lines.iter().any(|line| line.steps.contains(step));
-    // The configuration goes on naming a bucket that stays.
-    let wanted: Vec<_> =
-        settings(&setup.names, false).into_iter().filter(|setting| setting.key != "job_root" || goes(&SetupStep::DeleteBucket)).collect();
+    // The configuration goes on naming a bucket that stays, and where it is: else nobody reads its jobs any more.
+    let stays = |key: &str| !goes(&SetupStep::DeleteBucket) && ["job_root", "regions"].contains(&key);
+    let wanted: Vec<_> = settings(&setup.names, false).into_iter().filter(|setting| !stays(setting.key)).collect();
     let wanted = if lines.iter().any(|line| !line.steps.is_empty()) { wanted } else { Vec::new() };
     let configuration = edited(context, |text| edit::take_away(text, &wanted))?;
     let tell = |done: bool| {
@@ -91,8 +95,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note("there is nothing of ours to take away");
         return Ok(ExitCode::SUCCESS);
     }
-    let deletes_jobs = goes(&SetupStep::EmptyBucket);
-    if deletes_jobs {
+    if goes(&SetupStep::EmptyBucket) && used.holds_anything() {
         confirm_count(args, context, &used)?;
     } else if !place.yes {
         confirm(context, "Take it away? [y/N]", "y")?;
@@ -103,10 +106,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The schedules in force in the job root, as `SET/NAME`: a daemon that is not told otherwise goes on with them.
-async fn schedules(context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<Vec<String>, Fault> {
+/// What the job root still holds that somebody would go on with: the schedules in force, as `SET/NAME`, since a daemon that is
+/// not told otherwise goes on with them; and the jobs without an end, one of which may only wait for its machine.
+async fn left_in_root(context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(Vec<String>, Vec<JobId>), Fault> {
     if found.bucket.there().is_none() {
-        return Ok(Vec::new());
+        return Ok(Default::default());
     }
     let there = job_root::workstation(context)?.at(&setup.names.job_root()).in_regions(&setup.names.regions);
     let store = there.open_root(true).await;
@@ -119,7 +123,16 @@ async fn schedules(context: &Context, setup: &AwsSetup, found: &SetupFound) -> R
             named.push(format!("{}/{}", dir.set(), dir.name()));
         }
     }
-    Ok(named)
+    let nothing_done = |fault: Fault| fault.meaning("nothing was changed");
+    let mut open = Vec::new();
+    for job in job_root::all_under_way(&store).await.map_err(nothing_done)? {
+        let dir = JobDir::new(Arc::clone(&store), job.clone());
+        // What runs with another owner's rights loses none.
+        if job_root::other_owner(&dir, &setup.names.owner).await.map_err(nothing_done)?.is_none() {
+            open.push(job);
+        }
+    }
+    Ok((named, open))
 }
 
 fn tell_schedules(context: &Context, schedules: &[String], go: bool) {

@@ -59,9 +59,12 @@ fn unknown_field(message: &str) -> Option<&str> {
     message.strip_prefix("unknown field `")?.split('`').next()
 }
 
+/// How the finding of a key that nobody knows begins.
+pub(super) const UNKNOWN_KEY: &str = "is not a key of";
+
 fn unknown_key<T: JsonSchema>(path: &[String], name: &str) -> Finding {
     let table = path[..path.len().saturating_sub(1)].join(".");
-    let place = if table.is_empty() { "is not a key of this file".to_owned() } else { format!("is not a key of `[{table}]`") };
+    let place = if table.is_empty() { format!("{UNKNOWN_KEY} this file") } else { format!("{UNKNOWN_KEY} `[{table}]`") };
     let mut finding = Finding::error(&path.join("."), place);
     finding.hint = suggest::for_key(&table, name, &key_paths::<T>());
     finding

@@ -3,8 +3,13 @@
 use std::path::PathBuf;
 
 use super::fragments::{AwsFile, JobFile, UserFile};
-use super::{ConfigError, Environment, decode::decode, load::read_file, source::Source};
-use crate::job::NotifySpec;
+use super::{
+    ConfigError, Environment,
+    decode::{UNKNOWN_KEY, decode},
+    load::read_file,
+    source::Source,
+};
+use crate::job::{Finding, NotifySpec};
 use crate::policy::cap::Caps;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -57,9 +62,12 @@ pub fn load_user_all_the_same(environment: &Environment) -> Result<(UserConfig, 
     let source = Source::parse(file.as_ref(), &text).map_err(|findings| ConfigError::Findings { file: file.clone(), findings })?;
     let (fragment, findings) = decode::<UserFile>(&source);
     let harmless = |path: &str| NEITHER_WHERE_NOR_WHOSE.iter().any(|table| path.starts_with(table));
+    // A key that nobody knows says nothing, unless it is a slip of one that says where the jobs are, or whose.
+    let meant = |finding: &Finding| finding.hint.as_deref().and_then(|hint| hint.split('`').nth(1)).is_none_or(|key| harmless(&format!("{key}.")));
+    let harmless = |finding: &Finding| harmless(&finding.path) || (finding.message.starts_with(UNKNOWN_KEY) && meant(finding));
     let wrong = match findings.is_empty() {
         true => None,
-        false if findings.iter().all(|finding| harmless(&finding.path)) => Some(ConfigError::Findings { file, findings }),
+        false if findings.iter().all(harmless) => Some(ConfigError::Findings { file, findings }),
         false => return Err(ConfigError::Findings { file, findings }),
     };
     let owner = environment.owner.clone().or(fragment.owner).or_else(|| environment.user.clone());
@@ -115,6 +123,8 @@ mod tests {
         assert_eq!(user.job_root.as_deref(), Some("s3://b"));
         assert!(matches!(wrong, Some(ConfigError::Findings { findings, .. }) if findings.len() == 2));
         assert!(load("[caps]\nper_day = 5").is_err(), "what launches is held to it");
+        let (user, wrong) = all_the_same("job_root = 's3://b'\ncapz = 1\n[aws]\nbogus = 1").unwrap();
+        assert!(user.job_root.as_deref() == Some("s3://b") && wrong.is_some(), "a key that means nothing to anybody");
         for elsewhere in ["job_rot = 's3://b'", "owner = 1", "[aws]\nregion = 'x'", "job_root = 5", "[caps"] {
             assert!(all_the_same(elsewhere).is_err(), "{elsewhere}: other jobs would be looked at");
         }

@@ -153,9 +153,24 @@ pub struct InUse {
     pub jobs: u64,
     /// Objects with all their versions, without the records of our own sweeper.
     pub objects: u64,
+    /// Those of them that are of no job and no schedule: the clock, news, programs, what was learned of markets, proofs.
+    pub house_objects: u64,
     pub bytes: u64,
     /// The records of our own sweeper, with all their versions.
     pub sweeper_objects: u64,
+}
+
+/// Whether a key of the job root is lamp's own and of no job: it is made anew where it is missed, or was only learned. (The names
+/// are `jobdir::layout`'s; a test there holds the two together.)
+pub fn is_of_the_house(key: &str) -> bool {
+    ["clock", "jobs-over.json"].contains(&key) || ["news/", "market/", "proofs/", "agents/"].iter().any(|folder| key.starts_with(folder))
+}
+
+impl InUse {
+    /// Whether the bucket holds anything that somebody may want: a job, a schedule, or what is none of ours.
+    pub fn holds_anything(&self) -> bool {
+        self.jobs > 0 || self.objects > self.house_objects
+    }
 }
 
 /// One thing that is done, in a call.

@@ -251,6 +251,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_of_no_job_and_no_schedule_is_known_to_the_set_up() {
+        use crate::instance::setup::is_of_the_house;
+        let job: JobId = "toy-222222".parse().expect("an id");
+        for key in [CLOCK, JOBS_OVER, &news(&job), &pool("us-east-1a", "g5.xlarge"), &proofs("1"), &agent("00")] {
+            assert!(is_of_the_house(key), "{key}");
+        }
+        for key in [&spec(&job), &schedule("set", "name"), "notes.txt", "clocks", &visit("sweeper")] {
+            assert!(!is_of_the_house(key), "{key}");
+        }
+    }
+
+    #[test]
     fn a_due_time_is_read_as_it_was_written() {
         let due: Timestamp = "2026-11-20T21:00:00Z".parse().unwrap();
         let key = schedule_run("jobs", "nightly", due);

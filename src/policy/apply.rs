@@ -104,8 +104,13 @@ fn open_of(file: &str, jobs: &[JobFact]) -> Vec<JobId> {
     jobs.iter().filter(|job| job.applied.file == file && !job.has_ended).map(|job| job.job.clone()).collect()
 }
 
+/// The job that was made last of a file.
+pub fn newest_of<'a>(file: &str, jobs: &'a [JobFact]) -> Option<&'a JobFact> {
+    jobs.iter().filter(|job| job.applied.file == file).max_by_key(|job| (job.created, job.job.clone()))
+}
+
 fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: ApplyWishes) -> Change {
-    let newest = jobs.iter().filter(|job| job.applied.file == file.file).max_by_key(|job| (job.created, job.job.clone()));
+    let newest = newest_of(&file.file, jobs);
     let change = match (file.is_scheduled, has_schedule, newest) {
         (true, true, _) if file.is_as_kept => ChangeKind::Unchanged,
         (true, false, None) | (false, false, None) => ChangeKind::Create,

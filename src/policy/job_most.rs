@@ -30,6 +30,8 @@ pub struct JobMost {
     pub by: MostBy,
     /// How many machines it may still get, one after the other; `None`: nothing counts them.
     pub machines: Option<u32>,
+    /// The most by its budget, whatever bounds it lower; `None`: none was set.
+    pub budget: Option<Usd>,
 }
 
 /// What bounds it; the names are an interface.
@@ -48,12 +50,12 @@ pub enum MostBy {
 /// `most_any`: the most of the next attempt alone, whichever machine it gets.
 pub(super) fn of(ask: &Ask<'_>, bound: &Bound<'_>, fitting: &[(&Offer, Option<Bid>)], most_any: Option<Usd>) -> JobMost {
     let machines = machines(ask);
+    let budget = ask.budget_left.map(|left| left + after_the_budget(fitting));
     if most_any == Some(Usd::ZERO) {
-        return JobMost { usd: most_any, by: MostBy::Free, machines };
+        return JobMost { usd: most_any, by: MostBy::Free, machines, budget };
     }
     let later = Later::of(ask, bound, fitting);
     let limits = &ask.spec.limits;
-    let budget = ask.budget_left.map(|left| left + after_the_budget(fitting));
     let deadline = limits.deadline.and_then(|_| later.most(LimitsSpec { max_runtime: None, budget: None, ..limits.clone() }));
     let each = machines.and_then(|machines| match machines {
         1 => Some((most_any?, MostBy::Machines)),
@@ -66,15 +68,17 @@ pub(super) fn of(ask: &Ask<'_>, bound: &Bound<'_>, fitting: &[(&Offer, Option<Bi
     // Of equals the first: what is said in dollars is understood best.
     let least = bounds.into_iter().flatten().min_by_key(|(usd, _)| *usd);
     let (usd, by) = least.map_or((None, MostBy::Nothing), |(usd, by)| (Some(usd), by));
-    JobMost { usd, by, machines }
+    JobMost { usd, by, machines, budget }
 }
 
 impl JobMost {
-    /// The same of a job whose next machine is a kept one: the others may be any, of which this plan knows nothing.
+    /// The same of a job whose next machine is a kept one: the others may be any, of which this plan knows nothing, and only a budget
+    /// bounds them.
     #[must_use]
     pub fn after_a_kept_machine(self) -> JobMost {
         if self.by == MostBy::Machines && self.machines != Some(1) || self.by == MostBy::Deadline {
-            return JobMost { usd: None, by: MostBy::Nothing, ..self };
+            let by = if self.budget.is_some() { MostBy::Budget } else { MostBy::Nothing };
+            return JobMost { usd: self.budget, by, ..self };
         }
         self
     }

@@ -14,6 +14,7 @@ use crate::instance::setup::{
     BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, BucketFound, Found, GROUP, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound,
     SetupNames, SetupStep,
 };
+use crate::job::JobId;
 
 /// One thing: a row of what is shown before anything is done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -264,6 +265,15 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     lines
 }
 
+/// A job that waits would be launched by whoever drives it, without the rights and the group that its machine needs.
+pub fn jobs_without_an_end(jobs: &[JobId]) -> Option<SetupLine> {
+    let first = jobs.first()?;
+    let line = SetupLine::new(counted(jobs.len() as u64, "job"), "without an end", Vec::new());
+    let all = jobs.iter().take(5).map(JobId::as_str).collect::<Vec<_>>().join(", ");
+    let more = if jobs.len() > 5 { format!(" and {} more", jobs.len() - 5) } else { String::new() };
+    Some(SetupLine { blocks: true, ..line.remark(format!("{all}{more} may still be launched: end them first, with `lamp cancel {first}`")) })
+}
+
 /// What is known of an account before a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyFound {
@@ -339,12 +349,19 @@ fn bucket_removal(names: &SetupNames, found: &Found<BucketFound>, used: &InUse, 
         _ => vec![SetupStep::EmptyBucket, SetupStep::DeleteBucket],
     };
     let mut line = removal(format!("bucket {}", names.bucket), found, ours, steps);
-    if used.objects > 0 && !line.steps.is_empty() {
-        line.found = format!("ours, {}, {}", counted(used.jobs, "job"), counted(used.objects, "object"));
-        if !delete_jobs {
-            line.steps.clear();
-            line.remark = Some("it holds jobs, and stays; `--delete-jobs` deletes it with all of them".to_owned());
-        }
+    if line.steps.is_empty() || used.objects == 0 {
+        return line;
+    }
+    line.found = format!("ours, {}, {}", counted(used.jobs, "job"), counted(used.objects, "object"));
+    if !used.holds_anything() {
+        line.found.push_str(" of lamp's own");
+    } else if !delete_jobs {
+        line.steps.clear();
+        let holds = match used.jobs {
+            0 => format!("it holds {} of no job (schedules, or what is not lamp's)", counted(used.objects - used.house_objects, "object")),
+            _ => "it holds jobs".to_owned(),
+        };
+        line.remark = Some(format!("{holds}, and stays; `--delete-jobs` deletes it with all of them"));
     }
     line
 }

@@ -93,6 +93,12 @@ fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
     place.until(&newer, "stopped");
     assert_eq!(says(&place.apply(&["--prune", "-y"])), ["short.toml unchanged"]);
 
+    // It comes back, and says what it said: its job was stopped, and nothing runs it again unasked.
+    place.0.write("jobs/long.toml", format!("{LONG}env.A = 1\n"));
+    let back = place.0.lamp(&["apply", "jobs", "--dry-run"]);
+    let is_told = back.out.contains("its job was stopped; `lamp run jobs/long.toml` runs it again");
+    assert!(back.code == 0 && is_told && back.out.matches("runs it again").count() == 1, "{back:?}");
+
     place.until(own, "running");
     assert_eq!(place.0.lamp(&["stop", "--wait", own]).code, 0);
     place.nothing_is_left();

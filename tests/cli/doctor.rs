@@ -142,6 +142,17 @@ fn an_endpoint_that_is_down_leaves_unknown_what_it_would_have_said() {
     assert!([100, 103].contains(&ended.code) && ended.err.contains("without an answer: "), "{ended:?}");
 }
 
+/// Its name has no address: whoever mistypes it would look for the fault in the network.
+#[test]
+fn a_region_that_nobody_knows_is_warned_of_with_what_was_meant() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["doctor"]);
+    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_CONFIG_FILE", "/dev/null").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9");
+    let ended = sandbox.end(command.env("AWS_REGION", "us-eats-2"));
+    assert!(ended.out.contains("warn  region "), "{ended:?}");
+    assert!(ended.out.contains("`us-eats-2` is no region that this version knows (did you mean `us-east-2`?)"), "{ended:?}");
+}
+
 /// Whoever only uses this workstation is not told that something is broken.
 #[test]
 fn without_aws_nothing_is_broken() {

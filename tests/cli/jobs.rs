@@ -134,7 +134,8 @@ fn one_daemon_drives_several_job_roots() {
     for root in &roots {
         assert_eq!(place.0.lamp(&["--job-root", root, "daemon"]).code, 102, "{root}: a second daemon is refused");
         let run = place.0.lamp(&["--job-root", root, "run", "--detach", "--idle", "off", "--name", "d", "--", "sh", "job.sh"]);
-        assert_eq!((run.code, run.err.contains("`lamp daemon` drives it")), (0, true), "{}", run.err);
+        let named = run.err.contains("`lamp --job-root ") && run.err.contains(" daemon` drives it");
+        assert_eq!((run.code, named), (0, true), "{}", run.err);
     }
     for root in &roots {
         wait_until("the job of each root has ended", || {

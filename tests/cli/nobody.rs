@@ -1,4 +1,7 @@
-//! Somebody without AWS credentials: every verb says the same few words, and what to type.
+//! Somebody without AWS credentials: every verb says the same few words, and what to type. And somebody whom nobody answers.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 
 use super::sandbox::{Ended, Sandbox};
 
@@ -54,7 +57,7 @@ fn a_machine_that_refuses_its_metadata_is_no_news() {
 
 /// Answers 403 to everybody, as a metadata service that was switched off does; gone with the test's process.
 fn refusing() -> String {
-    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::io::Write as _;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let at = listener.local_addr().expect("it has one");
     std::thread::spawn(move || {
@@ -68,6 +71,21 @@ fn refusing() -> String {
         }
     });
     format!("http://{at}")
+}
+
+/// It takes connections and answers none: it is given up after two minutes, and somebody waits before the terminal.
+#[test]
+fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
+    let sandbox = Sandbox::with_script();
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}", silent.local_addr().expect("it has one"));
+    let mut command = sandbox.command(&["status", "--job-root", "s3://bucket/jobs"]);
+    command.env("AWS_ENDPOINT_URL", endpoint).env("AWS_REGION", "us-east-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x");
+    let mut lamp = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
+    let mut line = String::new();
+    let read = BufReader::new(lamp.stderr.take().expect("it is piped")).read_line(&mut line);
+    lamp.kill().and_then(|()| lamp.wait()).expect("it is ours");
+    assert!(read.is_ok() && line.starts_with("the job root s3://bucket/jobs has not answered"), "{line}");
 }
 
 #[test]

@@ -53,6 +53,17 @@ fn a_gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
     assert!(ended.err.contains("nothing with a known price: g5.") && ended.err.contains("the job needs A10G:64"), "{}", ended.err);
 }
 
+/// Nobody asked for a GPU, and only EC2 knows the type: neither is the fault of the type.
+#[test]
+fn a_type_that_only_ec2_would_know_is_said_to_be_unknown_and_not_to_lack_gpus() {
+    let ended = offline(&["prices", "--type", "t3.micro"]);
+    assert_eq!(ended.code, 103, "{ended:?}");
+    assert!(ended.err.contains("EC2 gave no answer, and the shipped catalogue") && ended.err.contains("does not know t3.micro\n"), "{}", ended.err);
+    assert!(!ended.err.contains("that many GPUs"), "{}", ended.err);
+    let slip = offline(&["prices", "--type", "g5.xlrge"]);
+    assert!(slip.code == 103 && slip.err.contains("hint: did you mean g5.xlarge?"), "{slip:?}");
+}
+
 #[test]
 fn what_is_bought_is_compared_with_what_is_rented() {
     let ended = offline(&["prices", "--type", "g5.xlarge", "--region", "us-east-1", "--buy", "$10000", "--hours-per-week", "40"]);

@@ -140,6 +140,16 @@ fn foreign_machines_of_every_region_have_an_age_and_a_cost_and_are_left_alone() 
     assert!(foreign.iter().all(|id| lives(&ec2, id)));
 }
 
+/// What nobody could look at is not said to be clean.
+#[test]
+fn without_credentials_no_foreign_machine_is_said_not_to_run() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["sweep", "--foreign"]);
+    let looked = sandbox.end(command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9"));
+    assert_eq!(looked.code, 103, "{looked:?}");
+    assert!(looked.out.contains("was seen where somebody answered") && !looked.out.contains(" runs"), "{looked:?}");
+}
+
 /// Neither ours nor a stranger's by its tags: no other look shows it, and a set-up cannot be taken away while nobody knows of it.
 #[test]
 fn what_carries_a_tag_of_ours_and_is_no_launch_is_listed_with_what_is_odd_about_it() {

@@ -25,6 +25,24 @@ fn only_a_limit_that_is_there_can_be_raised() {
     place.nothing_is_left();
 }
 
+#[test]
+fn a_job_says_when_its_machine_ends_and_with_more_time_that_it_ends_later() {
+    let place = Place::new(WAITS);
+    assert_eq!(place.0.lamp(&["run", "-d", "--name", "longer", "--idle", "off", "--max-runtime", "10m", "--", "sh", "job.sh"]).code, 0);
+    place.until("longer", "running");
+    let ends = || {
+        let status = place.0.lamp(&["status", "longer"]).out;
+        status.lines().find(|line| line.starts_with("ends ")).unwrap_or_else(|| panic!("{status}")).to_owned()
+    };
+    let before = ends();
+    assert!(before.contains("its machine at ") && before.ends_with(" UTC at the latest"), "{before}");
+    assert_eq!(place.0.lamp(&["extend", "longer", "2h"]).code, 0);
+    assert_ne!(ends(), before);
+    assert_eq!(place.0.lamp(&["stop", "longer"]).code, 0);
+    place.until("longer", "stopped");
+    place.nothing_is_left();
+}
+
 /// As long as its agent has not seen it, its state does not show that somebody wants it to end: a line of its own does, by whom and
 /// since when; and who asks a second time is told of the first.
 #[test]
@@ -46,6 +64,9 @@ fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
     assert!(place.0.lamp(&["status"]).out.contains("running, to stop"), "the table too");
     let again = place.0.lamp(&["stop", "deaf"]);
     assert!(again.code == 0 && again.err.contains(" was asked to stop ") && again.err.contains(" ago, and once is enough; "), "{again:?}");
+    let extended = place.0.lamp(&["extend", "deaf", "1h"]);
+    assert!(extended.code == 102 && extended.err.contains(" was asked to stop by "), "{extended:?}");
+    assert!(extended.err.contains(" ago: more time or money changes nothing\nit ends as it was asked to\nhint: "), "{extended:?}");
     let cancelled = place.0.lamp(&["cancel", "deaf"]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
     let status = place.0.lamp(&["status", "deaf"]).out;

@@ -55,13 +55,13 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
         run_time(spec);
         spec.interruptions.max = 0;
     });
-    assert_eq!(alone, JobMost { usd: Some(usd("0.46")), by: MostBy::Machines, machines: Some(1) }, "an hour at the bid");
+    assert_eq!(alone, JobMost { usd: Some(usd("0.46")), by: MostBy::Machines, machines: Some(1), budget: None }, "an hour at the bid");
     // Each that follows may have to bid as much as a machine on demand costs.
     let again = most(|spec| {
         run_time(spec);
         spec.interruptions.max = 3;
     });
-    assert_eq!(again, JobMost { usd: Some(usd("3.46")), by: MostBy::Machines, machines: Some(4) });
+    assert_eq!(again, JobMost { usd: Some(usd("3.46")), by: MostBy::Machines, machines: Some(4), budget: None });
     let priced = most(|spec| {
         run_time(spec);
         (spec.interruptions.max, spec.machine.max_price) = (3, PriceRule::Fixed(usd("0.5")));
@@ -71,12 +71,12 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
         run_time(spec);
         spec.limits.budget = Some(usd("2.5"));
     });
-    assert_eq!(budget, JobMost { usd: Some(usd("2.5")), by: MostBy::Budget, machines: Some(101) });
+    assert_eq!(budget, JobMost { usd: Some(usd("2.5")), by: MostBy::Budget, machines: Some(101), budget: Some(usd("2.5")) });
     let deadline = most(|spec| {
         run_time(spec);
         spec.limits.deadline = Some(now() + std::time::Duration::from_secs(10 * 3600 - 7 * 60));
     });
-    assert_eq!(deadline, JobMost { usd: Some(usd("10")), by: MostBy::Deadline, machines: Some(101) });
+    assert_eq!(deadline, JobMost { usd: Some(usd("10")), by: MostBy::Deadline, machines: Some(101), budget: None });
     for nothing in [
         most(|_| {}),
         most(|spec| {
@@ -121,9 +121,12 @@ fn what_is_above_its_bid_or_was_refused_counts_for_the_machines_that_follow() {
 /// A kept machine that is not to be had again is followed by any other, which this plan knows nothing of.
 #[test]
 fn after_a_kept_machine_only_a_budget_bounds_the_job() {
-    let by = |by: MostBy, machines: u32| JobMost { usd: Some(usd("5")), by, machines: Some(machines) }.after_a_kept_machine().usd;
+    let most = |by: MostBy, machines: u32| JobMost { usd: Some(usd("5")), by, machines: Some(machines), budget: None };
+    let by = |by: MostBy, machines: u32| most(by, machines).after_a_kept_machine().usd;
     assert_eq!([by(MostBy::Budget, 9), by(MostBy::Machines, 1), by(MostBy::Free, 9)], [Some(usd("5")); 3]);
     assert_eq!([by(MostBy::Machines, 9), by(MostBy::Deadline, 9)], [None; 2]);
+    let budgeted = JobMost { budget: Some(usd("9")), ..most(MostBy::Deadline, 9) }.after_a_kept_machine();
+    assert_eq!((budgeted.usd, budgeted.by), (Some(usd("9")), MostBy::Budget));
 }
 
 #[test]
