@@ -166,6 +166,7 @@ impl AwsSetup {
             | SetupStep::EncryptBucket
             | SetupStep::TidyBucket
             | SetupStep::EmptyBucket
+            | SetupStep::ForgetHouse
             | SetupStep::DeleteBucket => bucket::act(&self.session.s3(&self.home()).await, &self.names, step).await,
             SetupStep::CreateGroup { region, vpc } => group::create(&self.session, &self.names, region, vpc).await,
             SetupStep::DeleteGroup { region, id } => group::delete(&self.session, region, id).await,

@@ -130,6 +130,7 @@ pub(super) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Re
             done(call.send().await, "give the bucket a lifecycle")
         }
         SetupStep::EmptyBucket => empty(s3, bucket, "").await,
+        SetupStep::ForgetHouse => forget_house(s3, names).await,
         SetupStep::DeleteBucket => match s3.delete_bucket().bucket(bucket).send().await {
             Err(error) if is_gone(&error) => Ok(()),
             answer => done(answer, "delete the bucket"),
@@ -232,14 +233,35 @@ async fn empty(s3: &Client, bucket: &str, prefix: &str) -> Result<(), SetupError
         if page.is_empty() {
             return Ok(());
         }
-        let ids = page.into_iter().map(|(id, _)| id).collect();
-        let delete = Delete::builder().set_objects(Some(ids)).quiet(true).build().expect("objects are given");
-        let answer = s3.delete_objects().bucket(bucket).delete(delete).send().await.map_err(|error| refused(said(&error)))?;
-        // Otherwise this would go round for ever.
-        if let Some(error) = answer.errors().first() {
-            return Err(refused(error.message().unwrap_or("an object cannot be deleted").to_owned()));
-        }
+        delete(s3, bucket, page.into_iter().map(|(id, _)| id).collect()).await.map_err(refused)?;
     }
+}
+
+/// Deletes every version of what is lamp's own and of no job, and nothing else: a job that was submitted since somebody looked
+/// keeps the bucket.
+async fn forget_house(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
+    let (bucket, prefix) = (names.bucket.as_str(), names.prefix.as_str());
+    let refused = |why| SetupError::new(format!("delete lamp's own records in {bucket}"), why);
+    let mut marker = None;
+    loop {
+        let (page, next) = versions(s3, bucket, prefix, marker).await.map_err(refused)?;
+        let own = |id: &ObjectIdentifier| id.key().strip_prefix(prefix).is_some_and(is_of_the_house);
+        let ids: Vec<ObjectIdentifier> = page.into_iter().map(|(id, _)| id).filter(own).collect();
+        if !ids.is_empty() {
+            delete(s3, bucket, ids).await.map_err(refused)?;
+        }
+        if next.is_none() {
+            return Ok(());
+        }
+        marker = next;
+    }
+}
+
+/// At most a thousand; an error is one of the first that could not be deleted, or whoever asks again would go round for ever.
+async fn delete(s3: &Client, bucket: &str, ids: Vec<ObjectIdentifier>) -> Result<(), String> {
+    let delete = Delete::builder().set_objects(Some(ids)).quiet(true).build().expect("objects are given");
+    let answer = s3.delete_objects().bucket(bucket).delete(delete).send().await.map_err(|error| said(&error))?;
+    answer.errors().first().map_or(Ok(()), |error| Err(error.message().unwrap_or("an object cannot be deleted").to_owned()))
 }
 
 #[cfg(test)]

@@ -51,8 +51,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let dir = job_root::find_under_way(&store, Some(&args.job)).await?;
     let fault = |error| job_root::record_fault(&error);
     let spec = job_root::must_be_under_way(&dir).await?;
-    if let Some(end) = Wishes::of(&dir.requests().await.map_err(fault)?).end {
-        return Err(ends_anyway(&dir, &spec, &end, context.clock.now()));
+    match Wishes::of(&dir.requests().await.map_err(fault)?).end {
+        Some(end) if end.cancel => return Err(ends_anyway(&dir, &spec, &end, context.clock.now())),
+        // Its last save and its outputs may need it.
+        Some(end) => {
+            context.printer.note(format!("{} was asked to stop by {}, and ends all the same: what is added is for its last save", dir.job(), end.by))
+        }
+        None => {}
     }
     let missing = no_such_limit(&spec, args.time, budget).or_else(|| fallback_cost.and_then(|cost| allowed_already(&spec, cost)));
     if let Some(missing) = missing {
@@ -92,12 +97,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 /// Somebody wants the job to end, and no limit has a say in that.
 fn ends_anyway(dir: &JobDir, spec: &Spec, end: &EndWish, now: Timestamp) -> Fault {
-    let (verb, ago) = (if end.cancel { "cancel" } else { "stop" }, Span::from_secs(elapsed(end.at, now).as_secs()));
+    let ago = Span::from_secs(elapsed(end.at, now).as_secs());
     let hint = match spec.checkpoint {
         Some(_) => format!("`lamp start {}` goes on from its last checkpoint once it has ended", dir.job()),
         None => format!("`lamp status {}` shows when it has ended", dir.job()),
     };
-    Fault::new(ExitCode::REFUSED, format!("job `{}` was asked to {verb} by {} {ago} ago: more time or money changes nothing", dir.job(), end.by))
+    Fault::new(ExitCode::REFUSED, format!("job `{}` was asked to cancel by {} {ago} ago: more time or money changes nothing", dir.job(), end.by))
         .meaning("it ends as it was asked to")
         .hint(hint)
 }

@@ -6,12 +6,13 @@
 //! What is there already is left alone, so that it can be run again at any time. What must never live here: which step is
 //! right.
 
+use std::time::Duration;
+
 use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::fetch::with_progress;
 use super::setup_steps::{Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
-use super::table::counted;
 use super::{Context, ExitCode, Fault, job_root, region};
 use crate::config::edit::{self, Setting};
 use crate::instance::setup::SetupFound;
@@ -50,14 +51,26 @@ pub struct Args {
     pub instead: bool,
 }
 
+/// A job root that does not answer for so long is not waited for: what is made here does not hang on it.
+const LEFT_BEHIND_MAX: Duration = Duration::from_secs(10);
+
 /// Jobs under way in the job root of until now: nothing that is typed from now on would find them.
-async fn tell_left_behind(context: &Context) {
-    let Ok(store) = job_root::open_existing(context).await else { return };
-    let Ok(jobs) = job_root::all_under_way(&store).await else { return };
+async fn tell_left_behind(context: &Context, next: &str) {
+    let looked = async {
+        let store = job_root::open_existing(context).await.ok()?;
+        let jobs = if store.url() == next { Vec::new() } else { job_root::all_that_may_be_open(&store).await.ok()? };
+        Some((store.url(), jobs))
+    };
+    let found = tokio::select! {
+        found = looked => found,
+        () = context.clock.sleep(LEFT_BEHIND_MAX) => None,
+    };
+    // One that is not there, as on a new workstation, is nothing to be told of.
+    let Some((root, jobs)) = found else { return };
     let Some(first) = jobs.first() else { return };
-    let (number, root) = (counted(jobs.len() as u64, "job"), store.url());
-    context.printer.warn(format!("{number} under way in {root} ({first}, ...) go on there, and `lamp` will no longer look there by itself"));
-    context.printer.hint(format!("`lamp --job-root {root} status` shows them, and so does `stop`"));
+    let more = if jobs.len() > 1 { format!(" and {} more", jobs.len() - 1) } else { String::new() };
+    context.printer.warn(format!("under way in {root}: {first}{more}; from now on `lamp` looks there only where it is told to"));
+    context.printer.hint(format!("`lamp --job-root {root} status` shows them"));
 }
 
 /// # Errors
@@ -86,7 +99,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note(format!("the configuration will say {}", changed.join(", ")));
     }
     if changed.iter().any(|line| line.starts_with("job_root")) {
-        tell_left_behind(context).await;
+        tell_left_behind(context, &setup.names.job_root()).await;
     }
     let tell = |done: bool| {
         if context.is_machine_output() {

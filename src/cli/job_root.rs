@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use futures::stream::{self, StreamExt};
+use futures::stream::{self, StreamExt, TryStreamExt};
 
 use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
 use crate::instance::OWNER_TAG;
 use crate::job::{JobId, Receipt, Spec};
-use crate::jobdir::{self, JobDir, JobDirError, RecordError, unless_damaged};
+use crate::jobdir::{self, JobDir, JobDirError, RecordError};
 use crate::wire::{self, AwsSettings, Store, Workstation};
 
 /// What to type where there is no job yet.
@@ -154,24 +154,40 @@ pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
     Ok(without_receipt(store, of_name(&listed(store).await?, name)).await)
 }
 
-/// All jobs that have not ended, as far as their records can be read.
+/// All jobs but those that have certainly ended: one that this version cannot read may be open.
 ///
 /// # Errors
 /// When the job root does not answer.
 #[cfg(feature = "aws")]
-pub async fn all_under_way(store: &Store) -> Result<Vec<JobId>, Fault> {
-    Ok(without_receipt(store, listed(store).await?).await)
+pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
+    let read = stream::iter(listed(store).await?).map(|job| async move {
+        let dir = JobDir::new(Arc::clone(store), job.clone());
+        let is_open = match (dir.receipt().await, dir.spec().await) {
+            (Err(error @ JobDirError::Store(_)), _) | (_, Err(error @ JobDirError::Store(_))) => return Err(record_fault(&error)),
+            (Ok(Some(_)), _) | (_, Ok(None)) => false,
+            (_, Ok(Some(spec))) => !spec.is_alone(),
+            // What nobody can read nobody can launch; a newer version can.
+            (_, Err(error)) => !error.is_damage(),
+        };
+        Ok(is_open.then_some(job))
+    });
+    let read: Vec<Option<JobId>> = read.buffered(READS_IN_FLIGHT).try_collect().await?;
+    Ok(read.into_iter().flatten().collect())
 }
 
-/// The owner whose machines a job has, by its newest plan, where that is somebody else; `None`: ours, or nobody's yet.
+/// Whose the machines of a job are, by its newest plan that can be read; `None`: no plan says it yet.
 ///
 /// # Errors
 /// When the job root does not answer.
-pub async fn other_owner(dir: &JobDir, owner: &str) -> Result<Option<String>, Fault> {
-    let fault = |error| record_fault(&error);
-    let Some(last) = dir.attempts().await.map_err(fault)?.last().copied() else { return Ok(None) };
-    let plan = unless_damaged(dir.plan(last).await).map_err(fault)?;
-    Ok(plan.and_then(|plan| plan.tags.get(OWNER_TAG).filter(|theirs| *theirs != owner).cloned()))
+pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
+    for attempt in dir.attempts().await.map_err(|error| record_fault(&error))?.into_iter().rev() {
+        match dir.plan(attempt).await {
+            Ok(Some(plan)) => return Ok(plan.tags.get(OWNER_TAG).cloned()),
+            Err(error @ JobDirError::Store(_)) => return Err(record_fault(&error)),
+            Ok(None) | Err(_) => {}
+        }
+    }
+    Ok(None)
 }
 
 /// Receipts that are read at once.

@@ -56,7 +56,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let found = with_progress(context, looking, setup.look()).await;
     let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;
     let stands = with_progress(context, looking, setup.look_at_sweeper()).await;
-    let (schedules, waiting) = left_in_root(context, &setup, &found).await?;
+    let (schedules, waiting) = left_in_root(args, context, &setup, &found).await?;
     let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
     lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
     lines.splice(0..0, jobs_without_an_end(&waiting));
@@ -95,7 +95,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note("there is nothing of ours to take away");
         return Ok(ExitCode::SUCCESS);
     }
-    if goes(&SetupStep::EmptyBucket) && used.holds_anything() {
+    if goes(&SetupStep::EmptyBucket) {
         confirm_count(args, context, &used)?;
     } else if !place.yes {
         confirm(context, "Take it away? [y/N]", "y")?;
@@ -108,7 +108,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 
 /// What the job root still holds that somebody would go on with: the schedules in force, as `SET/NAME`, since a daemon that is
 /// not told otherwise goes on with them; and the jobs without an end, one of which may only wait for its machine.
-async fn left_in_root(context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(Vec<String>, Vec<JobId>), Fault> {
+async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found: &SetupFound) -> Result<(Vec<String>, Vec<JobId>), Fault> {
     if found.bucket.there().is_none() {
         return Ok(Default::default());
     }
@@ -124,13 +124,23 @@ async fn left_in_root(context: &Context, setup: &AwsSetup, found: &SetupFound) -
         }
     }
     let nothing_done = |fault: Fault| fault.meaning("nothing was changed");
-    let mut open = Vec::new();
-    for job in job_root::all_under_way(&store).await.map_err(nothing_done)? {
+    let (mut open, mut nobodys) = (Vec::new(), Vec::new());
+    for job in job_root::all_that_may_be_open(&store).await.map_err(nothing_done)? {
         let dir = JobDir::new(Arc::clone(&store), job.clone());
-        // What runs with another owner's rights loses none.
-        if job_root::other_owner(&dir, &setup.names.owner).await.map_err(nothing_done)?.is_none() {
-            open.push(job);
+        match job_root::owner_of(&dir).await.map_err(nothing_done)? {
+            // The bucket would go from under it, whosever it is.
+            _ if args.delete_jobs => open.push(job),
+            Some(owner) if owner == setup.names.owner => open.push(job),
+            // What runs with another owner's rights loses none.
+            Some(_) => {}
+            None => nobodys.push(job),
         }
+    }
+    if let Some(first) = nobodys.first() {
+        let number = counted(nobodys.len() as u64, "job");
+        context
+            .printer
+            .warn(format!("{number} without an end of which no record says yet whose it is ({first}): if it is yours, end it before its rights go"));
     }
     Ok((named, open))
 }

@@ -113,9 +113,11 @@ impl Controller {
                 // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
                 // and if somebody has since, its token makes it the same machine.
                 // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
-                if created == Created::New && !(attempt.number() > 1 && dir.receipt().await?.is_some()) {
+                if created == Created::New {
                     memory.attempts.entry(*attempt).or_default().planned(plan);
-                    self.launch(job, memory, *attempt).await?;
+                    if attempt.number() == 1 || dir.receipt().await?.is_none() {
+                        self.launch(job, memory, *attempt).await?;
+                    }
                 }
             }
             Act::Launch { attempt } => {
@@ -178,6 +180,9 @@ impl Controller {
                 };
                 let receipt = leavings.on(receipt);
                 memory.leavings = Some(leavings);
+                if dir.plan(next).await?.is_some() {
+                    return Ok(Done::Waiting);
+                }
                 let created = dir.create_receipt(&receipt).await?;
                 info!(%job, outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
                 return Ok(Done::Final);

@@ -56,8 +56,9 @@ const GAP_MAX: Duration = Duration::from_secs(60);
 const GUARD_PAUSE: Duration = Duration::from_secs(30);
 const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// The heartbeat and its news are two objects, written one after the other over a line that may be slow.
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+/// The heartbeat and its news are two objects, written one after the other over a line that may be slow; news come once a minute, and
+/// beats four times.
+const TOLD_WITHIN: Duration = Duration::from_secs(90);
 
 impl AttemptMemory {
     /// Takes note of a plan that this controller has made: nobody has launched it before.
@@ -71,7 +72,7 @@ impl AttemptMemory {
     pub fn asked(&mut self, now: Duration) {
         (self.asked_at, self.missing_since) = (Some(now), None);
         (self.watched.asked_for, self.watched.missing_for) = (Some(Duration::ZERO), Duration::ZERO);
-        self.watched.silent_for = Duration::ZERO;
+        (self.watched.silent_for, self.watched.refusals) = (Duration::ZERO, 0);
     }
 
     /// Takes note of the machine that a launch, or a start, has answered with: what was refused before is not so any more.
@@ -84,6 +85,7 @@ impl AttemptMemory {
     pub fn refused(&mut self, refusal: Option<Refusal>, why: String, now: Duration) {
         self.watched.refused = Some((refusal, why));
         (self.refused_at, self.watched.refused_for) = (Some(now), Duration::ZERO);
+        self.watched.refusals = self.watched.refusals.saturating_add(1);
     }
 
     /// Takes note of a failure, and gives how many there were.

@@ -43,7 +43,8 @@ impl Controller {
     /// partition as long as its lease it comes back at any moment (seed 8001928 of 24 h).
     pub(super) async fn has_spoken(&self, dir: &JobDir, observed: &Observed, attempt: AttemptNo) -> Result<bool, ActError> {
         let Some(facts) = observed.attempts.iter().find(|facts| facts.plan.attempt == attempt) else { return Ok(false) };
-        if facts.status.is_none() || facts.watched.silent_for <= facts.plan.lease.duration() {
+        let heard = facts.status.is_some() || facts.lease.is_some();
+        if !heard || facts.watched.silent_for <= facts.plan.lease.duration() {
             return Ok(false);
         }
         let beat = self.store.head(&layout::status(dir.job(), attempt)).await.map_err(JobDirError::from)?;

@@ -163,7 +163,15 @@ pub struct InUse {
 /// Whether a key of the job root is lamp's own and of no job: it is made anew where it is missed, or was only learned. (The names
 /// are `jobdir::layout`'s; a test there holds the two together.)
 pub fn is_of_the_house(key: &str) -> bool {
-    ["clock", "jobs-over.json"].contains(&key) || ["news/", "market/", "proofs/", "agents/"].iter().any(|folder| key.starts_with(folder))
+    let parts: Vec<&str> = key.split('/').collect();
+    match parts.as_slice() {
+        ["clock" | "jobs-over.json"] => true,
+        ["agents", sum, "lamp-agent"] => sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        ["news", _, word] => !word.is_empty() && !word.contains('.'),
+        ["market", zone, file] => zone.matches('-').count() >= 2 && file.strip_suffix(".json").is_some_and(|model| model.contains('.')),
+        ["proofs", account, file] => account.bytes().all(|byte| byte.is_ascii_digit()) && file.ends_with(".json"),
+        _ => false,
+    }
 }
 
 impl InUse {
@@ -188,17 +196,25 @@ pub enum SetupStep {
     WriteSessionPolicy,
     CreateProfile,
     PutRoleInProfile,
-    CreateGroup { region: String, vpc: String },
+    CreateGroup {
+        region: String,
+        vpc: String,
+    },
     CreateSpotRole,
     CreateAlarmRole,
     EmptyBucket,
+    /// The same of what is lamp's own and of no job; whatever else came meanwhile keeps the bucket.
+    ForgetHouse,
     DeleteBucket,
     TakeRoleFromProfile,
     DeleteProfile,
     DeleteRolePolicy,
     DeleteSessionPolicy,
     DeleteRole,
-    DeleteGroup { region: String, id: String },
+    DeleteGroup {
+        region: String,
+        id: String,
+    },
     Sweeper(SweeperStep),
 }
 
@@ -216,6 +232,7 @@ impl SetupStep {
             SetupStep::WriteSessionPolicy => "let shells in through Session Manager",
             SetupStep::PutRoleInProfile => "put the role in",
             SetupStep::EmptyBucket => "delete all jobs in it",
+            SetupStep::ForgetHouse => "delete lamp's own records in it",
             SetupStep::TakeRoleFromProfile => "take the role out",
             SetupStep::DeleteRolePolicy => "delete its policy",
             SetupStep::DeleteSessionPolicy => "let no shells in",

@@ -254,10 +254,21 @@ mod tests {
     fn what_is_of_no_job_and_no_schedule_is_known_to_the_set_up() {
         use crate::instance::setup::is_of_the_house;
         let job: JobId = "toy-222222".parse().expect("an id");
-        for key in [CLOCK, JOBS_OVER, &news(&job), &pool("us-east-1a", "g5.xlarge"), &proofs("1"), &agent("00")] {
+        let (made, program) = (format!("{}made", news(&job)), agent(&"0a".repeat(32)));
+        for key in [CLOCK, JOBS_OVER, &made, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1"), &program] {
             assert!(is_of_the_house(key), "{key}");
         }
-        for key in [&spec(&job), &schedule("set", "name"), "notes.txt", "clocks", &visit("sweeper")] {
+        for key in [
+            &spec(&job),
+            &schedule("set", "name"),
+            "notes.txt",
+            "clocks",
+            "market/prices.parquet",
+            "news/today/paper.pdf",
+            "agents/smith.json",
+            "proofs/lemma.tex",
+            &visit("sweeper"),
+        ] {
             assert!(!is_of_the_house(key), "{key}");
         }
     }

@@ -27,6 +27,9 @@ const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
 /// Longer, and another controller was perhaps given meanwhile what was refused; shorter, and a slow cloud is asked over and over.
 const REFUSED_JUST_NOW: Duration = Duration::from_secs(10);
 
+/// So often it is refused in a row, and then that stands: where a look takes longer than the moment above, every refusal is old.
+const REFUSALS_MAX: u32 = 4;
+
 /// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
 const CERTAINTY: &str = "certainty that no machine was launched";
 
@@ -72,7 +75,8 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         let unclear = attempt.watched.unclear;
         // Another controller may ask too, and be given what was refused here. Who asks with the plan's token then is answered with
         // that machine; so only a refusal of just now says that nobody has launched it (seeds 6007594 and 7010096 of 24 h).
-        let is_old = attempt.watched.refused_for > REFUSED_JUST_NOW && !existed && !unwanted && !is_spent(attempt);
+        let is_old =
+            attempt.watched.refused_for > REFUSED_JUST_NOW && attempt.watched.refusals < REFUSALS_MAX && !existed && !unwanted && !is_spent(attempt);
         return match gone {
             false if unclear => making_sure(format!("a launch was refused ({refusal}), after one that may have come through")),
             true if unclear && is_old => vec![Act::Launch { attempt: attempt.plan.attempt }],

@@ -346,7 +346,8 @@ fn bucket_removal(names: &SetupNames, found: &Found<BucketFound>, used: &InUse, 
     let ours = |bucket: &BucketFound| bucket.owner.as_deref() == Some(&names.owner);
     let steps = |_: &BucketFound| match used.objects {
         0 => vec![SetupStep::DeleteBucket],
-        _ => vec![SetupStep::EmptyBucket, SetupStep::DeleteBucket],
+        _ if used.holds_anything() => vec![SetupStep::EmptyBucket, SetupStep::DeleteBucket],
+        _ => vec![SetupStep::ForgetHouse, SetupStep::DeleteBucket],
     };
     let mut line = removal(format!("bucket {}", names.bucket), found, ours, steps);
     if line.steps.is_empty() || used.objects == 0 {

@@ -29,6 +29,8 @@ pub struct Watched {
     pub refused: Option<(Option<Refusal>, String)>,
     /// How long ago that was.
     pub refused_for: Duration,
+    /// How many times in a row since the last launch that may have made it.
+    pub refusals: u32,
     /// A launch may have come through of which this controller knows nothing: its answer was lost, or another made the plan.
     pub unclear: bool,
     /// From the first to the last of successive answers of the cloud in which the machine was missing.

@@ -181,6 +181,28 @@ fn it_goes_again_and_leaves_what_is_not_ours() {
     assert_eq!(made, [6, 2, 2, 1, 0, 0], "all is gone but what the whole account has: {after}");
 }
 
+/// A look writes the clock; a bucket in which nothing else is holds no job, and one with a file of somebody's is not emptied.
+#[test]
+fn a_bucket_with_lamps_own_records_alone_goes_and_one_with_somebodys_file_stays() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let put = |keys: &[&str]| keys.iter().for_each(|key| drop(user.ec2.s3("PUT", &format!("/{}/{key}", user.bucket()), b"{}")));
+    put(&["clock", "clock", "news/digits-222222/made", "market/us-east-1a/g5.xlarge.json"]);
+    let gone = user.lamp(&["uninit", "aws", "--yes"]);
+    assert_eq!(gone.code, 0, "{gone:?}");
+    let (_, after) = user.json(&["init", "aws", "--dry-run"]);
+    assert!(after["lines"].to_string().contains("create-bucket"), "it is gone: {after}");
+
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    put(&["clock", "market/prices.parquet"]);
+    let (_, dry) = user.json(&["uninit", "aws", "--dry-run"]);
+    assert_eq!((&dry["in_use"]["objects"], &dry["in_use"]["house_objects"]), (&2.into(), &1.into()), "{dry}");
+    let kept = user.lamp(&["uninit", "aws", "--yes"]);
+    assert!(kept.code == 0 && kept.err.contains("it holds 1 object of no job"), "{kept:?}");
+    let config = user.sandbox.read(CONFIG);
+    assert!(config.contains("job_root") && config.contains("regions"), "what stays is read by these: {config}");
+}
+
 #[test]
 fn a_machine_that_runs_keeps_its_role() {
     let Some(user) = User::new() else { return };

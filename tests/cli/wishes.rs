@@ -65,10 +65,12 @@ fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
     let again = place.0.lamp(&["stop", "deaf"]);
     assert!(again.code == 0 && again.err.contains(" was asked to stop ") && again.err.contains(" ago, and once is enough; "), "{again:?}");
     let extended = place.0.lamp(&["extend", "deaf", "1h"]);
-    assert!(extended.code == 102 && extended.err.contains(" was asked to stop by "), "{extended:?}");
-    assert!(extended.err.contains(" ago: more time or money changes nothing\nit ends as it was asked to\nhint: "), "{extended:?}");
+    assert!(extended.err.contains(" was asked to stop by ") && extended.err.contains("what is added is for its last save"), "{extended:?}");
     let cancelled = place.0.lamp(&["cancel", "deaf"]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    let extended = place.0.lamp(&["extend", "deaf", "1h"]);
+    assert!(extended.code == 102 && extended.err.contains(" was asked to cancel by "), "{extended:?}");
+    assert!(extended.err.contains(" ago: more time or money changes nothing\nit ends as it was asked to\nhint: "), "{extended:?}");
     let status = place.0.lamp(&["status", "deaf"]).out;
     assert!(status.lines().any(|line| line.starts_with("was asked") && line.contains("to cancel, by ")), "{status}");
     all.iter().for_each(|pid| signal(*pid, "CONT"));

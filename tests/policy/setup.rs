@@ -185,6 +185,12 @@ fn a_bucket_with_jobs_stays_unless_that_is_said() {
     assert!(!steps(&kept).contains(&SetupStep::DeleteBucket) && steps(&kept).contains(&SetupStep::DeleteRole), "{kept:?}");
     let all = steps(&plan_removal(&names(), &ready("alice"), &used, true));
     assert!(all.ends_with(&[SetupStep::EmptyBucket, SetupStep::DeleteBucket]), "{all:?}");
+    let own = InUse { objects: 7, house_objects: 7, ..InUse::default() };
+    let own = steps(&plan_removal(&names(), &ready("alice"), &own, false));
+    assert!(own.ends_with(&[SetupStep::ForgetHouse, SetupStep::DeleteBucket]), "its clock and its news are no jobs: {own:?}");
+    let other = InUse { objects: 7, house_objects: 6, ..InUse::default() };
+    let other = plan_removal(&names(), &ready("alice"), &other, false);
+    assert!(!steps(&other).contains(&SetupStep::DeleteBucket) && !steps(&other).contains(&SetupStep::ForgetHouse), "{other:?}");
     // A profile is emptied before it goes, and the role goes after it.
     let at = |step: &SetupStep| all.iter().position(|one| one == step);
     assert!(at(&SetupStep::TakeRoleFromProfile) < at(&SetupStep::DeleteProfile) && at(&SetupStep::DeleteProfile) < at(&SetupStep::DeleteRole));
