@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::attempt::{Attempt, Folders, Memory, Mode, terms};
 use super::deadman::BOOTS;
 use super::outbox::{Outbox, chain};
 use super::tick::MEMORY;
-use crate::instance::{Tags, TagsError};
+use crate::instance::{TAG_PREFIX, Tags, TagsError};
 use crate::job::{Lease, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
@@ -74,6 +76,40 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     }
 }
 
+/// The name of what this machine was found to be.
+const KNOWN: &str = "identity.json";
+
+/// Who the machine was found to be, in one life of its kernel: after that it may have been started for another attempt.
+#[derive(Serialize, Deserialize)]
+struct Known {
+    boot: String,
+    identity: Identity,
+}
+
+/// Who this machine is; by what an agent before this one found in the same boot, where nobody answers. An agent that died while it
+/// powered the machine off must not wait half an hour for a metadata service to go on (seed 8001792 of 24 h of the false world).
+async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
+    let (path, boot) = (folders.state.join(KNOWN), ports.clock.boot());
+    let answered = match ports.metadata.identity().await {
+        Ok(identity) => identity,
+        Err(error) => {
+            let known = ports.files.read(&path).ok().flatten().and_then(|bytes| serde_json::from_slice::<Known>(&bytes).ok());
+            if let Some(known) = known.filter(|known| known.boot == boot && !boot.is_empty()) {
+                tracing::warn!("{}; this boot it has said already who this machine is", chain(&error));
+                return known.identity;
+            }
+            identity(&*ports.metadata, &*ports.clock).await
+        }
+    };
+    let ours = answered.tags.iter().filter(|(key, _)| key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()));
+    let known = Known { boot, identity: Identity { tags: ours.collect(), ..answered.clone() } };
+    let bytes = serde_json::to_vec(&known).expect("an identity is strings and a time");
+    if let Err(error) = ports.files.replace(&path, &bytes) {
+        tracing::warn!("cannot write {}: {error}", path.display());
+    }
+    answered
+}
+
 /// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work; unless
 /// its tags are not ours.
 pub async fn boot(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
@@ -109,7 +145,7 @@ pub(super) async fn keep_alive(service: &dyn Service, clock: &dyn Clock) -> std:
 }
 
 async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
-    let identity = identity(&*ports.metadata, &*ports.clock).await;
+    let identity = who(ports, &folders).await;
     let tags = Tags::from_map(&identity.tags)?;
     let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());
     let state = folders.state.clone();

@@ -11,18 +11,22 @@ use lamplighter::job::{AttemptNo, Lease, ResolvedSpec};
 use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
 use serde_json::json;
 
-use super::Rig;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
+use super::{Rig, secs};
 
 struct Tagged {
     clock: Arc<VirtualClock>,
     attempt: &'static str,
+    silent: bool,
 }
 
 #[async_trait]
 impl Metadata for Tagged {
     async fn identity(&self) -> Result<Identity, MetadataError> {
+        if self.silent {
+            return Err(MetadataError::Unavailable { what: "tags/instance/".into(), cause: "connection refused".into() });
+        }
         let tags = [("owner", "me"), ("job", "digits-222222"), ("attempt", self.attempt), ("lease-s", "1800")];
         let tags: BTreeMap<String, String> = tags.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect();
         Ok(Identity { instance: "i-1".into(), tags, launched: self.clock.now() })
@@ -34,12 +38,16 @@ impl Metadata for Tagged {
 }
 
 async fn boots(rig: &Rig, attempt: &'static str) -> Memory {
+    takes_up(rig, attempt, false).await
+}
+
+async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
     let played = Arc::new(Played::new(rig));
     let ports = BootPorts {
         clock: rig.clock.clone(),
         files: rig.files.clone(),
         store: rig.store.clone(),
-        metadata: Arc::new(Tagged { clock: rig.clock.clone(), attempt }),
+        metadata: Arc::new(Tagged { clock: rig.clock.clone(), attempt, silent }),
         power: played.clone(),
         service: played,
         nonce: "n".into(),
@@ -79,5 +87,33 @@ fn the_disk_of_an_earlier_attempt_says_nothing_of_the_next() {
         assert_eq!(std::fs::read_to_string(rig.path("state/nonce")).unwrap(), "n", "it is still the same machine");
         let lease: Option<Lease> = rig.dir().lease(AttemptNo::new(2)).await.expect("readable");
         assert_eq!(lease.expect("taken").nonce, "n");
+    });
+}
+
+/// An agent that comes back in the same boot goes on while the metadata service is down; after a reboot it asks, since the machine
+/// may have been started for another attempt.
+#[test]
+fn an_agent_that_comes_back_knows_who_its_machine_is_until_the_next_boot() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let resolved: ResolvedSpec = serde_json::from_value(json!({
+            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
+            "spec": {"name": "digits", "command": {"shell": "train"}},
+        }))
+        .expect("a spec");
+        let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
+        boots(&rig, "0001").await;
+        tokio::select! {
+            biased;
+            _ = takes_up(&rig, "0001", true) => {}
+            () = clock.sleep(secs(5)) => panic!("it waits for the metadata service"),
+        }
+        let known = std::fs::read_to_string(rig.path("state/identity.json")).unwrap();
+        std::fs::write(rig.path("state/identity.json"), known.replace(&format!("\"boot\":\"{}\"", clock.boot()), "\"boot\":\"another\"")).unwrap();
+        tokio::select! {
+            biased;
+            _ = takes_up(&rig, "0001", true) => panic!("it went by what an earlier boot knew"),
+            () = clock.sleep(secs(600)) => {}
+        }
     });
 }
