@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+#[cfg(feature = "aws")]
+use futures::stream::TryStreamExt as _;
+use futures::stream::{self, StreamExt};
 
 use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
