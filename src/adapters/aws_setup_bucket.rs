@@ -186,8 +186,7 @@ pub(super) async fn contents(s3: &Client, names: &SetupNames) -> Result<InUse, S
         let own = page.iter().filter(|(object, _)| object.key().starts_with(&sweeper)).count();
         used.objects += (page.len() - own) as u64;
         used.sweeper_objects += own as u64;
-        let of_the_house = |key: &str| key.strip_prefix(prefix).is_some_and(is_of_the_house);
-        used.house_objects += page.iter().filter(|(object, _)| of_the_house(object.key()) && !object.key().starts_with(&sweeper)).count() as u64;
+        used.house_objects += page.iter().filter(|(object, _)| is_own(object, prefix)).count() as u64;
         used.bytes += page.iter().map(|(_, bytes)| bytes).sum::<u64>();
         if next.is_none() {
             return Ok(used);
@@ -245,8 +244,7 @@ async fn forget_house(s3: &Client, names: &SetupNames) -> Result<(), SetupError>
     let mut marker = None;
     loop {
         let (page, next) = versions(s3, bucket, prefix, marker).await.map_err(refused)?;
-        let own = |id: &ObjectIdentifier| id.key().strip_prefix(prefix).is_some_and(is_of_the_house);
-        let ids: Vec<ObjectIdentifier> = page.into_iter().map(|(id, _)| id).filter(own).collect();
+        let ids: Vec<ObjectIdentifier> = page.into_iter().map(|(id, _)| id).filter(|id| is_own(id, prefix)).collect();
         if !ids.is_empty() {
             delete(s3, bucket, ids).await.map_err(refused)?;
         }
@@ -255,6 +253,11 @@ async fn forget_house(s3: &Client, names: &SetupNames) -> Result<(), SetupError>
         }
         marker = next;
     }
+}
+
+/// Whether an object is lamp's own and of no job, below the job root's prefix.
+fn is_own(object: &ObjectIdentifier, prefix: &str) -> bool {
+    object.key().strip_prefix(prefix).is_some_and(is_of_the_house)
 }
 
 /// At most a thousand; an error is one of the first that could not be deleted, or whoever asks again would go round for ever.

@@ -37,8 +37,7 @@ pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wish
     // A budget is held over all machines, whatever was planned of them.
     let budget = spec.spec.limits.budget.filter(|_| spec.spec.machine.cloud != Cloud::Local).map(|budget| budget + wishes.more_budget);
     let Some((last, before)) = attempts.split_last() else { return budget };
-    let spent: Usd = before.iter().filter_map(|attempt| attempt.settled.as_ref()).map(|settled| settled.usd).sum();
-    let planned = last.plan.most_job_usd.map(|most| spent + most);
+    let planned = last.plan.most_job_usd.map(|most| spent(before) + most);
     if is_extended(wishes) { budget } else { planned }
 }
 
@@ -86,7 +85,7 @@ pub fn hard_end(spec: &Spec, attempt: &AttemptFacts, attempts: &[AttemptFacts], 
 
 fn terms<'a>(spec: &'a Spec, plan: &'a Plan, spent: Usd, wishes: &Wishes) -> Terms<'a> {
     let budget_left = spec.limits.budget.map(|budget| budget + wishes.more_budget - spent);
-    Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }
+    Terms::of_plan(spec, plan, budget_left, wishes.more_time)
 }
 
 fn spent(attempts: &[AttemptFacts]) -> Usd {

@@ -11,7 +11,6 @@ use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
-use crate::policy::refusals::REFUSAL_HOLDS;
 
 /// Records are written once, so what was read is never read again.
 #[derive(Clone, Debug, Default)]
@@ -55,6 +54,10 @@ const GAP_MAX: Duration = Duration::from_secs(60);
 /// heartbeat needs a minute or two to be seen.
 const GUARD_PAUSE: Duration = Duration::from_secs(30);
 const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
+/// (`policy::missing`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
+const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
 
 /// The heartbeat and its news are two objects, written one after the other over a line that may be slow; news come once a minute, and
 /// beats four times.

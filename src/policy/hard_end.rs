@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::job::Spec;
+use crate::job::{Plan, Spec};
 use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
 
 /// The agent saves and uploads before its limit and then powers off within two minutes; this is for clocks and slow
@@ -43,7 +43,12 @@ pub struct Terms<'a> {
     pub now: Timestamp,
 }
 
-impl Terms<'_> {
+impl<'a> Terms<'a> {
+    /// Those of a plan that was made, with what has been added to its limits since.
+    pub fn of_plan(spec: &'a Spec, plan: &'a Plan, budget_left: Option<Usd>, more_time: Span) -> Self {
+        Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time, now: plan.created }
+    }
+
     /// All that an hour may come to.
     pub fn dearest(&self) -> UsdPerHour {
         self.offer.hourly_at_most(self.bid)

@@ -327,7 +327,7 @@ pub(super) fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timesta
     plan.kill_at?;
     let (spec, wishes) = (&facts.spec.spec, Wishes::of(facts.requests));
     let budget_left = spec.limits.budget.and_then(|_| relaunch::budget_left(spec, &history(facts.attempts), &wishes));
-    Terms { spec, offer: &plan.offer, bid: plan.bid, budget_left, more_time: wishes.more_time, now: plan.created }.hard_end()
+    Terms::of_plan(spec, plan, budget_left, wishes.more_time).hard_end()
 }
 
 pub(super) fn wait(why: String) -> Vec<Act> {

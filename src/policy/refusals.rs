@@ -10,10 +10,6 @@ use jiff::Timestamp;
 use crate::job::{AttemptRecord, Refusal};
 use crate::market::{Offer, elapsed};
 
-/// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
-/// (`policy::missing`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
-pub const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
-
 /// How long a refusal speaks of a place. Capacity comes back in minutes (FAULTS §4: 3), a price moves within hours, a quota
 /// waits for a person or for a machine to end, and what is not sold in a zone is not sold there tomorrow either.
 fn memory_of(refusal: Refusal) -> Duration {

@@ -58,16 +58,20 @@ async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
     memory
 }
 
+async fn submitted(rig: &Rig) {
+    let resolved: ResolvedSpec = serde_json::from_value(json!({
+        "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
+        "spec": {"name": "digits", "command": {"shell": "train"}},
+    }))
+    .expect("a spec");
+    let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
+}
+
 #[test]
 fn the_disk_of_an_earlier_attempt_says_nothing_of_the_next() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let resolved: ResolvedSpec = serde_json::from_value(json!({
-            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
-            "spec": {"name": "digits", "command": {"shell": "train"}},
-        }))
-        .expect("a spec");
-        let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
+        submitted(&rig).await;
 
         let first = boots(&rig, "0001").await;
         assert!(!first.prepared);
@@ -96,12 +100,7 @@ fn the_disk_of_an_earlier_attempt_says_nothing_of_the_next() {
 fn an_agent_that_comes_back_knows_who_its_machine_is_until_the_next_boot() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());
-        let resolved: ResolvedSpec = serde_json::from_value(json!({
-            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {},
-            "spec": {"name": "digits", "command": {"shell": "train"}},
-        }))
-        .expect("a spec");
-        let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
+        submitted(&rig).await;
         boots(&rig, "0001").await;
         tokio::select! {
             biased;

@@ -51,6 +51,17 @@ async fn goes_on<T: Debug>(drive: &mut (impl Future<Output = T> + Unpin), clock:
     }
 }
 
+/// A job whose first attempt another controller has planned just now.
+async fn planned_by_another(clock: &Arc<VirtualClock>) -> World {
+    let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+    world.spec.spec.machine.cloud = market::Cloud::Aws;
+    *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+    let planned = world.controller().first_plan(&world.spec).await.unwrap();
+    submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
+    let _ = world.dir.create_plan(&planned.plan).await.unwrap();
+    world
+}
+
 /// Seed 4632 of the false world: a machine was launched beyond its own hard end, a day behind.
 #[test]
 fn nothing_is_launched_by_a_clock_that_is_a_day_off_and_somebody_is_told() {
@@ -132,12 +143,7 @@ fn a_laptop_that_slept_while_it_asked_for_the_time_is_not_told_that_its_clock_is
 fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead() {
     for ahead in [301, 3600, 19 * 3600] {
         simulate(async |clock| {
-            let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
-            world.spec.spec.machine.cloud = market::Cloud::Aws;
-            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
-            let planned = world.controller().first_plan(&world.spec).await.unwrap();
-            submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
-            let _ = world.dir.create_plan(&planned.plan).await.unwrap();
+            let world = planned_by_another(&clock).await;
             let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(ahead)));
             let controller = controller(&world, &beside);
             let looks = async {
@@ -157,12 +163,7 @@ fn the_fresh_plan_of_another_is_left_to_it_also_where_the_clock_is_hours_ahead()
 #[test]
 fn a_machine_that_has_just_come_up_and_is_not_shown_yet_is_not_gone_by_a_clock_that_is_a_day_ahead() {
     simulate(async |clock| {
-        let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
-        world.spec.spec.machine.cloud = market::Cloud::Aws;
-        *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
-        let planned = world.controller().first_plan(&world.spec).await.unwrap();
-        submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
-        let _ = world.dir.create_plan(&planned.plan).await.unwrap();
+        let world = planned_by_another(&clock).await;
         let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(86_400)));
         let controller = controller(&world, &beside);
         let mut drive = Box::pin(controller.drive(world.job()));
