@@ -84,17 +84,13 @@ impl S3Store {
         let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
         let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry);
+        let s3 = builder.clone().build()?;
+        // One client's credentials are those of all: each asks the metadata service for its own otherwise, and the first
+        // upload of a file may be the save before the end, while that service does not answer.
+        let builder = builder.with_credentials(Arc::clone(s3.credentials()));
         // On a line that anybody may write to, the signature is all that holds a body together.
         let files = builder.clone().with_unsigned_payload(!plain_http || is_here(&endpoint)).build()?;
-        Ok(S3Store {
-            s3: builder.clone().build()?,
-            files,
-            builder,
-            uploads: Uploads::default(),
-            ending: None,
-            bucket: bucket.to_owned(),
-            prefix: prefix.to_owned(),
-        })
+        Ok(S3Store { s3, files, builder, uploads: Uploads::default(), ending: None, bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 
     /// How far large files are is remembered in this folder, over the end of this process.

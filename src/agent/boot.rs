@@ -60,6 +60,21 @@ const RETRY: Duration = Duration::from_secs(1);
 /// that shows a new key late at most.
 const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
 
+/// Why this machine is to be nothing any more: written before its power is asked to go off for good.
+const END: &str = "end.txt";
+
+/// A machine that is to be terminated is nobody's any more, in this life or the next: an agent that comes up on it all the same
+/// needs nobody's answer to put it out (seed 9001173 of 24 h of the false world: a reboot in the power-off, and no metadata
+/// service). One that is to be stopped may be started for another attempt.
+pub(super) fn note_end(outbox: &Outbox, how: PowerOff, why: &str) {
+    let path = outbox.state.join(END);
+    if how == PowerOff::Terminate
+        && let Err(error) = outbox.files.replace_durable(&path, why.as_bytes())
+    {
+        tracing::warn!("cannot write {}: {error}", path.display());
+    }
+}
+
 /// Who this machine is, by its own metadata.
 pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     let mut complained = false;
@@ -145,6 +160,9 @@ pub(super) async fn keep_alive(service: &dyn Service, clock: &dyn Clock) -> std:
 }
 
 async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
+    if ports.files.read(&folders.state.join(END)).is_ok_and(|noted| noted.is_some()) {
+        return Err(BootError::Ended);
+    }
     let identity = who(ports, &folders).await;
     let tags = Tags::from_map(&identity.tags)?;
     let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());

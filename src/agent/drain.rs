@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::attempt::{Ending, Held, Mode};
-use super::boot::keep_alive;
+use super::boot::{keep_alive, note_end};
 use super::checkpoints::Saved;
 use super::outbox::{TRY_SECS_MAX, chain};
 use super::outputs::{self, Wanted};
@@ -360,6 +360,7 @@ impl Agent {
         }
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
         let why = reason.text.clone();
+        note_end(&self.out, how, &why);
         let mut still_on = None;
         while let Err(error) = self.put_out(how, &why).await {
             if !self.world.insist {

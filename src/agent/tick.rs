@@ -228,6 +228,7 @@ impl Agent {
         if mono >= self.next_keep {
             self.next_keep = mono + KEEP_EVERY;
             self.memory.rhythm = self.watching.rhythm();
+            self.memory.anchor = Some(Anchor { reached: Some(self.steady_now()), ..self.anchor.clone() });
             self.keep();
         }
         self.world.service.alive();

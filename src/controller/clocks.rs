@@ -92,11 +92,11 @@ impl Controller {
         if self.is_home() || shown || !heard || missing < MISSED {
             return None;
         }
-        let (plan, outcome) = (layout::plan(dir.job(), open.plan.attempt), layout::outcome(dir.job(), open.plan.attempt));
-        match tokio::join!(self.store_now(), self.store.head(&plan), self.store.head(&outcome)) {
-            (Some(now), Ok(plan), Ok(outcome)) => {
-                let [planned, outcome] = [plan, outcome].map(|found| found.map(|meta| meta.modified));
-                open.watched.unshown = Some(Unshown { now, planned, outcome });
+        let [plan, outcome, ending] = [layout::plan, layout::outcome, layout::ending].map(|path| path(dir.job(), open.plan.attempt));
+        match tokio::join!(self.store_now(), self.store.head(&plan), self.store.head(&outcome), self.store.head(&ending)) {
+            (Some(now), Ok(plan), Ok(outcome), Ok(ending)) => {
+                let [planned, outcome, ending] = [plan, outcome, ending].map(|found| found.map(|meta| meta.modified));
+                open.watched.unshown = Some(Unshown { now, planned, outcome, ending });
             }
             _ if missing > PATIENCE => {}
             _ => return Some(CloudAnswer::Unknown("the machine is not shown any more, and the job root does not say what time it is".into())),

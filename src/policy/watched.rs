@@ -65,9 +65,10 @@ pub struct Watched {
 pub struct Unshown {
     /// The present, at a look without the machine.
     pub now: Timestamp,
-    /// When its plan was written, and its outcome, where these are known.
+    /// When its plan was written, its outcome, and why one of ours ends it, where these are known.
     pub planned: Option<Timestamp>,
     pub outcome: Option<Timestamp>,
+    pub ending: Option<Timestamp>,
 }
 
 /// What tells who ended a machine of which the cloud says only that a user did. Looked for only then.

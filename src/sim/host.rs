@@ -53,6 +53,8 @@ pub struct Host {
     wall_off: AtomicI64,
     clock_was_set: AtomicBool,
     pub boots: AtomicU32,
+    /// When its kernel began, by the world's steady clock.
+    life: Mutex<Duration>,
     /// Its GPU is broken from the start.
     pub lacks_gpu: bool,
     pub state: Mutex<State>,
@@ -88,6 +90,7 @@ impl Host {
             wall_off: AtomicI64::new(0),
             clock_was_set: AtomicBool::new(false),
             boots: AtomicU32::new(0),
+            life: Mutex::default(),
             lacks_gpu,
             state: Mutex::default(),
             booted: world.timeline.wall(),
@@ -134,6 +137,7 @@ impl Host {
             let boot = Process::new(Some(Arc::clone(&self.kernel)));
             self.state().reboot = Some(Arc::clone(&boot));
             self.boots.fetch_add(1, Ordering::Relaxed);
+            *self.life.lock().expect("nobody panics while holding it: it is only read and set") = self.world.timeline.now();
             if self.count_boot() {
                 self.go_dark();
             }
@@ -274,11 +278,11 @@ impl Clock for HostClock {
         self.0.wall()
     }
     fn mono(&self) -> Duration {
-        planted::steady(&self.0.world, self.0.wall())
+        let began = *self.0.life.lock().expect("nobody panics while holding it: it is only read and set");
+        planted::steady(&self.0.world, self.0.wall()).saturating_sub(began)
     }
-    /// The steady clock is the one of the whole false world, which never begins anew.
     fn boot(&self) -> String {
-        String::new()
+        self.0.boots.load(Ordering::Relaxed).to_string()
     }
     async fn sleep(&self, time: Duration) {
         Timeline::sleep(&self.0.world.timeline, time).await;

@@ -13,6 +13,7 @@ use lamplighter::adapters::objects;
 use lamplighter::ports::{Created, Lives, Store};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use crate::false_imds::{FalseImds, Reply};
 use crate::moto::{Moto, moto};
 
 impl Moto {
@@ -79,6 +80,27 @@ async fn an_object_is_given_by_url_to_whoever_holds_it() {
     let folder = tempfile::tempdir().unwrap();
     let folder = objects::open(folder.path().to_str().unwrap()).unwrap();
     assert_eq!(folder.presign_get("a", lives, None).await.unwrap(), None);
+}
+
+/// The first file that a machine uploads may be its last save: what it knows of itself by then is enough.
+#[tokio::test]
+async fn whoever_has_its_credentials_uploads_without_the_metadata_service() {
+    let Some(moto) = moto() else { return };
+    moto.bucket("jobs").await;
+    let imds = FalseImds::new();
+    imds.role("lamplighter-job");
+    let settings = [("aws_endpoint_url", &*moto.endpoint), ("aws_region", "us-east-1"), ("aws_metadata_endpoint", &imds.listen())];
+    let store = objects::open_with("s3://jobs/root", &settings).unwrap();
+    store.put("attempt", Bytes::from_static(b"one")).await.unwrap();
+    imds.storm(Some(Reply::Text(401, String::new())));
+    let folder = tempfile::tempdir().unwrap();
+    let weights = folder.path().join("weights");
+    std::fs::write(&weights, "of a week").unwrap();
+    store.put_file("checkpoint", &weights).await.unwrap();
+    assert_eq!(store.get("checkpoint").await.unwrap().as_deref(), Some(&b"of a week"[..]));
+    let lives = Lives { least: Duration::from_secs(1), most: Duration::from_secs(600) };
+    let url = store.presign_get("checkpoint", lives, Some("http://10.0.0.7:9000")).await.unwrap().expect("S3 signs").url;
+    assert!(url.contains("ASIAMACHINE"), "{url}");
 }
 
 /// Stands before the server, sees which parts of files come by, and keeps one of them back for ever.

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lamplighter::agent::boot::{BootPorts, boot};
-use lamplighter::agent::{Folders, MEMORY, Memory};
+use lamplighter::agent::boot::{BootError, BootPorts, boot};
+use lamplighter::agent::outbox::Outbox;
+use lamplighter::agent::{Attempt, Folders, MEMORY, Memory};
 use lamplighter::instance::Notice;
-use lamplighter::job::{AttemptNo, Lease, ResolvedSpec};
+use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Lease, ResolvedSpec};
 use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
 use serde_json::json;
 
@@ -42,7 +43,12 @@ async fn boots(rig: &Rig, attempt: &'static str) -> Memory {
 }
 
 async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
-    let played = Arc::new(Played::new(rig));
+    let (booted, _, memory) = comes_up(rig, Arc::new(Played::new(rig)), attempt, silent).await.expect("there is work");
+    assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
+    memory
+}
+
+async fn comes_up(rig: &Rig, played: Arc<Played>, attempt: &'static str, silent: bool) -> Result<(Attempt, Outbox, Memory), BootError> {
     let ports = BootPorts {
         clock: rig.clock.clone(),
         files: rig.files.clone(),
@@ -53,9 +59,7 @@ async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
         nonce: "n".into(),
     };
     let folders = Folders { work: rig.path("work"), state: rig.path("state"), cache: rig.path("cache") };
-    let (booted, _, memory) = boot(&ports, folders).await.expect("there is work");
-    assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
-    memory
+    boot(&ports, folders).await
 }
 
 async fn submitted(rig: &Rig) {
@@ -114,5 +118,28 @@ fn an_agent_that_comes_back_knows_who_its_machine_is_until_the_next_boot() {
             _ = takes_up(&rig, "0001", true) => panic!("it went by what an earlier boot knew"),
             () = clock.sleep(secs(600)) => {}
         }
+    });
+}
+
+/// Its power-off was cut short by a reboot, and the metadata service is down: it was to be nothing any more.
+#[test]
+fn a_machine_that_was_to_be_terminated_needs_nobody_to_go_on_with_it() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        submitted(&rig).await;
+        let machine = Played::new(&rig);
+        let ends = async {
+            clock.sleep(secs(60)).await;
+            machine.end(ExitStatus { code: Some(0), ..ExitStatus::default() });
+        };
+        let (finish, ()) = tokio::join!(machine.agent(&rig, "{}").run(), ends);
+        assert!(finish.because == EndedBecause::Succeeded && machine.is_off());
+        let played = Arc::new(Played::new(&rig));
+        tokio::select! {
+            biased;
+            came = comes_up(&rig, played.clone(), "0001", true) => assert!(matches!(came, Err(BootError::Ended))),
+            () = clock.sleep(secs(5)) => panic!("it waits for the metadata service"),
+        }
+        assert!(played.is_off());
     });
 }

@@ -78,6 +78,29 @@ fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
     });
 }
 
+/// After a reboot there is nothing to go by but the wall clock, and what was reached before it.
+#[test]
+fn a_clock_that_was_set_back_gives_no_more_time_at_each_reboot() {
+    const BOOT: Duration = Duration::from_secs(45);
+    simulate(async |clock: Arc<VirtualClock>| {
+        let (began, most) = (clock.mono(), secs(3 * 3600));
+        let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(clock.now() + most)).await;
+        for _ in 0..2 {
+            tokio::select! {
+                died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+                () = clock.sleep(secs(1800)) => {}
+            }
+            clock.set(SignedDuration::from_hours(-1));
+            clock.reboot(BOOT);
+        }
+        assert!(!stage.live(Process::new(None)).await);
+        assert_eq!(outcome(&stage).await.because, EndedBecause::HardEnd);
+        // The steady clock of these tests stands still while the machine boots.
+        let late = clock.mono() + 2 * BOOT - began - most;
+        assert!(late < secs(150), "half a minute and its boot for each: {late:?}");
+    });
+}
+
 /// A machine whose clock was fast when its agent began, and was put right since: what the cloud says by the right time is
 /// no old news.
 #[test]

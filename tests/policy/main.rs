@@ -3,6 +3,7 @@
 mod apply;
 mod auto;
 mod billing;
+mod billing_end;
 mod budget;
 mod cap;
 mod checkpointing;

@@ -342,7 +342,7 @@ fn what_somebody_else_launched_a_minute_ago_is_not_gone_by_a_clock_that_is_a_day
     let a_day_old = || attempt(1, 86_400);
     let secs = Duration::from_secs;
     for (age, gone) in [(100, false), (301, true)] {
-        let unshown = Some(Unshown { now: a_day_old().plan.created + secs(age), planned: None, outcome: None });
+        let unshown = Some(Unshown { now: a_day_old().plan.created + secs(age), planned: None, outcome: None, ending: None });
         let watched = Watched { unshown, missing_for: secs(61), silent_for: secs(61), ..Watched::default() };
         let heard = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), watched, ..a_day_old() };
         assert_eq!(matches!(acts(&[heard], &[], known(&[])).as_slice(), [Act::Settle(_)]), gone, "{age} s old by the store's clock");
