@@ -282,7 +282,7 @@ impl Clock for HostClock {
         planted::steady(&self.0.world, self.0.wall()).saturating_sub(began)
     }
     fn boot(&self) -> String {
-        self.0.boots.load(Ordering::Relaxed).to_string()
+        format!("{} of {}", self.0.boots.load(Ordering::Relaxed), self.0.booted)
     }
     async fn sleep(&self, time: Duration) {
         Timeline::sleep(&self.0.world.timeline, time).await;
