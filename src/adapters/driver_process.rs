@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
@@ -40,6 +40,33 @@ pub fn daemon_runs(state: &Path, job_root: &str) -> bool {
 #[derive(Debug)]
 pub struct DrivingLock {
     file: File,
+    /// What it has written there, if it has taken over.
+    name: Option<String>,
+}
+
+impl DrivingLock {
+    /// From now on this process is the one that drives the job for its owner behind no terminal: whoever did before sees it, and
+    /// ends. The newest has the credentials and the endpoint of the call that was made last. Another owner's leaves the machines of
+    /// this one alone, and takes nothing over.
+    ///
+    /// # Errors
+    /// When the state folder cannot be written.
+    pub fn take_over(&mut self, owner: &str) -> io::Result<()> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        // No two processes draw the same, also of two machines with one home.
+        let name = [hash(owner), hash(&format!("{} {now:?} {:p}", std::process::id(), &self.file))].concat();
+        self.file.write_all_at(name.as_bytes(), 0)?;
+        self.name = Some(name);
+        Ok(())
+    }
+
+    /// Whether another has taken over since we did. Nobody has where that cannot be read.
+    pub fn is_taken(&self) -> bool {
+        let Some(name) = &self.name else { return false };
+        let mut said = vec![0; name.len()];
+        let of_owner = name.len() / 2;
+        self.file.read_exact_at(&mut said, 0).is_ok() && said != name.as_bytes() && said[..of_owner] == name.as_bytes()[..of_owner]
+    }
 }
 
 /// Says that this process drives a job. `None`: the state folder cannot be written, and nothing but the saying is lost.
@@ -54,7 +81,7 @@ pub fn lock_driving(state: &Path, job_root: &str, job: &str) -> Option<DrivingLo
         flock(&file, FlockOperation::LockShared).ok()?;
         let is_there = file.metadata().ok()?.nlink() > 0;
         if is_there {
-            return Some(DrivingLock { file });
+            return Some(DrivingLock { file, name: None });
         }
     }
     None
@@ -73,15 +100,15 @@ fn is_held(path: &Path) -> bool {
 }
 
 fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {
-    state.join("driving").join(format!("{job}-{}.lock", root_hash(job_root)))
+    state.join("driving").join(format!("{job}-{}.lock", hash(job_root)))
 }
 
-fn root_hash(job_root: &str) -> String {
-    hex::encode(Sha256::digest(job_root.as_bytes()))[..12].to_owned()
+fn hash(text: &str) -> String {
+    hex::encode(Sha256::digest(text.as_bytes()))[..12].to_owned()
 }
 
 fn lock_path(state: &Path, job_root: &str) -> PathBuf {
-    state.join(format!("daemon-{}.lock", root_hash(job_root)))
+    state.join(format!("daemon-{}.lock", hash(job_root)))
 }
 
 /// Starts this program again in a session of its own, so that it outlives us and our terminal; its words go to a log. What we
@@ -143,6 +170,24 @@ mod tests {
         assert!(!daemon_runs(state.path(), "file:///b"));
         drop(lock);
         assert!(!daemon_runs(state.path(), "file:///a"));
+    }
+
+    #[test]
+    fn whoever_took_over_last_drives() {
+        let state = tempfile::tempdir().unwrap();
+        let lock = || lock_driving(state.path(), "file:///a", "x-222222").unwrap();
+        let (mut first, attached) = (lock(), lock());
+        first.take_over("me").unwrap();
+        assert!(!first.is_taken() && !attached.is_taken(), "whoever is attached takes nothing over");
+        let mut second = lock();
+        assert!(!first.is_taken(), "it may not have come to driving yet");
+        second.take_over("me").unwrap();
+        assert!(first.is_taken() && !second.is_taken() && !attached.is_taken());
+        let mut stranger = lock();
+        stranger.take_over("you").unwrap();
+        assert!(!second.is_taken() && !stranger.is_taken(), "whose machines it leaves alone");
+        lock().take_over("me").unwrap();
+        assert!(second.is_taken());
     }
 
     #[test]

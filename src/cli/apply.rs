@@ -23,8 +23,9 @@ use super::confirm;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, proven, render_table, run};
-use crate::job::{Applied, JobId, JobOutcome, Receipt, Schedule};
+use crate::job::{Applied, JobId, JobOutcome, Receipt, Request, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
+use crate::policy::Wishes;
 use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of};
 use crate::wire::Store;
 
@@ -46,6 +47,10 @@ pub struct Args {
     /// Stop what is left of files that are gone
     #[arg(long)]
     pub prune: bool,
+
+    /// Make a job again of an unchanged file whose last job was stopped, has failed or came to a limit
+    #[arg(long)]
+    pub again: bool,
 
     /// Do not ask before something is stopped
     #[arg(short, long)]
@@ -84,19 +89,21 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     for file in &prepare_all(&files, context)? {
         ready.push(apply_do::ready(context, &store, &set, file).await?);
     }
-    let (jobs, cut_short) = jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
+    let (jobs, short) = jobs_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
     let kept = schedules_of(&store, &set, context).await.map_err(|error| job_root::record_fault(&error))?;
     let scheduled: BTreeSet<String> = kept.iter().map(|(_, record)| record.applied.file.clone()).collect();
     let facts: Vec<FileFact> = ready.iter().map(fact).collect();
-    let planned = changes(&facts, &jobs, &scheduled, ApplyWishes { replace: args.replace, prune: args.prune, whole });
+    let wishes = ApplyWishes { replace: args.replace, prune: args.prune, again: args.again, whole };
+    let planned = changes(&facts, &jobs, &scheduled, wishes);
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let costs = Costs::of(context, &controller, &planned, &ready).await;
     let capped = apply_caps::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
         let again = |change: &Change| {
             let newest = newest_of(&change.file, &jobs).filter(|_| change.change == ChangeKind::Unchanged && change.kind == Applies::Job)?;
-            let path = typed(&args.paths, whole, &change.file);
-            cut_short.get(&newest.job).map(|outcome| format!("its job was {outcome}; `lamp run {}` runs it again", path.display()))
+            let set = args.set.iter().map(|set| format!(" --set {set}")).collect::<String>();
+            let again = format!("`lamp apply {}{set} --again` makes it again", typed(&args.paths, whole, &change.file).display());
+            short.get(&newest.job).map(|short| short.told(&again))
         };
         show(context, &set, &planned, &costs, again);
         capped.iter().for_each(|capped| capped.tell(context));
@@ -193,25 +200,48 @@ fn typed(paths: &[PathBuf], whole: bool, file: &str) -> PathBuf {
     if whole { paths[0].join(file) } else { named().cloned().unwrap_or_else(|| PathBuf::from(file)) }
 }
 
-/// What this set and owner has made, and which of it somebody or a limit has ended before its time; of no other job anything is kept.
-async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<JobFact>, BTreeMap<JobId, JobOutcome>), JobDirError> {
+/// How a job comes short of what its file asks for.
+enum Short {
+    /// Somebody has asked it to end, and it has not yet.
+    Ends,
+    Ended(JobOutcome),
+}
+
+impl Short {
+    fn of(outcome: Option<JobOutcome>, requests: &[Request]) -> Option<Short> {
+        match outcome {
+            Some(JobOutcome::Succeeded) => None,
+            Some(outcome) => Some(Short::Ended(outcome)),
+            None => Wishes::of(requests).end.map(|_| Short::Ends),
+        }
+    }
+
+    fn told(&self, again: &str) -> String {
+        match self {
+            Short::Ends => format!("its job ends, as somebody asked; after that {again}"),
+            Short::Ended(outcome @ JobOutcome::Failed) => format!("its job has {outcome}; {again}"),
+            Short::Ended(outcome) => format!("its job was {outcome}; {again}"),
+        }
+    }
+}
+
+/// What this set and owner has made, and which of it falls short; of no other job anything is kept.
+async fn jobs_of(store: &Store, set: &str, context: &Context) -> Result<(Vec<JobFact>, BTreeMap<JobId, Short>), JobDirError> {
     let all = jobdir::jobs(store.as_ref()).await?;
     let facts = stream::iter(all).map(|job| {
         let dir = JobDir::new(Arc::clone(store), job);
         async move { job_fact(&dir, set, &context.user.owner).await }
     });
-    let facts: Vec<Option<(JobFact, Option<JobOutcome>)>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
-    let (mut jobs, mut cut_short) = (Vec::new(), BTreeMap::new());
-    for (fact, outcome) in facts.into_iter().flatten() {
-        if let Some(outcome @ (JobOutcome::Stopped | JobOutcome::Cancelled)) = outcome {
-            cut_short.insert(fact.job.clone(), outcome);
-        }
+    let facts: Vec<Option<(JobFact, Option<Short>)>> = facts.buffered(READS_IN_FLIGHT).try_collect().await?;
+    let (mut jobs, mut short) = (Vec::new(), BTreeMap::new());
+    for (fact, falls_short) in facts.into_iter().flatten() {
+        short.extend(falls_short.map(|how| (fact.job.clone(), how)));
         jobs.push(fact);
     }
-    Ok((jobs, cut_short))
+    Ok((jobs, short))
 }
 
-async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFact, Option<JobOutcome>)>, JobDirError> {
+async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFact, Option<Short>)>, JobDirError> {
     // A job that this version does not understand was not made by it.
     let spec = match dir.spec().await {
         Err(JobDirError::Store(error)) => return Err(error.into()),
@@ -221,7 +251,10 @@ async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFac
     let Some(spec) = spec else { return Ok(None) };
     let Some(applied) = spec.applied.filter(|applied| applied.set == set && applied.owner == owner) else { return Ok(None) };
     let outcome = jobdir::unless_damaged(dir.receipt().await)?.map(|receipt| receipt.outcome);
-    Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: outcome.is_some() }, outcome)))
+    let requests = if outcome.is_none() { dir.requests().await? } else { Vec::new() };
+    let short = Short::of(outcome, &requests);
+    let fell_short = matches!(short, Some(Short::Ended(_)));
+    Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: outcome.is_some(), fell_short }, short)))
 }
 
 /// The schedules of this set and owner that are in force.
@@ -274,6 +307,7 @@ fn word(change: ChangeKind) -> &'static str {
     match change {
         ChangeKind::Create => "create",
         ChangeKind::Unchanged => "unchanged",
+        ChangeKind::Again => "again",
         ChangeKind::Changed => "changed",
         ChangeKind::Gone => "gone",
     }
@@ -281,7 +315,7 @@ fn word(change: ChangeKind) -> &'static str {
 
 /// What is made here runs on when this workstation is off.
 async fn refuse_unproven(args: &Args, context: &Context, store: &Store, planned: &[Change], ready: &[Ready]) -> Result<(), Fault> {
-    let is_made = |file: &str| planned.iter().any(|change| change.file == file && matches!(change.change, ChangeKind::Create | ChangeKind::Changed));
+    let is_made = |file: &str| planned.iter().any(|change| change.file == file && change.makes());
     let machines = ready.iter().filter(|one| is_made(&one.applied.file)).map(|one| &one.prepared.loaded.spec.machine);
     let machines: Vec<_> = machines.filter(|machine| proven::is_asked(machine.cloud, args.unproven)).collect();
     if machines.is_empty() {

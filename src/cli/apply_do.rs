@@ -14,7 +14,7 @@ use crate::controller::{Controller, submit};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Receipt, ResolvedSpec, Schedule, Wish};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
 use crate::market::Cloud;
-use crate::policy::apply::{Applies, Change, ChangeKind, JobFact};
+use crate::policy::apply::{Applies, Change, JobFact};
 use crate::wire::Store;
 
 /// A schedule as the file says it, and as it is kept.
@@ -124,7 +124,7 @@ pub async fn carry_out(
             unschedule(context, &change.file, kept).await?;
         }
         for job in &change.stops {
-            stop(context, store, controller, job, change.change == ChangeKind::Changed).await?;
+            stop(context, store, controller, job, change.makes()).await?;
         }
     }
     let mut made = Vec::new();

@@ -19,6 +19,8 @@ pub struct Context {
     /// More of them, for the one verb that takes several.
     pub more_job_roots: Vec<String>,
     pub user: UserConfig,
+    /// What was read of the user configuration is not all of it: the rest has errors.
+    pub is_misread: bool,
     pub environment: Environment,
     pub current_dir: PathBuf,
     pub clock: wire::Clock,
@@ -30,8 +32,9 @@ impl Context {
     /// # Errors
     /// The user configuration has errors, or the job root is not a place.
     pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, looks_or_ends: bool) -> Result<Self, Fault> {
-        let user = if looks_or_ends {
+        let (user, is_misread) = if looks_or_ends {
             let (user, wrong) = config::load_user_all_the_same(&environment)?;
+            let is_misread = wrong.is_some();
             // A slip in a cap must not stand between somebody and the machine that bills.
             if let Some(wrong) = wrong {
                 let wrong = Fault::from(wrong);
@@ -40,9 +43,9 @@ impl Context {
                 }
                 printer.warn("the configuration has errors; they do not matter here, but nothing is launched with it until they are mended");
             }
-            user
+            (user, is_misread)
         } else {
-            config::load_user(&environment)?
+            (config::load_user(&environment)?, false)
         };
         let current_dir = environment.current_dir().map_err(ConfigError::from)?;
         let mut said = globals.job_root.iter();
@@ -65,6 +68,7 @@ impl Context {
             job_root_origin: root.origin,
             more_job_roots,
             user,
+            is_misread,
             environment,
             current_dir,
             clock: wire::clock(),

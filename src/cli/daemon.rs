@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
+use std::time::Duration;
 
 use clap::Args as ClapArgs;
 use futures::future::join_all;
@@ -28,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "JOB")]
     pub job: Vec<JobId>,
 
-    /// End when the jobs named have ended
+    /// End when the jobs named have ended, or when another such process has taken them over
     #[arg(long, requires = "job")]
     pub until_done: bool,
 }
@@ -45,6 +46,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         desks.push(Desk::open(args, context, &here.at(root)).await?);
     }
     let service = here.service();
+    if args.until_done {
+        desks.iter_mut().for_each(|desk| desk.take_over(&here.owner));
+    }
     service.ready();
     let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
     context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", roots.join(", ")));
@@ -54,6 +58,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         _ = driven => {}
         // Nothing needs saving: what matters is in the job root.
         () = signals::left() => {}
+        () = taken_over(context, &desks) => context.printer.note("another process has taken this over"),
     }
     service.stopping();
     // A command that tells somebody is not cut off.
@@ -70,10 +75,30 @@ struct Desk {
     /// Held as long as this lives. A driver of one job is no daemon: both may drive it, the records see to that.
     _lock: Option<DaemonLock>,
     /// That of each job that was named.
-    _driving: Vec<DrivingLock>,
+    driving: Vec<DrivingLock>,
+}
+
+/// How often a driver looks whether another has taken its job over.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// Ends when all jobs that were taken over here are driven by others since.
+async fn taken_over(context: &Context, desks: &[Desk]) {
+    let driving = || desks.iter().flat_map(|desk| &desk.driving);
+    while driving().next().is_none() || !driving().all(DrivingLock::is_taken) {
+        context.clock.sleep(LOOK_EVERY).await;
+    }
 }
 
 impl Desk {
+    /// Only now that it can drive them. Where that cannot be said, two drive them: the records see to that.
+    fn take_over(&mut self, owner: &str) {
+        for lock in &mut self.driving {
+            if let Err(error) = lock.take_over(owner) {
+                tracing::warn!("cannot take over from another driver: {error}");
+            }
+        }
+    }
+
     async fn open(args: &Args, context: &Context, workstation: &Workstation) -> Result<Desk, Fault> {
         let driving = args.job.iter().filter_map(|job| workstation.lock_driving(job.as_str())).collect();
         let store = workstation.open_root(false).await.map_err(|error| job_root::open_fault(context, &error))?;
@@ -90,7 +115,7 @@ impl Desk {
         for job in &args.job {
             must_be_drivable(&store, job).await?;
         }
-        Ok(Desk { controller: run::controller(workstation, &store)?, _lock: lock, _driving: driving })
+        Ok(Desk { controller: run::controller(workstation, &store)?, _lock: lock, driving })
     }
 }
 

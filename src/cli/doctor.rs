@@ -105,6 +105,10 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
 /// That it is right is known: nothing runs with one that is not.
 fn configuration(context: &Context) -> Check {
     match &context.user.path {
+        Some(path) if context.is_misread => {
+            let text = format!("{} has errors: what could be read of it is what the lines below go by", path.display());
+            Check::failure("configuration", text).fix("mend what was said of it above: nothing is launched with it before that")
+        }
         Some(path) => Check::ok("configuration", format!("{}, owner {}", path.display(), context.user.owner)),
         None => Check::ok("configuration", format!("none, and none is needed; owner {}", context.user.owner)),
     }

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
+use super::confirm::confirm;
 use super::most::extended;
 use super::status::local_time;
 use super::{Context, ExitCode, Fault, job_root};
@@ -30,6 +31,10 @@ pub struct Args {
     /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
     #[arg(long, value_name = "TIMES")]
     pub fallback_cost: Option<FallbackCostWord>,
+
+    /// Do not ask before more of another owner's money may be spent; where nobody can be asked, it must be said
+    #[arg(short, long)]
+    pub yes: bool,
 }
 
 /// # Errors
@@ -65,9 +70,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .meaning("nothing was changed")
             .hint(format!("`lamp status {}` shows how it stands", dir.job())));
     }
+    let workstation = job_root::workstation(context)?;
+    if let Some(theirs) = job_root::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner) {
+        let what = format!("the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`", dir.job(), workstation.owner);
+        confirm(context, &what, args.yes, "nothing was changed")?;
+    }
     let wish = Wish::Extend { time: args.time, budget, fallback_cost };
-    let by = job_root::workstation(context)?.name;
-    let request = dir.add_request(wish, &by, context.clock.now()).await.map_err(fault)?;
+    let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
     let requests = dir.requests().await.map_err(fault)?;
     let all_before: Vec<Request> = requests.iter().filter(|other| other.number < request.number).cloned().collect();
     let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));

@@ -65,13 +65,15 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it buys nothing, and stops nothing that it was not told by name: it goes on with a configuration that has errors where
+    /// Whether it launches nothing, and stops nothing that it was not told by name: it goes on with a configuration that has errors where
     /// they do not matter. A sweep is none of these: what it takes for an orphan depends on all that is configured.
     fn looks_or_ends(&self) -> bool {
-        matches!(
-            self,
-            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Stop(_) | Verb::Cancel(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_)
-        )
+        match self {
+            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) => true,
+            Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Prices(_) | Verb::Schedules(_) => true,
+            Verb::Doctor(args) => !args.prove,
+            _ => false,
+        }
     }
 }
 

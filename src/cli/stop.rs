@@ -10,6 +10,7 @@ use super::{Context, ExitCode, Fault, give_up, job_root, receipt, run};
 use crate::job::{CheckpointSpec, CheckpointSummary, NEVER_RESTS, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::{Span, elapsed};
+use crate::policy::Wishes;
 
 /// End a job: save a checkpoint, keep the outputs, put the machine out
 #[derive(Clone, Debug, ClapArgs)]
@@ -43,7 +44,10 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     }
     let spec = job_root::spec_under_way(&dir).await?;
     let now = context.clock.now();
-    let before = dir.requests().await.map_err(fault)?.into_iter().rev().find(|request| request.wish == wish);
+    let requests = dir.requests().await.map_err(fault)?;
+    // A cancel wins, and a stop after it changes nothing.
+    let cancelled = Wishes::of(&requests).end.filter(|end| end.cancel && wish == Wish::Stop).map(|end| end.at);
+    let before = requests.into_iter().rev().find(|request| request.wish == wish);
     // What cannot be read keeps nobody from ending a job.
     let owner = if before.is_none() { job_root::owner_of(&dir).await.ok().flatten() } else { None };
     if let Some(theirs) = owner.filter(|owner| *owner != workstation.owner) {
@@ -70,13 +74,14 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         Vec::new()
     };
     let has_one = events.iter().any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
-    let can_go_on = has_one || (wish == Wish::Stop && spec.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()));
-    let saved = match (wish, &spec.checkpoint) {
+    let cancelled = cancelled.map(|at| format!("it was asked to cancel {} ago, and that stands: it saves nothing more", elapsed_since(at, now)));
+    let saves = spec.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()) && wish == Wish::Stop && cancelled.is_none();
+    let saved = cancelled.unwrap_or_else(|| match (wish, &spec.checkpoint) {
         (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &events),
         (Wish::Stop, None) => "it has no [checkpoint], so only what `outputs` names and what is in $LAMP_OUTPUT_DIR is kept".to_owned(),
         (_, Some(_)) => "it does not save a checkpoint; the earlier ones are kept".to_owned(),
         (_, None) => "it does not save a checkpoint".to_owned(),
-    };
+    });
     if !args.wait {
         // Whoever began the job may be gone; the receipt must be written all the same.
         if !workstation.daemon_runs()
@@ -92,7 +97,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             false => format!("asked {} to {verb}; {saved}", dir.job()),
         });
         context.printer.hint(format!("`lamp status {0}` shows when the machine is gone, `lamp {verb} --wait {0}` waits for it", dir.job()));
-        if can_go_on {
+        if has_one || saves {
             context.printer.hint(how_to_go_on(&dir));
         }
         return Ok(ExitCode::SUCCESS);

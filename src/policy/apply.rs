@@ -3,6 +3,7 @@
 //! ```text
 //!   file ── no job, no schedule ─> create          words the same ─> unchanged
 //!        └─ other words ─────────> changed         file is gone ───> gone
+//!   the words the same, its job ended without success, and that is to be mended ──> again
 //! ```
 //! A job's spec is immutable: other words are another job, and the old one runs on unless it is to be replaced. What
 //! carries no label of the set is not among the facts, so it is never touched. What must never live here: a call.
@@ -32,6 +33,8 @@ pub struct JobFact {
     pub applied: Applied,
     pub created: Timestamp,
     pub has_ended: bool,
+    /// It has ended, and not with success: it was stopped, it failed, or a limit ended it.
+    pub fell_short: bool,
 }
 
 /// What the user allows.
@@ -41,6 +44,8 @@ pub struct ApplyWishes {
     pub replace: bool,
     /// What is left of files that are gone is stopped.
     pub prune: bool,
+    /// A file whose job fell short is made a job again.
+    pub again: bool,
     /// The files are all that there are: what is not among them is gone.
     pub whole: bool,
 }
@@ -51,6 +56,7 @@ pub enum ChangeKind {
     Create,
     Unchanged,
     Changed,
+    Again,
     Gone,
 }
 
@@ -78,7 +84,7 @@ pub struct Change {
 impl Change {
     /// Whether something is made or written.
     pub fn makes(&self) -> bool {
-        matches!(self.change, ChangeKind::Create | ChangeKind::Changed)
+        matches!(self.change, ChangeKind::Create | ChangeKind::Changed | ChangeKind::Again)
     }
 
     /// Whether nothing at all is to be done.
@@ -115,7 +121,13 @@ fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: Appl
         (true, true, _) if file.is_as_kept => ChangeKind::Unchanged,
         (true, false, None) | (false, false, None) => ChangeKind::Create,
         // What a schedule made is not what the file asks for now.
-        (false, false, Some(job)) if job.applied.sha256 == file.sha256 && job.applied.due.is_none() => ChangeKind::Unchanged,
+        (false, false, Some(job)) if job.applied.sha256 == file.sha256 && job.applied.due.is_none() => {
+            if wishes.again && job.fell_short {
+                ChangeKind::Again
+            } else {
+                ChangeKind::Unchanged
+            }
+        }
         _ => ChangeKind::Changed,
     };
     let open = if change == ChangeKind::Unchanged { Vec::new() } else { open_of(&file.file, jobs) };

@@ -96,8 +96,19 @@ fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
     // It comes back, and says what it said: its job was stopped, and nothing runs it again unasked.
     place.0.write("jobs/long.toml", format!("{LONG}env.A = 1\n"));
     let back = place.0.lamp(&["apply", "jobs", "--dry-run"]);
-    let is_told = back.out.contains("its job was stopped; `lamp run jobs/long.toml` runs it again");
-    assert!(back.code == 0 && is_told && back.out.matches("runs it again").count() == 1, "{back:?}");
+    let is_told = back.out.contains("its job was stopped; `lamp apply jobs/long.toml --again` makes it again");
+    assert!(back.code == 0 && is_told && back.out.matches("makes it again").count() == 1, "{back:?}");
+    // As it was told: of this set, so that the next call sees it, and never twice.
+    let again = place.0.lamp(&["apply", "jobs/long.toml", "--again", "-o", "json"]);
+    let third = made(&serde_json::from_str(&again.out).unwrap_or_else(|error| panic!("{error}: {again:?}")), "long.toml");
+    place.until(&third, "running");
+    assert_eq!(says(&place.apply(&["--again"])), ["long.toml unchanged", "short.toml unchanged"]);
+    assert_eq!(place.0.lamp(&["stop", &third]).code, 0);
+    let ends = place.0.lamp(&["apply", "jobs", "--again", "--dry-run"]);
+    let line = ends.out.lines().find(|line| line.starts_with("long.toml")).unwrap_or_default();
+    let has_ended = line.split_whitespace().nth(2) == Some("again");
+    assert!(has_ended || line.contains("its job ends, as somebody asked; after that `lamp apply jobs/long.toml --again`"), "{ends:?}");
+    place.until(&third, "stopped");
 
     place.until(own, "running");
     assert_eq!(place.0.lamp(&["stop", "--wait", own]).code, 0);
@@ -212,6 +223,14 @@ fn a_slip_in_the_configuration_does_not_stand_between_somebody_and_the_end_of_a_
         assert!(status.err.contains(part), "{part}: {}", status.err);
     }
     assert_eq!(place.0.lamp(&["run", "--detach", "--", "sh", "job.sh"]).code, 100, "what launches is held to its caps");
+    let doctor = place.0.lamp(&["doctor"]);
+    assert!(doctor.code == 100 && doctor.out.contains("config.toml has errors"), "{doctor:?}");
+    for looks in [&["prices", "--gpu", "A10G"][..], &["schedules"]] {
+        let looked = place.0.lamp(looks);
+        assert!(looked.code != 100 && looked.err.contains("the configuration has errors"), "{looked:?}");
+    }
+    let more = place.0.lamp(&["extend", &job, "1h"]);
+    assert!(more.code == 102 && more.err.contains("there is nothing to raise"), "it is read, and has no limit: {more:?}");
     let stopped = place.0.lamp(&["stop", &job, "--wait", "-o", "json"]);
     let receipt: Value = serde_json::from_str(&stopped.out).unwrap_or_else(|error| panic!("{error}: {stopped:?}"));
     assert_eq!(receipt["outcome"], "stopped", "{stopped:?}");

@@ -42,6 +42,26 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     place.nothing_is_left();
 }
 
+/// Each stop starts a driver, with the credentials that its user has by then: the one before makes room for it.
+#[test]
+fn of_two_drivers_of_a_job_the_newer_goes_on_alone() {
+    let place = Place::new(WAITS);
+    let started = place.0.lamp(&["run", "-d", "-q", "--name", "twice", "--", "sh", "job.sh"]);
+    let job = started.out.trim().to_owned();
+    place.until(&job, "running");
+    let first = pids(&place, &["daemon", "--until-done", &job]);
+    assert_eq!(first.len(), 1, "{started:?}");
+    let second = place.start(&["daemon", "--job", &job, "--until-done"]);
+    let of_ours = || pids(&place, &["daemon", "--until-done", &job]);
+    wait_until("the older has ended", || (of_ours() == [second.id()]).then_some(()));
+    assert_eq!(place.status(&job)["driven_here"], true);
+    place.0.write("go", "");
+    let (code, _, err) = super::place::end(second);
+    assert!(code == 0 && !err.contains("taken"), "{err}");
+    assert_eq!(place.status(&job)["state"], "succeeded");
+    place.nothing_is_left();
+}
+
 #[test]
 fn an_attached_run_and_a_daemon_drive_what_they_see() {
     let place = Place::new(WAITS);

@@ -167,7 +167,7 @@ fn a_record_that_stops_the_display_does_not_leave_the_job_alone() {
 #[test]
 fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
-    let mut run = place.start(&["run", "--idle", "off", "--", "sh", "job.sh"]);
+    let mut run = place.start(&["run", "--idle", "off", "--max-runtime", "2h", "--", "sh", "job.sh"]);
     let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
     run.kill().unwrap();
     run.wait().unwrap();
@@ -176,6 +176,11 @@ fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     let seen = place.0.end(place.0.command(&["status", &job]).env("LAMP_OWNER", "other"));
     assert!(seen.out.contains("its machine is of the owner `alice`, and this is `other`"), "{seen:?}");
     assert!(!place.0.lamp(&["status", &job]).out.contains("of the owner"));
+    for asks in [&["stop", &job][..], &["cancel", &job], &["extend", &job, "1h"]] {
+        let asked = place.0.end(place.0.command(asks).env("LAMP_OWNER", "other"));
+        let told = asked.err.contains("is of the owner `alice`") && asked.err.contains("nobody was there to ask");
+        assert!(asked.code == 102 && told, "whose money it is: {asked:?}");
+    }
     place.0.write("go", "");
     let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
     assert_eq!(code, 0, "{err}");

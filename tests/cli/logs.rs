@@ -74,6 +74,7 @@ fn an_attached_hour_on_a_bucket_costs_three_cents() {
             job_root_origin: "flag",
             more_job_roots: Vec::new(),
             user: UserConfig::default(),
+            is_misread: false,
             environment: Environment::default(),
             current_dir: "/".into(),
             clock: clock.clone(),

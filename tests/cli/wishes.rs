@@ -68,6 +68,8 @@ fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
     assert!(extended.err.contains(" was asked to stop by ") && extended.err.contains("what is added is for its last save"), "{extended:?}");
     let cancelled = place.0.lamp(&["cancel", "deaf"]);
     assert_eq!(cancelled.code, 0, "{cancelled:?}");
+    let stopped = place.0.lamp(&["stop", "deaf"]);
+    assert!(stopped.err.contains("it was asked to cancel ") && stopped.err.contains(" ago, and that stands: it saves nothing more"), "{stopped:?}");
     let extended = place.0.lamp(&["extend", "deaf", "1h"]);
     assert!(extended.code == 102 && extended.err.contains(" was asked to cancel by "), "{extended:?}");
     assert!(extended.err.contains(" ago: more time or money changes nothing\nit ends as it was asked to\nhint: "), "{extended:?}");

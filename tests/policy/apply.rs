@@ -17,7 +17,7 @@ fn scheduled(name: &str, is_as_kept: bool) -> FileFact {
 
 fn job(number: i64, name: &str, sha256: &str, has_ended: bool) -> JobFact {
     let applied = Applied { set: "s".into(), file: name.into(), sha256: sha256.into(), owner: "me".into(), due: None };
-    JobFact { job: format!("j-{number}").parse().unwrap(), applied, created: Timestamp::from_second(number).unwrap(), has_ended }
+    JobFact { job: format!("j-{number}").parse().unwrap(), applied, created: Timestamp::from_second(number).unwrap(), has_ended, fell_short: false }
 }
 
 /// Each change in a line.
@@ -36,7 +36,7 @@ fn says(files: &[FileFact], jobs: &[JobFact], schedules: &[&str], wishes: ApplyW
     changes(files, jobs, &schedules, wishes).iter().map(line).collect()
 }
 
-const NOTHING: ApplyWishes = ApplyWishes { replace: false, prune: false, whole: true };
+const NOTHING: ApplyWishes = ApplyWishes { replace: false, prune: false, again: false, whole: true };
 
 #[test]
 fn a_file_makes_a_job_once_and_other_words_make_another() {
@@ -49,6 +49,16 @@ fn a_file_makes_a_job_once_and_other_words_make_another() {
     let both = [job(1, "a", "1", true), job(2, "a", "2", false)];
     assert_eq!(says(&[file("a", "1")], &both, &[], NOTHING), ["a job changed, leaves j-2"]);
     assert_eq!(says(&[file("a", "2")], &both, &[], NOTHING), ["a job unchanged"]);
+}
+
+#[test]
+fn what_fell_short_is_made_again_when_asked_for_and_once() {
+    let again = ApplyWishes { again: true, ..NOTHING };
+    let short = |number, has_ended| JobFact { fell_short: has_ended, ..job(number, "a", "1", has_ended) };
+    assert_eq!(says(&[file("a", "1")], &[short(1, true)], &[], NOTHING), ["a job unchanged"]);
+    assert_eq!(says(&[file("a", "1")], &[short(1, true)], &[], again), ["a job again"]);
+    assert_eq!(says(&[file("a", "1")], &[job(1, "a", "1", true)], &[], again), ["a job unchanged"], "it has succeeded");
+    assert_eq!(says(&[file("a", "1")], &[short(1, true), short(2, false)], &[], again), ["a job unchanged"], "it is under way");
 }
 
 #[test]
@@ -75,16 +85,18 @@ fn facts() -> impl Strategy<Value = (Vec<FileFact>, Vec<JobFact>)> {
     let name = || prop::sample::select(vec!["a", "b", "c"]);
     let sha = || prop::sample::select(vec!["1", "2"]);
     let files = prop::collection::btree_map(name(), sha(), 0..4).prop_map(|files| files.into_iter().map(|(name, sha)| file(name, sha)).collect());
-    let jobs = prop::collection::vec((name(), sha(), any::<bool>()), 0..6)
-        .prop_map(|jobs| jobs.into_iter().enumerate().map(|(at, (name, sha, ended))| job(at as i64, name, sha, ended)).collect());
+    let jobs = prop::collection::vec((name(), sha(), any::<bool>(), any::<bool>()), 0..6).prop_map(|jobs| {
+        let fact = |(at, (name, sha, ended, short))| JobFact { fell_short: ended && short, ..job(at as i64, name, sha, ended) };
+        jobs.into_iter().enumerate().map(fact).collect()
+    });
     (files, jobs)
 }
 
 proptest! {
     /// After it was done, there is nothing to do.
     #[test]
-    fn twice_is_once((files, mut jobs) in facts(), replace in any::<bool>(), prune in any::<bool>()) {
-        let wishes = ApplyWishes { replace, prune, whole: true };
+    fn twice_is_once((files, mut jobs) in facts(), replace in any::<bool>(), prune in any::<bool>(), again in any::<bool>()) {
+        let wishes = ApplyWishes { replace, prune, again, whole: true };
         let done = changes(&files, &jobs, &BTreeSet::new(), wishes);
         for change in &done {
             for stopped in &change.stops {
