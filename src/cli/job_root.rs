@@ -95,6 +95,8 @@ fn way_there(causes: &[String]) -> &'static str {
     let is_elsewhere = |cause: &String| cause.contains("PermanentRedirect") || cause.contains("Received redirect without LOCATION");
     if causes.iter().any(is_elsewhere) {
         "the bucket is in another region: AWS_REGION says which, or the first of `[aws] regions` in the configuration"
+    } else if causes.iter().any(|cause| cause.contains("NoSuchBucket")) {
+        "there is no such bucket: `lamp init aws` makes one; else `job_root` in the configuration, LAMP_JOB_ROOT or --job-root says where the jobs are"
     } else {
         "`lamp doctor` looks at the way there"
     }

@@ -73,11 +73,12 @@ fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
         }
         _ if is_local => {
             let lower = unset("; `limits.budget` would bound it lower");
-            format!("{job} costs at most {usd} in {machines} attempts, as many as `interruptions.max` allows{lower}")
+            format!("{job} costs at most {usd}, even if it took all the {machines} attempts that `interruptions.max` allows{lower}")
         }
         _ => {
             let lower = unset("; `limits.budget` would bound it lower, whatever comes");
-            format!("{job} costs at most {usd} by what is on offer now, on {machines} machines, as many as `interruptions.max` allows{lower}")
+            let all = format!("even if it took all the {machines} machines that `interruptions.max` allows");
+            format!("{job} costs at most {usd} by what is on offer now, {all}{lower}")
         }
     })
 }

@@ -40,6 +40,9 @@ const WORTH_WAITING: f64 = 1e-4;
 /// twenty hours to save three cents of $1.40. On recorded capacity the mean is the same with it and without (docs/policies.md).
 const WORTH_PASSING: f64 = 0.05;
 
+/// And so many dollars: a day that somebody waits for a result is worth more than nine cents, be they a tenth of what the rest costs.
+const WORTH_PASSING_USD: f64 = 0.25;
+
 /// Times are compared to the millisecond; durations come in whole ones.
 const TIME_TIE_HOURS: f64 = 1e-3 / 3600.0;
 
@@ -251,8 +254,12 @@ impl MarketWatch {
             ahead.spot = f64::INFINITY;
         }
         let at_once = ahead.spot.min(ahead.on_demand);
-        let worth = if now.there { WORTH_PASSING } else { WORTH_WAITING };
-        let step = if ahead.wait < at_once * (1.0 - worth) {
+        // In hours on demand, as all that is ahead.
+        let worth = match now.there {
+            true => (at_once * WORTH_PASSING).max(WORTH_PASSING_USD / on_demand_usd),
+            false => at_once * WORTH_WAITING,
+        };
+        let step = if ahead.wait < at_once - worth {
             MarketStep::Wait
         } else if ahead.spot <= ahead.on_demand {
             MarketStep::Spot

@@ -87,12 +87,14 @@ fn a_budget_bounds_the_plan_to_the_cent_or_is_refused() {
     assert!(timed.out.contains(job), "{}", timed.out);
     let counted = plan(&ec2, &["--on-demand", "--interruptions", "2", "--max-runtime", "1h"]);
     assert!(
-        counted.out.contains(", costs at most $3.43 by what is on offer now, on 3 machines, as many as `interruptions.max` allows; `limits.budget`"),
+        counted.out.contains(
+            ", costs at most $3.43 by what is on offer now, even if it took all the 3 machines that `interruptions.max` allows; `limits.budget`"
+        ),
         "{}",
         counted.out
     );
     let both = plan(&ec2, &["--on-demand", "--interruptions", "2", "--max-runtime", "1h", "--budget", "20"]);
-    assert!(both.out.contains("as many as `interruptions.max` allows\n") && !both.out.contains("`limits.budget` would"), "{}", both.out);
+    assert!(both.out.contains("machines that `interruptions.max` allows\n") && !both.out.contains("`limits.budget` would"), "{}", both.out);
     let refused = plan(&ec2, &["--on-demand", "--budget", "0.1"]);
     assert_eq!(refused.code, 104, "{refused:?}");
     assert!(refused.err.contains("costs up to $1.02/h with its disk and address: the $0.10 left of the budget buy 3m 52s"), "{}", refused.err);
