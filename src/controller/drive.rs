@@ -13,6 +13,7 @@ use super::answers::{Answers, Place};
 use super::backoff::backoff;
 use super::cap::Ledger;
 use super::memory::JobMemory;
+use super::notify::SweeperSeen;
 use super::observe::{Observed, observe};
 use super::round::{Left, Root};
 use super::schedule::ScheduleMemory;
@@ -48,6 +49,7 @@ pub struct Controller {
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
     /// When this workstation's clock was last seen to be right, on the steady one.
     pub(super) clock_right: Mutex<Option<Duration>>,
+    pub(super) sweeper: Mutex<SweeperSeen>,
 }
 
 /// Why a job is driven no further by this controller.
@@ -114,8 +116,8 @@ impl Controller {
         here: Zone,
     ) -> Self {
         let (caps, ledger, launching) = (Caps::default(), Mutex::default(), tokio::sync::Mutex::default());
-        let (telling, clock_right) = (Mutex::default(), Mutex::default());
-        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, launching, telling, clock_right }
+        let (telling, clock_right, sweeper) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, launching, telling, clock_right, sweeper }
     }
 
     /// Whether the job root is a folder of this workstation.
@@ -324,6 +326,7 @@ impl Controller {
         self.look_who_ended(&dir, &mut observed, &answer).await?;
         self.tell_attention(&dir, &spec, memory, &observed).await;
         self.tell_refusal(&dir, &spec, memory, &observed).await;
+        self.tell_of_sweeper(&dir, &spec, memory).await;
         Self::tell_lying(memory, &observed);
         if let Some(denied) = observed.attempts.iter().find(|open| open.settled.is_none()).and_then(|open| answers.denied(&open.plan)) {
             memory.trouble_met = Some(denied.to_owned());

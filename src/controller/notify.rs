@@ -3,18 +3,71 @@
 //! Several controllers may drive a job; whoever creates the record that it was told tells it. Never in the way of driving:
 //! the telling goes on beside it, and its failure is logged.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use bytes::Bytes;
+use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::drive::Controller;
 use super::memory::JobMemory;
 use super::observe::Observed;
+use crate::instance::sweeper;
 use crate::job::{RECORD_FORMAT, Receipt, ResolvedSpec};
-use crate::jobdir::{JobDir, encode, layout};
+use crate::jobdir::{JobDir, SweeperDir, encode, layout};
+use crate::market::{Span, elapsed};
 use crate::ports::{Created, Notification};
 
+/// It comes every five minutes: after a day it is broken, and AWS has no bad hour.
+const SWEEPER_GONE: Duration = Duration::from_secs(86_400);
+
+/// One request an hour, for all jobs of the root.
+const SWEEPER_LOOK_EVERY: Duration = Duration::from_secs(3600);
+
+/// When somebody last looked for the sweeper in the cloud, by the steady clock, and when it had come last, by the store's.
+#[derive(Default)]
+pub struct SweeperSeen {
+    looked: Option<Duration>,
+    came: Option<Timestamp>,
+}
+
 impl Controller {
+    /// A sweeper that came once and comes no more: a machine that hangs while every workstation sleeps would be ended by its hard cap
+    /// alone. Who never had one hears nothing.
+    pub(super) async fn tell_of_sweeper(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory) {
+        if self.notifier.is_none() {
+            return;
+        }
+        let Some(came) = self.sweeper_came().await else { return };
+        let silent = elapsed(came, self.clock.now());
+        if silent >= SWEEPER_GONE {
+            let hours = Span::from_secs(silent.as_secs() / 3600 * 3600);
+            let text =
+                format!("the sweeper in the cloud has not come for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why");
+            self.tell_as(dir, spec, memory, ("attention", "the sweeper does not come"), &text, None).await;
+        }
+    }
+
+    async fn sweeper_came(&self) -> Option<Timestamp> {
+        let now = self.clock.mono();
+        let seen = || self.sweeper.lock().expect("nobody panics while holding it: it is only read and set");
+        {
+            let mut seen = seen();
+            if seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY) {
+                return seen.came;
+            }
+            seen.looked = Some(now);
+        }
+        match SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.owner)).came().await {
+            Ok(came) => seen().came = came,
+            // What was seen before stands, and it is looked for again in an hour.
+            Err(error) => tracing::debug!("cannot see when the sweeper came: {error}"),
+        }
+        seen().came
+    }
+
     /// The sentences of the newest heartbeat that were not told yet.
     pub(super) async fn tell_attention(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory, observed: &Observed) {
         let status = observed.attempts.last().and_then(|attempt| attempt.status.as_ref());

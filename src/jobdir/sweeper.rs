@@ -17,7 +17,7 @@ use super::dir::{JobDirError, unless_damaged};
 use super::layout;
 use super::record::{decode, encode};
 use crate::instance::visit::{Suspects, Visit};
-use crate::ports::Store;
+use crate::ports::{Store, StoreError};
 
 /// One sweeper's records. Cheap to clone.
 #[derive(Clone)]
@@ -56,8 +56,16 @@ impl SweeperDir {
     /// # Errors
     /// As any read of a record.
     pub async fn newest_visit(&self) -> Result<Option<(Visit, Timestamp)>, JobDirError> {
-        let Some(meta) = self.store.head(&layout::visit(&self.name)).await? else { return Ok(None) };
-        Ok(self.visit().await?.map(|visit| (visit, meta.modified)))
+        let Some(came) = self.came().await? else { return Ok(None) };
+        Ok(self.visit().await?.map(|visit| (visit, came)))
+    }
+
+    /// When the record of the newest visit was written, by the store's clock.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn came(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(self.store.head(&layout::visit(&self.name)).await?.map(|meta| meta.modified))
     }
 
     /// Overwrites what the visit before came to. A record of a newer version is left alone.

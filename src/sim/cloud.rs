@@ -119,7 +119,10 @@ impl Ec2Line {
         let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
         let behind = if stale { self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25)) } else { Duration::ZERO };
         let views = if region.as_str() == REGION { self.world.ec2.views(owner, behind) } else { Vec::new() };
-        self.world.happened(&Deed::Described { by: &self.who, views: if lost { &[] } else { &views } });
+        // An answer that was lost shows nobody anything, and takes back nothing that was shown before (seed 10008470 of 24 h).
+        if !lost {
+            self.world.happened(&Deed::Described { by: &self.who, views: &views });
+        }
         Self::reply(lost, act, views)
     }
 

@@ -1,6 +1,8 @@
 //! Whether anybody here drives a job: it is seen, and it ends with the process, however that ends.
 
-use super::place::{Place, signal, wait_until};
+use std::process::Stdio;
+
+use super::place::{Place, end, signal, wait_until};
 
 /// Waits for a file.
 const WAITS: &str = "while [ ! -e GO ]; do sleep 0.1; done";
@@ -35,7 +37,7 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     let after = place.0.lamp(&["status"]);
     assert!(!after.err.contains("nobody on this workstation"), "{after:?}");
     place.0.write("go", "");
-    let (code, _, err) = super::place::end(driver);
+    let (code, _, err) = end(driver);
     assert_eq!(code, 0, "{err}");
     let ended = place.status(&job);
     assert_eq!((&ended["state"], &ended["driven_here"]), (&"succeeded".into(), &serde_json::Value::Null), "{ended}");
@@ -56,7 +58,7 @@ fn of_two_drivers_of_a_job_the_newer_goes_on_alone() {
     wait_until("the older has ended", || (of_ours() == [second.id()]).then_some(()));
     assert_eq!(place.status(&job)["driven_here"], true);
     place.0.write("go", "");
-    let (code, _, err) = super::place::end(second);
+    let (code, _, err) = end(second);
     assert!(code == 0 && !err.contains("taken"), "{err}");
     assert_eq!(place.status(&job)["state"], "succeeded");
     place.nothing_is_left();
@@ -70,13 +72,39 @@ fn an_attached_run_and_a_daemon_drive_what_they_see() {
     assert_eq!(place.status("beside")["driven_here"], true);
     // Killed, it hands over to nobody.
     signal(run.id(), "KILL");
-    let _ = super::place::end(run);
+    let _ = end(run);
     assert_eq!(place.status("beside")["driven_here"], false);
     let daemon = place.start(&["daemon"]);
     wait_until("the daemon drives it", || (place.status("beside")["driven_here"] == true).then_some(()));
     place.0.write("go", "");
     place.until("beside", "succeeded");
     signal(daemon.id(), "TERM");
-    let _ = super::place::end(daemon);
+    let _ = end(daemon);
+    place.nothing_is_left();
+}
+
+#[test]
+fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
+    let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
+    let mut run = place.start(&["run", "--idle", "off", "--max-runtime", "2h", "--", "sh", "job.sh"]);
+    let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
+    run.kill().unwrap();
+    run.wait().unwrap();
+    let mut other = place.0.command(&["daemon", "--job", &job, "--until-done"]);
+    let mut other = other.env("LAMP_OWNER", "other").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let seen = place.0.end(place.0.command(&["status", &job]).env("LAMP_OWNER", "other"));
+    assert!(seen.out.contains("its machine is of the owner `alice`, and this is `other`"), "{seen:?}");
+    assert!(!place.0.lamp(&["status", &job]).out.contains("of the owner"));
+    for asks in [&["stop", &job][..], &["cancel", &job], &["extend", &job, "1h"]] {
+        let asked = place.0.end(place.0.command(asks).env("LAMP_OWNER", "other"));
+        let told = asked.err.contains("is of the owner `alice`") && asked.err.contains("nobody was there to ask");
+        assert!(asked.code == 102 && told, "whose money it is: {asked:?}");
+    }
+    place.0.write("go", "");
+    let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(other.wait().unwrap().code(), Some(0), "what its owner has settled ends it for everybody");
+    let receipt = place.receipt(&job);
+    assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
     place.nothing_is_left();
 }

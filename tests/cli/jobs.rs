@@ -3,7 +3,6 @@
 #![expect(clippy::disallowed_methods, reason = "a test waits for conditions and looks for processes")]
 
 use std::io::{BufRead, BufReader, Read};
-use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -161,32 +160,6 @@ fn a_record_that_stops_the_display_does_not_leave_the_job_alone() {
     std::fs::remove_file(place.0.path().join(&receipt)).unwrap();
     place.0.write("go", "");
     place.until(&job, "succeeded");
-    place.nothing_is_left();
-}
-
-#[test]
-fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
-    let place = Place::new("while [ ! -e GO ]; do sleep 0.05; done; exit 3");
-    let mut run = place.start(&["run", "--idle", "off", "--max-runtime", "2h", "--", "sh", "job.sh"]);
-    let job = place.until("job", "running")["job"].as_str().unwrap().to_owned();
-    run.kill().unwrap();
-    run.wait().unwrap();
-    let mut other = place.0.command(&["daemon", "--job", &job, "--until-done"]);
-    let mut other = other.env("LAMP_OWNER", "other").stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let seen = place.0.end(place.0.command(&["status", &job]).env("LAMP_OWNER", "other"));
-    assert!(seen.out.contains("its machine is of the owner `alice`, and this is `other`"), "{seen:?}");
-    assert!(!place.0.lamp(&["status", &job]).out.contains("of the owner"));
-    for asks in [&["stop", &job][..], &["cancel", &job], &["extend", &job, "1h"]] {
-        let asked = place.0.end(place.0.command(asks).env("LAMP_OWNER", "other"));
-        let told = asked.err.contains("is of the owner `alice`") && asked.err.contains("nobody was there to ask");
-        assert!(asked.code == 102 && told, "whose money it is: {asked:?}");
-    }
-    place.0.write("go", "");
-    let (code, _, err) = end(place.start(&["daemon", "--job", &job, "--until-done"]));
-    assert_eq!(code, 0, "{err}");
-    assert_eq!(other.wait().unwrap().code(), Some(0), "what its owner has settled ends it for everybody");
-    let receipt = place.receipt(&job);
-    assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
     place.nothing_is_left();
 }
 

@@ -4,7 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lamplighter::instance::sweeper;
+use lamplighter::instance::visit::Visit;
 use lamplighter::job::{EndedBecause, JobOutcome};
+use lamplighter::jobdir::SweeperDir;
 use lamplighter::market;
 use lamplighter::ports::{Clock, Notification, Notifier, NotifierError};
 
@@ -99,6 +102,34 @@ fn what_another_process_found_in_the_way_is_cleared_by_the_next() {
         }
         assert_eq!(stands(&world).await, None);
     });
+}
+
+/// FAULTS 57: somebody hears of it within a day and an hour, once; without a sweeper there is nothing to hear.
+#[test]
+fn a_sweeper_that_comes_no_more_is_told_after_a_day() {
+    for was_there in [true, false] {
+        simulate(async |clock| {
+            let world = World::new(clock.clone(), &[Life::Endless]).await;
+            let ear = Arc::new(Ear::default());
+            let controller = world.controller().notifying(ear.clone());
+            let sweeper = SweeperDir::new(world.dir.store().clone(), &sweeper::name("me"));
+            if was_there {
+                sweeper.put_visit(&Visit::new(clock.now(), "0.1.0", "me")).await.unwrap();
+            }
+            tokio::select! {
+                receipt = controller.drive(world.job()) => panic!("{receipt:?}"),
+                () = clock.sleep(Duration::from_secs(23 * 3600)) => {}
+            }
+            assert_eq!(ear.attention(), Vec::<String>::new(), "a day is not over");
+            tokio::select! {
+                receipt = controller.drive(world.job()) => panic!("{receipt:?}"),
+                () = clock.sleep(Duration::from_secs(30 * 3600)) => {}
+            }
+            let told = ear.attention();
+            assert_eq!(told.len(), usize::from(was_there), "{told:?}");
+            assert!(told.iter().all(|told| told.starts_with("the sweeper in the cloud has not come for 1d, so")), "{told:?}");
+        });
+    }
 }
 
 #[test]
