@@ -40,14 +40,14 @@ pub fn daemon_runs(state: &Path, job_root: &str) -> bool {
 #[derive(Debug)]
 pub struct DrivingLock {
     file: File,
-    /// What it has written there, if it has taken over.
-    name: Option<String>,
+    path: PathBuf,
+    /// The name that it has written there, if it is or was the newest, and a lock that says that it lives.
+    newest: Option<(String, File)>,
 }
 
 impl DrivingLock {
-    /// From now on this process is the one that drives the job for its owner behind no terminal: whoever did before sees it, and
-    /// ends. The newest has the credentials and the endpoint of the call that was made last. Another owner's leaves the machines of
-    /// this one alone, and takes nothing over.
+    /// Says that this process is the newest that drives the job for this owner behind no terminal: it has the credentials and the
+    /// endpoint of the call that was made last.
     ///
     /// # Errors
     /// When the state folder cannot be written.
@@ -55,18 +55,41 @@ impl DrivingLock {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         // No two processes draw the same, also of two machines with one home.
         let name = [hash(owner), hash(&format!("{} {now:?} {:p}", std::process::id(), &self.file))].concat();
+        let alive = open_lock(&self.path.with_extension(&name))?;
+        flock(&alive, FlockOperation::NonBlockingLockExclusive)?;
         self.file.write_all_at(name.as_bytes(), 0)?;
-        self.name = Some(name);
+        self.newest = Some((name, alive));
         Ok(())
     }
 
-    /// Whether another has taken over since we did. Nobody has where that cannot be read.
+    /// Whether a newer one of the same owner lives. Another owner's leaves the machines of this one alone; and nobody is newer
+    /// where that cannot be read, or cannot be said to live from here.
     pub fn is_taken(&self) -> bool {
-        let Some(name) = &self.name else { return false };
-        let mut said = vec![0; name.len()];
+        let Some((name, _)) = &self.newest else { return false };
+        let Some(said) = newest(&self.file) else { return false };
         let of_owner = name.len() / 2;
-        self.file.read_exact_at(&mut said, 0).is_ok() && said != name.as_bytes() && said[..of_owner] == name.as_bytes()[..of_owner]
+        said != *name && said.get(..of_owner) == name.get(..of_owner) && is_held(&self.path.with_extension(said))
     }
+}
+
+/// The name of whoever took over last.
+fn newest(file: &File) -> Option<String> {
+    let mut said = [0; 24];
+    file.read_exact_at(&mut said, 0).ok()?;
+    String::from_utf8(said.to_vec()).ok().filter(|said| said.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Whether a process took the job over here for this owner less than so long ago, and lives.
+pub fn is_driven_anew(state: &Path, job_root: &str, job: &str, owner: &str, within: Duration) -> bool {
+    let path = driving_path(state, job_root, job);
+    let Some(name) = File::open(&path).ok().and_then(|file| newest(&file)) else { return false };
+    let alive = path.with_extension(&name);
+    let age = fs::metadata(&alive).and_then(|found| found.modified()).ok().and_then(|at| SystemTime::now().duration_since(at).ok());
+    name.starts_with(&hash(owner)) && age.is_some_and(|age| age < within) && is_held(&alive)
+}
+
+fn open_lock(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 /// Says that this process drives a job. `None`: the state folder cannot be written, and nothing but the saying is lost.
@@ -77,11 +100,11 @@ pub fn lock_driving(state: &Path, job_root: &str, job: &str) -> Option<DrivingLo
     forget_old_unless(folder, is_held);
     // Between the opening and the lock somebody may have thought it old, and removed it.
     for _ in 0..3 {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&path).ok()?;
+        let file = open_lock(&path).ok()?;
         flock(&file, FlockOperation::LockShared).ok()?;
         let is_there = file.metadata().ok()?.nlink() > 0;
         if is_there {
-            return Some(DrivingLock { file, name: None });
+            return Some(DrivingLock { file, path, newest: None });
         }
     }
     None
@@ -173,12 +196,14 @@ mod tests {
     }
 
     #[test]
-    fn whoever_took_over_last_drives() {
+    fn the_newest_driver_of_an_owner_is_known_while_it_lives() {
         let state = tempfile::tempdir().unwrap();
         let lock = || lock_driving(state.path(), "file:///a", "x-222222").unwrap();
+        let anew = |owner: &str, within: u64| is_driven_anew(state.path(), "file:///a", "x-222222", owner, Duration::from_secs(within));
         let (mut first, attached) = (lock(), lock());
+        assert!(!anew("me", 60), "whoever is attached takes nothing over");
         first.take_over("me").unwrap();
-        assert!(!first.is_taken() && !attached.is_taken(), "whoever is attached takes nothing over");
+        assert!(!first.is_taken() && !attached.is_taken() && anew("me", 60) && !anew("me", 0) && !anew("you", 60));
         let mut second = lock();
         assert!(!first.is_taken(), "it may not have come to driving yet");
         second.take_over("me").unwrap();
@@ -186,8 +211,11 @@ mod tests {
         let mut stranger = lock();
         stranger.take_over("you").unwrap();
         assert!(!second.is_taken() && !stranger.is_taken(), "whose machines it leaves alone");
-        lock().take_over("me").unwrap();
-        assert!(second.is_taken());
+        let mut third = lock();
+        third.take_over("me").unwrap();
+        assert!(first.is_taken() && second.is_taken());
+        drop(third);
+        assert!(!first.is_taken() && !second.is_taken() && !anew("me", 60), "it has died, and they are all there is");
     }
 
     #[test]

@@ -120,24 +120,33 @@ pub struct Anchor {
     /// The life of the machine in which `mono` counts; after another boot it means nothing.
     #[serde(default)]
     pub boot: String,
-    /// The newest time that was carried on and kept: no later life of the machine is before it.
+    /// How long the machine has lived before this boot, as far as its agents saw it by the clock that never steps; and by now, as
+    /// it was kept last. No clock that was set says more.
     #[serde(default)]
-    pub reached: Option<Timestamp>,
+    pub lived_before: Duration,
+    #[serde(default)]
+    pub lived: Duration,
 }
 
 impl Anchor {
-    /// The one that an agent before this one kept, if this machine still lives the same life; else this moment, which is
-    /// not before what was reached in the life before: a clock that was set back would give the machine that much more
-    /// time with its next reboot (seed 1414 of six hours of the false world).
-    pub fn kept_or_now(kept: Option<Anchor>, clock: &dyn Clock) -> Anchor {
+    /// The one that an agent before this one kept, if this machine still lives the same life; else this moment, which is so long
+    /// after the launch at least as the machine has lived: a clock that was set back would give it that much more time with its
+    /// next reboot (seed 1414 of six hours of the false world).
+    pub fn kept_or_now(kept: Option<Anchor>, launched: Timestamp, clock: &dyn Clock) -> Anchor {
         let (wall, mono, boot) = (clock.now(), clock.mono(), clock.boot());
         match kept {
             Some(kept) if kept.boot == boot && kept.mono <= mono => kept,
             kept => {
-                let reached = kept.and_then(|kept| kept.reached);
-                Anchor { wall: reached.map_or(wall, |reached| reached.max(wall)), mono, boot, reached }
+                let lived = kept.map(|kept| kept.lived).unwrap_or_default();
+                let reached = launched.saturating_add(lived).unwrap_or(wall);
+                Anchor { wall: wall.max(reached), mono, boot, lived_before: lived, lived }
             }
         }
+    }
+
+    /// As it is kept, for the life after this.
+    pub fn by(&self, mono: Duration) -> Anchor {
+        Anchor { lived: self.lived_before + mono.saturating_sub(self.mono), ..self.clone() }
     }
 
     /// What a wall clock would say now that nobody has set since.

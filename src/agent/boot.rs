@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::attempt::{Attempt, Folders, Memory, Mode, terms};
+use super::attempt::{Attempt, Ending, Folders, Memory, Mode, terms};
 use super::deadman::BOOTS;
 use super::outbox::{Outbox, chain};
 use super::tick::MEMORY;
@@ -17,6 +18,7 @@ use crate::instance::{TAG_PREFIX, Tags, TagsError};
 use crate::job::{Lease, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
+use crate::policy::Afterwards;
 use crate::ports::{Clock, Files, Identity, Metadata, Power, PowerOff, Service, Store};
 
 /// Why there is nothing to do on this machine. It is put out, and the controller settles it; but one whose tags do not say
@@ -60,21 +62,6 @@ const RETRY: Duration = Duration::from_secs(1);
 /// that shows a new key late at most.
 const SPEC_MISSING_MAX: Duration = Duration::from_secs(60);
 
-/// Why this machine is to be nothing any more: written before its power is asked to go off for good.
-const END: &str = "end.txt";
-
-/// A machine that is to be terminated is nobody's any more, in this life or the next: an agent that comes up on it all the same
-/// needs nobody's answer to put it out (seed 9001173 of 24 h of the false world: a reboot in the power-off, and no metadata
-/// service). One that is to be stopped may be started for another attempt.
-pub(super) fn note_end(outbox: &Outbox, how: PowerOff, why: &str) {
-    let path = outbox.state.join(END);
-    if how == PowerOff::Terminate
-        && let Err(error) = outbox.files.replace_durable(&path, why.as_bytes())
-    {
-        tracing::warn!("cannot write {}: {error}", path.display());
-    }
-}
-
 /// Who this machine is, by its own metadata.
 pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
     let mut complained = false;
@@ -90,6 +77,10 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
         clock.sleep(RETRY).await;
     }
 }
+
+/// How long a machine that was being terminated asks who it is: every boot begins with seconds in which nobody answers, and longer
+/// it only bills.
+const ENDING_ASKS: Duration = Duration::from_secs(120);
 
 /// The name of what this machine was found to be.
 const KNOWN: &str = "identity.json";
@@ -108,12 +99,22 @@ async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
     let answered = match ports.metadata.identity().await {
         Ok(identity) => identity,
         Err(error) => {
-            let known = ports.files.read(&path).ok().flatten().and_then(|bytes| serde_json::from_slice::<Known>(&bytes).ok());
-            if let Some(known) = known.filter(|known| known.boot == boot && !boot.is_empty()) {
-                tracing::warn!("{}; this boot it has said already who this machine is", chain(&error));
-                return known.identity;
+            let known: Option<Known> = read(&*ports.files, &path);
+            match known {
+                Some(known) if known.boot == boot && !boot.is_empty() => {
+                    tracing::warn!("{}; this boot it has said already who this machine is", chain(&error));
+                    return known.identity;
+                }
+                Some(known) if end_was_begun(&*ports.files, folders) => tokio::select! {
+                    biased;
+                    answered = identity(&*ports.metadata, &*ports.clock) => answered,
+                    () = ports.clock.sleep(ENDING_ASKS) => {
+                        tracing::warn!("the metadata service does not answer: this machine was being terminated, and that goes on");
+                        return known.identity;
+                    }
+                },
+                _ => identity(&*ports.metadata, &*ports.clock).await,
             }
-            identity(&*ports.metadata, &*ports.clock).await
         }
     };
     let ours = answered.tags.iter().filter(|(key, _)| key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()));
@@ -123,6 +124,18 @@ async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
         tracing::warn!("cannot write {}: {error}", path.display());
     }
     answered
+}
+
+fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
+    files.read(path).ok().flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())
+}
+
+/// Whether the attempt that this disk is of was on its way to its machine's last second. It is not started again as anything else,
+/// unless somebody stops it in the console within that second; and it is not asked for long (seed 9001173 of 24 h: a reboot in the
+/// power-off, and no metadata for forty minutes).
+fn end_was_begun(files: &dyn Files, folders: &Folders) -> bool {
+    let memory: Option<Memory> = read(files, &folders.state.join(MEMORY));
+    matches!(memory.and_then(|memory| memory.ending), Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate)
 }
 
 /// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work; unless
@@ -160,9 +173,6 @@ pub(super) async fn keep_alive(service: &dyn Service, clock: &dyn Clock) -> std:
 }
 
 async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox, Memory), BootError> {
-    if ports.files.read(&folders.state.join(END)).is_ok_and(|noted| noted.is_some()) {
-        return Err(BootError::Ended);
-    }
     let identity = who(ports, &folders).await;
     let tags = Tags::from_map(&identity.tags)?;
     let dir = JobDir::new(Arc::clone(&ports.store), tags.job.clone());

@@ -13,7 +13,7 @@ use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
 use super::attempt::{Ending, Held, Mode};
-use super::boot::{keep_alive, note_end};
+use super::boot::keep_alive;
 use super::checkpoints::Saved;
 use super::outbox::{TRY_SECS_MAX, chain};
 use super::outputs::{self, Wanted};
@@ -338,6 +338,7 @@ impl Agent {
             }
             let until = held.until;
             self.held_until = Some(until);
+            self.keep_now_and_then();
             self.report();
             let now = self.steady_now();
             if now >= until || self.wish().is_some() || self.limit(now).is_some() {
@@ -360,7 +361,6 @@ impl Agent {
         }
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
         let why = reason.text.clone();
-        note_end(&self.out, how, &why);
         let mut still_on = None;
         while let Err(error) = self.put_out(how, &why).await {
             if !self.world.insist {

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use super::outbox::{Outbox, Pace, TRY_SECS_MAX, Task, chain};
 use crate::instance::{Notice, Status};
 use crate::job::{AttemptPhase, CheckpointNo, ExitStatus};
-use crate::jobdir::{JobDirError, News, has_news};
+use crate::jobdir::{JobDirError, News, has_news, layout};
 
 /// The lease is renewed by this write: a hundred and twenty of them fit in a lease of 30 minutes, so that many lost in a
 /// row harm nothing. More often is money for requests (at $5 for a million writes this is 3 cents a day, beside a GPU at
@@ -73,6 +73,7 @@ struct Newest {
     changed: bool,
     /// When the newest write was confirmed, by the steady clock.
     written_at: Option<Duration>,
+    dated: Option<(Duration, Timestamp)>,
 }
 
 #[derive(Clone, Copy, Default, Serialize, Deserialize)]
@@ -154,6 +155,12 @@ impl Heartbeat {
         matches!(done, Some(Ok(_)))
     }
 
+    /// A moment by the steady clock, and a time by the store's that it is not before: of the first heartbeat of this agent. `None`: not
+    /// known yet, or the store is a folder, which has the clock of this machine.
+    pub fn dated(&self) -> Option<(Duration, Timestamp)> {
+        self.inner.newest().dated
+    }
+
     /// When the store last took a heartbeat, by the steady clock.
     pub fn written_at(&self) -> Option<Duration> {
         self.inner.newest().written_at
@@ -223,6 +230,9 @@ async fn run(inner: Arc<Inner>) {
                 failures = 0;
                 inner.newest().written_at = Some(outbox.clock.mono());
                 inner.written.send_replace(update);
+                if inner.newest().dated.is_none() {
+                    date(&inner).await;
+                }
                 if inner.tells {
                     tell_news(outbox, &status, &mut told).await;
                 }
@@ -239,6 +249,18 @@ async fn run(inner: Arc<Inner>) {
                 inner.pace.wait_at_most(BEAT_REMOTE, &*outbox.clock, failures).await;
             }
         }
+    }
+}
+
+/// One question for each life of an agent; it is asked again with the next heartbeat.
+async fn date(inner: &Inner) {
+    let outbox = &inner.outbox;
+    if outbox.dir.store().url().starts_with("file:") {
+        return;
+    }
+    let key = layout::status(outbox.dir.job(), outbox.attempt);
+    if let Some(Ok(Some(beat))) = outbox.within(TRY_SECS_MAX, outbox.dir.store().head(&key)).await {
+        inner.newest().dated = Some((outbox.clock.mono(), beat.modified));
     }
 }
 

@@ -23,6 +23,9 @@ const CLOUDS_NOTICE: Span = Span::from_secs(120);
 /// Logs, outputs and the way out: a few seconds on a quiet day.
 const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
 
+/// A clock that is kept in time is right to the second; a request takes some.
+const CLOCK_SLACK: SignedDuration = SignedDuration::from_secs(5);
+
 /// What became of the cloud's notices so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warned {
@@ -40,6 +43,7 @@ pub(super) struct Warned {
 
 impl Agent {
     pub(super) fn decide(&mut self) -> Decision {
+        self.look_at_clock();
         let now = self.steady_now();
         self.look_for_notice(now);
         self.look_for_extension();
@@ -84,6 +88,18 @@ impl Agent {
     /// The time that limits, deadlines and waits are counted in: see [`super::attempt::Anchor`].
     pub(super) fn steady_now(&self) -> Timestamp {
         self.anchor.carried(self.out.clock.mono())
+    }
+
+    /// A clock that was wrong when this life of the machine began, and behind: nobody has more time than by the store's.
+    fn look_at_clock(&mut self) {
+        let Some((mono, at)) = self.heartbeat.dated() else { return };
+        let behind = at.duration_since(self.anchor.carried(mono));
+        if behind > CLOCK_SLACK {
+            tracing::warn!("this machine's clock is {behind:#} behind the job root's, which counts");
+            self.anchor.wall = self.anchor.wall.saturating_add(behind).unwrap_or(Timestamp::MAX);
+            self.memory.anchor = Some(self.anchor.by(self.out.clock.mono()));
+            self.keep();
+        }
     }
 
     /// Somebody asked for more time: whatever they do with it, it is not idle already.

@@ -48,5 +48,5 @@ mod tick;
 mod unkept;
 mod wake;
 
-pub use attempt::{Attempt, Folders, Memory, Mode, start_dir};
+pub use attempt::{Attempt, Ending, Folders, Memory, Mode, start_dir};
 pub use tick::{Agent, Finish, MEMORY, World};

@@ -132,7 +132,7 @@ impl Agent {
         let meter = world.meter.clone().filter(|_| spec.watch.metrics);
         let metrics = meter.map(|meter| Metrics::start(meter, Arc::clone(&out.clock), attempt.instance.clone()));
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
-        let anchor = Anchor::kept_or_now(memory.anchor.take(), &*out.clock);
+        let anchor = Anchor::kept_or_now(memory.anchor.take(), attempt.launched, &*out.clock);
         memory.anchor = Some(anchor.clone());
         let mut watching = Watching::new(spec, memory.drawers, &memory.rhythm, board.marks());
         watching.remember_fault(memory.hardware.as_ref());
@@ -225,13 +225,19 @@ impl Agent {
             self.memory.drawers = self.watching.drawers;
         }
         self.look_at_work();
+        self.keep_now_and_then();
+        self.world.service.alive();
+    }
+
+    /// What a crash or a reboot may cost half a minute of.
+    pub(super) fn keep_now_and_then(&mut self) {
+        let mono = self.out.clock.mono();
         if mono >= self.next_keep {
             self.next_keep = mono + KEEP_EVERY;
             self.memory.rhythm = self.watching.rhythm();
-            self.memory.anchor = Some(Anchor { reached: Some(self.steady_now()), ..self.anchor.clone() });
+            self.memory.anchor = Some(self.anchor.by(mono));
             self.keep();
         }
-        self.world.service.alive();
     }
 
     /// When the work began, and how much of it is safe: what a plan for the rest of the job goes by.

@@ -19,13 +19,14 @@ use serde_json::json;
 use super::apply_caps::{self, Capped};
 use super::apply_cost::Costs;
 use super::apply_do::{self, Scheduled};
+use super::apply_short::Short;
 use super::confirm;
+use super::printer::shell_word;
 use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, job_root, proven, render_table, run};
-use crate::job::{Applied, JobId, JobOutcome, Receipt, Request, Schedule};
+use crate::job::{Applied, JobId, Receipt, Schedule};
 use crate::jobdir::{self, JobDir, JobDirError, ScheduleDir};
-use crate::policy::Wishes;
 use crate::policy::apply::{Applies, ApplyWishes, Change, ChangeKind, FileFact, JobFact, changes, newest_of};
 use crate::wire::Store;
 
@@ -99,13 +100,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let costs = Costs::of(context, &controller, &planned, &ready).await;
     let capped = apply_caps::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
-        let again = |change: &Change| {
+        let falls_short = |change: &Change| {
             let newest = newest_of(&change.file, &jobs).filter(|_| change.change == ChangeKind::Unchanged && change.kind == Applies::Job)?;
-            let set = args.set.iter().map(|set| format!(" --set {set}")).collect::<String>();
-            let again = format!("`lamp apply {}{set} --again` makes it again", typed(&args.paths, whole, &change.file).display());
-            short.get(&newest.job).map(|short| short.told(&again))
+            short.get(&newest.job).map(|short| short.told(&again(&args.paths, whole, &change.file, &set, context)))
         };
-        show(context, &set, &planned, &costs, again);
+        show(context, &set, &planned, &costs, falls_short);
         capped.iter().for_each(|capped| capped.tell(context));
     }
     let costs = (costs, capped);
@@ -200,29 +199,12 @@ fn typed(paths: &[PathBuf], whole: bool, file: &str) -> PathBuf {
     if whole { paths[0].join(file) } else { named().cloned().unwrap_or_else(|| PathBuf::from(file)) }
 }
 
-/// How a job comes short of what its file asks for.
-enum Short {
-    /// Somebody has asked it to end, and it has not yet.
-    Ends,
-    Ended(JobOutcome),
-}
-
-impl Short {
-    fn of(outcome: Option<JobOutcome>, requests: &[Request]) -> Option<Short> {
-        match outcome {
-            Some(JobOutcome::Succeeded) => None,
-            Some(outcome) => Some(Short::Ended(outcome)),
-            None => Wishes::of(requests).end.map(|_| Short::Ends),
-        }
-    }
-
-    fn told(&self, again: &str) -> String {
-        match self {
-            Short::Ends => format!("its job ends, as somebody asked; after that {again}"),
-            Short::Ended(outcome @ JobOutcome::Failed) => format!("its job has {outcome}; {again}"),
-            Short::Ended(outcome) => format!("its job was {outcome}; {again}"),
-        }
-    }
+/// What makes the job of one file of the set again, as the user would type it.
+fn again(paths: &[PathBuf], whole: bool, file: &str, set: &str, context: &Context) -> String {
+    let path = typed(paths, whole, file);
+    // By itself, a link is of the set of the directory that it leads to.
+    let set = if set_of(&path, false, context) == set { String::new() } else { format!(" --set {set}") };
+    format!("lamp apply {}{set} --again", shell_word(&path.to_string_lossy()))
 }
 
 /// What this set and owner has made, and which of it falls short; of no other job anything is kept.
@@ -250,11 +232,10 @@ async fn job_fact(dir: &JobDir, set: &str, owner: &str) -> Result<Option<(JobFac
     };
     let Some(spec) = spec else { return Ok(None) };
     let Some(applied) = spec.applied.filter(|applied| applied.set == set && applied.owner == owner) else { return Ok(None) };
-    let outcome = jobdir::unless_damaged(dir.receipt().await)?.map(|receipt| receipt.outcome);
-    let requests = if outcome.is_none() { dir.requests().await? } else { Vec::new() };
-    let short = Short::of(outcome, &requests);
-    let fell_short = matches!(short, Some(Short::Ended(_)));
-    Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: outcome.is_some(), fell_short }, short)))
+    let receipt = jobdir::unless_damaged(dir.receipt().await)?;
+    let short = Short::of(dir, receipt.as_ref()).await?;
+    let fell_short = short.as_ref().is_some_and(Short::is_over);
+    Ok(Some((JobFact { job: spec.job, applied, created: spec.created, has_ended: receipt.is_some(), fell_short }, short)))
 }
 
 /// The schedules of this set and owner that are in force.
@@ -267,8 +248,8 @@ async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec
     Ok(kept)
 }
 
-/// `again`: what is to be said of a file whose job was ended before its time.
-fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs, again: impl Fn(&Change) -> Option<String>) {
+/// `short`: what is to be said of a file whose job falls short of it.
+fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs, short: impl Fn(&Change) -> Option<String>) {
     if planned.is_empty() {
         context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
         return;
@@ -277,7 +258,7 @@ fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs, again: 
     let rows: Vec<Vec<String>> = planned
         .iter()
         .map(|change| {
-            let mut also: Vec<String> = again(change).iter().map(|again| context.printer.in_root(again)).collect();
+            let mut also: Vec<String> = short(change).iter().map(|short| context.printer.in_root(short)).collect();
             if !change.stops.is_empty() {
                 also.push(format!("stops {}", names(&change.stops)));
             }

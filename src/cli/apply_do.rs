@@ -7,6 +7,8 @@ use sha2::{Digest, Sha256};
 
 use super::apply::Ready;
 use super::attach::Attached;
+use super::run::Launched;
+use super::signals::Left;
 use super::submission::{self, Pending};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root, run};
@@ -127,12 +129,12 @@ pub async fn carry_out(
             stop(context, store, controller, job, change.makes()).await?;
         }
     }
-    let mut made = Vec::new();
+    let (mut made, mut left) = (Vec::new(), Left::listen());
     for change in planned.iter().filter(|change| change.makes()) {
         let Some(ready) = ready.iter().find(|ready| ready.applied.file == change.file) else { continue };
         let (name, refused) = match &ready.scheduled {
             Some(scheduled) => (keep(context, scheduled).await?, None),
-            None => make_job(context, store, controller, ready, jobs).await?,
+            None => make_job(context, store, controller, ready, jobs, &mut left).await?,
         };
         made.push(Made { file: change.file.clone(), kind: change.kind, name, refused });
     }
@@ -163,6 +165,11 @@ async fn stop(context: &Context, store: &Store, controller: &Controller, job: &J
     run::hand_over(&workstation, job).map(|_| ())
 }
 
+/// What is made stays made.
+fn broken_off() -> Fault {
+    Fault::new(ExitCode::CTRL_C, "left before all was made").hint("run it again: it goes on where it was")
+}
+
 /// The id of the job; and its receipt, where its launch was refused for good.
 async fn make_job(
     context: &Context,
@@ -170,6 +177,7 @@ async fn make_job(
     controller: &Controller,
     ready: &Ready,
     jobs: &[JobFact],
+    left: &mut Left,
 ) -> Result<(String, Option<Receipt>), Fault> {
     let applied = &ready.applied;
     let workstation = job_root::workstation(context)?;
@@ -182,7 +190,12 @@ async fn make_job(
     let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
     let dir = match controller.first_plan(&spec).await {
         Ok(planned) => {
-            let (dir, memory) = run::launch(context, store, controller, &ready.prepared, spec, planned).await?;
+            let Launched { dir, memory, has_left } = run::launch(context, store, controller, &ready.prepared, spec, planned, left).await?;
+            if has_left {
+                let driver = run::hand_over(&workstation, dir.job())?;
+                context.printer.note(format!("{}: job {}; {driver}", applied.file, dir.job()));
+                return Err(broken_off());
+            }
             if let Some(receipt) = run::refused_for_good(&dir, &memory).await {
                 context.printer.warn(format!("{}: job {} has ended: {}", applied.file, dir.job(), receipt.reason));
                 run::hinted(context, &dir, &receipt).await;

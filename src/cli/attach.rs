@@ -7,8 +7,9 @@ use std::pin::pin;
 use std::time::Duration;
 
 use super::log_tail::LogTail;
+use super::signals::Left;
 use super::summary::Summary;
-use super::{Context, Fault, job_root, live, logs, run, signals, status};
+use super::{Context, Fault, job_root, live, logs, run, status};
 use crate::controller::{Controller, JobMemory};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
@@ -96,17 +97,16 @@ impl<'a> Attached<'a> {
     /// # Errors
     /// As [`Attached::follow`], and when the job cannot be driven.
     pub async fn follow_and_drive(&mut self, controller: &Controller) -> Result<Option<Receipt>, Fault> {
-        self.follow_and_drive_on(controller, JobMemory::default()).await
+        self.follow_and_drive_on(controller, JobMemory::default(), &mut Left::listen()).await
     }
 
-    /// The same with what is known of the job already.
+    /// The same with what is known of the job already, by whoever has listened since it was made.
     ///
     /// # Errors
     /// As [`Attached::follow_and_drive`].
-    pub async fn follow_and_drive_on(&mut self, controller: &Controller, memory: JobMemory) -> Result<Option<Receipt>, Fault> {
+    pub async fn follow_and_drive_on(&mut self, controller: &Controller, memory: JobMemory, left: &mut Left) -> Result<Option<Receipt>, Fault> {
         let _driving = job_root::workstation(self.context).ok().and_then(|workstation| workstation.lock_driving(self.dir.job().as_str()));
         let mut drive = pin!(controller.drive_on(self.dir.job(), memory));
-        let mut left = pin!(signals::left());
         let mut driven = false;
         let ended = {
             let mut follow = pin!(self.follow());
@@ -118,7 +118,7 @@ impl<'a> Attached<'a> {
                         Ok(_) => driven = true,
                         Err(error) => return Err(run::drive_fault(&error)),
                     },
-                    () = &mut left => break None,
+                    () = left.heard() => break None,
                 }
             }
         };
@@ -134,7 +134,7 @@ impl<'a> Attached<'a> {
         tokio::select! {
             () = finish => {}
             () = self.context.clock.sleep(TELLING_MAX) => {}
-            () = signals::left() => {}
+            () = left.heard() => {}
         }
         Ok(ended)
     }

@@ -9,6 +9,24 @@ use super::{ExitCode, Fault, Printer};
 use crate::config::{self, ConfigError, Environment, UserConfig};
 use crate::wire;
 
+/// Which errors of the user configuration keep a verb from nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgives {
+    Nothing,
+    /// Those of what new jobs get and may cost.
+    Terms,
+    /// And keys that nobody knows.
+    Keys,
+}
+
+/// What bills goes on billing: with a configuration that says nothing of where the jobs are there is a way all the same.
+fn all_the_same(error: ConfigError) -> Fault {
+    let is_wrong = matches!(error, ConfigError::Findings { .. });
+    let fault = Fault::from(error);
+    let way = "until it is mended, with LAMP_CONFIG=/dev/null nothing of it is read; LAMP_JOB_ROOT and LAMP_OWNER say where the jobs are, and whose";
+    if is_wrong { fault.meaning("nothing was changed; what runs goes on, and bills").hint(way) } else { fault }
+}
+
 pub struct Context {
     pub printer: Arc<Printer>,
     pub format: Format,
@@ -31,9 +49,9 @@ pub struct Context {
 impl Context {
     /// # Errors
     /// The user configuration has errors, or the job root is not a place.
-    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, looks_or_ends: bool) -> Result<Self, Fault> {
-        let (user, is_misread) = if looks_or_ends {
-            let (user, wrong) = config::load_user_all_the_same(&environment)?;
+    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, forgives: Forgives) -> Result<Self, Fault> {
+        let (user, is_misread) = if forgives != Forgives::Nothing {
+            let (user, wrong) = config::load_user_all_the_same(&environment, forgives == Forgives::Keys).map_err(all_the_same)?;
             let is_misread = wrong.is_some();
             // A slip in a cap must not stand between somebody and the machine that bills.
             if let Some(wrong) = wrong {

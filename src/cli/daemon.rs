@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "JOB")]
     pub job: Vec<JobId>,
 
-    /// End when the jobs named have ended, or when another such process has taken them over
+    /// End when the jobs named have ended, or when nobody answers this process and a newer one drives them too
     #[arg(long, requires = "job")]
     pub until_done: bool,
 }
@@ -58,7 +58,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         _ = driven => {}
         // Nothing needs saving: what matters is in the job root.
         () = signals::left() => {}
-        () = taken_over(context, &desks) => context.printer.note("another process has taken this over"),
+        () = taken_over(context, &desks) => context.printer.note("nobody answers here, and a newer process drives this too"),
     }
     service.stopping();
     // A command that tells somebody is not cut off.
@@ -78,19 +78,30 @@ struct Desk {
     driving: Vec<DrivingLock>,
 }
 
-/// How often a driver looks whether another has taken its job over.
+/// How often a driver looks whether there is a newer one.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Ends when all jobs that were taken over here are driven by others since.
+/// So long nobody answers, or what was asked was not allowed, before a driver leaves its jobs to a newer one. Sooner, and an outage of
+/// minutes costs what it knows of how long a machine has been silent; later, and those of yesterday's credentials pile up.
+const TROUBLE_MAX: Duration = Duration::from_secs(600);
+
+/// Ends when all jobs of this process are driven by newer ones too, and it does no good itself. While it does it stays: what it
+/// has seen of a machine the newer has yet to see.
 async fn taken_over(context: &Context, desks: &[Desk]) {
-    let driving = || desks.iter().flat_map(|desk| &desk.driving);
-    while driving().next().is_none() || !driving().all(DrivingLock::is_taken) {
+    loop {
         context.clock.sleep(LOOK_EVERY).await;
+        let gives_way = |desk: &Desk| {
+            let is_newer = !desk.driving.is_empty() && desk.driving.iter().all(DrivingLock::is_taken);
+            is_newer && desk.controller.troubled_for() >= TROUBLE_MAX
+        };
+        if desks.iter().all(gives_way) {
+            return;
+        }
     }
 }
 
 impl Desk {
-    /// Only now that it can drive them. Where that cannot be said, two drive them: the records see to that.
+    /// As the newest of those that drive these jobs. Several may: the records see to that.
     fn take_over(&mut self, owner: &str) {
         for lock in &mut self.driving {
             if let Err(error) = lock.take_over(owner) {

@@ -42,6 +42,11 @@ struct Explained {
     /// When the machine of an attempt under way ends at the latest, by what was added since it was planned.
     #[serde(skip)]
     hard_end: Option<Timestamp>,
+    /// A run of the agent alone.
+    #[serde(skip)]
+    alone: bool,
+    #[serde(skip)]
+    created: Option<Timestamp>,
 }
 
 #[derive(Serialize)]
@@ -122,8 +127,11 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         let (idle_at, idle_cost) = explain_cost::of(plan.as_ref(), &reasons, &events).unzip();
         attempts.push(ExplainedAttempt { attempt: number, plan, settled, instance, reasons, idle_cost, idle_at, events });
     }
+    let spec = dir.spec().await?;
     Ok(Explained {
         job: dir.job().to_string(),
+        alone: summary.as_ref().is_some_and(|summary| summary.alone),
+        created: spec.as_ref().map(|spec| spec.created),
         state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
         waiting: summary.as_ref().and_then(|summary| summary.waiting.clone()),
         waiting_until: summary.as_ref().and_then(|summary| summary.waiting_until),
@@ -132,7 +140,7 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         requests: dir.requests().await?,
         market: unless_damaged(dir.market().await)?.map(|log| log.decisions).unwrap_or_default(),
         attempts,
-        setup: dir.spec().await?.and_then(|spec| spec.spec.setup),
+        setup: spec.and_then(|spec| spec.spec.setup),
     })
 }
 
@@ -140,7 +148,7 @@ type Beside<'a> = (&'a [&'a Request], &'a [&'a Reason]);
 
 fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_>, explained: &Explained, all: bool) {
     let printer = &context.printer;
-    let began = attempt.began().unwrap_or(Timestamp::UNIX_EPOCH);
+    let began = attempt.began().or(explained.created).unwrap_or_else(|| context.clock.now());
     let number = attempt.attempt.number();
     let title = match &attempt.plan {
         Some(plan) => {
@@ -148,7 +156,8 @@ fn show_attempt(context: &Context, attempt: &ExplainedAttempt, beside: Beside<'_
             let offer = &plan.offer;
             format!("attempt {number} on {} in {} ({}, {}{instance})", offer.instance_type, offer.zone, offer.market, offer.price)
         }
-        None => "a run of the agent alone".to_owned(),
+        None if explained.alone => "a run of the agent alone".to_owned(),
+        None => format!("attempt {number}: nothing was launched yet"),
     };
     printer.prose(2, printer.paint(Stream::Out, Style::Bold, &title));
     for told in told(attempt, beside, explained.setup.as_deref(), all) {

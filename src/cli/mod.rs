@@ -13,6 +13,7 @@ mod apply;
 mod apply_caps;
 mod apply_cost;
 mod apply_do;
+mod apply_short;
 mod args;
 mod attach;
 mod attempt_words;

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::reach::OutOfReach;
+use super::signals::Left;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
@@ -96,7 +97,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
-    let (dir, memory) = launch(context, &store, &controller, &prepared, spec, planned).await?;
+    let mut left = Left::listen();
+    let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, spec, planned, &mut left).await?;
+    if has_left {
+        leave(context, &workstation, &dir)?;
+        return Ok(ExitCode::CTRL_C);
+    }
     say_that_it_is_one_more(context, &store, dir.job()).await;
     if args.detach {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
@@ -105,7 +111,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return detach(context, &workstation, &dir);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
-    match stand_beside(context, &workstation, &controller, &dir, memory).await? {
+    match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
         Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
         None => {
             if is_asked {
@@ -142,10 +148,18 @@ async fn say_that_it_is_one_more(context: &Context, store: &Store, job: &JobId) 
     }
 }
 
+/// A job that was made.
+pub struct Launched {
+    pub dir: JobDir,
+    pub memory: JobMemory,
+    /// The user has gone meanwhile: somebody else must drive it.
+    pub has_left: bool,
+}
+
 /// Makes a job and launches it by this plan. Before this process may go: a laptop that is closed now finds its job done.
 ///
 /// # Errors
-/// The workdir cannot be packed, or the job root refuses: then no job was made.
+/// The workdir cannot be packed, the job root refuses, or the user has gone: then no job was made.
 pub async fn launch(
     context: &Context,
     store: &Store,
@@ -153,16 +167,21 @@ pub async fn launch(
     prepared: &Prepared,
     spec: ResolvedSpec,
     planned: Planned,
-) -> Result<(JobDir, JobMemory), Fault> {
+    left: &mut Left,
+) -> Result<Launched, Fault> {
     let pending = submission::pack(context, prepared, spec)?;
-    let (uploaded, ()) = tokio::join!(pending.upload(store), controller.ship_ahead(&planned.plan));
-    uploaded?;
+    let upload = async { tokio::join!(pending.upload(store), controller.ship_ahead(&planned.plan)).0 };
+    left.or_give_up(upload).await?;
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
-    let (memory, begun) = controller.begin(&dir, &pending.spec, planned).await.map_err(|error| submission::submit_fault(&error))?;
+    let (begun, has_left) = left.undisturbed(context, controller.begin(&dir, &pending.spec, planned)).await;
+    let (memory, begun) = match begun {
+        Some(begun) => begun.map_err(|error| submission::submit_fault(&error))?,
+        None => (JobMemory::default(), Ok(())),
+    };
     if let Err(error) = begun {
         context.printer.warn(format!("not launched yet, trying again: {error}"));
     }
-    Ok((dir, memory))
+    Ok(Launched { dir, memory, has_left })
 }
 
 /// A program that was built without AWS says so before it packs or uploads anything.
@@ -182,8 +201,9 @@ pub async fn stand_beside(
     controller: &Controller,
     dir: &JobDir,
     memory: JobMemory,
+    left: &mut Left,
 ) -> Result<Option<Receipt>, Fault> {
-    let ended = Attached::new(context, dir).follow_and_drive_on(controller, memory).await;
+    let ended = Attached::new(context, dir).follow_and_drive_on(controller, memory, left).await;
     match &ended {
         Ok(Some(_)) => {}
         Ok(None) => leave(context, workstation, dir)?,

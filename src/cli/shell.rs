@@ -9,6 +9,7 @@ use std::sync::Arc;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
+use super::context::Forgives;
 use super::patience::never_silent;
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
@@ -65,14 +66,15 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Whether it launches nothing, and stops nothing that it was not told by name: it goes on with a configuration that has errors where
-    /// they do not matter. A sweep is none of these: what it takes for an orphan depends on all that is configured.
-    fn looks_or_ends(&self) -> bool {
+    /// Who launches nothing goes on with a configuration that has errors where they do not matter. What a sweep takes for an orphan
+    /// depends on where the jobs are, so it forgives less.
+    fn forgives(&self) -> Forgives {
         match self {
-            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) => true,
-            Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Prices(_) | Verb::Schedules(_) => true,
-            Verb::Doctor(args) => !args.prove,
-            _ => false,
+            Verb::Status(_) | Verb::Logs(_) | Verb::Ssh(_) | Verb::Outputs(_) | Verb::Receipt(_) | Verb::Explain(_) => Forgives::Keys,
+            Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Prices(_) | Verb::Schedules(_) => Forgives::Keys,
+            Verb::Doctor(args) if !args.prove => Forgives::Keys,
+            Verb::Sweep(_) => Forgives::Terms,
+            _ => Forgives::Nothing,
         }
     }
 }
@@ -97,7 +99,7 @@ pub fn main() -> std::process::ExitCode {
     let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
     let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
     traces::print(globals.verbose, printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
-    let end = Context::new(globals, environment, Arc::clone(&printer), cli.verb.looks_or_ends()).and_then(|context| dispatch(&cli.verb, &context));
+    let end = Context::new(globals, environment, Arc::clone(&printer), cli.verb.forgives()).and_then(|context| dispatch(&cli.verb, &context));
     end.unwrap_or_else(|fault| {
         printer.fault(&fault);
         fault.code

@@ -1,19 +1,71 @@
 //! The signals that mean: the user has gone.
 
+use std::pin::pin;
+
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal goes away.
-pub async fn left() {
-    let mut channels = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(|kind| signal(kind).ok());
-    let [interrupt, terminate, hangup] = &mut channels;
-    tokio::select! {
-        () = heard(interrupt) => {}
-        () = heard(terminate) => {}
-        () = heard(hangup) => {}
+use super::{Context, ExitCode, Fault};
+
+/// From the moment it is made, Ctrl-C, SIGTERM from a service manager and the end of the terminal end nothing by themselves: they
+/// are heard.
+pub struct Left {
+    channels: [Option<Signal>; 3],
+}
+
+impl Left {
+    pub fn listen() -> Self {
+        // A signal that cannot be listened to keeps its default action, which ends us.
+        Left { channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(|kind| signal(kind).ok()) }
+    }
+
+    /// Resolves at the next of them, or at one that came since it was last heard.
+    pub async fn heard(&mut self) {
+        let [interrupt, terminate, hangup] = &mut self.channels;
+        tokio::select! {
+            () = heard(interrupt) => {}
+            () = heard(terminate) => {}
+            () = heard(hangup) => {}
+        }
+    }
+
+    /// What may be given up without a trace: a job is not made yet.
+    ///
+    /// # Errors
+    /// The user has gone, or the work's own.
+    pub async fn or_give_up<T>(&mut self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        tokio::select! {
+            biased;
+            () = self.heard() => Err(Fault::new(ExitCode::CTRL_C, "left before the job was made").meaning("nothing was started, and nothing bills")),
+            done = work => done,
+        }
+    }
+
+    /// What must not be cut in two, because a machine may be bought in the middle of it; and whether the user has gone meanwhile.
+    /// Who insists leaves it as it is: `None`.
+    pub async fn undisturbed<T>(&mut self, context: &Context, work: impl Future<Output = T>) -> (Option<T>, bool) {
+        let mut work = pin!(work);
+        let mut has_left = false;
+        loop {
+            tokio::select! {
+                biased;
+                done = &mut work => return (Some(done), has_left),
+                () = self.heard() => {
+                    if has_left {
+                        return (None, true);
+                    }
+                    has_left = true;
+                    context.printer.note("a machine may be launched just now: a moment, so that it is not left alone; Ctrl-C again leaves at once");
+                }
+            }
+        }
     }
 }
 
-/// A signal that cannot be listened to keeps its default action, which ends us.
+/// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal goes away.
+pub async fn left() {
+    Left::listen().heard().await;
+}
+
 async fn heard(channel: &mut Option<Signal>) {
     match channel {
         Some(channel) => drop(channel.recv().await),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::signals::Left;
 use super::until::Until;
 use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, ready, run, submission};
 use crate::config::{Dollars, SpanWord};
@@ -94,8 +95,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         proven::look(&workstation, &store).await?.refuse(context, &[region].into(), Some(&planned.plan))?;
     }
     let scratch = submission::scratch(context, next.job())?;
-    controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error))?;
-    let memory = match controller.begin(&next, &spec, planned).await {
+    let mut left = Left::listen();
+    let carried = async { controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
+    left.or_give_up(carried).await?;
+    let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
+    let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
         Ok((memory, begun)) => {
             if let Err(error) = begun {
                 context.printer.warn(format!("not started yet, trying again: {error}"));
@@ -106,8 +110,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Err(SubmitError::Exists(_)) => JobMemory::default(),
         Err(error) => return Err(submission::submit_fault(&error)),
     };
-    context.printer.note(format!("{} goes on as job {}", dir.job(), next.job()));
-    stand_beside(args, context, &workstation, &controller, &next, memory).await
+    context.printer.note(format!("{} goes on as {}", dir.job(), next.job()));
+    if has_left {
+        run::leave(context, &workstation, &next)?;
+        return Ok(ExitCode::CTRL_C);
+    }
+    stand_beside(args, context, &workstation, &controller, &next, memory, &mut left).await
 }
 
 async fn stand_beside(
@@ -117,6 +125,7 @@ async fn stand_beside(
     controller: &Controller,
     next: &JobDir,
     memory: JobMemory,
+    left: &mut Left,
 ) -> Result<ExitCode, Fault> {
     if args.detach {
         if let Some(receipt) = run::refused_for_good(next, &memory).await {
@@ -125,7 +134,7 @@ async fn stand_beside(
         return run::detach(context, workstation, next);
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", next.job()));
-    match run::stand_beside(context, workstation, controller, next, memory).await? {
+    match run::stand_beside(context, workstation, controller, next, memory, left).await? {
         Some(receipt) => run::end(context, next, &receipt, args.outputs.as_deref()).await,
         None => Ok(ExitCode::CTRL_C),
     }
@@ -181,7 +190,7 @@ async fn goes_on_already(
         }
         return Ok(ExitCode::SUCCESS);
     }
-    stand_beside(args, context, workstation, controller, next, JobMemory::default()).await
+    stand_beside(args, context, workstation, controller, next, JobMemory::default(), &mut Left::listen()).await
 }
 
 /// The spec of the job that goes on: the old one's words, with what is left of its limits.

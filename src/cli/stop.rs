@@ -67,14 +67,13 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         None => dir.add_request(wish, &workstation.name, now).await.map_err(fault)?,
     };
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
-    let events = if spec.checkpoint.is_some() {
-        // The wish is left: nothing that is only said may stand between it and the process that sees it through.
-        newest_events(&dir).await.unwrap_or_default()
-    } else {
-        Vec::new()
-    };
+    // The wish is left: nothing that is only said may stand between it and the process that sees it through.
+    let known = if spec.checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
+    let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
+    let events = known.map(|(_, events)| events).unwrap_or_default();
     let has_one = events.iter().any(|event| matches!(event.what, What::Checkpoint { .. } | What::Resumed { .. }));
     let cancelled = cancelled.map(|at| format!("it was asked to cancel {} ago, and that stands: it saves nothing more", elapsed_since(at, now)));
+    let cancelled = cancelled.or_else(|| (!has_begun).then(|| "its work has not begun, so there is nothing to keep".to_owned()));
     let saves = spec.checkpoint.as_ref().is_some_and(|spec| spec.signal.is_some()) && wish == Wish::Stop && cancelled.is_none();
     let saved = cancelled.unwrap_or_else(|| match (wish, &spec.checkpoint) {
         (Wish::Stop, Some(checkpoint)) => what_is_kept(checkpoint, &events),
@@ -85,6 +84,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     if !args.wait {
         // Whoever began the job may be gone; the receipt must be written all the same.
         if !workstation.daemon_runs()
+            && !workstation.is_driven_anew(dir.job().as_str())
             && let Err(error) = workstation.start_driver(dir.job().as_str())
         {
             context.printer.warn(format!("no process could be started that writes the receipt ({error}); `lamp stop --wait` does"));
@@ -110,7 +110,16 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
                 context.printer.hint(how_to_go_on(&dir));
             }
         }
-        None => return Ok(ExitCode::CTRL_C),
+        None => {
+            // The wish stands, and somebody must carry it out.
+            let driver = match workstation.is_driven(dir.job().as_str()) {
+                true => "another process carries it out".to_owned(),
+                false => run::hand_over(&workstation, dir.job())?,
+            };
+            context.printer.note(format!("the {verb} stands, and {driver}"));
+            context.printer.hint(format!("`lamp status {}` shows when the machine is gone", dir.job()));
+            return Ok(ExitCode::CTRL_C);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -123,11 +132,15 @@ fn how_to_go_on(dir: &JobDir) -> String {
     format!("`lamp start {}` goes on from its last complete checkpoint", dir.job())
 }
 
-async fn newest_events(dir: &JobDir) -> Result<Vec<Event>, JobDirError> {
-    match dir.attempts().await?.last() {
-        Some(attempt) => dir.events(*attempt).await,
-        None => Ok(Vec::new()),
-    }
+/// Whether the work has begun, as far as anybody can say, or goes on from another job's; and what happened in the last attempt.
+async fn newest_events(dir: &JobDir) -> Result<(bool, Vec<Event>), JobDirError> {
+    let goes_on = dir.spec().await?.is_some_and(|spec| spec.inherited().is_some());
+    let attempts = dir.attempts().await?;
+    let events = match attempts.last() {
+        Some(attempt) => dir.events(*attempt).await?,
+        None => Vec::new(),
+    };
+    Ok((goes_on || attempts.len() > 1 || events.iter().any(|event| matches!(event.what, What::WorkloadStarted { .. })), events))
 }
 
 /// What becomes of the work, no more than is known of it.

@@ -36,7 +36,7 @@ const OWNER_UNKNOWN: &str = "unknown";
 /// # Errors
 /// The file cannot be read, or has errors.
 pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
-    let (user, wrong) = load_user_all_the_same(environment)?;
+    let (user, wrong) = load_user_all_the_same(environment, false)?;
     wrong.map_or(Ok(user), Err)
 }
 
@@ -45,11 +45,12 @@ pub fn load_user(environment: &Environment) -> Result<UserConfig, ConfigError> {
 const NEITHER_WHERE_NOR_WHOSE: [&str; 5] = ["caps.", "limits.", "machine.", "watch.", "notify."];
 
 /// The same for who only looks, or ends what bills: an error that says nothing of where the jobs are and whose they are comes beside
-/// what could be read.
+/// what could be read. `any_key`: also one of a key that nobody knows, unless it is a slip of one that says those two. Whoever ends
+/// what no job needs must know more: such a key may have been meant to say where the jobs are.
 ///
 /// # Errors
 /// The file cannot be read, is no TOML, or has errors of where and whose.
-pub fn load_user_all_the_same(environment: &Environment) -> Result<(UserConfig, Option<ConfigError>), ConfigError> {
+pub fn load_user_all_the_same(environment: &Environment, any_key: bool) -> Result<(UserConfig, Option<ConfigError>), ConfigError> {
     let named = environment.config.is_some();
     let path = environment.user_config_path();
     let (path, text) = match path.map(|path| read_file("configuration", &path).map(|text| (path, text))) {
@@ -64,7 +65,7 @@ pub fn load_user_all_the_same(environment: &Environment) -> Result<(UserConfig, 
     let harmless = |path: &str| NEITHER_WHERE_NOR_WHOSE.iter().any(|table| path.starts_with(table));
     // A key that nobody knows says nothing, unless it is a slip of one that says where the jobs are, or whose.
     let meant = |finding: &Finding| finding.hint.as_deref().and_then(|hint| hint.split('`').nth(1)).is_none_or(|key| harmless(&format!("{key}.")));
-    let harmless = |finding: &Finding| harmless(&finding.path) || (finding.message.starts_with(UNKNOWN_KEY) && meant(finding));
+    let harmless = |finding: &Finding| harmless(&finding.path) || (any_key && finding.message.starts_with(UNKNOWN_KEY) && meant(finding));
     let wrong = match findings.is_empty() {
         true => None,
         false if findings.iter().all(harmless) => Some(ConfigError::Findings { file, findings }),
@@ -112,19 +113,22 @@ mod tests {
 
     #[test]
     fn what_ends_a_machine_is_not_held_up_by_a_slip_elsewhere() {
-        let all_the_same = |text: &str| {
+        let read = |text: &str, any_key: bool| {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("config.toml");
             #[expect(clippy::disallowed_methods, reason = "a test writes the file that it reads")]
             std::fs::write(&path, text).unwrap();
-            load_user_all_the_same(&Environment { config: Some(path), user: Some("alice".into()), ..Environment::default() })
+            load_user_all_the_same(&Environment { config: Some(path), user: Some("alice".into()), ..Environment::default() }, any_key)
         };
+        let all_the_same = |text: &str| read(text, true);
         let (user, wrong) = all_the_same("job_root = 's3://b'\n[caps]\nper_day = 5\n[limits]\nbudget = 'much'").unwrap();
         assert_eq!(user.job_root.as_deref(), Some("s3://b"));
         assert!(matches!(wrong, Some(ConfigError::Findings { findings, .. }) if findings.len() == 2));
         assert!(load("[caps]\nper_day = 5").is_err(), "what launches is held to it");
         let (user, wrong) = all_the_same("job_root = 's3://b'\ncapz = 1\n[aws]\nbogus = 1").unwrap();
         assert!(user.job_root.as_deref() == Some("s3://b") && wrong.is_some(), "a key that means nothing to anybody");
+        assert!(read("capz = 1", false).is_err(), "who ends what no job needs must know where the jobs are");
+        assert!(read("[caps]\nusd_per_dya = 5", false).is_ok_and(|(_, wrong)| wrong.is_some()), "and this says nothing of that");
         for elsewhere in ["job_rot = 's3://b'", "owner = 1", "[aws]\nregion = 'x'", "job_root = 5", "[caps"] {
             assert!(all_the_same(elsewhere).is_err(), "{elsewhere}: other jobs would be looked at");
         }

@@ -141,6 +141,9 @@ impl Controller {
                 if let Some(attempt) = ends {
                     self.intend_to_end(dir, memory, observed, *attempt, why).await?;
                 }
+                if self.is_long_ago(memory) {
+                    return Ok(Done::Changed);
+                }
                 self.cloud(machine.cloud)?.terminate(machine).await?;
                 return Ok(Done::Waiting);
             }

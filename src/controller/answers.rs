@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::instance::InstanceView;
 use crate::job::{JobId, Plan};
@@ -18,7 +19,11 @@ pub type Place = (Cloud, Region);
 
 /// The answers of one tick. Cheap to clone: each job of a daemon gets one.
 #[derive(Clone, Debug, Default)]
-pub struct Answers(Arc<BTreeMap<Place, Answer>>);
+pub struct Answers {
+    places: Arc<BTreeMap<Place, Answer>>,
+    /// When they were asked for, by the steady clock.
+    asked: Option<Duration>,
+}
 
 /// Of one place: the machines by their jobs, since with ten thousand of them each job looks for its own; or why not.
 #[derive(Debug)]
@@ -34,7 +39,7 @@ pub type Described = Result<Vec<InstanceView>, CloudError>;
 
 impl FromIterator<(Place, Described)> for Answers {
     fn from_iter<I: IntoIterator<Item = (Place, Described)>>(answers: I) -> Self {
-        Answers(Arc::new(answers.into_iter().map(|(place, answer)| (place, answer.into())).collect()))
+        Answers { places: Arc::new(answers.into_iter().map(|(place, answer)| (place, answer.into())).collect()), asked: None }
     }
 }
 
@@ -55,8 +60,17 @@ impl From<Described> for Answer {
 }
 
 impl Answers {
+    #[must_use]
+    pub fn asked_at(self, at: Duration) -> Self {
+        Answers { asked: Some(at), ..self }
+    }
+
+    pub fn asked(&self) -> Option<Duration> {
+        self.asked
+    }
+
     fn at(&self, plan: &Plan) -> Option<&Answer> {
-        self.0.get(&(plan.offer.cloud, plan.offer.region.clone()))
+        self.places.get(&(plan.offer.cloud, plan.offer.region.clone()))
     }
 
     /// The machines of the job of a plan in its place, when the cloud told.

@@ -50,6 +50,8 @@ pub struct Controller {
     /// When this workstation's clock was last seen to be right, on the steady one.
     pub(super) clock_right: Mutex<Option<Duration>>,
     pub(super) sweeper: Mutex<SweeperSeen>,
+    /// Since when no round went well, by the steady clock.
+    pub(super) troubled: Mutex<Option<Duration>>,
 }
 
 /// Why a job is driven no further by this controller.
@@ -116,8 +118,24 @@ impl Controller {
         here: Zone,
     ) -> Self {
         let (caps, ledger, launching) = (Caps::default(), Mutex::default(), tokio::sync::Mutex::default());
-        let (telling, clock_right, sweeper) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Controller { store, clouds, clock, owner, name, here, notifier: None, shipper: None, caps, ledger, launching, telling, clock_right, sweeper }
+        let (telling, clock_right, sweeper, troubled) = Default::default();
+        Controller {
+            store,
+            clouds,
+            clock,
+            owner,
+            name,
+            here,
+            notifier: None,
+            shipper: None,
+            caps,
+            ledger,
+            launching,
+            telling,
+            clock_right,
+            sweeper,
+            troubled,
+        }
     }
 
     /// Whether the job root is a folder of this workstation.
@@ -201,7 +219,9 @@ impl Controller {
                 self.run_schedules(&mut schedules).await;
                 self.sweep_when_due(&mut sweeps, &root).await;
             }
-            let pause = match self.round(jobs, &mut root, &mut || alive(under_way)).await {
+            let round = self.round(jobs, &mut root, &mut || alive(under_way)).await;
+            self.note_trouble(round.is_err() || root.has_trouble());
+            let pause = match round {
                 Ok(Left { ours: 0, elsewhere: 0 }) if !jobs.is_empty() => return self.finish_telling().await,
                 Ok(left) => {
                     failures = 0;
@@ -251,6 +271,7 @@ impl Controller {
 
     /// What the clouds say of our machines in these places, asked all at once.
     pub async fn describe(&self, places: BTreeSet<Place>) -> Answers {
+        let now = self.clock.mono();
         let asked = places.into_iter().map(|(cloud, region)| async move {
             let described = match self.cloud(cloud) {
                 Ok(port) => port.describe(&self.owner, &region).await,
@@ -258,7 +279,7 @@ impl Controller {
             };
             ((cloud, region), described)
         });
-        Answers::from_iter(join_all(asked).await)
+        Answers::from_iter(join_all(asked).await).asked_at(now)
     }
 
     /// Observes, decides and acts until there is nothing to do but wait.
@@ -318,7 +339,7 @@ impl Controller {
             return Ok(Some(Step::Alone));
         }
         let now = self.clock.mono();
-        memory.looked = Some(now);
+        (memory.looked, memory.described) = (Some(now), answers.asked());
         let mut observed = observe(&dir, memory, answers, now).await?;
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
         let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);

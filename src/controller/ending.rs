@@ -6,6 +6,8 @@
 //! ```
 //! What must never live here: what follows from it.
 
+use std::time::Duration;
+
 use super::act::{ActError, Done};
 use super::drive::Controller;
 use super::memory::JobMemory;
@@ -17,7 +19,16 @@ use crate::policy::is_by_a_user;
 use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended};
 use crate::ports::{CloudError, chain};
 
+/// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a workstation that slept in between: what
+/// it saw run may have ended, and been started again for the next job (seed 12001547 of 24 h).
+const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
+
 impl Controller {
+    /// Whether the machines by which a tick decides were shown too long ago to end one of them.
+    pub(super) fn is_long_ago(&self, memory: &JobMemory) -> bool {
+        memory.described.is_some_and(|at| self.clock.mono().saturating_sub(at) > SHOWN_HOLDS)
+    }
+
     /// Records that we end the machine of an attempt, and why; once, however often the cloud is asked.
     pub(super) async fn intend_to_end(
         &self,
@@ -62,6 +73,9 @@ impl Controller {
     ) -> Result<Done, ActError> {
         tracing::warn!(job = %dir.job(), %machine, "stopping: {why}");
         self.intend_to_end(dir, memory, observed, ends, why).await?;
+        if self.is_long_ago(memory) {
+            return Ok(Done::Changed);
+        }
         self.cloud(machine.cloud)?.stop(machine).await?;
         Ok(Done::Waiting)
     }

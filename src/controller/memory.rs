@@ -46,6 +46,8 @@ pub struct JobMemory {
     pub read_at_news: Option<u64>,
     /// When the look began by which this tick decides, by the steady clock.
     pub looked: Option<Duration>,
+    /// When the clouds were asked for the machines by which it does.
+    pub described: Option<Duration>,
 }
 
 impl JobMemory {

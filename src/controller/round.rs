@@ -70,6 +70,11 @@ pub(super) struct Left {
 }
 
 impl Root {
+    /// Whether anything of a job went wrong when it was last looked at.
+    pub fn has_trouble(&self) -> bool {
+        self.memories.values().any(|memory| memory.trouble.is_some())
+    }
+
     /// Whether a machine is that of an attempt under way which is driven here, and so is judged at every tick.
     pub fn drives(&self, view: &InstanceView) -> bool {
         let attempt = self.memories.get(&view.tags.job).and_then(|memory| memory.attempts.get(&view.tags.attempt));
@@ -135,6 +140,17 @@ impl Controller {
             count(job, memory, ticked, version, root, &mut left);
         }
         Ok(left)
+    }
+
+    pub(super) fn note_trouble(&self, is_there: bool) {
+        let mut troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        *troubled = is_there.then(|| troubled.unwrap_or_else(|| self.clock.mono()));
+    }
+
+    /// For how long now no round of [`Controller::drive_all`] went well: somebody did not answer, or did not allow it.
+    pub fn troubled_for(&self) -> Duration {
+        let troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
+        troubled.map_or(Duration::ZERO, |since| self.clock.mono().saturating_sub(since))
     }
 
     /// One job is read and driven.
@@ -251,6 +267,7 @@ fn count(job: JobId, mut memory: Box<JobMemory>, ticked: Result<Ticked, DriveErr
             left.ours += 1;
         }
         Ok(Ticked::Elsewhere(_)) => {
+            memory.trouble = None;
             memory.read_at_news = Some(version);
             left.elsewhere += 1;
         }

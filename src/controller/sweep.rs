@@ -119,10 +119,8 @@ impl Controller {
             By::Everything => self.judge(view, self.store_now().await).await,
             By::Tags => self.judge_by_tags(view),
         };
-        if !matches!(judged.verdict, OrphanVerdict::Orphan { .. }) {
-            return Ok(None);
-        }
-        tracing::warn!(%machine, verdict = ?judged.verdict, "terminating an orphan");
+        let OrphanVerdict::Orphan { why } = &judged.verdict else { return Ok(None) };
+        tracing::warn!("terminating {machine}: {why}");
         tokio::select! {
             () = self.intend_to_end_orphan(&judged) => {}
             () = self.clock.sleep(INTENT_MAX) => tracing::warn!(%machine, "the job root does not answer: why it is ended is not recorded"),

@@ -77,7 +77,9 @@ impl Controller {
             memory.second_look = Some(self.clock.mono() + SECOND_LOOK);
         }
         for suspect in &suspects {
-            warn!(machine = %suspect.view.machine(), job = %suspect.view.tags.job, verdict = ?suspect.verdict, "seems to be needed by no job; looking again in a minute");
+            if let OrphanVerdict::Orphan { why } = &suspect.verdict {
+                warn!(job = %suspect.view.tags.job, "{} seems to be needed by no job ({why}); looking again in a minute", suspect.view.machine());
+            }
         }
         memory.suspects = suspects;
         if self.bounded(self.tell_kept(&mut memory.kept, &stopped)).await.is_none() {

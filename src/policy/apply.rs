@@ -122,11 +122,8 @@ fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: Appl
         (true, false, None) | (false, false, None) => ChangeKind::Create,
         // What a schedule made is not what the file asks for now.
         (false, false, Some(job)) if job.applied.sha256 == file.sha256 && job.applied.due.is_none() => {
-            if wishes.again && job.fell_short {
-                ChangeKind::Again
-            } else {
-                ChangeKind::Unchanged
-            }
+            // Whatever the clocks said that dated them: one at a time.
+            if wishes.again && job.fell_short && open_of(&file.file, jobs).is_empty() { ChangeKind::Again } else { ChangeKind::Unchanged }
         }
         _ => ChangeKind::Changed,
     };

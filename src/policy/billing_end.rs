@@ -5,7 +5,7 @@
 //!   never heard of ────────────────> the first word's time, or the lease, and a sweep
 //!   shown, its end without a date ─> the last sign of it, and a power-off
 //!   shown no more ─┬─ had ended ───> its outcome, and a power-off
-//!                  ├─ was ended ───> the record of that, and a sweep
+//!                  │                 or, if that was later, the record of one of ours that it ends it, and a sweep
 //!                  └─ died ────────> an hour before it was missed; its hard cap and the bound on every death
 //! ```
 //! What must never live here: why it ended (`settlement`), or what its time costs (`billing`).
@@ -65,8 +65,9 @@ pub(super) fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Opt
 const CAP_HELD_WITHIN: Duration = Duration::from_secs(37 * 60);
 
 /// The latest that a machine can have run to which was heard of, and which the cloud does not show any more. After its outcome
-/// it has powered itself off, as far as anybody can say; unless one of ours saw it later, and ended it. One whose agent died, or that was kept for a look, may have lived until so long before the first
-/// look without it that the cloud would still have shown its end.
+/// it has powered itself off, as far as anybody can say, unless one of ours saw it later and was about to end it. One whose agent
+/// died, or that was kept for a look, may have lived until so long before the first look without it that the cloud would still
+/// have shown its end.
 fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, certain: Timestamp) -> Timestamp {
     let (plan, watched) = (&attempt.plan, &attempt.watched);
     let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
@@ -91,8 +92,9 @@ fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, cer
         // every job that ends while its laptop is closed, for what hardly ever happens.
         later(outcome.map_or(certain, |outcome| outcome.max(certain)), STOP_GRACE)
     });
-    // Who ends a machine has just seen it run, and a visit later it is over. One that was heard of since was not ended by that.
+    // Who ends a machine has just seen it run. What is recorded before the cloud is asked does not say that it was, nor that it
+    // obeyed, so of one that left no word it says nothing.
     let asked = watched.unshown.and_then(|unshown| unshown.ending).filter(|asked| *asked >= certain);
-    let swept = asked.map(|asked| later(asked, SWEPT_WITHIN));
-    powered_off.max(swept).map_or(capped, |to| to.min(capped)).max(certain)
+    let to = powered_off.map(|off| asked.map_or(off, |asked| off.max(later(asked, SWEPT_WITHIN))));
+    to.map_or(capped, |to| to.min(capped)).max(certain)
 }

@@ -5,6 +5,7 @@ use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Store, clock};
 use crate::adapters::agent_files::AgentFiles;
@@ -35,6 +36,9 @@ pub use crate::adapters::aws_settings::AwsSettings;
 pub use crate::adapters::driver_process::{DaemonLock, DrivingLock};
 /// For the name of a job.
 pub use crate::adapters::here::random as random_letters;
+
+/// Credentials of a call last longer than this, so a driver that was started so lately can do what one that is started now could.
+const DRIVEN_ANEW: Duration = Duration::from_secs(600);
 
 /// Where the controller stands and for whom. Clones share one way to AWS.
 #[derive(Clone)]
@@ -212,6 +216,11 @@ impl Workstation {
     /// Whether a process of this workstation drives a job, beside a daemon.
     pub fn is_driven(&self, job: &str) -> bool {
         driver_process::is_driven(&self.state, &self.job_root, job)
+    }
+
+    /// Whether a process that drives a job here behind no terminal was started just now: it has the credentials that we have.
+    pub fn is_driven_anew(&self, job: &str) -> bool {
+        driver_process::is_driven_anew(&self.state, &self.job_root, job, &self.owner, DRIVEN_ANEW)
     }
 
     /// Starts a process that drives one job to its end; gives where its words go.

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lamplighter::agent::boot::{BootError, BootPorts, boot};
-use lamplighter::agent::outbox::Outbox;
-use lamplighter::agent::{Attempt, Folders, MEMORY, Memory};
+use lamplighter::agent::boot::{BootPorts, boot};
+use lamplighter::agent::{Ending, Folders, MEMORY, Memory};
 use lamplighter::instance::Notice;
-use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Lease, ResolvedSpec};
+use lamplighter::job::{AttemptNo, ExitStatus, Lease, ResolvedSpec};
 use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
 use serde_json::json;
 
@@ -43,12 +42,7 @@ async fn boots(rig: &Rig, attempt: &'static str) -> Memory {
 }
 
 async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
-    let (booted, _, memory) = comes_up(rig, Arc::new(Played::new(rig)), attempt, silent).await.expect("there is work");
-    assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
-    memory
-}
-
-async fn comes_up(rig: &Rig, played: Arc<Played>, attempt: &'static str, silent: bool) -> Result<(Attempt, Outbox, Memory), BootError> {
+    let played = Arc::new(Played::new(rig));
     let ports = BootPorts {
         clock: rig.clock.clone(),
         files: rig.files.clone(),
@@ -59,7 +53,9 @@ async fn comes_up(rig: &Rig, played: Arc<Played>, attempt: &'static str, silent:
         nonce: "n".into(),
     };
     let folders = Folders { work: rig.path("work"), state: rig.path("state"), cache: rig.path("cache") };
-    boot(&ports, folders).await
+    let (booted, _, memory) = boot(&ports, folders).await.expect("there is work");
+    assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
+    memory
 }
 
 async fn submitted(rig: &Rig) {
@@ -121,25 +117,35 @@ fn an_agent_that_comes_back_knows_who_its_machine_is_until_the_next_boot() {
     });
 }
 
-/// Its power-off was cut short by a reboot, and the metadata service is down: it was to be nothing any more.
+/// Its power-off was cut short by a reboot, and the metadata service is down: it goes on after two minutes. In the middle of its
+/// work it would wait.
 #[test]
-fn a_machine_that_was_to_be_terminated_needs_nobody_to_go_on_with_it() {
-    simulate(async |clock| {
-        let rig = Rig::new(clock.clone());
-        submitted(&rig).await;
-        let machine = Played::new(&rig);
-        let ends = async {
-            clock.sleep(secs(60)).await;
-            machine.end(ExitStatus { code: Some(0), ..ExitStatus::default() });
-        };
-        let (finish, ()) = tokio::join!(machine.agent(&rig, "{}").run(), ends);
-        assert!(finish.because == EndedBecause::Succeeded && machine.is_off());
-        let played = Arc::new(Played::new(&rig));
-        tokio::select! {
-            biased;
-            came = comes_up(&rig, played.clone(), "0001", true) => assert!(matches!(came, Err(BootError::Ended))),
-            () = clock.sleep(secs(5)) => panic!("it waits for the metadata service"),
-        }
-        assert!(played.is_off());
-    });
+fn a_machine_that_was_being_terminated_goes_on_with_that_although_nobody_says_who_it_is() {
+    for ends in [true, false] {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            submitted(&rig).await;
+            boots(&rig, "0001").await;
+            let machine = Played::new(&rig);
+            let agent = machine.agent(&rig, "{}");
+            let life = async {
+                clock.sleep(secs(60)).await;
+                if ends {
+                    machine.end(ExitStatus { code: Some(0), ..ExitStatus::default() });
+                    clock.sleep(secs(60)).await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = life => {}
+                finish = agent.run() => assert!(ends && machine.is_off(), "{finish:?}"),
+            }
+            clock.reboot(secs(45));
+            tokio::select! {
+                biased;
+                memory = takes_up(&rig, "0001", true) => assert!(ends && matches!(memory.ending, Some(Ending::End { .. })), "{:?}", memory.ending),
+                () = clock.sleep(secs(600)) => assert!(!ends, "it waits for the metadata service"),
+            }
+        });
+    }
 }

@@ -101,6 +101,27 @@ fn a_clock_that_was_set_back_gives_no_more_time_at_each_reboot() {
     });
 }
 
+/// Nor does one that was fast when the agent began take any from it, once it is right: only lengths of time are carried over.
+#[test]
+fn a_clock_that_was_fast_and_is_put_right_costs_no_time_after_a_reboot() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let (began, most) = (clock.mono(), secs(5 * 3600));
+        let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(clock.now() + most)).await;
+        let fast = SignedDuration::from_hours(2);
+        clock.set(fast);
+        tokio::select! {
+            died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+            () = clock.sleep(secs(1800)) => {}
+        }
+        clock.set(-fast);
+        clock.reboot(Duration::ZERO);
+        assert!(!stage.live(Process::new(None)).await);
+        assert_eq!(outcome(&stage).await.because, EndedBecause::HardEnd);
+        let lived = clock.mono() - began;
+        assert!(lived > most - secs(600) && lived < most + secs(150), "{lived:?}");
+    });
+}
+
 /// A machine whose clock was fast when its agent began, and was put right since: what the cloud says by the right time is
 /// no old news.
 #[test]

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use lamplighter::instance::{Notice, Tags};
 use lamplighter::job::{AttemptNo, ExitStatus};
 use lamplighter::market::Span;
@@ -21,6 +22,8 @@ const SAVE_EVERY: u64 = 4;
 
 pub struct Machine {
     clock: Arc<VirtualClock>,
+    /// By the cloud's clock, whatever the machine's own is set to.
+    launched: Timestamp,
     /// Of the training, one a second.
     steps: u64,
     state: Mutex<State>,
@@ -48,7 +51,7 @@ struct Run {
 
 impl Machine {
     pub fn new(clock: Arc<VirtualClock>, steps: u64) -> Arc<Self> {
-        Arc::new(Machine { clock, steps, state: Mutex::default() })
+        Arc::new(Machine { launched: clock.now(), clock, steps, state: Mutex::default() })
     }
 
     pub fn fail_attach(&self, times: u32) {
@@ -229,7 +232,7 @@ impl Metadata for Ports {
         let job = "digits-222222".parse().expect("a job id");
         let tags =
             Tags { owner: "me".into(), job, attempt: AttemptNo::FIRST, lease: Span::from_secs(1800), boot: lamplighter::job::BOOT, kill_at: None };
-        Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: self.0.clock.now() })
+        Ok(Identity { instance: "i-1".into(), tags: tags.to_map(), launched: self.0.launched })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
         Ok(Vec::new())

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::place::{Place, end, signal};
+use crate::place::{Place, end, signal, wait_until};
 
 const LONG: &str = "command = 'trap \"exit 5\" TERM; while :; do echo x; sleep 0.1; done'\nwatch.idle = 'off'\n";
 const SHORT: &str = "command = 'echo done'\nwatch.idle = 'off'\n";
@@ -112,6 +112,32 @@ fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
 
     place.until(own, "running");
     assert_eq!(place.0.lamp(&["stop", "--wait", own]).code, 0);
+    place.nothing_is_left();
+}
+
+/// Its work is done by another job, which is not of the set.
+#[test]
+fn what_somebody_went_on_with_is_not_made_again() {
+    let place = Place::new("");
+    let saves = "command = 'mkdir -p ckpt; echo 1 > ckpt/state; while [ ! -e GO ]; do sleep 0.1; done'\nwatch.idle = 'off'\n\
+                 checkpoint.path = 'ckpt'\ncheckpoint.interval = '1s'\n";
+    place.0.write("jobs/saves.toml", saves.replace("GO", &place.0.path().join("go").to_string_lossy()));
+    let first = made(&place.apply(&[]), "saves.toml");
+    place.until(&first, "running");
+    wait_until("it has saved", || (place.status(&first)["checkpoints"].as_u64() > Some(0)).then_some(()));
+    assert_eq!(place.0.lamp(&["stop", "--wait", &first]).code, 0);
+    let told = place.0.lamp(&["apply", "jobs", "--dry-run"]);
+    assert!(told.out.contains("its job was stopped; `lamp apply jobs/saves.toml --again` makes it again"), "{told:?}");
+
+    let next = place.0.lamp(&["start", &first, "--detach", "-q"]);
+    assert_eq!(next.code, 0, "{next:?}");
+    let next = next.out.trim().to_owned();
+    let told = place.0.lamp(&["apply", "jobs", "--again"]);
+    assert!(told.out.contains(&format!("its job goes on as {next}")) && told.err.contains("nothing to do"), "{told:?}");
+    place.0.write("go", "");
+    place.until(&next, "succeeded");
+    let told = place.0.lamp(&["apply", "jobs", "--again"]);
+    assert!(!told.out.contains("its job") && told.err.contains("nothing to do"), "{told:?}");
     place.nothing_is_left();
 }
 
@@ -225,7 +251,7 @@ fn a_slip_in_the_configuration_does_not_stand_between_somebody_and_the_end_of_a_
     assert_eq!(place.0.lamp(&["run", "--detach", "--", "sh", "job.sh"]).code, 100, "what launches is held to its caps");
     let doctor = place.0.lamp(&["doctor"]);
     assert!(doctor.code == 100 && doctor.out.contains("config.toml has errors"), "{doctor:?}");
-    for looks in [&["prices", "--gpu", "A10G"][..], &["schedules"]] {
+    for looks in [&["prices", "--gpu", "A10G"][..], &["schedules"], &["sweep", "--dry-run"]] {
         let looked = place.0.lamp(looks);
         assert!(looked.code != 100 && looked.err.contains("the configuration has errors"), "{looked:?}");
     }

@@ -44,23 +44,64 @@ fn a_job_that_nobody_drives_any_more_says_so_and_what_drives_it() {
     place.nothing_is_left();
 }
 
-/// Each stop starts a driver, with the credentials that its user has by then: the one before makes room for it.
+/// A stop starts a driver, with the credentials that its user has by then, and another one right after it starts none. The one
+/// before does its work well and stays: what it has seen of the machine the newer has yet to see.
 #[test]
-fn of_two_drivers_of_a_job_the_newer_goes_on_alone() {
-    let place = Place::new(WAITS);
+fn a_second_stop_starts_no_second_driver() {
+    let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.1; done");
     let started = place.0.lamp(&["run", "-d", "-q", "--name", "twice", "--", "sh", "job.sh"]);
     let job = started.out.trim().to_owned();
     place.until(&job, "running");
-    let first = pids(&place, &["daemon", "--until-done", &job]);
+    let all = || pids(&place, &["daemon", "--until-done", &job]);
+    let first = all();
     assert_eq!(first.len(), 1, "{started:?}");
-    let second = place.start(&["daemon", "--job", &job, "--until-done"]);
-    let of_ours = || pids(&place, &["daemon", "--until-done", &job]);
-    wait_until("the older has ended", || (of_ours() == [second.id()]).then_some(()));
-    assert_eq!(place.status(&job)["driven_here"], true);
+    first.iter().for_each(|pid| signal(*pid, "KILL"));
+    wait_until("nobody drives it", || all().is_empty().then_some(()));
+    for _ in 0..3 {
+        assert_eq!(place.0.lamp(&["stop", &job]).code, 0);
+        wait_until("it is driven", || (place.status(&job)["driven_here"] == true).then_some(()));
+    }
+    assert_eq!(all().len(), 1, "one for all of them");
+    let older = place.start(&["daemon", "--job", &job, "--until-done"]);
     place.0.write("go", "");
-    let (code, _, err) = end(second);
-    assert!(code == 0 && !err.contains("taken"), "{err}");
-    assert_eq!(place.status(&job)["state"], "succeeded");
+    let (code, _, err) = end(older);
+    assert_eq!(code, 0, "{err}");
+    assert!(place.receipt(&job)["outcome"].is_string());
+    place.nothing_is_left();
+}
+
+/// From its first record on a job has a driver, and its user knows of it; before that there is none.
+#[test]
+fn ctrl_c_at_any_moment_of_a_launch_leaves_no_job_alone() {
+    let place = Place::new("sleep 1");
+    let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
+    let names = || std::fs::read_dir(&jobs).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect::<Vec<_>>();
+    let mut made = 0;
+    for try_no in 0..16_u64 {
+        let before = names().len();
+        let flag: &[&str] = if try_no % 2 == 0 { &["--detach"] } else { &[] };
+        let run = place.start(&[&["run", "--idle", "off", "--name", "cut"], flag, &["--", "sh", "job.sh"]].concat());
+        // From the first write on, each a little later.
+        wait_until("it begins to make a job", || (names().len() > before).then_some(()));
+        std::thread::sleep(std::time::Duration::from_millis(try_no * 3));
+        signal(run.id(), "INT");
+        let (code, out, err) = end(run);
+        let out = String::from_utf8_lossy(&out).into_owned();
+        let job = names().into_iter().map(|name| name.into_string().unwrap()).find(|name| out.contains(name) || err.contains(name));
+        match job {
+            // It may have been through before the signal came.
+            Some(job) if code == 130 || code == 0 => {
+                assert!(err.contains("detached; job"), "{err}");
+                let status = place.status(&job);
+                assert!(status["driven_here"] == true || status["exit_code"].is_number(), "{err}: {status}");
+                made += 1;
+            }
+            _ => assert!(code == 130 && err.contains("left before the job was made"), "{try_no}: {code}: {out}{err}"),
+        }
+    }
+    assert!(made > 0, "none was made");
+    let of_ours = || pids(&place, &["daemon", "--until-done"]);
+    wait_until("all of them have ended", || of_ours().is_empty().then_some(()));
     place.nothing_is_left();
 }
 

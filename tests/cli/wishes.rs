@@ -1,6 +1,6 @@
 //! What is asked of a job that runs, or is not there: what is refused, and what is said.
 
-use super::place::{Place, end, signal};
+use super::place::{Place, end, signal, wait_until};
 
 const WAITS: &str = "trap 'exit 5' TERM; while :; do sleep 0.1; done";
 
@@ -45,6 +45,28 @@ fn a_job_says_when_its_machine_ends_and_with_more_time_that_it_ends_later() {
 
 /// As long as its agent has not seen it, its state does not show that somebody wants it to end: a line of its own does, by whom and
 /// since when; and who asks a second time is told of the first.
+/// Left with Ctrl-C, a wish that is waited for stands, and somebody carries it out.
+#[test]
+fn a_stop_that_is_waited_for_is_carried_out_by_somebody_when_its_user_goes() {
+    let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.1; done");
+    assert_eq!(place.0.lamp(&["run", "-d", "--name", "left", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    let job = place.until("left", "running")["job"].as_str().unwrap().to_owned();
+    let said = |pid: &u32| std::fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("--until-done"));
+    let drivers = || place.processes().into_iter().filter(said).collect::<Vec<u32>>();
+    drivers().iter().for_each(|pid| signal(*pid, "KILL"));
+    wait_until("nobody drives it", || drivers().is_empty().then_some(()));
+    let waits = place.start(&["stop", "--wait", &job]);
+    wait_until("it is asked to stop", || place.0.lamp(&["status", &job]).out.contains("was asked").then_some(()));
+    signal(waits.id(), "INT");
+    let (code, _, err) = end(waits);
+    assert!(code == 130 && err.contains("the stop stands, and a background process drives it"), "{code}: {err}");
+    assert_eq!(drivers().len(), 1);
+    place.0.write("go", "");
+    wait_until("it has ended", || drivers().is_empty().then_some(()));
+    assert!(place.receipt(&job)["outcome"].is_string());
+    place.nothing_is_left();
+}
+
 #[test]
 fn a_job_that_was_asked_to_end_says_so_before_its_agent_knows() {
     let place = Place::new(WAITS);

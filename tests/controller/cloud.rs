@@ -37,6 +37,8 @@ pub(super) struct State {
     /// Whether the records of our machines can be read just now.
     pub(super) unreadable: bool,
     pub(super) complaints: Vec<String>,
+    /// When it last said which machines there are.
+    pub(super) described: Option<Timestamp>,
     /// The machine whose last checkpoint is not complete yet.
     pub(super) saving: Option<String>,
     launches: usize,

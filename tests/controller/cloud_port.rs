@@ -86,6 +86,7 @@ impl Cloud for FakeCloudPort {
     async fn describe(&self, _owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock().unwrap();
+        state.described = Some(now);
         if state.denied_looks > 0 {
             state.denied_looks -= 1;
             return Err(CloudError::Denied { act: "look at the machines in local".into(), cause: "ExpiredToken".into() });
@@ -110,6 +111,13 @@ impl Cloud for FakeCloudPort {
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
         let instance = machine.id.as_str();
+        let now = self.0.clock.now();
+        {
+            let mut state = self.0.state.lock().unwrap();
+            if state.described.is_none_or(|at| now.duration_since(at).as_secs() > 360) {
+                state.complaints.push(format!("{instance} was terminated by what was shown long ago"));
+            }
+        }
         {
             let mut state = self.0.state.lock().unwrap();
             if state.denied_ends > 0 {

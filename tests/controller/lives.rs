@@ -161,6 +161,34 @@ fn who_slept_looks_for_a_cancel_before_the_launch() {
     assert!(bought.len() <= 1, "bought after sleeping at the calls {bought:?}");
 }
 
+/// Seed 12001547 of 24 h: a laptop slept for an hour between what the cloud showed it and what it made of that. Meanwhile another had
+/// settled the job, and its machine was started again for the next.
+#[test]
+fn who_slept_over_what_the_cloud_showed_asks_again_before_it_ends_a_machine() {
+    let blind = |calls: u64| {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::new(clock.clone(), &[Life::FallsSilent]).await;
+            let first = world.controller();
+            tokio::select! {
+                receipt = first.drive(world.job()) => panic!("{receipt:?}"),
+                () = clock.sleep(Duration::from_secs(60)) => {}
+            }
+            // It has not obeyed: whoever looks ends it at once.
+            world.wish(Wish::Cancel).await;
+            clock.sleep(Duration::from_secs(2400)).await;
+            let life = mortal::pausing(calls, false, &clock, Duration::from_secs(3600));
+            let controller = world.controller_on(mortal::store(&life, world.store.clone()), mortal::cloud(&life, world.port()));
+            controller.drive(world.job()).await.unwrap();
+            let complaints = world.cloud.complaints();
+            assert!(world.cloud.running().is_empty());
+            complaints.iter().any(|complaint| complaint.contains("long ago"))
+        })
+    };
+    let blind: Vec<u64> = (0..60).filter(|calls| blind(*calls)).collect();
+    // Nothing can look again between the request and its way through the wire.
+    assert_eq!(blind.len(), 1, "ended blindly after sleeping at the calls {blind:?}");
+}
+
 #[test]
 fn a_cancel_before_any_machine_wins() {
     simulate(async |clock| {

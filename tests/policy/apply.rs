@@ -59,6 +59,7 @@ fn what_fell_short_is_made_again_when_asked_for_and_once() {
     assert_eq!(says(&[file("a", "1")], &[short(1, true)], &[], again), ["a job again"]);
     assert_eq!(says(&[file("a", "1")], &[job(1, "a", "1", true)], &[], again), ["a job unchanged"], "it has succeeded");
     assert_eq!(says(&[file("a", "1")], &[short(1, true), short(2, false)], &[], again), ["a job unchanged"], "it is under way");
+    assert_eq!(says(&[file("a", "1")], &[short(1, false), short(2, true)], &[], again), ["a job unchanged"], "dated by a clock that was ahead");
 }
 
 #[test]
