@@ -30,6 +30,9 @@ const REFUSED_JUST_NOW: Duration = Duration::from_secs(10);
 /// So often it is refused in a row, and then that stands: where a look takes longer than the moment above, every refusal is old.
 const REFUSALS_MAX: u32 = 4;
 
+/// Two clocks that are kept in time are not as far apart.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(5 * 60);
+
 /// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
 const CERTAINTY: &str = "certainty that no machine was launched";
 
@@ -53,7 +56,7 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let now = attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now);
     let age = elapsed(attempt.plan.created, now);
     // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
-    let shown_within = attempt.watched.asked_for.unwrap_or(age);
+    let shown_within = attempt.watched.asked_for.unwrap_or(age).min(since_first_word(attempt, now));
     // A kept machine is there or gone: a launch would not bring it back.
     let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
     let wish = Wishes::of(facts.requests).end;
@@ -93,6 +96,15 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
         (false, _) if theirs => wait("another controller made the plan, and may be about to launch it".into()),
         (false, _) => vec![Act::Launch { attempt: attempt.plan.attempt }],
     }
+}
+
+/// How long ago the agent of a machine that the cloud has never shown here took its lease: not long before that it was launched,
+/// whenever it was planned (seed 13000375 of 24 h: a cloud that was throttled for forty minutes, a machine launched by another, and
+/// shown late, whose kernel hung in its first minute). By the machine's own clock, so one that lies ahead of ours says nothing.
+fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
+    let unseen = attempt.watched.launched_at.is_none();
+    let taken = attempt.lease.as_ref().map(|lease| lease.taken).filter(|taken| unseen && elapsed(now, *taken) < CLOCKS_DIFFER);
+    taken.map_or(Duration::MAX, |taken| elapsed(taken, now))
 }
 
 /// Whether the machine of a plan, launched now, might have nothing to fetch any more when it has booted.

@@ -73,16 +73,24 @@ fn a_second_stop_starts_no_second_driver() {
 /// From its first record on a job has a driver, and its user knows of it; before that there is none.
 #[test]
 fn ctrl_c_at_any_moment_of_a_launch_leaves_no_job_alone() {
-    let place = Place::new("sleep 1");
+    let place = Place::new("");
+    place.0.write("w/job.sh", "sleep 1");
+    place.0.write("cut.toml", "name = 'cut'\nworkdir = 'w'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n");
     let jobs = place.0.path().join("home/.local/state/lamplighter/jobs");
     let names = || std::fs::read_dir(&jobs).into_iter().flatten().flatten().map(|entry| entry.file_name()).collect::<Vec<_>>();
     let mut made = 0;
     for try_no in 0..16_u64 {
         let before = names().len();
         let flag: &[&str] = if try_no % 2 == 0 { &["--detach"] } else { &[] };
-        let run = place.start(&[&["run", "--idle", "off", "--name", "cut"], flag, &["--", "sh", "job.sh"]].concat());
+        let mut run = place.start(&[&["run", "cut.toml"], flag].concat());
         // From the first write on, each a little later.
-        wait_until("it begins to make a job", || (names().len() > before).then_some(()));
+        let begins = wait_until("it begins to make a job", || match run.try_wait().unwrap() {
+            _ if names().len() > before => Some(true),
+            ended => ended.map(|_| false),
+        });
+        if !begins {
+            panic!("{try_no}: {:?}", end(run));
+        }
         std::thread::sleep(std::time::Duration::from_millis(try_no * 3));
         signal(run.id(), "INT");
         let (code, out, err) = end(run);

@@ -11,6 +11,7 @@ use lamplighter::market::{self, Market, Region, Span, Usd, UsdPerHour};
 use lamplighter::ports::Clock;
 
 use super::dir_of;
+use super::fate::tags_of;
 pub use super::fate::{CloudFault, Life};
 use super::spot_market::SpotMarket;
 use super::support::virtual_clock::VirtualClock;
@@ -378,11 +379,6 @@ impl FakeCloud {
             machine.view.state = to;
         }
     }
-}
-
-fn tags_of(dir: &JobDir) -> Tags {
-    let (lease, boot) = (Span::from_secs(1800), lamplighter::job::BOOT);
-    Tags { owner: "me".into(), job: dir.job().clone(), attempt: lamplighter::job::AttemptNo::FIRST, lease, boot, kill_at: None }
 }
 
 fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {

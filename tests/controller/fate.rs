@@ -1,5 +1,9 @@
 //! What the false cloud does to machines, and to the calls of a controller.
 
+use lamplighter::instance::Tags;
+use lamplighter::jobdir::JobDir;
+use lamplighter::market::Span;
+
 /// What becomes of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Life {
@@ -47,4 +51,9 @@ pub enum CloudFault {
     Mismatch {
         shown: bool,
     },
+}
+
+pub fn tags_of(dir: &JobDir) -> Tags {
+    let (lease, boot) = (Span::from_secs(1800), lamplighter::job::BOOT);
+    Tags { owner: "me".into(), job: dir.job().clone(), attempt: lamplighter::job::AttemptNo::FIRST, lease, boot, kill_at: None }
 }

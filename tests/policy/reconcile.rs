@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Wish};
+use lamplighter::job::{
+    AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Lease, RECORD_FORMAT, Reason, Request, Settled, Wish,
+};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, history, job_state};
 use lamplighter::policy::relaunch;
@@ -352,6 +354,25 @@ fn what_somebody_else_launched_a_minute_ago_is_not_gone_by_a_clock_that_is_a_day
         let unheard = AttemptFacts { watched: Watched { missing_for: secs(missing_for), ..Watched::default() }, ..a_day_old() };
         assert_eq!(matches!(acts(&[unheard], &[], known(&[])).as_slice(), [Act::Settle(_)]), gone, "missing for {missing_for} s");
     }
+}
+
+/// Seed 13000375 of 24 h: planned an hour ago, launched by another two minutes ago, shown late, and silent since its kernel hung.
+#[test]
+fn what_has_taken_its_lease_just_now_is_not_gone_whatever_the_age_of_its_plan() {
+    let secs = Duration::from_secs;
+    for (taken, launched_at, gone) in [(Some(120), None, false), (Some(301), None, true), (None, None, true), (Some(120), Some(ago(150)), true)] {
+        let lease = taken.map(|secs| Lease { format: RECORD_FORMAT, instance: "i-1".into(), nonce: "n".into(), taken: ago(secs) });
+        let watched = Watched { missing_for: secs(61), silent_for: secs(61), launched_at, ..Watched::default() };
+        let heard = AttemptFacts { lease, status: Some(status(AttemptPhase::Running, ago(61))), watched, ..attempt(1, 3600) };
+        let acts = acts(&[heard], &[], known(&[]));
+        assert_eq!(matches!(acts.as_slice(), [Act::Settle(_)]), gone, "{taken:?} {launched_at:?}: {acts:?}");
+    }
+    // A machine whose clock is a day ahead holds nothing up.
+    let ahead = now() + secs(86_400);
+    let lease = Some(Lease { format: RECORD_FORMAT, instance: "i-1".into(), nonce: "n".into(), taken: ahead });
+    let watched = Watched { missing_for: secs(61), silent_for: secs(61), ..Watched::default() };
+    let heard = AttemptFacts { lease, status: Some(status(AttemptPhase::Running, ago(61))), watched, ..attempt(1, 3600) };
+    assert!(matches!(acts(&[heard], &[], known(&[])).as_slice(), [Act::Settle(_)]));
 }
 
 #[test]
