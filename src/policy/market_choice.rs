@@ -40,7 +40,9 @@ const WORTH_WAITING: f64 = 1e-4;
 /// twenty hours to save three cents of $1.40. On recorded capacity the mean is the same with it and without (docs/policies.md).
 const WORTH_PASSING: f64 = 0.05;
 
-/// And so many dollars: a day that somebody waits for a result is worth more than nine cents, be they a tenth of what the rest costs.
+/// And so many dollars: a plan was seen to wait a day for nine cents, which were a tenth of what the rest cost. More, and a small job
+/// never waits for what is half as dear; less, and people wait for what they would not stoop for. The recorded runs are the same
+/// with it and without (docs/policies.md).
 const WORTH_PASSING_USD: f64 = 0.25;
 
 /// Times are compared to the millisecond; durations come in whole ones.
