@@ -104,21 +104,22 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             let newest = newest_of(&change.file, &jobs).filter(|_| change.change == ChangeKind::Unchanged && change.kind == Applies::Job)?;
             short.get(&newest.job).map(|short| short.told(&again(&args.paths, whole, &change.file, &set, context)))
         };
-        show(context, &set, &planned, &costs, falls_short);
+        let ends = |job: &JobId| matches!(short.get(job), Some(Short::Ends));
+        show(context, &set, &planned, &costs, (falls_short, ends));
         capped.iter().for_each(|capped| capped.tell(context));
     }
     let costs = (costs, capped);
-    if args.dry_run
-        && !context.is_machine_output()
-        && let Err(refused) = refuse_unproven(args, context, &store, &planned, &ready).await
-    {
-        context.printer.warn(format!("it would be refused: {}", refused.sentence()));
-        refused.hint.iter().for_each(|hint| context.printer.hint(hint));
+    if args.dry_run && !context.is_machine_output() {
+        for refused in [costs.0.refuse(), refuse_unproven(args, context, &store, &planned, &ready).await].into_iter().filter_map(Result::err) {
+            context.printer.warn(format!("it would be refused: {}", refused.sentence()));
+            refused.hint.iter().for_each(|hint| context.printer.hint(hint));
+        }
     }
     if args.dry_run || planned.iter().all(Change::is_nothing) {
         tell(context, &set, &planned, &costs, &[], args.dry_run);
         return Ok(ExitCode::SUCCESS);
     }
+    costs.0.refuse()?;
     refuse_unproven(args, context, &store, &planned, &ready).await?;
     if planned.iter().any(|change| change.makes() && change.kind == Applies::Job) {
         run::refuse_wrong_clock(controller.check_clock().await)?;
@@ -248,13 +249,21 @@ async fn schedules_of(store: &Store, set: &str, context: &Context) -> Result<Vec
     Ok(kept)
 }
 
-/// `short`: what is to be said of a file whose job falls short of it.
-fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs, short: impl Fn(&Change) -> Option<String>) {
+/// `short`: what is to be said of a file whose job falls short of it; `ends`: which jobs were asked to end.
+fn show(
+    context: &Context,
+    set: &str,
+    planned: &[Change],
+    costs: &Costs,
+    (short, ends): (impl Fn(&Change) -> Option<String>, impl Fn(&JobId) -> bool),
+) {
     if planned.is_empty() {
         context.printer.note(format!("no job files, and nothing is left of the set `{set}`"));
         return;
     }
     let names = |jobs: &[JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let (ending, running): (BTreeSet<&JobId>, BTreeSet<&JobId>) = planned.iter().flat_map(|change| &change.leaves).partition(|job| ends(job));
+    let among = |jobs: &[JobId], which: &BTreeSet<&JobId>| jobs.iter().filter(|job| which.contains(job)).cloned().collect::<Vec<JobId>>();
     let rows: Vec<Vec<String>> = planned
         .iter()
         .map(|change| {
@@ -262,8 +271,9 @@ fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs, short: 
             if !change.stops.is_empty() {
                 also.push(format!("stops {}", names(&change.stops)));
             }
-            if !change.leaves.is_empty() {
-                also.push(format!("leaves {} running", names(&change.leaves)));
+            for (which, told) in [(&running, "leaves {} running"), (&ending, "{} ends already")] {
+                let those = among(&change.leaves, which);
+                also.extend((!those.is_empty()).then(|| told.replace("{}", &names(&those))));
             }
             if change.unschedules {
                 also.push("ends its schedule".to_owned());
@@ -279,7 +289,7 @@ fn show(context: &Context, set: &str, planned: &[Change], costs: &Costs, short: 
     if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
         context.printer.hint("`--prune` stops what is left of files that are gone");
     }
-    if planned.iter().any(|change| change.change == ChangeKind::Changed && !change.leaves.is_empty()) {
+    if planned.iter().any(|change| change.change == ChangeKind::Changed && !among(&change.leaves, &running).is_empty()) {
         context.printer.hint("`--replace` stops the job of a changed file before the new one is made");
     }
 }

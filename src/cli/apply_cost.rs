@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
 use super::apply::Ready;
-use super::{Context, plan, ready, submission};
+use super::{Context, Fault, ready, submission};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
 use crate::market::Usd;
@@ -20,12 +20,16 @@ const PLANS_IN_FLIGHT: usize = 4;
 /// What is expected of one new job, or of each run of a schedule.
 enum Cost {
     Planned(Box<Planned>),
-    /// Nobody knows now, and why.
-    Unknown(String),
+    /// Nobody knows now, and why; but for a budget, which holds whatever is bought.
+    Unknown(String, Option<Usd>),
 }
 
 /// By file, of those of which something would be made.
-pub struct Costs(BTreeMap<String, Cost>);
+pub struct Costs {
+    costs: BTreeMap<String, Cost>,
+    /// Why the first job of these cannot be launched as the account is.
+    refused: Option<Fault>,
+}
 
 impl Costs {
     /// Plans everything that would be made, as `lamp plan` does; writes nothing.
@@ -33,49 +37,62 @@ impl Costs {
         let is_made = |one: &&Ready| planned.iter().any(|change| change.file == one.applied.file && change.makes());
         let costs = stream::iter(ready.iter().filter(is_made)).map(|one| async move {
             let spec = submission::spec(context, &one.prepared.loaded);
-            let cost = match controller.first_plan(&spec).await {
+            let (planned, lacks) = ready::planned(context, controller, &spec).await;
+            // As `lamp run`: whoever is not known to AWS hears that first. A schedule is not launched now.
+            let is_judged = one.scheduled.is_none() && (planned.is_ok() || ready::was_seen(context, &lacks));
+            let refused = if is_judged { ready::refuse(&lacks, &spec).err() } else { None };
+            let cost = match planned {
                 Ok(planned) => Cost::Planned(Box::new(planned)),
-                Err(error) => Cost::Unknown(plan::fault(&error).sentence()),
+                Err(fault) => Cost::Unknown(fault.sentence(), spec.spec.limits.budget),
             };
-            (one.applied.file.clone(), cost)
+            (one.applied.file.clone(), cost, refused)
         });
-        Costs(costs.buffered(PLANS_IN_FLIGHT).collect().await)
+        let all: Vec<(String, Cost, Option<Fault>)> = costs.buffered(PLANS_IN_FLIGHT).collect().await;
+        let refused = all.iter().find_map(|(file, _, refused)| refused.clone().map(|refused| refused.also(format!("`{file}` asks for one"))));
+        Costs { costs: all.into_iter().map(|(file, cost, _)| (file, cost)).collect(), refused }
+    }
+
+    /// # Errors
+    /// The account lacks what a job needs that would be made now: it would be launched unasked as soon as somebody made that.
+    pub fn refuse(&self) -> Result<(), Fault> {
+        self.refused.clone().map_or(Ok(()), Err)
     }
 
     /// A cell of the table.
     pub fn word(&self, file: &str) -> String {
-        match self.0.get(file) {
+        match self.costs.get(file) {
             Some(Cost::Planned(planned)) => planned.most_job.usd.map_or_else(|| "nothing bounds it".to_owned(), |most| most.rounded_up().to_string()),
-            Some(Cost::Unknown(_)) => "not known".to_owned(),
+            Some(Cost::Unknown(_, Some(budget))) => budget.rounded_up().to_string(),
+            Some(Cost::Unknown(_, None)) => "not known".to_owned(),
             None => "-".to_owned(),
         }
     }
 
     /// The machine that a file would get now.
     pub fn plan(&self, file: &str) -> Option<&Plan> {
-        if let Some(Cost::Planned(planned)) = self.0.get(file) { Some(&planned.plan) } else { None }
+        if let Some(Cost::Planned(planned)) = self.costs.get(file) { Some(&planned.plan) } else { None }
     }
 
     /// Which machines, and why where there is none.
     pub fn tell(&self, context: &Context) {
-        for (file, cost) in &self.0 {
+        for (file, cost) in &self.costs {
             match cost {
                 Cost::Planned(planned) => {
                     let offer = &planned.plan.offer;
                     context.printer.note(format!("{file}: {}, {}", offer.describe(), offer.price));
                 }
-                Cost::Unknown(why) => context.printer.warn(format!("{file}: what it would cost is not known: {why}")),
+                Cost::Unknown(why, _) => context.printer.warn(format!("{file}: what it would cost is not known: {why}")),
             }
         }
         // Once for each region, however many jobs would have gone there.
         let mut unready: Vec<Unready> = Vec::new();
-        for one in self.0.values().flat_map(Cost::unready) {
+        for one in self.costs.values().flat_map(Cost::unready) {
             if !unready.contains(one) {
                 unready.push(one.clone());
             }
         }
         ready::warn_unready(context, &unready);
-        let most: Option<Vec<Usd>> = self.0.values().map(Cost::most).collect();
+        let most: Option<Vec<Usd>> = self.costs.values().map(Cost::most).collect();
         if let Some(most) = most.filter(|most| most.len() > 1) {
             context.printer.note(format!(
                 "together, once each and with every machine that may follow, they cost at most {}",
@@ -86,9 +103,9 @@ impl Costs {
 
     /// The fields that a change has of it; the names are an interface.
     pub fn fields(&self, file: &str) -> [(&'static str, Value); 5] {
-        let cost = self.0.get(file);
+        let cost = self.costs.get(file);
         let planned = if let Some(Cost::Planned(planned)) = cost { Some(planned) } else { None };
-        let no_plan = if let Some(Cost::Unknown(why)) = cost { Some(why) } else { None };
+        let no_plan = if let Some(Cost::Unknown(why, _)) = cost { Some(why) } else { None };
         [
             ("most_usd", json!(planned.and_then(|planned| planned.plan.most_whichever()))),
             ("most_job_usd", json!(planned.and_then(|planned| planned.most_job.usd))),

@@ -100,6 +100,8 @@ fn look(folder: &Path, script: Option<String>) -> Found {
     let text = script.as_ref().and_then(|script| read(&folder.join(script))).unwrap_or_default();
     let program = if script.is_none() { read(&folder.join("pyproject.toml")).and_then(|text| only_program(&text)) } else { None };
     let mentioned = CHECKPOINT_FOLDERS.iter().find(|name| folder.join(name).is_dir() || quotes(&text, name));
+    // Our own word for it, whatever the folder is called.
+    let mentioned = mentioned.or_else(|| CHECKPOINT_FOLDERS.first().filter(|_| text.contains("LAMP_CHECKPOINT_DIR")));
     Found {
         script,
         program,

@@ -18,6 +18,15 @@ fn a_script_its_requirements_and_its_checkpoints_are_recognised() {
     assert!(document["spec"]["setup"].as_str().is_some_and(|setup| setup.contains("-r requirements.txt")), "{document}");
 }
 
+/// The variable that the job itself gets.
+#[test]
+fn a_script_that_asks_where_to_save_is_recognised() {
+    let sandbox = Sandbox::new();
+    sandbox.write("train.py", "save(os.environ['LAMP_CHECKPOINT_DIR'])\n");
+    assert_eq!(sandbox.lamp(&["init"]).code, 0);
+    assert_eq!(sandbox.json(&["check", "-o", "json"]).1["spec"]["checkpoint"]["path"], "checkpoints");
+}
+
 #[test]
 fn every_starter_passes_its_own_check() {
     for files in [&["main.py"][..], &["train.sh"], &["odd name's.py"], &["src/train.py"], &["train.py", "pyproject.toml"]] {
