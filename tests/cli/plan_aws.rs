@@ -242,7 +242,10 @@ fn before_the_account_is_ready_all_of_it_is_told_at_once() {
     // Nor is a job made that would be launched as soon as somebody made the account ready.
     user.sandbox.write("jobs/a.toml", "command = 'true'\nmachine = { cloud = 'aws', instance_types = ['t3.micro'] }\nlimits.budget = '$2'\n");
     let applied = user.lamp(&["apply", "jobs", "--unproven"]);
-    assert!(applied.code == 102 && applied.err.contains("the account is not ready for machines") && applied.err.contains("`a.toml` asks for one"), "{applied:?}");
+    assert!(
+        applied.code == 102 && applied.err.contains("the account is not ready for machines") && applied.err.contains("`a.toml` asks for one"),
+        "{applied:?}"
+    );
     assert!(applied.out.contains("$2.00") && applied.err.contains("nothing was started"), "{applied:?}");
     let dry = user.lamp(&["apply", "jobs", "--unproven", "--dry-run"]);
     assert!(dry.code == 0 && dry.err.contains("it would be refused: the account is not ready for machines"), "{dry:?}");
