@@ -1,6 +1,7 @@
 //! What never becomes a job: `lamp run` and `lamp plan` refuse before anything is written or started.
 
 use super::sandbox::Sandbox;
+use super::setup::User;
 
 fn with_job(text: &str) -> Sandbox {
     let sandbox = Sandbox::with_script();
@@ -102,4 +103,18 @@ fn a_plan_starts_nothing() {
     let cpus = std::thread::available_parallelism().unwrap().get();
     assert_eq!(document["offer"]["vcpus"], cpus, "{document}");
     assert!(is_untouched(&sandbox));
+}
+
+/// It would be launched as soon as somebody made the account ready, unasked.
+#[test]
+fn no_job_is_applied_that_the_account_is_not_ready_for() {
+    let Some(user) = User::new() else { return };
+    user.sandbox.write("jobs/a.toml", "command = 'true'\nmachine = { cloud = 'aws', instance_types = ['t3.micro'] }\nlimits.budget = '$2'\n");
+    let applied = user.lamp(&["apply", "jobs", "--unproven"]);
+    let lacks = "the account is not ready for machines";
+    assert!(applied.code == 102 && applied.err.contains(lacks) && applied.err.contains("`a.toml` asks for one"), "{applied:?}");
+    assert!(applied.out.contains("$2.00") && applied.err.contains("nothing was started"), "{applied:?}");
+    let dry = user.lamp(&["apply", "jobs", "--unproven", "--dry-run"]);
+    assert!(dry.code == 0 && dry.err.contains(&format!("it would be refused: {lacks}")), "{dry:?}");
+    assert!(user.lamp(&["status"]).out.is_empty() && user.ec2.instances().is_empty(), "nothing is bought");
 }
