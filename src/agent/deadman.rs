@@ -44,6 +44,8 @@ pub struct Deadman {
 struct Told {
     mono: Duration,
     wall: Timestamp,
+    /// The time as the agent counts it.
+    steady: Timestamp,
     hard_end: Option<Timestamp>,
     written: bool,
 }
@@ -58,7 +60,8 @@ impl Deadman {
     pub fn renew(&self, hard_end: Option<Timestamp>, steady: Timestamp) {
         let (mono, wall) = (self.clock.mono(), self.clock.now());
         let mut told = self.told.lock().expect("nobody panics while holding it: it is only compared and set");
-        if !told.is_none_or(|told| is_due(&told, mono, wall, hard_end)) {
+        let now = Told { mono, wall, steady, hard_end, written: false };
+        if !told.is_none_or(|told| is_due(&told, &now)) {
             return;
         }
         let left = hard_end.map_or(AHEAD, |end| end.duration_since(steady));
@@ -69,18 +72,20 @@ impl Deadman {
         {
             tracing::warn!("the dead-man's switch keeps its old deadline, cannot write {}: {error}", self.file.display());
         }
-        *told = Some(Told { mono, wall, hard_end, written: done.is_ok() });
+        *told = Some(Told { written: done.is_ok(), ..now });
     }
 }
 
-fn is_due(told: &Told, mono: Duration, wall: Timestamp, hard_end: Option<Timestamp>) -> bool {
-    let passed = mono.saturating_sub(told.mono);
+fn is_due(told: &Told, now: &Told) -> bool {
+    let passed = now.mono.saturating_sub(told.mono);
     if !told.written {
         return passed >= AGAIN;
     }
-    let steady = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
-    let stepped = (wall.duration_since(told.wall) - steady).abs() > STEP;
-    stepped || told.hard_end != hard_end || (hard_end.is_none() && passed >= RENEW)
+    let lasted = SignedDuration::try_from(passed).unwrap_or(SignedDuration::MAX);
+    // The wall clock was set, or the agent has learned what time it is.
+    let stepped = |before: Timestamp, after: Timestamp| (after.duration_since(before) - lasted).abs() > STEP;
+    let is_moved = stepped(told.wall, now.wall) || stepped(told.steady, now.steady);
+    is_moved || told.hard_end != now.hard_end || (now.hard_end.is_none() && passed >= RENEW)
 }
 
 impl Agent {

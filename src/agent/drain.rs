@@ -360,6 +360,7 @@ impl Agent {
             return Drained::Over(Finish { because: end.because, exit: self.ended.map(|ended| ended.exit), reason, still_on: None });
         }
         let how = if end.then == Afterwards::Stop { PowerOff::Stop } else { PowerOff::Terminate };
+        self.forget_the_look(how, end, &reason);
         let why = reason.text.clone();
         let mut still_on = None;
         while let Err(error) = self.put_out(how, &why).await {

@@ -5,23 +5,27 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::act::NOBODY;
+use super::attempt::Ending;
 use super::checkpoints::Saved;
 use super::tick::Agent;
 use crate::instance::{Notice, NoticeKind};
-use crate::job::AttemptPhase;
+use crate::job::{AttemptPhase, Reason};
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{
-    Account, Decision, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, NoticeFacts, NoticeStep, Reached, Stage, Standing, Warning,
-    WorkloadFact, check_cadence, judge_limits, judge_notice, limit_level, supervise,
+    Account, Afterwards, Decision, End, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, NoticeFacts, NoticeStep, Reached, Stage,
+    Standing, Warning, WorkloadFact, check_cadence, judge_limits, judge_notice, limit_level, supervise,
 };
-use crate::ports::Signal;
+use crate::ports::{PowerOff, Signal};
 
 /// What EC2 gives before it takes a spot machine.
 const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
 /// Logs, outputs and the way out: a few seconds on a quiet day.
 const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
+
+/// How often the drawers of time and the rhythm are kept on disk: a crash of the agent loses at most this much of them.
+const KEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// A clock that is kept in time is right to the second; a request takes some.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_secs(5);
@@ -43,7 +47,6 @@ pub(super) struct Warned {
 
 impl Agent {
     pub(super) fn decide(&mut self) -> Decision {
-        self.look_at_clock();
         let now = self.steady_now();
         self.look_for_notice(now);
         self.look_for_extension();
@@ -91,13 +94,33 @@ impl Agent {
     }
 
     /// A clock that was wrong when this life of the machine began, and behind: nobody has more time than by the store's.
-    fn look_at_clock(&mut self) {
+    pub(super) fn look_at_clock(&mut self) {
         let Some((mono, at)) = self.heartbeat.dated() else { return };
         let behind = at.duration_since(self.anchor.carried(mono));
         if behind > CLOCK_SLACK {
             tracing::warn!("this machine's clock is {behind:#} behind the job root's, which counts");
             self.anchor.wall = self.anchor.wall.saturating_add(behind).unwrap_or(Timestamp::MAX);
             self.memory.anchor = Some(self.anchor.by(self.out.clock.mono()));
+            self.keep();
+        }
+    }
+
+    /// What a crash or a reboot may cost half a minute of.
+    pub(super) fn keep_now_and_then(&mut self) {
+        self.look_at_clock();
+        let mono = self.out.clock.mono();
+        if mono >= self.next_keep {
+            self.next_keep = mono + KEEP_EVERY;
+            self.memory.rhythm = self.watching.rhythm();
+            self.memory.anchor = Some(self.anchor.by(mono));
+            self.keep();
+        }
+    }
+
+    /// A machine that was kept for a look is on its way out: an agent that comes after this one goes on with that alone.
+    pub(super) fn forget_the_look(&mut self, how: PowerOff, end: End, reason: &Reason) {
+        if how == PowerOff::Terminate && end.then != Afterwards::Terminate {
+            self.memory.ending = Some(Ending::End { end: End { then: Afterwards::Terminate, ..end }, reason: reason.clone() });
             self.keep();
         }
     }

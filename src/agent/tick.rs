@@ -64,9 +64,6 @@ pub struct Finish {
     pub still_on: Option<String>,
 }
 
-/// How often the drawers of time and the rhythm are kept on disk: a crash of the agent loses at most this much of them.
-const KEEP_EVERY: Duration = Duration::from_secs(30);
-
 pub struct Agent {
     pub(super) attempt: Attempt,
     pub(super) world: World,
@@ -105,7 +102,7 @@ pub struct Agent {
     /// How near the next limit was at the last look.
     pub(super) limit_level: LimitLevel,
     next_sample: Duration,
-    next_keep: Duration,
+    pub(super) next_keep: Duration,
 }
 
 impl Agent {
@@ -227,17 +224,6 @@ impl Agent {
         self.look_at_work();
         self.keep_now_and_then();
         self.world.service.alive();
-    }
-
-    /// What a crash or a reboot may cost half a minute of.
-    pub(super) fn keep_now_and_then(&mut self) {
-        let mono = self.out.clock.mono();
-        if mono >= self.next_keep {
-            self.next_keep = mono + KEEP_EVERY;
-            self.memory.rhythm = self.watching.rhythm();
-            self.memory.anchor = Some(self.anchor.by(mono));
-            self.keep();
-        }
     }
 
     /// When the work began, and how much of it is safe: what a plan for the rest of the job goes by.

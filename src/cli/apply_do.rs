@@ -12,7 +12,7 @@ use super::signals::Left;
 use super::submission::{self, Pending};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root, run};
-use crate::controller::{Controller, submit};
+use crate::controller::{Controller, JobMemory, submit};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Receipt, ResolvedSpec, Schedule, Wish};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
 use crate::market::Cloud;
@@ -121,19 +121,20 @@ pub async fn carry_out(
     jobs: &[JobFact],
     kept: &[(ScheduleDir, Schedule)],
 ) -> Result<Vec<Made>, Fault> {
+    let mut left = Left::listen();
     for change in planned {
         if change.unschedules {
             unschedule(context, &change.file, kept).await?;
         }
         for job in &change.stops {
-            stop(context, store, controller, job, change.makes()).await?;
+            stop(context, store, controller, job, change.makes().then_some(&mut left)).await?;
         }
     }
-    let (mut made, mut left) = (Vec::new(), Left::listen());
+    let mut made = Vec::new();
     for change in planned.iter().filter(|change| change.makes()) {
         let Some(ready) = ready.iter().find(|ready| ready.applied.file == change.file) else { continue };
         let (name, refused) = match &ready.scheduled {
-            Some(scheduled) => (keep(context, scheduled).await?, None),
+            Some(scheduled) => (left.or_give_up(broken_off, keep(context, scheduled)).await?, None),
             None => make_job(context, store, controller, ready, jobs, &mut left).await?,
         };
         made.push(Made { file: change.file.clone(), kind: change.kind, name, refused });
@@ -150,19 +151,20 @@ async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedul
     Ok(())
 }
 
-/// Leaves the wish; `wait`: until its machine is gone, because another job takes its place.
-async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: bool) -> Result<(), Fault> {
+/// Leaves the wish; `wait`: until its machine is gone, because another job takes its place, or its user has gone.
+async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: Option<&mut Left>) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     let dir = JobDir::new(Arc::clone(store), job.clone());
     dir.add_request(Wish::Stop, &workstation.name, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
     context.printer.note(format!("asked {job} to stop"));
-    if wait {
-        return match Attached::new(context, &dir).without_log().follow_and_drive(controller).await? {
-            Some(_) => Ok(()),
-            None => Err(Fault::new(ExitCode::CTRL_C, "left before the new job was made").hint("run it again: it goes on where it was")),
-        };
+    let waits = wait.is_some();
+    if let Some(left) = wait
+        && Attached::new(context, &dir).without_log().follow_and_drive_on(controller, JobMemory::default(), left).await?.is_some()
+    {
+        return Ok(());
     }
-    run::hand_over(&workstation, job).map(|_| ())
+    run::hand_over(&workstation, job)?;
+    if waits { Err(broken_off()) } else { Ok(()) }
 }
 
 /// What is made stays made.
@@ -188,14 +190,12 @@ async fn make_job(
     letters.copy_from_slice(&hash[..6]);
     let job = JobId::from_name(&ready.prepared.loaded.spec.name, letters);
     let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
-    let dir = match controller.first_plan(&spec).await {
+    let planned = left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
+    let dir = match planned {
         Ok(planned) => {
-            let Launched { dir, memory, has_left } = run::launch(context, store, controller, &ready.prepared, spec, planned, left).await?;
-            if has_left {
-                let driver = run::hand_over(&workstation, dir.job())?;
-                context.printer.note(format!("{}: job {}; {driver}", applied.file, dir.job()));
-                return Err(broken_off());
-            }
+            let launched = run::launch(context, store, controller, &ready.prepared, spec, planned, left).await;
+            // Others may have been made before.
+            let Launched { dir, memory, .. } = launched.map_err(|fault| if fault.code == ExitCode::CTRL_C { broken_off() } else { fault })?;
             if let Some(receipt) = run::refused_for_good(&dir, &memory).await {
                 context.printer.warn(format!("{}: job {} has ended: {}", applied.file, dir.job(), receipt.reason));
                 run::hinted(context, &dir, &receipt).await;
@@ -207,7 +207,8 @@ async fn make_job(
         Err(error) => {
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
             let pending = submission::pack(context, &ready.prepared, spec)?;
-            submit(store, &pending.spec, Some(pending.archive())).await.map_err(|error| submission::submit_fault(&error))?
+            let (made, _) = left.undisturbed(context, submit(store, &pending.spec, Some(pending.archive()))).await;
+            made.ok_or_else(broken_off)?.map_err(|error| submission::submit_fault(&error))?
         }
     };
     let driver = run::hand_over(&workstation, dir.job())?;

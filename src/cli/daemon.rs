@@ -81,7 +81,7 @@ struct Desk {
 /// How often a driver looks whether there is a newer one.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// So long nobody answers, or what was asked was not allowed, before a driver leaves its jobs to a newer one. Sooner, and an outage of
+/// So long nobody answers before a driver leaves its jobs to a newer one. Sooner, and an outage of
 /// minutes costs what it knows of how long a machine has been silent; later, and those of yesterday's credentials pile up.
 const TROUBLE_MAX: Duration = Duration::from_secs(600);
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::reach::OutOfReach;
-use super::signals::Left;
+use super::signals::{Left, gone_before};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
@@ -99,16 +99,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let mut left = Left::listen();
     let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, spec, planned, &mut left).await?;
-    if has_left {
-        leave(context, &workstation, &dir)?;
-        return Ok(ExitCode::CTRL_C);
+    if !has_left {
+        say_that_it_is_one_more(context, &store, dir.job()).await;
     }
-    say_that_it_is_one_more(context, &store, dir.job()).await;
-    if args.detach {
+    if args.detach || has_left {
         if let Some(receipt) = refused_for_good(&dir, &memory).await {
             return end(context, &dir, &receipt, args.outputs.as_deref()).await;
         }
-        return detach(context, &workstation, &dir);
+        return detach(context, &workstation, &dir).map(|code| if has_left { ExitCode::CTRL_C } else { code });
     }
     context.printer.note(format!("job {}; Ctrl-C detaches, the job goes on", dir.job()));
     match stand_beside(context, &workstation, &controller, &dir, memory, &mut left).await? {
@@ -171,11 +169,13 @@ pub async fn launch(
 ) -> Result<Launched, Fault> {
     let pending = submission::pack(context, prepared, spec)?;
     let upload = async { tokio::join!(pending.upload(store), controller.ship_ahead(&planned.plan)).0 };
-    left.or_give_up(upload).await?;
+    left.or_give_up(gone_before, upload).await?;
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
     let (begun, has_left) = left.undisturbed(context, controller.begin(&dir, &pending.spec, planned)).await;
     let (memory, begun) = match begun {
         Some(begun) => begun.map_err(|error| submission::submit_fault(&error))?,
+        // Who insists may have cut it before its first record.
+        None if matches!(dir.spec().await, Ok(None)) => return Err(gone_before()),
         None => (JobMemory::default(), Ok(())),
     };
     if let Err(error) = begun {

@@ -1,6 +1,7 @@
 //! The signals that mean: the user has gone.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -10,12 +11,17 @@ use super::{Context, ExitCode, Fault};
 /// are heard.
 pub struct Left {
     channels: [Option<Signal>; 3],
+    /// It was heard while something was not to be disturbed.
+    has_left: bool,
 }
+
+/// A window that closes says so twice, and a person who types again has read what was said.
+const INSISTS_AFTER: Duration = Duration::from_secs(1);
 
 impl Left {
     pub fn listen() -> Self {
         // A signal that cannot be listened to keeps its default action, which ends us.
-        Left { channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(|kind| signal(kind).ok()) }
+        Left { channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(|kind| signal(kind).ok()), has_left: false }
     }
 
     /// Resolves at the next of them, or at one that came since it was last heard.
@@ -28,14 +34,17 @@ impl Left {
         }
     }
 
-    /// What may be given up without a trace: a job is not made yet.
+    /// What may be given up without a trace, as long as the user has not gone.
     ///
     /// # Errors
-    /// The user has gone, or the work's own.
-    pub async fn or_give_up<T>(&mut self, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    /// `gone`: the user has; or the work's own.
+    pub async fn or_give_up<T>(&mut self, gone: impl Fn() -> Fault, work: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+        if self.has_left {
+            return Err(gone());
+        }
         tokio::select! {
             biased;
-            () = self.heard() => Err(Fault::new(ExitCode::CTRL_C, "left before the job was made").meaning("nothing was started, and nothing bills")),
+            () = self.heard() => Err(gone()),
             done = work => done,
         }
     }
@@ -44,21 +53,28 @@ impl Left {
     /// Who insists leaves it as it is: `None`.
     pub async fn undisturbed<T>(&mut self, context: &Context, work: impl Future<Output = T>) -> (Option<T>, bool) {
         let mut work = pin!(work);
-        let mut has_left = false;
+        let mut heard_at = None;
         loop {
             tokio::select! {
                 biased;
-                done = &mut work => return (Some(done), has_left),
+                done = &mut work => return (Some(done), heard_at.is_some()),
                 () = self.heard() => {
-                    if has_left {
-                        return (None, true);
+                    let now = context.clock.mono();
+                    match heard_at {
+                        Some(before) if now.saturating_sub(before) >= INSISTS_AFTER => return (None, true),
+                        Some(_) => continue,
+                        None => (heard_at, self.has_left) = (Some(now), true),
                     }
-                    has_left = true;
                     context.printer.note("a machine may be launched just now: a moment, so that it is not left alone; Ctrl-C again leaves at once");
                 }
             }
         }
     }
+}
+
+/// Before a job was made.
+pub fn gone_before() -> Fault {
+    Fault::new(ExitCode::CTRL_C, "left before the job was made").meaning("nothing was started, and nothing bills")
 }
 
 /// Resolves at Ctrl-C, at SIGTERM from a service manager, and when the terminal goes away.

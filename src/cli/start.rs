@@ -12,7 +12,7 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 use serde_json::json;
 
-use super::signals::Left;
+use super::signals::{Left, gone_before};
 use super::until::Until;
 use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, ready, run, submission};
 use crate::config::{Dollars, SpanWord};
@@ -97,9 +97,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let scratch = submission::scratch(context, next.job())?;
     let mut left = Left::listen();
     let carried = async { controller.carry_code(&dir, &spec, &scratch.0).await.map_err(|error| submission::submit_fault(&error)) };
-    left.or_give_up(carried).await?;
+    left.or_give_up(gone_before, carried).await?;
     let (begun, has_left) = left.undisturbed(context, controller.begin(&next, &spec, planned)).await;
     let memory = match begun.unwrap_or_else(|| Ok((JobMemory::default(), Ok(())))) {
+        // Who insists may have cut it before its first record.
+        Ok(_) if has_left && matches!(next.spec().await, Ok(None)) => return Err(gone_before()),
         Ok((memory, begun)) => {
             if let Err(error) = begun {
                 context.printer.warn(format!("not started yet, trying again: {error}"));
@@ -111,9 +113,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Err(error) => return Err(submission::submit_fault(&error)),
     };
     context.printer.note(format!("{} goes on as {}", dir.job(), next.job()));
-    if has_left {
-        run::leave(context, &workstation, &next)?;
-        return Ok(ExitCode::CTRL_C);
+    if has_left && !memory.was_refused_for_good() {
+        return run::detach(context, &workstation, &next).map(|_| ExitCode::CTRL_C);
     }
     stand_beside(args, context, &workstation, &controller, &next, memory, &mut left).await
 }

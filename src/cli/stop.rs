@@ -11,6 +11,7 @@ use crate::job::{CheckpointSpec, CheckpointSummary, NEVER_RESTS, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::{Span, elapsed};
 use crate::policy::Wishes;
+use crate::wire::Workstation;
 
 /// End a job: save a checkpoint, keep the outputs, put the machine out
 #[derive(Clone, Debug, ClapArgs)]
@@ -68,6 +69,9 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     };
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
     // The wish is left: nothing that is only said may stand between it and the process that sees it through.
+    if !args.wait {
+        see_it_through(context, &workstation, &dir, verb);
+    }
     let known = if spec.checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
     let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
     let events = known.map(|(_, events)| events).unwrap_or_default();
@@ -82,13 +86,6 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         (_, None) => "it does not save a checkpoint".to_owned(),
     });
     if !args.wait {
-        // Whoever began the job may be gone; the receipt must be written all the same.
-        if !workstation.daemon_runs()
-            && !workstation.is_driven_anew(dir.job().as_str())
-            && let Err(error) = workstation.start_driver(dir.job().as_str())
-        {
-            context.printer.warn(format!("no process could be started that writes the receipt ({error}); `lamp stop --wait` does"));
-        }
         if context.is_machine_output() {
             context.printer.json(&json!({ "job": dir.job(), "request": request.number, "wish": wish }));
         }
@@ -112,16 +109,32 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         }
         None => {
             // The wish stands, and somebody must carry it out.
-            let driver = match workstation.is_driven(dir.job().as_str()) {
-                true => "another process carries it out".to_owned(),
-                false => run::hand_over(&workstation, dir.job())?,
-            };
-            context.printer.note(format!("the {verb} stands, and {driver}"));
+            see_it_through(context, &workstation, &dir, verb);
+            context.printer.note(format!("the {verb} stands"));
             context.printer.hint(format!("`lamp status {}` shows when the machine is gone", dir.job()));
             return Ok(ExitCode::CTRL_C);
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever began the job may be gone; its machine must be seen off all the same, and its receipt be written.
+fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, verb: &str) {
+    let job = dir.job().as_str();
+    if workstation.daemon_runs() || workstation.is_driven_anew(job) {
+        return;
+    }
+    // A driver may launch, so it forgives a configuration nothing.
+    let why = match context.is_misread {
+        true => "the configuration has errors".to_owned(),
+        false => match workstation.start_driver(job) {
+            Ok(_) => return,
+            Err(error) => error.to_string(),
+        },
+    };
+    if !workstation.is_driven(job) {
+        context.printer.warn(format!("no process could be started that sees it through ({why}); `lamp {verb} --wait {job}` does"));
+    }
 }
 
 fn elapsed_since(at: Timestamp, now: Timestamp) -> Span {

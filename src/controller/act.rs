@@ -132,6 +132,10 @@ impl Controller {
                 self.cloud(machine.cloud)?.raise_kill_at(machine, *kill_at).await?;
             }
             Act::Terminate { machine, ends, why } => {
+                // Whoever slept since has seen a machine that may be another attempt's by now; here, and after the records.
+                if self.is_long_ago(memory) {
+                    return Ok(Done::Changed);
+                }
                 if let Some(attempt) = ends
                     && self.has_spoken(dir, observed, *attempt).await?
                 {

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
@@ -26,46 +25,43 @@ const SWEEPER_GONE: Duration = Duration::from_secs(86_400);
 /// One request an hour, for all jobs of the root.
 const SWEEPER_LOOK_EVERY: Duration = Duration::from_secs(3600);
 
-/// When somebody last looked for the sweeper in the cloud, by the steady clock, and when it had come last, by the store's.
+/// Who took the sweeper away has read what that means, and needs no word of it with each job of the months after.
+const SWEEPER_FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
+
+/// When somebody last looked for the sweeper in the cloud, by the steady clock, and for how long it had not come by then, by the
+/// store's; and whether that was told.
 #[derive(Default)]
 pub struct SweeperSeen {
     looked: Option<Duration>,
-    came: Option<Timestamp>,
+    silent: Duration,
+    told: bool,
 }
 
 impl Controller {
     /// A sweeper that came once and comes no more: a machine that hangs while every workstation sleeps would be ended by its hard cap
-    /// alone. Who never had one hears nothing.
+    /// alone. Who never had one hears nothing. Once for all jobs of this process.
     pub(super) async fn tell_of_sweeper(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory) {
-        if self.notifier.is_none() {
+        let seen = || self.sweeper.lock().expect("nobody panics while holding it: it is only read and set");
+        let now = self.clock.mono();
+        let rests = |seen: &SweeperSeen| seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY);
+        if self.notifier.is_none() || rests(&seen()) {
             return;
         }
-        let Some(came) = self.sweeper_came().await else { return };
-        let silent = elapsed(came, self.clock.now());
-        if silent >= SWEEPER_GONE {
+        seen().looked = Some(now);
+        // What was seen before stands where nobody answers, and it is looked for again in an hour.
+        if let Ok(Some(came)) = SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.owner)).came().await
+            && let Some(now) = self.store_now().await
+        {
+            seen().silent = elapsed(came, now);
+        }
+        let silent = seen().silent;
+        let is_gone = (SWEEPER_GONE..SWEEPER_FORGOTTEN).contains(&silent);
+        if !std::mem::replace(&mut seen().told, is_gone) && is_gone {
             let hours = Span::from_secs(silent.as_secs() / 3600 * 3600);
             let text =
                 format!("the sweeper in the cloud has not come for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why");
             self.tell_as(dir, spec, memory, ("attention", "the sweeper does not come"), &text, None).await;
         }
-    }
-
-    async fn sweeper_came(&self) -> Option<Timestamp> {
-        let now = self.clock.mono();
-        let seen = || self.sweeper.lock().expect("nobody panics while holding it: it is only read and set");
-        {
-            let mut seen = seen();
-            if seen.looked.is_some_and(|looked| now.saturating_sub(looked) < SWEEPER_LOOK_EVERY) {
-                return seen.came;
-            }
-            seen.looked = Some(now);
-        }
-        match SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.owner)).came().await {
-            Ok(came) => seen().came = came,
-            // What was seen before stands, and it is looked for again in an hour.
-            Err(error) => tracing::debug!("cannot see when the sweeper came: {error}"),
-        }
-        seen().came
     }
 
     /// The sentences of the newest heartbeat that were not told yet.

@@ -147,7 +147,7 @@ impl Controller {
         *troubled = is_there.then(|| troubled.unwrap_or_else(|| self.clock.mono()));
     }
 
-    /// For how long now no round of [`Controller::drive_all`] went well: somebody did not answer, or did not allow it.
+    /// For how long now no round of [`Controller::drive_all`] went well: the job root did not answer, or did not allow it.
     pub fn troubled_for(&self) -> Duration {
         let troubled = self.troubled.lock().expect("nobody panics while holding it: it is only set");
         troubled.map_or(Duration::ZERO, |since| self.clock.mono().saturating_sub(since))

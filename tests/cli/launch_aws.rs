@@ -56,7 +56,7 @@ fn a_launch_that_is_refused_for_good_ends_a_detached_start_as_it_ends_run() {
     account.put(&format!("jobs/{job}/checkpoints/0001/manifest.json"), &manifest);
     let (code, out, err) = account.lamp(&["start", &job, "--detach", "--unproven"]);
     assert_eq!(code, 104, "{out}\n{err}");
-    assert!(err.contains("you may not") && err.contains("goes on as job"), "{err}");
+    assert!(err.contains("you may not") && err.contains(&format!("{job} goes on as ")), "{err}");
     let (_, status) = account.json(&["status"]);
     let states: Vec<_> = status["jobs"].as_array().expect("jobs").iter().map(|job| job["state"].clone()).collect();
     assert_eq!(states, ["failed", "failed"], "{status:#}");
