@@ -134,7 +134,9 @@ fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &Deed<'_>) -
             let facts = |machine: &Machine| Some((machine.attempt()?, Tags::from_map(&machine.tags).ok()?.kill_at));
             let Some((attempt, kill_at)) = world.ec2.with(id, facts).flatten() else { return Ok(()) };
             let heard = judge.beats.get(&attempt).map(|(heard, ..)| *heard);
-            let held = heard.is_some_and(|heard| now.saturating_sub(heard) < Duration::from_secs(29 * 60));
+            // Nobody can look again while the request is on its way.
+            let unheard = Duration::from_millis(700)..Duration::from_secs(29 * 60);
+            let held = heard.is_some_and(|heard| unheard.contains(&now.saturating_sub(heard)));
             let moves = now.saturating_sub(truth.moved) < Duration::from_secs(20 * 60);
             let may = judge.wish.is_some() || judge.outcomes.contains_key(&attempt) || kill_at.is_some_and(|cap| cap <= at(now));
             if held && moves && !may { Err(format!("{by} ended {id}, whose work was at step {} and went on", truth.step)) } else { Ok(()) }
