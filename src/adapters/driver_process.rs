@@ -67,14 +67,13 @@ impl DrivingLock {
     pub fn is_taken(&self) -> bool {
         let Some((name, _)) = &self.newest else { return false };
         let Some(said) = newest(&self.file) else { return false };
-        let of_owner = name.len() / 2;
-        said != *name && said.get(..of_owner) == name.get(..of_owner) && is_held(&self.path.with_extension(said))
+        said != *name && said.get(..HASH_CHARS) == name.get(..HASH_CHARS) && is_held(&self.path.with_extension(said))
     }
 }
 
 /// The name of whoever took over last.
 fn newest(file: &File) -> Option<String> {
-    let mut said = [0; 24];
+    let mut said = [0; 2 * HASH_CHARS];
     file.read_exact_at(&mut said, 0).ok()?;
     String::from_utf8(said.to_vec()).ok().filter(|said| said.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
@@ -126,8 +125,11 @@ fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {
     state.join("driving").join(format!("{job}-{}.lock", hash(job_root)))
 }
 
+/// Of a name in the state folder.
+const HASH_CHARS: usize = 12;
+
 fn hash(text: &str) -> String {
-    hex::encode(Sha256::digest(text.as_bytes()))[..12].to_owned()
+    hex::encode(Sha256::digest(text.as_bytes()))[..HASH_CHARS].to_owned()
 }
 
 fn lock_path(state: &Path, job_root: &str) -> PathBuf {

@@ -262,8 +262,6 @@ fn show(
         return;
     }
     let names = |jobs: &[JobId]| jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-    let (ending, running): (BTreeSet<&JobId>, BTreeSet<&JobId>) = planned.iter().flat_map(|change| &change.leaves).partition(|job| ends(job));
-    let among = |jobs: &[JobId], which: &BTreeSet<&JobId>| jobs.iter().filter(|job| which.contains(job)).cloned().collect::<Vec<JobId>>();
     let rows: Vec<Vec<String>> = planned
         .iter()
         .map(|change| {
@@ -271,9 +269,12 @@ fn show(
             if !change.stops.is_empty() {
                 also.push(format!("stops {}", names(&change.stops)));
             }
-            for (which, told) in [(&running, "leaves {} running"), (&ending, "{} ends already")] {
-                let those = among(&change.leaves, which);
-                also.extend((!those.is_empty()).then(|| told.replace("{}", &names(&those))));
+            let (ending, running): (Vec<JobId>, Vec<JobId>) = change.leaves.iter().cloned().partition(|job| ends(job));
+            if !running.is_empty() {
+                also.push(format!("leaves {} running", names(&running)));
+            }
+            if !ending.is_empty() {
+                also.push(format!("{} ends already", names(&ending)));
             }
             if change.unschedules {
                 also.push("ends its schedule".to_owned());
@@ -289,7 +290,7 @@ fn show(
     if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
         context.printer.hint("`--prune` stops what is left of files that are gone");
     }
-    if planned.iter().any(|change| change.change == ChangeKind::Changed && !among(&change.leaves, &running).is_empty()) {
+    if planned.iter().any(|change| change.change == ChangeKind::Changed && change.leaves.iter().any(|job| !ends(job))) {
         context.printer.hint("`--replace` stops the job of a changed file before the new one is made");
     }
 }

@@ -51,23 +51,16 @@ impl Controller {
     }
 
     /// Whether a machine that is to be ended for its silence has said something since the look that found it silent: after a
-    /// partition as long as its lease it comes back at any moment (seed 8001928 of 24 h).
-    async fn has_spoken(&self, dir: &JobDir, observed: &Observed, attempt: AttemptNo) -> Result<bool, ActError> {
-        let Some(facts) = observed.attempts.iter().find(|facts| facts.plan.attempt == attempt) else { return Ok(false) };
+    /// partition as long as its lease it comes back at any moment (seed 8001928 of 24 h). Asked before the reason is recorded, and once
+    /// more after that (seed 14004959 of 24 h).
+    pub(super) async fn has_spoken(&self, dir: &JobDir, observed: &Observed, ends: Option<AttemptNo>) -> Result<bool, ActError> {
+        let Some(facts) = observed.attempts.iter().find(|facts| Some(facts.plan.attempt) == ends) else { return Ok(false) };
         let heard = facts.status.is_some() || facts.lease.is_some();
         if !heard || facts.watched.silent_for <= facts.plan.lease.duration() {
             return Ok(false);
         }
-        let beat = self.store.head(&layout::status(dir.job(), attempt)).await.map_err(JobDirError::from)?;
+        let beat = self.store.head(&layout::status(dir.job(), facts.plan.attempt)).await.map_err(JobDirError::from)?;
         Ok(beat.is_some_and(|beat| Some(beat.modified) != facts.watched.heard_at))
-    }
-
-    /// The same where a machine is ended for its attempt: before that is recorded, and once more after it (seed 14004959 of 24 h).
-    pub(super) async fn has_just_spoken(&self, dir: &JobDir, observed: &Observed, ends: Option<AttemptNo>) -> Result<bool, ActError> {
-        match ends {
-            Some(attempt) => self.has_spoken(dir, observed, attempt).await,
-            None => Ok(false),
-        }
     }
 
     /// Stops a machine, whose disk is to stay.

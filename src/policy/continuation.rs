@@ -10,6 +10,8 @@
 //! The plan is the intent, and its start may be repeated: a machine that runs is not started twice. What must never live
 //! here: a call.
 
+use std::time::Duration;
+
 use super::reconcile::{Act, AttemptFacts, Facts, heard};
 use super::settlement::settle;
 use super::wishes::Wishes;
@@ -45,6 +47,17 @@ fn stands_as_kept(plan: &Plan, view: &InstanceView) -> bool {
     plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched || view.tags.job != plan.job)
 }
 
+/// Whether it is shown as it stood before its start, although its agent has spoken since. It was given this job's name before it
+/// was started: who shows it without, shows how it stood then. So does who shows its last start; but not every emulator counts
+/// starts, and there it has stopped again if that was after its agent's last word, or if it stands for longer than a start takes.
+fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool) -> bool {
+    let heard = attempt.watched.heard_at.or(attempt.status.as_ref().map(|status| status.at));
+    // The cloud says it in whole seconds.
+    let stopped_since = view.ended.zip(heard).is_some_and(|(ended, heard)| elapsed(ended, heard) < Duration::from_secs(1));
+    let same_start = attempt.plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched);
+    view.tags.job != attempt.plan.job || (same_start && !overdue && !stopped_since)
+}
+
 /// What is to be done about a kept machine that has not come up yet, or is not shown so; `None`: it is like any other.
 pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Vec<Act>> {
     let plan = &attempt.plan;
@@ -52,10 +65,7 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
     // A cloud without room for it says so; this is for one that takes the start and shows nothing of it.
     let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
     if heard(attempt) {
-        // It was given this job's name before it was started: who shows it without, shows how it stood before. So does who shows
-        // its last start, but not every emulator counts starts, and there it stands for good some time.
-        let is_old = view.tags.job != plan.job || (starts.launched == view.launched && !overdue);
-        let old = view.state == InstanceState::Stopped && attempt.outcome.is_none() && is_old;
+        let old = view.state == InstanceState::Stopped && is_shown_as_before(attempt, view, overdue);
         let why = format!("{} is shown as it stood before its start, and its agent has spoken since", view.id);
         return old.then(|| vec![Act::Wait { until: None, why }]);
     }

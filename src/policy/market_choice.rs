@@ -257,11 +257,8 @@ impl MarketWatch {
         }
         let at_once = ahead.spot.min(ahead.on_demand);
         // In hours on demand, as all that is ahead.
-        let worth = match now.there {
-            true => (at_once * WORTH_PASSING).max(WORTH_PASSING_USD / on_demand_usd),
-            false => at_once * WORTH_WAITING,
-        };
-        let step = if ahead.wait < at_once - worth {
+        let (worth, least) = if now.there { (WORTH_PASSING, WORTH_PASSING_USD / on_demand_usd) } else { (WORTH_WAITING, 0.0) };
+        let step = if ahead.wait < at_once * (1.0 - worth) && ahead.wait < at_once - least {
             MarketStep::Wait
         } else if ahead.spot <= ahead.on_demand {
             MarketStep::Spot

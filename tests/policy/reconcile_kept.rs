@@ -48,7 +48,29 @@ fn a_machine_that_stopped_in_its_second_life_ends_as_any_other() {
     // Where starts are not counted, after the time of a boot.
     stopped.launched = kept().launched;
     assert!(matches!(&acts(started(3600), stopped.clone())[..], [Act::Terminate { ends: Some(_), .. }]));
-    // Its own last word is enough.
-    let ended = AttemptFacts { outcome: Some(outcome(1, EndedBecause::Succeeded)), ..started(10) };
-    assert!(!matches!(&acts(ended, stopped)[..], [Act::Wait { .. }]));
+    // Where it is said when it stopped, at once.
+    stopped.ended = Some(ago(4));
+    assert!(matches!(&acts(started(10), stopped.clone())[..], [Act::Terminate { ends: Some(_), .. }]));
+}
+
+/// Seed 15000848 of 24 h: its work failed within a second of its start, and a second controller settled it by how it was shown
+/// before that, from its first launch on, while it ran.
+#[test]
+fn nor_is_it_settled_by_that_once_its_attempt_has_ended() {
+    let ended = |age| AttemptFacts { outcome: Some(outcome(1, EndedBecause::Failed)), ..started(age) };
+    let mut before = kept();
+    before.ended = Some(ago(80_000));
+    let waits = |acts: Vec<Act>| matches!(&acts[..], [Act::Wait { why, .. }] if why.contains("before its start"));
+    assert!(waits(acts(ended(10), before.clone())), "by its name");
+    before.tags.job = spec().job;
+    assert!(waits(acts(ended(10), before.clone())), "by its last start");
+    // It stopped in its second life: by its new start, or after its agent's last word.
+    let mut stopped = before.clone();
+    stopped.launched = ago(8);
+    assert!(!waits(acts(ended(10), stopped)));
+    let mut stopped = before.clone();
+    stopped.ended = Some(ago(4));
+    assert!(!waits(acts(ended(10), stopped)));
+    // Where neither is said, after the time of a boot.
+    assert!(!waits(acts(ended(3600), before)));
 }
