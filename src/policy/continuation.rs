@@ -61,7 +61,7 @@ fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool
 /// What is to be done about a kept machine that has not come up yet, or is not shown so; `None`: it is like any other.
 pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Vec<Act>> {
     let plan = &attempt.plan;
-    let starts = plan.starts.as_ref()?;
+    plan.starts.as_ref()?;
     // A cloud without room for it says so; this is for one that takes the start and shows nothing of it.
     let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
     if heard(attempt) {
