@@ -57,7 +57,7 @@ impl Watching {
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
             idle_rule: IdleWatch::resumed(&spec.watch.idle, &learned.idle),
             stall_rule: StallWatch::resumed(&spec.watch.stall, &learned.stall),
-            hardware_rule: HardwareWatch::default(),
+            hardware_rule: HardwareWatch::new(spec.machine.gpus != GpuRequirement::NONE),
             baseline: Some(baseline),
             began: None,
             previous: None,
@@ -78,7 +78,7 @@ impl Watching {
 
     /// A fault that an earlier agent found.
     pub fn remember_fault(&mut self, fault: Option<&HardwareFault>) {
-        self.hardware_rule = HardwareWatch::resumed(fault);
+        self.hardware_rule = std::mem::take(&mut self.hardware_rule).resumed(fault);
     }
 
     /// What is broken of the machine.
@@ -111,21 +111,24 @@ impl Watching {
     pub fn take(&mut self, sample: Option<Sample>, marks: Marks, mono: Duration, restarts: u32) -> Option<Rates> {
         let mut sample = sample.unwrap_or_else(|| blind(mono));
         sample.marks = marks;
-        if self.gpus_asked && sample.gpus == Reading::Absent {
-            // The job asked for GPUs: that none can be seen is a lost sensor, not a machine without.
-            sample.gpus = Reading::unknown("the job asks for GPUs and no NVIDIA driver answers");
-        }
+        // The job asked for GPUs: that none can be seen is a lost sensor, or a lost GPU, and nothing that is idle.
+        let why = match &sample.gpus {
+            Reading::Absent => Some("the job asks for GPUs and no NVIDIA driver answers"),
+            Reading::Known(gpus) if gpus.is_empty() => Some("the job asks for GPUs and the driver shows none"),
+            _ => None,
+        };
+        let blind = why.filter(|_| self.gpus_asked).map(|why| std::mem::replace(&mut sample.gpus, Reading::unknown(why)));
         let began = self.began.get_or_insert_with(|| sample.clone());
         let Some(previous) = self.previous.take() else {
             let marks = self.baseline.clone().unwrap_or_else(|| sample.marks.clone());
-            self.hardware_rule.step(&sample.gpus, &self.selection, None);
+            self.hardware_rule.step(blind.as_ref().unwrap_or(&sample.gpus), &self.selection, None);
             self.previous = Some(Sample { marks, ..sample });
             return None;
         };
         let rates = rates(began, &previous, &sample, &self.selection);
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);
-        self.hardware_rule.step(&sample.gpus, &self.selection, Some(&rates));
+        self.hardware_rule.step(blind.as_ref().unwrap_or(&sample.gpus), &self.selection, Some(&rates));
         self.previous = Some(sample);
         self.account(&rates);
         let busy = self.idle.standing == Standing::Busy && !self.is_quiet() && self.stall.standing == Standing::Busy;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   a GPU off the bus, or in need of a reset ─┐        the workload ends, and not well ──> the machine is to blame
+//!   none at all, where the job asks for one ──┤
 //!   Xid 79 or 48 ─────────────────────────────┴─ fault ┤ no step, line or checkpoint for a while ──> the same
 //!                                                      └ it goes on working ──> an Xid is forgotten, nothing is ended
 //! ```
@@ -59,6 +60,8 @@ pub struct HardwareWatch {
     /// Since the last sign of progress, and the longest such time without a fault.
     silent_secs: f64,
     silent_secs_max: f64,
+    /// Whether the job asks for a GPU.
+    asked: bool,
     /// Whether it reports steps or checkpoints; then its log alone is no progress, since errors are printed too.
     marks: bool,
 }
@@ -71,10 +74,16 @@ struct Fault {
 }
 
 impl HardwareWatch {
+    /// For a job that asks for a GPU, or does not.
+    pub fn new(asked: bool) -> Self {
+        HardwareWatch { asked, ..HardwareWatch::default() }
+    }
+
     /// Goes on with a fault that an earlier watch found: the driver tells of an Xid once.
-    pub fn resumed(fault: Option<&HardwareFault>) -> Self {
+    #[must_use]
+    pub fn resumed(self, fault: Option<&HardwareFault>) -> Self {
         let fault = fault.map(|fault| Fault { text: fault.text.clone(), since_secs: 0.0, silent_secs: 0.0 });
-        HardwareWatch { fault, ..HardwareWatch::default() }
+        HardwareWatch { fault, asked: self.asked, ..HardwareWatch::default() }
     }
 
     /// The workload was started again; what is broken stays so.
@@ -117,6 +126,10 @@ impl HardwareWatch {
     fn look(&mut self, gpus: &Reading<Vec<GpuSample>>, selection: &GpuSelection) -> bool {
         // A driver that does not answer is a lost sensor: nobody knows, and nothing is concluded.
         let Reading::Known(gpus) = gpus else { return false };
+        if gpus.is_empty() && self.asked {
+            self.found("the job asks for a GPU, and the driver shows none".to_owned());
+            return true;
+        }
         let mut any_lost = false;
         for (at, gpu) in gpus.iter().enumerate() {
             if matches!(selection, GpuSelection::Indices(indices) if !indices.contains(&gpu.index)) {

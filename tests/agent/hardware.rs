@@ -72,3 +72,27 @@ fn a_restarted_agent_has_not_forgotten_an_xid_that_the_driver_told_once() {
         assert_eq!(finish.because, EndedBecause::HardwareLost, "{finish:?}");
     });
 }
+
+/// Seed 16000692 of 24 h: the driver did not answer when the machine came up, and later showed no GPU. Its work, which was to be done
+/// on one, was called idle.
+#[test]
+fn a_machine_that_turns_out_to_have_no_gpu_is_given_up_and_not_called_idle() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.show(|now| {
+            now.gpus = Reading::unknown("driver and library do not match");
+            now.works = false;
+        });
+        let agent = machine.agent(&rig, r#"{"machine": {"gpus": "A10G:1"}, "watch": {"idle": {"window": "15m"}}}"#).run();
+        tokio::pin!(agent);
+        tokio::select! {
+            finish = &mut agent => panic!("nobody knows yet: {finish:?}"),
+            () = rig.clock.sleep(secs(600)) => {}
+        }
+        machine.show(|now| now.gpus = Reading::Known(Vec::new()));
+        let finish = agent.await;
+        assert_eq!(finish.because, EndedBecause::HardwareLost, "{finish:?}");
+        assert!(rig.attention().await.iter().any(|line| line.contains("the driver shows none")));
+    });
+}

@@ -95,6 +95,19 @@ fn an_xid_that_the_workload_survived_is_forgotten_and_another_one_is_not() {
     assert!(machine.watch.fault().is_some());
 }
 
+/// Seed 16000692 of 24 h: the driver answered late, and showed no GPU at all.
+#[test]
+fn no_gpu_at_all_is_a_fault_where_the_job_asks_for_one() {
+    for (asked, hangs) in [(true, true), (false, false)] {
+        let mut machine = Machine::new(Vec::new());
+        machine.watch = HardwareWatch::new(asked);
+        machine.pass(600, 1.0, 0.0);
+        assert!(!machine.hangs(), "it does well without");
+        machine.pass(200, 0.0, 0.0);
+        assert_eq!(machine.hangs(), hangs, "asked: {asked}");
+    }
+}
+
 #[test]
 fn a_driver_that_does_not_answer_is_no_broken_machine() {
     let mut machine = Machine::new(vec![gpu(0, &[], false)]);
