@@ -33,6 +33,7 @@ const DEADLINE: &str = "/etc/lamplighter/deadline";
 pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
 /// How often the unit looks.
 const DEADMAN_EVERY: Duration = Duration::from_secs(60);
+const DEADMAN_LOOKS_AGAIN: Duration = Duration::from_secs(30);
 /// `RestartSec` of the agent's unit.
 const RESTART: Duration = Duration::from_secs(2);
 /// `WatchdogSec` of the agent's unit.
@@ -123,7 +124,13 @@ impl Host {
         loop {
             self.world.timeline.sleep(DEADMAN_EVERY).await;
             self.kernel.running().await;
-            if self.deadline().is_some_and(|deadline| self.wall() >= deadline) {
+            let has_passed = || self.deadline().is_some_and(|deadline| self.wall() >= deadline);
+            if !has_passed() {
+                continue;
+            }
+            self.world.timeline.sleep(DEADMAN_LOOKS_AGAIN).await;
+            self.kernel.running().await;
+            if has_passed() {
                 self.world.told(format_args!("{}: the deadline has passed, the unit powers off", self.id));
                 self.world.timeline.sleep(Duration::from_secs(5)).await;
                 self.go_dark();

@@ -157,6 +157,11 @@ fn deadman_script() -> String {
 /// Runs the script in a world where `systemctl` and `sleep` only write down what was asked of them. Gives its exit code
 /// and that list. The real ones are out of reach: the only folder in PATH is ours.
 fn deadman(deadline: Option<&str>) -> (i32, String) {
+    deadman_that_meets(deadline, None)
+}
+
+/// The same where the file says something else while it waits.
+fn deadman_that_meets(deadline: Option<&str>, meanwhile: Option<&str>) -> (i32, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let (bin, asked, file) = (folder.path().join("bin"), folder.path().join("asked"), folder.path().join("deadline"));
     fs::create_dir(&bin).expect("a folder");
@@ -164,6 +169,10 @@ fn deadman(deadline: Option<&str>) -> (i32, String) {
         let script = format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n", asked.display());
         fs::write(bin.join(name), script).expect("written");
         fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    if let Some(said) = meanwhile {
+        let script = format!("#!/bin/sh\necho sleep \"$@\" >> '{}'\nprintf '{said}' > '{}'\n", asked.display(), file.display());
+        fs::write(bin.join("sleep"), script).expect("written");
     }
     for name in ["cat", "date"] {
         symlink(Path::new("/bin").join(name), bin.join(name)).expect("linked");
@@ -185,9 +194,12 @@ fn the_dead_mans_switch_fires_after_its_deadline_and_only_then() {
     for torn in ["", "\n", "tomorrow", "17 00", "-5"] {
         assert_eq!(deadman(Some(torn)), (1, String::new()), "{torn:?} ends no useful work");
     }
-    let ladder =
-        "systemctl --ignore-inhibitors poweroff\nsleep 60\nsystemctl poweroff --force\nsleep 30\nsystemctl poweroff --force --force\nsleep 10\n";
+    let ladder = "sleep 30\nsystemctl --ignore-inhibitors poweroff\nsleep 60\nsystemctl poweroff --force\nsleep 30\nsystemctl poweroff --force --force\nsleep 10\n";
     for passed in [now, now - 1, 1] {
         assert_eq!(deadman(Some(&passed.to_string())), (1, ladder.to_owned()), "{passed}");
     }
+    // Seed 16002762 of 24 h: the clock was set six seconds after an agent had died, and the next one was not up yet.
+    let renewed = format!("{}\\n", now + 3600);
+    assert_eq!(deadman_that_meets(Some("1"), Some(&renewed)), (0, "sleep 30\n".to_owned()), "its agent has said another one meanwhile");
+    assert_eq!(deadman_that_meets(Some("1"), Some("torn")), (1, "sleep 30\n".to_owned()));
 }
