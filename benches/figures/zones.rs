@@ -197,6 +197,7 @@ fn this_rule() -> impl FnMut(&Case<'_>, &View) -> Runs {
             running,
             startup: secs(case.overhead),
             unsaved: Duration::ZERO,
+            begins_anew: false,
             spot_price: usd(0.0),
             on_demand_price: usd(ON_DEMAND),
         };

@@ -188,6 +188,7 @@ fn play(outlook: &Outlook, spec: &Spec) -> Option<Play> {
         deadline: standing.time_left.map(time),
         start: time(standing.start),
         saves_every: time(standing.unsaved),
+        begins_anew: standing.begins_anew,
         tick: TICK,
         spot: outlook.spot,
         on_demand: outlook.on_demand,

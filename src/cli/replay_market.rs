@@ -28,7 +28,8 @@ use crate::policy::market_choice::{Capacity, MarketFacts, MarketStep, MarketVerd
 /// `tick` 0 begins a run; `elapsed` is since it began, as `deadline` is; `tick_seconds` to the next question, more than 0;
 /// `has_spot` true, false, or null where nobody could tell; `remaining` the work that is left; `overhead` what a start takes, and
 /// `overhead_left` (default 0) what is left of one under way; `current`, what runs: none, spot or on_demand; `unsaved` (default 0)
-/// the work that is lost when spot goes. Other fields are ignored. The answer is a word: spot, on_demand or none; with -o jsonl
+/// the work that is lost when spot goes, and `begins_anew` (default false) whether that is all of its work, because nothing is saved.
+/// Other fields are ignored. The answer is a word: spot, on_demand or none; with -o jsonl
 /// it is the verdict with its reason and numbers.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
@@ -55,6 +56,9 @@ struct Question {
     /// Work that is lost when spot goes.
     #[serde(default)]
     unsaved: f64,
+    /// Nothing is saved, and `unsaved` is all of the job's work.
+    #[serde(default)]
+    begins_anew: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -136,6 +140,7 @@ impl Question {
             },
             startup: span(self.overhead)?,
             unsaved: span(self.unsaved)?,
+            begins_anew: self.begins_anew,
             spot_price: price("price_spot", self.price_spot)?,
             on_demand_price: price("price_on_demand", self.price_on_demand)?,
         })

@@ -113,6 +113,7 @@ async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Pl
         deadline: standing.time_left.map(time),
         start: args.start.map_or(time(standing.start), Span::duration),
         saves_every: time(standing.unsaved),
+        begins_anew: standing.begins_anew,
         tick: TICK,
         spot,
         on_demand,

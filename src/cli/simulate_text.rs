@@ -192,6 +192,7 @@ mod tests {
             deadline,
             start: hour / 5,
             saves_every: hour / 6,
+            begins_anew: false,
             tick: hour / 6,
             spot: price(1.0),
             on_demand: price(3.0),

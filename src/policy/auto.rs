@@ -119,6 +119,8 @@ pub struct Standing {
     pub start: f64,
     /// What an interruption may cost.
     pub unsaved: f64,
+    /// Nothing is saved, and `unsaved` is all of its work: whoever leaves a machine loses the same.
+    pub begins_anew: bool,
     /// To the moment by which the work must be done; `None`: no deadline.
     pub time_left: Option<f64>,
 }
@@ -149,29 +151,36 @@ pub fn standing(facts: &AutoFacts<'_>) -> Standing {
     let unsaved = match &facts.spec.checkpoint {
         Some(checkpoint) => hours(checkpoint.interval.duration() + checkpoint.grace.duration()),
         // All of it, and what is still to come.
-        None => limits.work.map_or(run_time, |work| hours(here(work.duration()))),
+        None => limits.work.map_or(run_time, |work| hours(here(work.duration()))).max(work_left.unwrap_or(0.0)),
     };
     let time_left = limits.deadline.map(|deadline| {
         let end = way_out(facts.spec);
         let by = deadline.saturating_add(facts.more_time.duration()).unwrap_or(Timestamp::MAX);
         hours(elapsed(facts.now, by).saturating_sub(end))
     });
-    Standing { work_left, work_most, start: start_hours(facts), unsaved, time_left }
+    Standing { work_left, work_most, start: start_hours(facts), unsaved, begins_anew: facts.spec.checkpoint.is_none(), time_left }
 }
 
-/// What a start takes: the longest that was measured, of this job and of earlier ones, with a margin; whole minutes, so that
-/// a plan that was made for it holds.
 fn start_hours(facts: &AutoFacts<'_>) -> f64 {
     let here = facts.history.iter().filter_map(start_of);
     let earlier = facts.spot.iter().flat_map(|spot| spot.pool.starts.iter().copied());
-    let longest = here.chain(earlier).map(|start| start.secs_f64() * START_MARGIN).fold(f64::NAN, f64::max);
-    let secs = if longest.is_nan() { UNMEASURED_START.as_secs_f64() } else { longest };
+    reckoned_start_hours(here.chain(earlier).max())
+}
+
+/// What a start is reckoned to take: the longest that was measured, of this job and of earlier ones, with a margin, and what lies
+/// between two machines; whole minutes, so that a plan that was made for it holds.
+pub fn reckoned_start_hours(longest: Option<Span>) -> f64 {
+    let secs = longest.map_or(UNMEASURED_START.as_secs_f64(), |start| start.secs_f64() * START_MARGIN);
     ((secs + HANDOVER.as_secs_f64()) / 60.0).ceil() / 60.0
 }
 
 /// The decision. `watch` keeps its plan for the rest of the job from one decision to the next.
 pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
     let standing = standing(facts);
+    if facts.running.is_some() && standing.begins_anew {
+        let text = format!("{}: nothing is saved, and to leave it would lose all that it has done", AutoStep::Stay.words());
+        return AutoVerdict { step: AutoStep::Stay, reason: Reason::new(facts.now, "market", AutoStep::Stay.word(), text), until: None };
+    }
     match (facts.spot, facts.on_demand, standing.time_left) {
         (None, ..) => only(facts, Market::OnDemand, "no spot machine fits"),
         (Some(_), None, _) => only(facts, Market::Spot, "no machine on demand fits"),
@@ -262,6 +271,7 @@ fn under_deadline(
         running: running(facts, standing.start),
         startup: time(standing.start),
         unsaved: time(standing.unsaved),
+        begins_anew: standing.begins_anew,
         spot_price: spot.hourly,
         on_demand_price: on_demand,
     };
@@ -351,6 +361,7 @@ fn text(verdict: &MarketVerdict, step: AutoStep, work_left: Option<f64>) -> Stri
         Because::OnlySafe => "anything else could miss the deadline".to_owned(),
         Because::Late => "the deadline can no longer be promised: the fastest way to the end".to_owned(),
         Because::Done => "no work is left".to_owned(),
+        Because::Unsaved => "nothing is saved, and to leave it would lose all that it has done".to_owned(),
     };
     let known = match work_left {
         Some(left) => format!("{left:.1} h of work and {:.1} h to spare", verdict.slack_hours),

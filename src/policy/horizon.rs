@@ -11,6 +11,9 @@
 //!   spot is gone    slack - work that was not saved   and nothing runs; there may be capacity in another zone
 //! ```
 //!
+//! A job that saves nothing begins anew where spot is gone, whatever its slack was: with the time left, less all of its work. To
+//! leave its machine would lose the same, so it is never left.
+//!
 //! The deadline is a wall: where nothing runs, a slack below one start-up does not exist; where on-demand runs with less
 //! than that, it runs to the end. Money is counted in hours of on-demand. Puterman, "Markov Decision Processes" (1994),
 //! chapter 4. The chain is `spell`'s. The table's steps are coarse; a decision looks one *tick* ahead
@@ -53,6 +56,8 @@ pub struct Terms {
     pub startup: f64,
     /// Work that is lost when spot goes.
     pub unsaved: f64,
+    /// Nothing is saved, and `unsaved` is all of its work.
+    pub begins_anew: bool,
     pub tick: f64,
     /// The price of spot over that of on-demand.
     pub spot_share: f64,
@@ -157,7 +162,12 @@ impl Horizon {
         for (on, out) in [(Runs::Nothing, &mut scratch.ended_nothing), (Runs::OnDemand, &mut scratch.ended_on_demand)] {
             blend(elsewhere, values(true, on, 0), values(false, on, 0), out);
         }
-        shift(&scratch.ended_nothing, self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
+        if self.terms.begins_anew {
+            let anew = (time_left - self.step - startup - self.terms.unsaved) / self.cell;
+            scratch.lost.fill(at_cell(&scratch.ended_nothing, anew));
+        } else {
+            shift(&scratch.ended_nothing, self.terms.unsaved / self.cell, &mut scratch.lost, |_| NEVER);
+        }
         for there in [true, false] {
             for class in 0..CLASSES {
                 let older = (class + 1).min(CLASSES - 1);
@@ -186,9 +196,12 @@ impl Horizon {
                         nothing = scratch.wait[i].min(pay_start + scratch.start_on_demand[i]);
                         if there {
                             nothing = nothing.min(share * pay_start + scratch.start_spot[i]);
-                            spot = nothing.min(share * pay + scratch.spot[i]);
+                            spot = share * pay + scratch.spot[i];
                         }
-                        on_demand = nothing.min(pay + scratch.on_demand[i]);
+                        on_demand = pay + scratch.on_demand[i];
+                        if !self.terms.begins_anew {
+                            (spot, on_demand) = (nothing.min(spot), nothing.min(on_demand));
+                        }
                     }
                     now[row(there, Runs::Nothing, class) * n + i] = nothing;
                     now[row(there, Runs::OnDemand, class) * n + i] = on_demand;
@@ -224,7 +237,7 @@ impl Horizon {
 
     /// What each answer of this tick leads to.
     pub fn ahead(&self, now: &Moment) -> Ahead {
-        let Terms { startup, unsaved, tick, spot_share, elsewhere } = self.terms;
+        let Terms { startup, unsaved, begins_anew, tick, spot_share, elsewhere } = self.terms;
         let (class, slack, later) = (age_class(now.age), now.time_left - now.work_left, now.time_left - tick);
         let ends = ends_within(if now.there { self.there[class] } else { self.gone[class] }, tick);
         let class = age_class(now.age + tick);
@@ -243,7 +256,8 @@ impl Horizon {
         let (wait, bought) = (slack - tick, slack - owed(Runs::OnDemand));
         let spot = || {
             let owed = owed(Runs::Spot);
-            spot_share * paid(Runs::Spot) + next(Runs::Spot, slack - owed.min(tick) - unsaved, slack - owed)
+            let turned = if begins_anew { later - unsaved } else { slack - owed.min(tick) - unsaved };
+            spot_share * paid(Runs::Spot) + next(Runs::Spot, turned, slack - owed)
         };
         Ahead {
             wait: next(Runs::Nothing, wait, wait),
@@ -298,6 +312,16 @@ fn mix([a, b, c]: [f32; 3], x: &[f32], y: &[f32], z: &[f32], out: &mut [f32]) {
     for (out, ((x, y), z)) in out.iter_mut().zip(x.iter().zip(y).zip(z)) {
         *out = a * x + b * y + c * z;
     }
+}
+
+/// The value at this cell, in proportion between two of them; below the first nothing is safe.
+fn at_cell(values: &[f32], at: f64) -> f32 {
+    if at < -1e-9 {
+        return NEVER;
+    }
+    let x = at.clamp(0.0, (values.len() - 1) as f64);
+    let i = (x as usize).min(values.len() - 2);
+    values[i] + (values[i + 1] - values[i]) * (x - i as f64) as f32
 }
 
 /// `out[i] = values[i - by]`, in proportion between two cells; below the first cell `under` says.

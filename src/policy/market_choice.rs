@@ -14,6 +14,9 @@
 //! | spot | it is there, and slack - (start-up paid in this tick) - (work not saved) >= start-up; or it finishes within the tick |
 //! | on-demand | always: where nothing else is safe, it is what is left |
 //!
+//! A job that saves nothing begins anew with each machine. Its spot machine is safe where, all of its work done on it and lost at
+//! the end, all of it can be done once more on demand; and no machine of it that runs is left.
+//!
 //! So a deadline that can be met when the job begins is met for any sequence of availability, if ticks come no later than
 //! they said. Rules that round to whole ticks (the nets of Uniform Progress) give up to two ticks of slack away.
 //!
@@ -92,6 +95,8 @@ pub struct MarketFacts {
     pub startup: Duration,
     /// Work that is lost when spot goes: since the last checkpoint, less what the notice saves.
     pub unsaved: Duration,
+    /// Nothing is saved, and `unsaved` is all of the job's work.
+    pub begins_anew: bool,
     pub spot_price: UsdPerHour,
     pub on_demand_price: UsdPerHour,
 }
@@ -117,6 +122,8 @@ pub enum Because {
     Late,
     /// No work is left.
     Done,
+    /// Nothing is saved: to leave the machine that runs would lose all that it has done.
+    Unsaved,
 }
 
 /// The answer with its reason and its numbers.
@@ -236,6 +243,11 @@ impl MarketWatch {
         if now.work_left <= 0.0 {
             return verdict(MarketStep::Wait, Because::Done, None);
         }
+        match now.on {
+            Runs::Spot if terms.begins_anew => return verdict(MarketStep::Spot, Because::Unsaved, None),
+            Runs::OnDemand if terms.begins_anew => return verdict(MarketStep::OnDemand, Because::Unsaved, None),
+            _ => {}
+        }
         let safe = Safe::of(terms, now);
         if !safe.wait && !safe.spot {
             let late = slack < terms.startup - TIME_TIE_HOURS;
@@ -290,7 +302,7 @@ fn terms(facts: &MarketFacts, others: &Others) -> (Terms, f64) {
     // Where nothing has a price (a machine of one's own), no market is cheaper.
     let spot_share = if on_demand > 0.0 { spot / on_demand } else { 1.0 };
     let (startup, unsaved, tick) = (hours(facts.startup), hours(facts.unsaved), hours(facts.tick));
-    (Terms { startup, unsaved, tick, spot_share, elsewhere: others.there }, on_demand)
+    (Terms { startup, unsaved, begins_anew: facts.begins_anew, tick, spot_share, elsewhere: others.there }, on_demand)
 }
 
 /// Which answers leave the deadline in reach whatever spot does; on-demand always does what can be done.
@@ -304,6 +316,8 @@ impl Safe {
         let spare = now.time_left - now.work_left - terms.startup + TIME_TIE_HOURS;
         let owed = if now.on == Runs::Spot { now.startup_left } else { terms.startup };
         let finishes = now.work_left + owed <= terms.tick.min(now.time_left) + TIME_TIE_HOURS;
-        Safe { wait: spare >= terms.tick, spot: now.there && (finishes || spare >= owed.min(terms.tick) + terms.unsaved) }
+        // Who cannot leave it has started by the time that it is gone, and sees that a tick later.
+        let starts = if terms.begins_anew { owed + terms.tick } else { owed.min(terms.tick) };
+        Safe { wait: spare >= terms.tick, spot: now.there && (finishes || spare >= starts + terms.unsaved) }
     }
 }

@@ -29,6 +29,8 @@ pub struct Play {
     pub start: Duration,
     /// Work that an interruption may cost: the time since the last checkpoint.
     pub saves_every: Duration,
+    /// It saves nothing, and `saves_every` is all of its work.
+    pub begins_anew: bool,
     pub tick: Duration,
     pub spot: UsdPerHour,
     pub on_demand: UsdPerHour,
@@ -153,6 +155,7 @@ pub fn planned(play: &Play, spells: &ZoneSpells) -> MarketWatch {
             running: Running::Nothing,
             startup: play.start,
             unsaved: play.saves_every,
+            begins_anew: play.begins_anew,
             spot_price: play.spot,
             on_demand_price: play.on_demand,
         },
@@ -203,6 +206,7 @@ pub fn run(play: &Play, goes: Goes, watch: &MarketWatch, mut there: impl FnMut()
                     running,
                     startup: play.start,
                     unsaved: play.saves_every,
+                    begins_anew: play.begins_anew,
                     spot_price: play.spot,
                     on_demand_price: play.on_demand,
                 });

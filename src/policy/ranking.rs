@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use super::auto::UNMEASURED_START;
+use super::auto::reckoned_start_hours;
 use super::placement::Ask;
 use super::pool::start_of;
 use super::work;
@@ -47,12 +47,12 @@ impl<'a> Rates<'a> {
     pub(super) fn of(ask: &'a Ask<'a>) -> Self {
         let speeds = work::speeds(ask.spec, ask.history);
         let left = work::left(ask.spec, &speeds, ask.history, None);
-        let start = ask.history.iter().filter_map(start_of).map(Span::duration).max();
+        let start = ask.history.iter().filter_map(start_of).max();
         Rates {
             ask,
             speeds,
             hours_left: left.map(|left| left.as_secs_f64() / 3600.0),
-            start_hours: start.unwrap_or(UNMEASURED_START).as_secs_f64() / 3600.0,
+            start_hours: reckoned_start_hours(start),
         }
     }
 

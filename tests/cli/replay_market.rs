@@ -65,7 +65,9 @@ fn the_help_says_what_a_question_is() {
     let to = from + help[from..].find('}').expect("the end of the example") + 1;
     let (code, out, err) = answers(&[], &help[from..to].replace('\n', " "));
     assert_eq!((code, out.as_str(), err.as_str()), (0, "spot\n", ""), "{help}");
-    for field in FIRST.split('"').filter(|word| word.contains('_') && !["tick_seconds"].contains(word)).chain(["unsaved", "tick_seconds"]) {
+    for field in
+        FIRST.split('"').filter(|word| word.contains('_') && !["tick_seconds"].contains(word)).chain(["unsaved", "begins_anew", "tick_seconds"])
+    {
         assert!(help.contains(&format!("`{field}`")) || help.contains(&format!("\"{field}\"")), "{field}: {help}");
     }
 }

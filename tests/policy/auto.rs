@@ -127,6 +127,25 @@ fn without_checkpoints_a_long_job_is_not_put_where_machines_do_not_live_that_lon
     assert!(usd(2.0, 2.0) < usd(4.0, 4.0) && usd(4.0, 4.0) < usd(40.0, 40.0), "the longer the work that must be done in one piece, the dearer");
 }
 
+/// A machine that runs is not left for a cheaper one: nothing that it has done would be there on the next.
+#[test]
+fn what_saves_nothing_stays_where_it_is() {
+    for deadline in [None, Some(40)] {
+        let mut spec = job(Some(20 * HOUR), deadline);
+        let on_demand =
+            Plan { offer: Offer { market: Market::OnDemand, ..plan(market::Cloud::Aws, 1, 0).offer }, ..plan(market::Cloud::Aws, 1, 7200) };
+        let mut beat = status(AttemptPhase::Running, now());
+        beat.working_since = Some(at(6000));
+        let pool = pool();
+        let step =
+            |spec: &Spec| judge(&mut MarketWatch::default(), &AutoFacts { running: Some((&on_demand, Some(&beat))), ..facts(spec, &[], &pool) });
+        assert_eq!(step(&spec).step, AutoStep::Move(Market::Spot), "{deadline:?}");
+        spec.checkpoint = None;
+        let verdict = step(&spec);
+        assert!(verdict.step == AutoStep::Stay && verdict.reason.text.contains("nothing is saved"), "{deadline:?}: {verdict:?}");
+    }
+}
+
 #[test]
 fn nobody_goes_back_to_spot_the_minute_after_it_was_refused() {
     let spec = job(Some(20 * HOUR), Some(24));

@@ -15,10 +15,12 @@ struct Job {
     tick: u64,
     /// What is lost with a spot machine, at most.
     unsaved: u64,
+    /// It saves nothing: `unsaved` is its work.
+    begins_anew: bool,
 }
 
 /// Three ticks to an hour and a start of twelve minutes, as recorded: two hours of work.
-const SHORT: Job = Job { work: 7200, deadline: 3 * 3600, startup: 720, tick: 600, unsaved: 0 };
+const SHORT: Job = Job { work: 7200, deadline: 3 * 3600, startup: 720, tick: 600, unsaved: 0, begins_anew: false };
 
 fn price(dollars: f64) -> UsdPerHour {
     UsdPerHour::new(Usd::from_dollars(dollars).unwrap())
@@ -34,6 +36,7 @@ fn facts(job: Job, spot: Capacity, running: Running) -> MarketFacts {
         running,
         startup: Duration::from_secs(job.startup),
         unsaved: Duration::from_secs(job.unsaved),
+        begins_anew: job.begins_anew,
         spot_price: price(1.0),
         on_demand_price: price(3.0),
     }
@@ -60,6 +63,10 @@ fn play(job: Job, world: World<'_>) -> Option<u64> {
         let asked = Job { work: job.work - done, deadline: job.deadline - now, ..job };
         let step = watch.step(&facts(asked, spot, running)).step;
         let fresh = Duration::from_secs(job.startup);
+        if job.begins_anew && running != Running::Nothing {
+            let stays = matches!((step, running), (MarketStep::Spot, Running::Spot { .. }) | (MarketStep::OnDemand, Running::OnDemand { .. }));
+            assert!(stays, "it left a machine with all that it had done");
+        }
         running = match (step, running) {
             (MarketStep::Wait, _) => Running::Nothing,
             (MarketStep::Spot, Running::Spot { .. }) | (MarketStep::OnDemand, Running::OnDemand { .. }) => running,
@@ -228,13 +235,33 @@ fn no_adversary_makes_a_job_late() {
     }
 }
 
+/// Nothing is saved: a start and all of the work are what on demand costs, and spot is taken where all of it can be done once more.
+#[test]
+fn what_saves_nothing_begins_anew_and_leaves_no_machine() {
+    let anew = Job { unsaved: SHORT.work, begins_anew: true, ..SHORT };
+    let tries = [(2 * (SHORT.work + SHORT.startup) + SHORT.tick, MarketStep::Spot), (2 * (SHORT.work + SHORT.startup) - 60, MarketStep::OnDemand)];
+    for (deadline, step) in tries {
+        let verdict = first(Job { deadline, ..anew }, Capacity::There, Running::Nothing);
+        assert_eq!(verdict.step, step, "{verdict:?}");
+        let on_demand = verdict.on_demand_usd.expect("it is always safe");
+        assert!((on_demand - 3.0 * (2.0 + 0.2)).abs() < 1e-3, "{verdict:?}");
+    }
+    let roomy = Job { deadline: 24 * 3600, ..anew };
+    for running in [Running::OnDemand { startup_left: Duration::ZERO }, Running::Spot { startup_left: Duration::ZERO }] {
+        let verdict = first(Job { work: 3600, ..roomy }, Capacity::There, running);
+        assert_eq!((verdict.step == MarketStep::Spot, verdict.because), (matches!(running, Running::Spot { .. }), Because::Unsaved), "{verdict:?}");
+    }
+}
+
 fn job() -> impl Strategy<Value = Job> {
-    (600..4 * 3600_u64, 0..3 * 3600_u64, 0..1800_u64, 60..900_u64, 0..900_u64).prop_map(|(work, spare, startup, tick, unsaved)| Job {
+    let numbers = (600..4 * 3600_u64, 0..10 * 3600_u64, 0..1800_u64, 60..900_u64, 0..900_u64, any::<bool>());
+    numbers.prop_map(|(work, spare, startup, tick, unsaved, begins_anew)| Job {
         work,
         deadline: work + startup + spare,
         startup,
         tick,
-        unsaved,
+        unsaved: if begins_anew { work } else { unsaved },
+        begins_anew,
     })
 }
 
@@ -254,7 +281,7 @@ proptest! {
     #[test]
     fn a_later_deadline_never_costs_more(work in 1..20_u64, slack in 1..30_u64, later in 1..12_u64, startup in 0..1500_u64, there: bool) {
         let expected = |slack: u64| {
-            let verdict = first(Job { work: work * 900, deadline: work * 900 + startup + slack * 600, startup, tick: 600, unsaved: 0 }, capacity(there), Running::Nothing);
+            let verdict = first(Job { work: work * 900, deadline: work * 900 + startup + slack * 600, startup, tick: 600, ..SHORT }, capacity(there), Running::Nothing);
             [verdict.wait_usd, verdict.spot_usd, verdict.on_demand_usd].into_iter().flatten().fold(f64::INFINITY, f64::min)
         };
         let (soon, late) = (expected(slack), expected(slack + later));

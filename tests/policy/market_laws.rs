@@ -256,6 +256,7 @@ fn played_in_zones(job: Job, courses: &[Course]) -> Option<u64> {
             running,
             startup: secs(job.startup),
             unsaved: Duration::ZERO,
+            begins_anew: false,
             spot_price: usd(0.0),
             on_demand_price: usd(3.0),
         };

@@ -19,6 +19,7 @@ fn play(work: u32, deadline: Option<u32>) -> Play {
         deadline: deadline.map(|deadline| HOUR * deadline),
         start: Duration::from_secs(720),
         saves_every: Duration::from_secs(600),
+        begins_anew: false,
         tick: Duration::from_secs(600),
         spot: price(1.0),
         on_demand: price(3.0),
