@@ -8,6 +8,7 @@ use serde_json::json;
 use super::confirm::confirm;
 use super::most::extended;
 use super::status::local_time;
+use super::stop::let_it_be_driven;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Dollars, FallbackCostWord};
 use crate::job::{Reaction, Request, Spec, Wish};
@@ -71,12 +72,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             .hint(format!("`lamp status {}` shows how it stands", dir.job())));
     }
     let workstation = job_root::workstation(context)?;
-    if let Some(theirs) = job_root::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner) {
+    let theirs = job_root::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
+    if let Some(theirs) = &theirs {
         let what = format!("the machine of `{}` is of the owner `{theirs}`, who pays for it, and you are `{}`", dir.job(), workstation.owner);
         confirm(context, &what, args.yes, "nothing was changed")?;
     }
     let wish = Wish::Extend { time: args.time, budget, fallback_cost };
     let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
+    // The machine's own switches go by the cap in its tags, and only a controller raises that.
+    if theirs.is_none() && !workstation.is_driven(dir.job().as_str()) {
+        let_it_be_driven(context, &workstation, &dir, &format!("`lamp daemon --job {} --until-done` does", dir.job()));
+    }
     let requests = dir.requests().await.map_err(fault)?;
     let all_before: Vec<Request> = requests.iter().filter(|other| other.number < request.number).cloned().collect();
     let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));

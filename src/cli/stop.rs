@@ -70,7 +70,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
     // The wish is left: nothing that is only said may stand between it and the process that sees it through.
     if !args.wait {
-        see_it_through(context, &workstation, &dir, verb);
+        see_it_through(context, &workstation, &dir, &format!("`lamp {verb} --wait {}` does", dir.job()));
     }
     let known = if spec.checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
     let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
@@ -109,7 +109,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         }
         None => {
             // The wish stands, and somebody must carry it out.
-            see_it_through(context, &workstation, &dir, verb);
+            see_it_through(context, &workstation, &dir, &format!("`lamp {verb} --wait {}` does", dir.job()));
             context.printer.note(format!("the {verb} stands"));
             context.printer.hint(format!("`lamp status {}` shows when the machine is gone", dir.job()));
             return Ok(ExitCode::CTRL_C);
@@ -119,9 +119,17 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
 }
 
 /// Whoever began the job may be gone; its machine must be seen off all the same, and its receipt be written.
-fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, verb: &str) {
+fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, otherwise: &str) {
+    if !workstation.is_driven_anew(dir.job().as_str()) {
+        let_it_be_driven(context, workstation, dir, otherwise);
+    }
+}
+
+/// What was asked for needs somebody who does it: a process is started for that where no daemon runs. `otherwise` says what does it
+/// where none can be started.
+pub(super) fn let_it_be_driven(context: &Context, workstation: &Workstation, dir: &JobDir, otherwise: &str) {
     let job = dir.job().as_str();
-    if workstation.daemon_runs() || workstation.is_driven_anew(job) {
+    if workstation.daemon_runs() {
         return;
     }
     // A driver may launch, so it forgives a configuration nothing.
@@ -133,7 +141,7 @@ fn see_it_through(context: &Context, workstation: &Workstation, dir: &JobDir, ve
         },
     };
     if !workstation.is_driven(job) {
-        context.printer.warn(format!("no process could be started that sees it through ({why}); `lamp {verb} --wait {job}` does"));
+        context.printer.warn(format!("no process could be started that sees it through ({why}); {otherwise}"));
     }
 }
 

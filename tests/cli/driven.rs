@@ -70,6 +70,26 @@ fn a_second_stop_starts_no_second_driver() {
     place.nothing_is_left();
 }
 
+/// The cap in the machine's tags is raised by whoever drives the job: more time that nobody carries out would end it all the same.
+#[test]
+fn more_time_for_a_job_that_nobody_drives_starts_who_does() {
+    let place = Place::new(WAITS);
+    let started = place.0.lamp(&["run", "-d", "-q", "--name", "more", "--max-runtime", "1h", "--", "sh", "job.sh"]);
+    let job = started.out.trim().to_owned();
+    place.until(&job, "running");
+    let all = || pids(&place, &["daemon", "--until-done", &job]);
+    let before = all();
+    assert_eq!(place.0.lamp(&["extend", &job, "1h"]).code, 0);
+    assert_eq!(all(), before, "it is driven");
+    before.iter().for_each(|pid| signal(*pid, "KILL"));
+    wait_until("nobody drives it", || (place.status(&job)["driven_here"] == false).then_some(()));
+    assert_eq!(place.0.lamp(&["extend", &job, "1h"]).code, 0);
+    wait_until("it is driven", || (place.status(&job)["driven_here"] == true).then_some(()));
+    place.0.write("go", "");
+    wait_until("it has ended", || (place.status(&job)["state"] == "succeeded").then_some(()));
+    place.nothing_is_left();
+}
+
 /// From its first record on a job has a driver, and its user knows of it; before that there is none.
 #[test]
 fn ctrl_c_at_any_moment_of_a_launch_leaves_no_job_alone() {
