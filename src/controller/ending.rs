@@ -70,10 +70,12 @@ impl Controller {
         memory: &mut JobMemory,
         observed: &Observed,
         machine: &MachineRef,
-        (ends, why): (AttemptNo, &str),
+        (ends, why): (Option<AttemptNo>, &str),
     ) -> Result<Done, ActError> {
         tracing::warn!(job = %dir.job(), %machine, "stopping: {why}");
-        self.intend_to_end(dir, memory, observed, ends, why).await?;
+        if let Some(attempt) = ends {
+            self.intend_to_end(dir, memory, observed, attempt, why).await?;
+        }
         if self.is_long_ago(memory) {
             return Ok(Done::Changed);
         }

@@ -21,6 +21,7 @@ use crate::instance::{ForeignMachine, InstanceView, Residue};
 use crate::job::{Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Region;
+use crate::policy::kept::was_kept;
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
 
@@ -120,32 +121,45 @@ impl Controller {
             By::Tags => self.judge_by_tags(view),
         };
         let OrphanVerdict::Orphan { why } = &judged.verdict else { return Ok(None) };
-        tracing::warn!("terminating {machine}: {why}");
-        tokio::select! {
-            () = self.intend_to_end_orphan(&judged) => {}
-            () = self.clock.sleep(INTENT_MAX) => tracing::warn!(%machine, "the job root does not answer: why it is ended is not recorded"),
+        let keeps = tokio::select! {
+            keeps = self.intend_to_end_orphan(&judged) => keeps,
+            () = self.clock.sleep(INTENT_MAX) => {
+                tracing::warn!(%machine, "the job root does not answer: why it is ended is not recorded");
+                false
+            }
+        };
+        if keeps {
+            tracing::warn!("stopping {machine}, whose disk is kept: {why}");
+            cloud.stop(&machine).await?;
+        } else {
+            tracing::warn!("terminating {machine}: {why}");
+            cloud.terminate(&machine).await?;
         }
-        cloud.terminate(&machine).await?;
         Ok(Some(judged))
     }
 
-    /// As a drive records it, so that whoever settles the attempt knows whose end it was.
-    async fn intend_to_end_orphan(&self, orphan: &Judged) {
-        let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else { return };
+    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether the attempt was settled with its
+    /// disk kept: then somebody has started its machine at the cloud itself, and it is stopped again.
+    async fn intend_to_end_orphan(&self, orphan: &Judged) -> bool {
+        let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else { return false };
         let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
-        let recorded: Result<(), JobDirError> = async {
+        let recorded: Result<bool, JobDirError> = async {
             // Of another job root's job nothing is written here, and what is settled stays as it is.
-            if dir.plan(tags.attempt).await?.is_none() || dir.settled(tags.attempt).await?.is_some() {
-                return Ok(());
+            if let Some(settled) = dir.settled(tags.attempt).await? {
+                return Ok(was_kept(&settled, &orphan.view));
+            }
+            if dir.plan(tags.attempt).await?.is_none() {
+                return Ok(false);
             }
             let heard = dir.status(tags.attempt).await?.map(|status| status.at);
             let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: Ending::by_sweep(&self.name), why: why.clone(), heard };
-            dir.create_ending(tags.attempt, &ending).await.map(drop)
+            dir.create_ending(tags.attempt, &ending).await.map(|_| false)
         }
         .await;
-        if let Err(error) = recorded {
+        recorded.unwrap_or_else(|error| {
             tracing::warn!(machine = %orphan.view.machine(), "cannot record why it is ended: {}", chain(&error));
-        }
+            false
+        })
     }
 
     /// Removes one piece of residue of ours.

@@ -254,6 +254,7 @@ mod tests {
             "ec2:DescribeSpotInstanceRequests",
             "ec2:CancelSpotInstanceRequests",
             "ec2:ModifyInstanceAttribute",
+            "ec2:StopInstances",
             "ec2:TerminateInstances",
             "s3:GetObject",
             "s3:PutObject",
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(actions(&policy, "Allow"), expected, "think twice: a program that nobody watches may do this");
         for statement in policy["Statement"].as_array().unwrap() {
             let text = statement.to_string();
-            let changes = ["ec2:Terminate", "ec2:Modify", "ec2:Cancel"].iter().any(|word| text.contains(word));
+            let changes = ["ec2:Terminate", "ec2:Stop", "ec2:Modify", "ec2:Cancel"].iter().any(|word| text.contains(word));
             assert_eq!(statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"] == "alice \"a\"", changes, "{text}");
             assert!(statement["Resource"] != "*" || statement["Sid"] == "Look", "{text}");
             if text.contains("s3:PutObject") {

@@ -123,4 +123,7 @@ pub struct Settled {
     /// The agent's outcome; or, when it left none (the power was cut), what its last heartbeat says of the attempt.
     #[serde(default)]
     pub outcome: Option<Outcome>,
+    /// Its machine stood still then, and keeps its disk: who finds it running stops it, and ends nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
 }

@@ -1,5 +1,7 @@
 //! Is a machine that was stopped and kept forgotten? Its disk bills for as long as nobody says a word.
 //!
+//! And one that runs again, because somebody has started it at the cloud itself, is it to be stopped again?
+//!
 //! What must never live here: an end. Whose disk is kept has asked for it, and only they give it up.
 
 use std::time::Duration;
@@ -7,7 +9,8 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::instance::{InstanceState, InstanceView};
-use crate::market::{Cloud, elapsed};
+use crate::job::Settled;
+use crate::market::{Cloud, Market, elapsed};
 
 /// A disk that stood unused for so long is told of (FAULTS row 31). Sooner is news to nobody who went home for the weekend
 /// and goes on on Monday; later is money that nobody thinks of.
@@ -19,4 +22,10 @@ pub fn forgotten(view: &InstanceView, now: Timestamp) -> Option<Duration> {
     let stands = view.cloud != Cloud::Local && view.state == InstanceState::Stopped;
     let stood = elapsed(view.ended.filter(|_| stands)?, now);
     (stood > FORGOTTEN_AFTER).then_some(stood)
+}
+
+/// Whether a machine of an attempt that is over is stopped where it is found running, and not terminated with the disk that was to
+/// stay. What was not bought on demand cannot be stopped.
+pub fn was_kept(settled: &Settled, view: &InstanceView) -> bool {
+    settled.kept && view.cloud == Cloud::Aws && view.market == Market::OnDemand
 }

@@ -48,12 +48,7 @@ impl<'a> Rates<'a> {
         let speeds = work::speeds(ask.spec, ask.history);
         let left = work::left(ask.spec, &speeds, ask.history, None);
         let start = ask.history.iter().filter_map(start_of).max();
-        Rates {
-            ask,
-            speeds,
-            hours_left: left.map(|left| left.as_secs_f64() / 3600.0),
-            start_hours: reckoned_start_hours(start),
-        }
+        Rates { ask, speeds, hours_left: left.map(|left| left.as_secs_f64() / 3600.0), start_hours: reckoned_start_hours(start) }
     }
 
     pub(super) fn speed(&self, offer: &Offer) -> f64 {

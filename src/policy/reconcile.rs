@@ -15,6 +15,7 @@ use jiff::Timestamp;
 
 use super::continuation;
 use super::hard_end::Terms;
+use super::kept::was_kept;
 use super::missing::missing;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
@@ -25,7 +26,7 @@ use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status
 use crate::job::{
     AttemptNo, AttemptPhase, AttemptRecord, CheckpointNo, JobState, Lease, Outcome, Plan, Receipt, Request, ResolvedSpec, Settled, Wish,
 };
-use crate::market::{Cloud, Span, elapsed};
+use crate::market::{Cloud, Market, Span, elapsed};
 
 /// All that is known of a job at one moment.
 #[derive(Clone, Debug)]
@@ -89,7 +90,8 @@ pub enum Act {
     /// The same for a machine whose disk is all that its job has: it stands still, and keeps it.
     Stop {
         machine: MachineRef,
-        ends: AttemptNo,
+        /// As above.
+        ends: Option<AttemptNo>,
         why: String,
     },
     /// Arm what watches the machine from outside.
@@ -169,10 +171,16 @@ pub fn history(attempts: &[AttemptFacts]) -> Vec<AttemptRecord> {
 /// Machines of attempts that are over: a launch that came through after all.
 fn orphans(facts: &Facts<'_>) -> Vec<Act> {
     let CloudAnswer::Known(views) = facts.cloud else { return Vec::new() };
-    let over = |view: &&InstanceView| facts.attempts.iter().any(|attempt| attempt.plan.attempt == view.tags.attempt && attempt.settled.is_some());
     let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
-    let why = |view: &InstanceView| format!("attempt {} is settled, and its machine runs", view.tags.attempt.number());
-    ours.filter(over).map(|view| Act::Terminate { machine: view.machine(), ends: None, why: why(view) }).collect()
+    let settled = |view: &InstanceView| {
+        facts.attempts.iter().filter(|attempt| attempt.plan.attempt == view.tags.attempt).find_map(|attempt| attempt.settled.as_ref())
+    };
+    let end = |(view, settled): (&InstanceView, &Settled)| {
+        let (machine, why) = (view.machine(), format!("attempt {} is settled, and its machine runs", view.tags.attempt.number()));
+        // Somebody has started it in the console.
+        if was_kept(settled, view) { Act::Stop { machine, ends: None, why } } else { Act::Terminate { machine, ends: None, why } }
+    };
+    ours.filter_map(|view| Some((view, settled(view)?))).map(end).collect()
 }
 
 fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
@@ -230,9 +238,17 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
                 let why = format!("it has been shutting down for more than {} min", STUCK.as_secs() / 60);
                 vec![Act::Terminate { machine: view.machine(), ends: None, why }]
             }
+            InstanceState::Stopping if is_stuck(facts, view) => vec![stuck_stopping(facts, view)],
             InstanceState::Stopping | InstanceState::ShuttingDown => wait(format!("{} is {}", view.id, view.state)),
         }),
     }
+}
+
+/// It is stopped by force, and what becomes of its disk is found once it stands; nobody who cancels it wants the disk.
+fn stuck_stopping(facts: &Facts<'_>, view: &InstanceView) -> Act {
+    let (machine, why) = (view.machine(), format!("it has been stopping for more than {} min", STUCK.as_secs() / 60));
+    let unwanted = Wishes::of(facts.requests).end.is_some_and(|wish| wish.cancel) || view.market != Market::OnDemand;
+    if unwanted { Act::Terminate { machine, ends: None, why } } else { Act::Stop { machine, ends: None, why } }
 }
 
 /// Whether the agent of an attempt has ever left a record.
@@ -265,7 +281,7 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     }
     let heard = heard(attempt);
     let patience = if heard { attempt.plan.lease } else { attempt.plan.boot }.duration();
-    let stop = |why: String| vec![Act::Stop { machine: view.machine(), ends: attempt.plan.attempt, why: format!("{why}; its disk is kept") }];
+    let stop = |why: String| vec![Act::Stop { machine: view.machine(), ends: Some(attempt.plan.attempt), why: format!("{why}; its disk is kept") }];
     let may_stand = continuation::is_unheard_and_can_stand(attempt, view);
     if watched.silent_for > patience {
         let words = if heard { "no heartbeat" } else { "no word of its agent" };

@@ -13,7 +13,7 @@ use super::missing::came_too_late;
 use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
 use super::{billing, continuation};
-use crate::instance::{InstanceView, NoticeKind, Status};
+use crate::instance::{InstanceState, InstanceView, NoticeKind, Status};
 use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled};
 use crate::market::{Cloud, Span, Usd, elapsed};
 
@@ -80,6 +80,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         refusal: refused.and_then(|(refusal, _)| *refusal),
         cloud_reason,
         outcome,
+        kept: shown.is_some_and(|view| view.state == InstanceState::Stopped),
     }
 }
 

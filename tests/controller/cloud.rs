@@ -367,7 +367,7 @@ impl FakeCloud {
     }
 
     /// A stopped machine can still be terminated; its billing has ended before.
-    fn leave(&self, instance: &str, to: InstanceState, reason: &str) {
+    pub(super) fn leave(&self, instance: &str, to: InstanceState, reason: &str) {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap();
         let machine = state.machines.iter_mut().find(|machine| machine.view.id == instance).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceView, MachineRef};
+use lamplighter::instance::{InstanceState, InstanceView, MachineRef};
 use lamplighter::job::{MachineSpec, MarketChoice, Plan, Refusal};
 use lamplighter::market::{self, Arch, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError, NoCredentials};
@@ -133,6 +133,11 @@ impl Cloud for FakeCloudPort {
             self.0.state.lock().unwrap().complaints.push("somebody else's machine was terminated".into());
         }
         self.0.end(instance, "Client.UserInitiatedShutdown: User initiated");
+        Ok(())
+    }
+
+    async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
+        self.0.leave(&machine.id, InstanceState::Stopped, "Client.UserInitiatedShutdown: User initiated");
         Ok(())
     }
 

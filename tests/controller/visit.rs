@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use lamplighter::instance::InstanceState;
 use lamplighter::instance::visit::{Suspects, Visit};
-use lamplighter::job::AttemptNo;
+use lamplighter::job::{AttemptNo, Reaction};
 use lamplighter::jobdir::layout;
-use lamplighter::market::Span;
+use lamplighter::market::{Cloud, Market, Span};
 use lamplighter::ports::{Clock, Store};
 
 use super::World;
@@ -184,4 +185,36 @@ fn a_visit_that_saw_no_region_is_sick() {
         let blind = visit(&world, ROOM).await;
         assert!(blind.is_sick() && blind.ended.is_empty() && !blind.unknown.is_empty(), "{blind:?}");
     });
+}
+
+/// A machine that was kept, and that somebody has started at the cloud itself: it is stopped again, also past the cap that its tags
+/// still say, and its disk is not lost with it.
+#[test]
+fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
+    for (past_its_cap, market, ends) in [
+        (false, Market::OnDemand, InstanceState::Stopped),
+        (true, Market::OnDemand, InstanceState::Stopped),
+        (false, Market::Spot, InstanceState::Terminated),
+    ] {
+        simulate(async |clock| {
+            let world = World::with(clock.clone(), &[Life::Stops { secs: 30, code: 3 }], |spec| {
+                spec.limits.max_runtime = Some(Span::from_secs(3600));
+                spec.on.failure = Reaction::Stop;
+            })
+            .await;
+            world.drive().await;
+            let settled = world.dir.settled(AttemptNo::FIRST).await.unwrap().unwrap();
+            assert!(settled.kept, "{settled:?}");
+            if past_its_cap {
+                clock.sleep(Duration::from_secs(2 * 3600)).await;
+            }
+            {
+                let mut state = world.cloud.state.lock().unwrap();
+                let view = &mut state.machines[0].view;
+                (view.cloud, view.market, view.state, view.ended) = (Cloud::Aws, market, InstanceState::Running, None);
+            }
+            let visit = visit(&world, ROOM).await;
+            assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{visit:?}");
+        });
+    }
 }

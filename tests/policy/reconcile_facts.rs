@@ -199,6 +199,7 @@ pub fn settled(number: u32, because: EndedBecause) -> Settled {
         refusal: None,
         cloud_reason: None,
         outcome: Some(outcome(number, because)),
+        kept: false,
     }
 }
 

@@ -1,11 +1,11 @@
 //! A kept machine that was started again, and the cloud's answers of before.
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Starts};
+use lamplighter::job::{AttemptPhase, EndedBecause, Settled, Starts, Wish};
 use lamplighter::market::Market;
 use lamplighter::policy::reconcile::{Act, AttemptFacts};
 
-use super::reconcile_facts::{self, OWNER, ago, attempt, known, outcome, spec, status, view};
+use super::reconcile_facts::{self, OWNER, ago, attempt, known, outcome, settled, spec, status, view};
 
 /// An attempt that starts a kept machine, planned so long ago; its agent is at work.
 fn started(age_secs: u64) -> AttemptFacts {
@@ -73,4 +73,28 @@ fn nor_is_it_settled_by_that_once_its_attempt_has_ended() {
     assert!(!waits(acts(ended(10), stopped)));
     // Where neither is said, after the time of a boot.
     assert!(!waits(acts(ended(3600), before)));
+}
+
+/// Somebody has started it in the console, for a look: its job is over, and its disk was to stay.
+#[test]
+fn a_machine_that_was_kept_and_runs_again_is_stopped_and_no_other() {
+    let over = |kept| AttemptFacts { settled: Some(Settled { kept, ..settled(1, EndedBecause::LaunchFailed) }), ..attempt(1, 600) };
+    let runs = |market| InstanceView { market, ..view(1, OWNER, InstanceState::Running, None) };
+    for (kept, market, word) in [(true, Market::OnDemand, "stop"), (true, Market::Spot, "terminate"), (false, Market::OnDemand, "terminate")] {
+        let acts = acts(over(kept), runs(market));
+        assert_eq!(reconcile_facts::word(&acts[0]), word, "{kept}, {market:?}: {acts:?}");
+    }
+}
+
+/// What hangs in its stop is stopped by force; a wish to cancel asks for no disk.
+#[test]
+fn a_stop_that_hangs_is_forced() {
+    for (since, cancelled, words) in [(120, false, "wait"), (700, false, "stop"), (700, true, "terminate")] {
+        let mut view = InstanceView { market: Market::OnDemand, ..view(1, OWNER, InstanceState::Stopping, None) };
+        view.ended = Some(ago(since));
+        let ended = AttemptFacts { outcome: Some(outcome(1, EndedBecause::Succeeded)), ..attempt(1, 7200) };
+        let wishes = if cancelled { vec![reconcile_facts::wish(Wish::Cancel, 60)] } else { Vec::new() };
+        let acts = reconcile_facts::acts(&[ended], &wishes, known(&[view]));
+        assert_eq!(reconcile_facts::word(&acts[0]), words, "{since} s, {cancelled}: {acts:?}");
+    }
 }
