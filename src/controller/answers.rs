@@ -111,9 +111,10 @@ impl Answers {
     }
 }
 
-/// A kept machine carries the name of the job before until it is started.
+/// A kept machine carries the name of a job before until it is started: the last one's, or an earlier one's, where the last could not
+/// start it.
 fn of_plan<'a>(jobs: &'a BTreeMap<JobId, Vec<InstanceView>>, plan: &'a Plan) -> impl Iterator<Item = &'a InstanceView> {
-    let before = plan.starts.as_ref().and_then(|starts| jobs.get(&starts.job));
-    let kept = before.into_iter().flatten().filter(|view| is_kept_for(plan, view));
+    let others = plan.starts.iter().flat_map(|_| jobs.iter()).filter(|(job, _)| **job != plan.job).flat_map(|(_, views)| views);
+    let kept = others.filter(|view| is_kept_for(plan, view));
     jobs.get(&plan.job).into_iter().flatten().chain(kept)
 }

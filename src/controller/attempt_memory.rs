@@ -36,6 +36,8 @@ pub struct AttemptMemory {
     outcome_since: Option<Duration>,
     /// The last launch that may have made the machine.
     asked_at: Option<Duration>,
+    /// The first launch, or start, that was answered with a machine.
+    starts_at: Option<Duration>,
     refused_at: Option<Duration>,
     missing_since: Option<Duration>,
     /// The first answer in which the machine billed no more.
@@ -81,6 +83,7 @@ impl AttemptMemory {
     /// Takes note of the machine that a launch, or a start, has answered with: what was refused before is not so any more.
     pub fn launched(&mut self, instance: String, now: Duration) {
         (self.watched.launched, self.watched.refused, self.refused_at) = (Some(instance), None, None);
+        self.starts_at = self.starts_at.or(Some(now));
         self.asked(now);
     }
 
@@ -161,6 +164,7 @@ impl AttemptMemory {
         self.watched.dark_for = self.dark_since.map(|since| now.saturating_sub(since));
         self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
         self.watched.asked_for = self.asked_at.map(|asked| now.saturating_sub(asked));
+        self.watched.starts_for = self.starts_at.map(|starts| now.saturating_sub(starts));
         self.watched.refused_for = self.refused_at.map_or(Duration::ZERO, |refused| now.saturating_sub(refused));
         self.watched.missing_for = self.missing_since.map_or(Duration::ZERO, |since| now.saturating_sub(since));
     }

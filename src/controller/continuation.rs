@@ -21,7 +21,7 @@ use crate::job::{Continues, Inherited, JobId, KeptMachine, Plan, Receipt, Resolv
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::market::Usd;
 use crate::policy::Wishes;
-use crate::policy::continuation::can_start;
+use crate::policy::continuation::{can_start, is_kept_for};
 use crate::policy::reconcile::{CloudAnswer, belongs_elsewhere};
 use crate::ports::{CloudError, Store};
 
@@ -98,7 +98,7 @@ impl Controller {
         dir.plan(last).await
     }
 
-    /// The machine of a plan, while it still is that attempt's.
+    /// The machine of a plan, while it still is that attempt's, or the kept one that it was to start.
     pub(super) async fn machine_of(&self, plan: &Plan) -> Result<Option<InstanceView>, ActError> {
         let place = (plan.offer.cloud, plan.offer.region.clone());
         let answers = self.describe([place].into()).await;
@@ -108,7 +108,11 @@ impl Controller {
                 return Err(CloudError::Ambiguous { act: "look for the machine that was kept".into(), cause: why.into() }.into());
             }
         };
-        let same = |view: &InstanceView| view.client_token.as_deref() == Some(&plan.client_token) && view.tags.attempt == plan.attempt;
+        // One that a plan was to start is the same machine, whoever's number it still carries.
+        let same = |view: &InstanceView| match &plan.starts {
+            Some(_) => is_kept_for(plan, view),
+            None => view.client_token.as_deref() == Some(&plan.client_token) && view.tags.attempt == plan.attempt,
+        };
         Ok(views.into_iter().find(same))
     }
 

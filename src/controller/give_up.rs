@@ -64,10 +64,20 @@ impl Controller {
         Ok(self.own_machine(dir).await?.filter(is_there))
     }
 
+    /// Of its last attempt mostly; but where a kept machine could not be started, and the job went on elsewhere, it stands there
+    /// with an earlier one's number.
     async fn own_machine(&self, dir: &JobDir) -> Result<Option<InstanceView>, ActError> {
-        let Some(plan) = self.last_plan(dir).await? else { return Ok(None) };
-        let is_its_own = |view: &InstanceView| view.tags.owner == self.owner && &view.tags.job == dir.job() && view.tags.attempt == plan.attempt;
-        Ok(self.machine_of(&plan).await?.filter(is_its_own))
+        let mut gone = None;
+        for attempt in dir.attempts().await?.into_iter().rev() {
+            let Some(plan) = dir.plan(attempt).await? else { continue };
+            let is_its_own = |view: &InstanceView| view.tags.owner == self.owner && &view.tags.job == dir.job() && view.tags.attempt == plan.attempt;
+            match self.machine_of(&plan).await?.filter(is_its_own) {
+                Some(view) if view.state == InstanceState::Terminated => gone = gone.or(Some(view)),
+                Some(view) => return Ok(Some(view)),
+                None => {}
+            }
+        }
+        Ok(gone)
     }
 
     /// Ends the machine that an ended job keeps, for good, and what it left beside it. That nothing stands any more is recorded

@@ -62,7 +62,6 @@ fn is_shown_as_before(attempt: &AttemptFacts, view: &InstanceView, overdue: bool
 pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Vec<Act>> {
     let plan = &attempt.plan;
     plan.starts.as_ref()?;
-    // A cloud without room for it says so; this is for one that takes the start and shows nothing of it.
     let overdue = elapsed(plan.created, facts.now) > plan.boot.duration();
     if heard(attempt) {
         let old = view.state == InstanceState::Stopped && is_shown_as_before(attempt, view, overdue);
@@ -72,11 +71,15 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
     let done = || vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))];
     let wait = || vec![Act::Wait { until: None, why: format!("{} runs, and carries the name of another job", view.id) }];
     let unwanted = Wishes::of(facts.requests).end.is_some();
+    // A cloud without room for it says so; this is for one that takes the start and shows nothing of it. One that does not answer has
+    // taken nothing, and nor has a laptop that slept: the start is asked for again, for as long as the machine could still work.
+    let shows_nothing = attempt.watched.starts_for.is_some_and(|starts| starts > plan.boot.duration());
+    let too_late = plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
     match view.state {
         // It was started, and we have stopped it again.
         InstanceState::Stopped if never_came_up(attempt, view) => Some(done()),
         // Its disk stays as it is: nobody has asked to lose it.
-        InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || overdue => Some(done()),
+        InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || shows_nothing || too_late => Some(done()),
         InstanceState::Stopped => Some(vec![Act::Launch { attempt: plan.attempt }]),
         // Somebody has started it by hand; its agent finds that its job has ended, and puts it out again.
         InstanceState::Pending | InstanceState::Running if view.tags.job != plan.job => Some(if overdue { done() } else { wait() }),

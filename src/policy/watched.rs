@@ -25,6 +25,8 @@ pub struct Watched {
     /// How long ago this controller asked last for the machine in a way that may have made it: answered with a machine, or not
     /// answered. `None`: never.
     pub asked_for: Option<Duration>,
+    /// How long ago this controller was first told that the machine starts.
+    pub starts_for: Option<Duration>,
     /// The launch call was refused: there (with why), or for good.
     pub refused: Option<(Option<Refusal>, String)>,
     /// How long ago that was.
