@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceState, InstanceView, MachineRef};
+use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags};
 use lamplighter::job::{MachineSpec, MarketChoice, Plan, Refusal};
 use lamplighter::market::{self, Arch, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError, NoCredentials};
@@ -153,7 +153,13 @@ impl Cloud for FakeCloudPort {
                 self.0.start_again(&machine.id, plan);
                 Err(lost())
             }
-            Some(CloudFault::NoCapacity) => Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity }),
+            Some(CloudFault::NoCapacity) => {
+                // As EC2's: its tags were set before the start was asked for.
+                let tags = Tags::from_map(&plan.tags).unwrap();
+                let mut state = self.0.state.lock().unwrap();
+                state.machines.iter_mut().filter(|known| known.view.id == machine.id).for_each(|known| known.view.tags = tags.clone());
+                Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity })
+            }
             Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "start".into(), cause: Box::new(signed_out()) }),
             Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Throttled | CloudFault::Mismatch { .. }) => {
                 Err(CloudError::Invalid { what: "cannot be started".into() })

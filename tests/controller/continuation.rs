@@ -7,7 +7,7 @@ use lamplighter::instance::InstanceState;
 use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Reaction, Receipt, ResolvedSpec, Wish};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::Market;
-use lamplighter::ports::{Cloud, Store};
+use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
 use super::cloud::{CloudFault, Life};
@@ -109,6 +109,67 @@ fn where_there_is_no_room_for_it_the_job_goes_on_from_its_checkpoint_elsewhere()
         assert_eq!((second.attempts[0].instance.as_ref(), second.attempts[0].usd.micros()), (None, 0), "it never ran for this job");
         assert_eq!(world.cloud.launches(), 2);
         adds_up(&world, &[&first, &second]);
+        // The disk that it could not go on with still stands, and carries its name: who cancels that job gives it up.
+        let controller = world.controller();
+        assert_eq!(controller.kept_machine(&world.dir).await.unwrap().map(|view| view.id), None, "no more the first one's");
+        let mine = controller.kept_machine(&next).await.unwrap().expect("it is there");
+        assert_eq!((mine.id.as_str(), mine.state), ("i-2", InstanceState::Stopped), "the one that it ran on, first");
+        controller.give_up(&next, &mine.machine()).await.unwrap();
+        let other = controller.kept_machine(&next).await.unwrap().expect("and the one that it was to start");
+        assert_eq!((other.id.as_str(), other.state), ("i-1", InstanceState::Stopped));
+        assert!(controller.give_up(&next, &other.machine()).await.unwrap().is_gone);
+        assert_eq!(controller.kept_machine(&next).await.unwrap().map(|view| view.id), None);
+    });
+}
+
+/// A laptop without a line, or an EC2 that errs, for longer than a boot may take.
+#[test]
+fn a_start_that_nobody_could_ask_for_is_asked_for_again() {
+    simulate(async |clock| {
+        let (world, first) = stopped(clock.clone(), STOPS).await;
+        let mut kept = kept(&world).await;
+        kept.continues.checkpoint = None;
+        let (next, _) = go_on(&world, &kept).await;
+        world.cloud.fail_starts(&[CloudFault::Down; 10_000]);
+        let controller = world.controller();
+        let driven = controller.drive(next.job());
+        let back = async {
+            clock.sleep(std::time::Duration::from_secs(3 * 3600)).await;
+            world.cloud.fail_starts(&[]);
+            std::future::pending::<()>().await;
+        };
+        let second = tokio::select! { second = driven => second.unwrap(), () = back => unreachable!() };
+        assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]), "{}", second.reason);
+        adds_up(&world, &[&first, &second]);
+    });
+}
+
+/// Two jobs in a row that could not start it: it still carries the first one's name, and the third finds it and can be cancelled.
+#[test]
+fn a_machine_that_carries_an_earlier_jobs_name_is_found() {
+    simulate(async |clock| {
+        let (world, _) = stopped(clock.clone(), STOPS).await;
+        let mut from = kept(&world).await;
+        from.continues.checkpoint = None;
+        let (next, spec) = go_on(&world, &from).await;
+        world.cloud.fail_starts(&[CloudFault::Invalid]);
+        world.controller().drive(next.job()).await.unwrap();
+        let mut again = world.controller().kept(&next).await.unwrap().expect("it has ended");
+        assert_eq!(again.continues.machine.as_ref().map(|machine| machine.instance.as_str()), Some("i-1"));
+        again.continues.checkpoint = None;
+        let job = continuation_of(next.job(), "digits");
+        let spec = ResolvedSpec { job, continues: Some(again.continues.clone()), ..spec };
+        let third = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
+        world.cloud.fail_starts(&[CloudFault::Down; 10_000]);
+        let controller = world.controller();
+        let wish = async {
+            clock.sleep(std::time::Duration::from_secs(600)).await;
+            third.add_request(Wish::Cancel, "somebody", spec.created).await.unwrap();
+            std::future::pending::<()>().await;
+        };
+        let receipt = tokio::select! { receipt = controller.drive(third.job()) => receipt.unwrap(), () = wish => unreachable!() };
+        assert_eq!(receipt.outcome, JobOutcome::Cancelled, "{}", receipt.reason);
+        assert_eq!(world.cloud.states()[0].1, InstanceState::Stopped, "its disk is still there");
     });
 }
 
