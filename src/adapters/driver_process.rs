@@ -128,7 +128,7 @@ fn driving_path(state: &Path, job_root: &str, job: &str) -> PathBuf {
 /// Of a name in the state folder.
 const HASH_CHARS: usize = 12;
 
-fn hash(text: &str) -> String {
+pub(super) fn hash(text: &str) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))[..HASH_CHARS].to_owned()
 }
 

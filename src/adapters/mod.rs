@@ -105,6 +105,8 @@ pub mod kept_file;
 #[cfg(feature = "aws")]
 pub mod lambda_runtime;
 #[cfg(feature = "lamp")]
+pub mod launch_turns;
+#[cfg(feature = "lamp")]
 pub mod local_cloud;
 pub mod local_files;
 pub mod local_folder;

@@ -91,7 +91,7 @@ impl Controller {
                     return Ok(Done::Waiting);
                 }
                 self.must_know_the_time().await?;
-                let _one_at_a_time = self.launching.lock().await;
+                let _one_at_a_time = self.launching.here.lock().await;
                 let planned = self.plan(dir, memory, spec, observed, (*attempt, *resume_from, reason)).await;
                 let mut plan = match planned {
                     Err(ActError::NotNow(NotNow { reason, until })) => {
@@ -104,11 +104,13 @@ impl Controller {
                     }
                     planned => planned?,
                 };
+                let Some(turn) = self.turn_to_launch(&plan).await else { return Ok(Done::Waiting) };
                 if self.hold_back(dir, memory, &plan).await? {
                     return Ok(Done::Waiting);
                 }
                 self.write_user_data(spec, &mut plan).await?;
                 let created = dir.create_plan(&plan).await?;
+                drop(turn);
                 info!(%job, attempt = attempt.number(), ?created, "{reason}");
                 // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
                 // and if somebody has since, its token makes it the same machine.

@@ -77,6 +77,10 @@ impl Controller {
             }
         }
         // What a cap over all jobs holds back, or may, is made all the same, and a drive launches it.
+        let Some(turn) = self.turn_to_launch(&plan).await else {
+            create_spec(dir, spec).await?;
+            return Ok((memory, Ok(())));
+        };
         match self.cap_on(&plan).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
@@ -90,6 +94,7 @@ impl Controller {
             }
         }
         let (made, planned) = tokio::join!(create_spec(dir, spec), dir.create_plan(&plan));
+        drop(turn);
         made?;
         let begun = match planned {
             Ok(Created::New) => {

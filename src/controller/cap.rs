@@ -1,7 +1,8 @@
 //! What all jobs of the owner cost, asked of the job root before each launch, where the user has set a cap.
 //!
-//! Two controllers that launch in the same second do not see each other: then a cap may be passed by one machine. What must
-//! never live here: whether a machine may be launched (`policy::cap`).
+//! From that look to the plan, which the next look counts, the processes of a workstation take turns: the drivers of a folder of jobs
+//! all wait for the same machine to end. Controllers of two workstations do not see each other in that second: then a cap may be
+//! passed by one machine of each. What must never live here: whether a machine may be launched (`policy::cap`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, MutexGuard};
@@ -18,13 +19,24 @@ use crate::job::{JobId, Plan, RECORD_FORMAT, Reason, Waiting};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::UsdPerHour;
 use crate::policy::cap::{self, Caps, DAY, Spell, Spending};
-use crate::ports::chain;
+use crate::ports::{Turn, Turns, chain};
 
 /// Between two looks at whether a cap still holds. Machines end in minutes; shorter reads every job of the root for nothing.
 pub(super) const LOOK: Duration = Duration::from_secs(15);
 
 /// Jobs that are read at once.
 const READS_IN_FLIGHT: usize = 16;
+
+/// Nobody's turn takes so long but that of a process that hangs, or of a job root that does not answer; then the cap is looked at again
+/// at the next tick.
+const TURN_MAX: Duration = Duration::from_secs(30);
+
+/// Who may launch just now: one of the jobs that this controller drives, and one of the processes of this workstation.
+#[derive(Default)]
+pub struct Launching {
+    pub here: tokio::sync::Mutex<()>,
+    turns: Option<Arc<dyn Turns>>,
+}
 
 /// Of jobs that have ended nothing changes any more: they are read once.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +70,25 @@ impl Controller {
     pub fn capped(mut self, caps: Caps) -> Self {
         self.caps = caps;
         self
+    }
+
+    /// Takes turns with these before a launch that a cap may hold back.
+    #[must_use]
+    pub fn taking_turns(mut self, turns: Arc<dyn Turns>) -> Self {
+        self.launching.turns = Some(turns);
+        self
+    }
+
+    /// `None`: it is another process's turn.
+    pub(super) async fn turn_to_launch(&self, plan: &Plan) -> Option<Option<Turn>> {
+        match &self.launching.turns {
+            Some(turns) if self.is_capped(plan) => turns.take(TURN_MAX).await.map(Some),
+            _ => Some(None),
+        }
+    }
+
+    fn is_capped(&self, plan: &Plan) -> bool {
+        !self.caps.are_none() && plan.offer.hourly_at_most(plan.bid) > UsdPerHour::ZERO
     }
 
     /// What all jobs of this owner cost now.
@@ -162,7 +193,7 @@ impl Controller {
     /// # Errors
     /// When the store does not answer: what is not known is not spent.
     pub async fn cap_on(&self, plan: &Plan) -> Result<Option<Reason>, JobDirError> {
-        if self.caps.are_none() || plan.offer.hourly_at_most(plan.bid) <= UsdPerHour::ZERO {
+        if !self.is_capped(plan) {
             return Ok(None);
         }
         Ok(cap::judge(&self.caps, &self.spending().await?, plan.offer.hourly_at_most(plan.bid), self.clock.now()))

@@ -11,7 +11,7 @@ use tracing::warn;
 use super::act::{ActError, Done};
 use super::answers::{Answers, Place};
 use super::backoff::backoff;
-use super::cap::Ledger;
+use super::cap::{Launching, Ledger};
 use super::memory::JobMemory;
 use super::notify::SweeperSeen;
 use super::observe::{Observed, observe};
@@ -44,7 +44,7 @@ pub struct Controller {
     pub(super) ledger: Mutex<Ledger>,
     /// Of jobs that are driven at once, one is planned and launched at a time: a cap counts what was launched before, and a zone
     /// that just had nothing is not asked again.
-    pub(super) launching: tokio::sync::Mutex<()>,
+    pub(super) launching: Launching,
     /// Tellings that are still under way.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
     /// When this workstation's clock was last seen to be right, on the steady one.
@@ -117,7 +117,7 @@ impl Controller {
         name: String,
         here: Zone,
     ) -> Self {
-        let (caps, ledger, launching) = (Caps::default(), Mutex::default(), tokio::sync::Mutex::default());
+        let (caps, ledger, launching) = (Caps::default(), Mutex::default(), Launching::default());
         let (telling, clock_right, sweeper, troubled) = Default::default();
         Controller {
             store,

@@ -17,6 +17,7 @@ mod sensors;
 mod service;
 mod stacks;
 mod store;
+mod turns;
 mod workload;
 
 pub use agents::{AgentFile, Agents, AgentsError, Glibc};
@@ -33,4 +34,5 @@ pub use sensors::{Scope, SensorFeed, Sensors};
 pub use service::Service;
 pub use stacks::Stacks;
 pub use store::{Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
+pub use turns::{Turn, Turns};
 pub use workload::{Ended, Launch, Signal, Workload, WorkloadError, Workloads};

@@ -21,6 +21,7 @@ use crate::adapters::ec2_describe;
 #[cfg(feature = "aws")]
 use crate::adapters::ec2_supply;
 use crate::adapters::here;
+use crate::adapters::launch_turns::LaunchTurns;
 use crate::adapters::local_cloud::LocalCloud;
 use crate::adapters::local_folder::{LocalAws, LocalFolder};
 use crate::adapters::notify::Notify;
@@ -112,6 +113,7 @@ impl Workstation {
         self.add_aws(&mut clouds);
         let controller = Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), here);
         let controller = controller.shipping(self.shipper()).capped(self.caps);
+        let controller = controller.taking_turns(Arc::new(LaunchTurns::new(&self.state, &self.job_root)));
         Ok(match self.notify.as_slice() {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),

@@ -177,3 +177,30 @@ fn another_owner_leaves_a_running_attempt_alone_and_status_says_why() {
     assert_eq!((receipt["exit_code"].as_i64(), receipt["attempts"].as_array().unwrap().len()), (Some(3), 1));
     place.nothing_is_left();
 }
+
+/// The drivers of a folder of jobs all find at once that there is room for a machine: one takes it.
+#[test]
+fn a_cap_lets_one_of_several_drivers_launch() {
+    let place = Place::new(WAITS);
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 1.5\n");
+    place.0.write("paid.toml", "workdir = '.'\ncommand = ['sh', 'job.sh']\nwatch.idle = 'off'\n[machine]\nusd_per_hour = 1\n");
+    let names = ["paid-a", "paid-b", "paid-c", "paid-d", "paid-e"];
+    let starts: Vec<_> = names.iter().map(|name| place.start(&["run", "-d", "-q", "--name", name, "paid.toml"])).collect();
+    for started in starts {
+        let (code, _, err) = end(started);
+        assert_eq!(code, 0, "{err}");
+    }
+    let list = || place.0.json(&["status", "-o", "json"]).1;
+    let state = |state: &str| list()["jobs"].as_array().unwrap().iter().filter(|job| job["state"] == state).count();
+    wait_until("one runs", || (state("running") == 1).then_some(()));
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let all = list();
+    assert_eq!((all["caps"]["machines"].as_u64(), state("running")), (Some(1), 1), "{all:#}");
+    for name in names {
+        assert_eq!(place.0.lamp(&["cancel", name, "--yes"]).code, 0);
+    }
+    for name in names {
+        place.until(name, "cancelled");
+    }
+    place.nothing_is_left();
+}
