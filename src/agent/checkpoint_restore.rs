@@ -2,7 +2,7 @@
 //!
 //! Every file is checked against its SHA-256 before any is put in place. A damaged checkpoint is passed over with an event
 //! and the next older one is taken. A store that does not answer is not an empty one: then nobody knows, and the attempt
-//! must not begin from nothing.
+//! must not begin from nothing. On a disk that was kept, what was written since goes before it: that is why somebody kept it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -66,23 +66,26 @@ impl From<Damaged> for Stop {
 /// (`inherited`); `None`: there is none yet. Files that are in the folder and not in the
 /// checkpoint are left alone. Records `Resumed`. Tries for as long as `within` when the store does not answer.
 ///
+/// `is_kept`: the folder is that of the job that this one goes on from, on its own disk. Where one of the checkpoint's files was
+/// written there after it, uploads had not come so far: the folder stays as it is, and nobody knows its step.
+///
 /// # Errors
 /// When nobody knows whether there is a checkpoint, or it cannot be written down.
 pub async fn restore(
     outbox: &Outbox,
     inherited: Option<&JobId>,
     journal: &Journal,
-    folder: &Path,
+    (folder, is_kept): (&Path, bool),
     within: Duration,
 ) -> Result<Option<Manifest>, RestoreError> {
     let scratch = scratch(folder);
     let theirs = inherited.map(|job| Outbox { dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()), ..outbox.clone() });
     let mut own = true;
     let try_both = async {
-        match (try_all(outbox, journal, folder, &scratch).await?, &theirs) {
+        match (try_all(outbox, journal, (folder, false), &scratch).await?, &theirs) {
             (None, Some(theirs)) => {
                 own = false;
-                try_all(theirs, journal, folder, &scratch).await
+                try_all(theirs, journal, (folder, is_kept), &scratch).await
             }
             (found, _) => Ok(found),
         }
@@ -91,7 +94,18 @@ pub async fn restore(
     if let Err(error) = outbox.files.remove(&scratch) {
         tracing::warn!("cannot remove {}: {error}", scratch.display());
     }
-    let Some(manifest) = found.unwrap_or(Err(RestoreError::TooSlow(within.as_secs())))? else { return Ok(None) };
+    let found = found.unwrap_or(Err(RestoreError::TooSlow(within.as_secs())))?;
+    let manifest = match found {
+        None => return Ok(None),
+        Some(Found::Restored(manifest)) => manifest,
+        Some(Found::OlderThan { path, manifest }) => {
+            let text = format!("`{path}` on the kept disk is newer than checkpoint {}: the work goes on from what is there", manifest.number);
+            tracing::warn!("{text}");
+            journal.record(What::Attention { text });
+            outbox.keep(KEPT, &Kept { last: Some(manifest.summary()), ..Kept::default() });
+            return Ok(Some(Manifest { step: None, ..manifest }));
+        }
+    };
     remember(outbox, folder, &manifest, own);
     journal.record(What::Resumed { checkpoint: manifest.summary() });
     Ok(Some(manifest))
@@ -103,7 +117,17 @@ fn scratch(folder: &Path) -> PathBuf {
     folder.with_file_name(format!(".{name}.lamp-restore"))
 }
 
-async fn try_all(outbox: &Outbox, journal: &Journal, folder: &Path, scratch: &Path) -> Result<Option<Manifest>, RestoreError> {
+/// What there is to begin from.
+enum Found {
+    Restored(Manifest),
+    /// This file of it was written after it, and none was touched.
+    OlderThan {
+        path: String,
+        manifest: Manifest,
+    },
+}
+
+async fn try_all(outbox: &Outbox, journal: &Journal, (folder, is_kept): (&Path, bool), scratch: &Path) -> Result<Option<Found>, RestoreError> {
     let pace = Pace::default();
     let mut failures = 0;
     let mut damaged: BTreeSet<CheckpointNo> = BTreeSet::new();
@@ -115,8 +139,11 @@ async fn try_all(outbox: &Outbox, journal: &Journal, folder: &Path, scratch: &Pa
                 damaged.insert(number);
                 continue;
             }
+            Ok(Some((_, Ok(manifest)))) if is_kept && let Some(path) = newer_on_disk(outbox, &manifest, folder) => {
+                return Ok(Some(Found::OlderThan { path, manifest }));
+            }
             Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, folder, scratch).await {
-                Ok(()) => return Ok(Some(manifest)),
+                Ok(()) => return Ok(Some(Found::Restored(manifest))),
                 Err(Stop::Damaged(why)) => {
                     pass_over(journal, number, &why);
                     damaged.insert(number);
@@ -166,6 +193,16 @@ async fn fetch(outbox: &Outbox, manifest: &Manifest, folder: &Path, scratch: &Pa
         outbox.files.place(&scratch.join(index.to_string()), &folder.join(&file.path), file.mode).map_err(Stop::Disk)?;
     }
     Ok(())
+}
+
+/// A file of a checkpoint that was written on this disk after it was saved; the same machine's clock dates both.
+fn newer_on_disk(outbox: &Outbox, manifest: &Manifest, folder: &Path) -> Option<String> {
+    let saved = i64::try_from(manifest.created.as_nanosecond()).unwrap_or(i64::MAX);
+    let is_newer = |file: &&CheckpointFile| {
+        let stamp = outbox.files.stamp(&folder.join(&file.path)).ok().flatten();
+        stamp.is_some_and(|stamp| stamp.modified_nanos > saved)
+    };
+    manifest.files.iter().filter(|_| check(manifest).is_ok()).find(is_newer).map(|file| file.path.clone())
 }
 
 /// Nothing that a manifest says may lead out of the folder or out of the job.

@@ -315,7 +315,7 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
         return Ok(None);
     }
     let inherited = attempt.resolved.inherited().map(|from| &from.job);
-    let restored = restore(&out, inherited, &journal, &attempt.checkpoint_dir(), FOREVER).await.map_err(PrepareError::Restore)?;
+    let restored = restore(&out, inherited, &journal, (&attempt.checkpoint_dir(), is_kept), FOREVER).await.map_err(PrepareError::Restore)?;
     // A script writes into the folder that it was told of; at the first start nothing was restored into it.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
     Ok(restored)

@@ -103,7 +103,7 @@ fn a_manifest_never_mixes_two_saves() {
             assert_eq!(versions(&rig, &newest), ["12"], "seed {seed}: {saved:?}");
             let outbox = rig.outbox_of(AttemptNo::new(2));
             let journal = Journal::start(outbox.clone());
-            let restored = restore(&outbox, None, &journal, &rig.path("second"), secs(60)).await.unwrap();
+            let restored = restore(&outbox, None, &journal, (&rig.path("second"), false), secs(60)).await.unwrap();
             assert_eq!(restored.map(|manifest| manifest.number), Some(newest.number), "seed {seed}");
             assert!(std::fs::read_to_string(rig.path("second/shards/0.txt")).unwrap().starts_with("12 "));
             complete

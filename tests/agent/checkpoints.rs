@@ -295,7 +295,7 @@ fn an_agent_that_was_restarted_uploads_what_its_predecessor_did_not() {
 }
 
 /// A finished first attempt with two checkpoints; then another machine.
-async fn two_checkpoints(rig: Rig) -> Rig {
+pub async fn two_checkpoints(rig: Rig) -> Rig {
     let watched = Watched::new(rig);
     watched.write("a.pt", "one");
     watched.write("sub/b.pt", "same");
@@ -309,7 +309,7 @@ async fn restored(rig: &Rig) -> (Result<Option<Manifest>, RestoreError>, PathBuf
     let folder = rig.path("second/ckpt");
     let outbox = rig.outbox_of(AttemptNo::new(2));
     let journal = Journal::start(outbox.clone());
-    let manifest = restore(&outbox, None, &journal, &folder, secs(300)).await;
+    let manifest = restore(&outbox, None, &journal, (&folder, false), secs(300)).await;
     journal.flush(secs(5)).await;
     (manifest, folder)
 }

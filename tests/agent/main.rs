@@ -14,6 +14,7 @@ mod full_disk;
 mod hardware;
 mod heartbeat;
 mod journal;
+mod kept_disk;
 mod last_save;
 mod lives;
 mod logship;

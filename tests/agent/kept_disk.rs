@@ -1,0 +1,42 @@
+//! A disk that was kept, and what a checkpoint may not do to it.
+
+use std::sync::Arc;
+
+use lamplighter::agent::checkpoints::restore;
+use lamplighter::agent::journal::Journal;
+use lamplighter::agent::outbox::Outbox;
+use lamplighter::job::{AttemptNo, CheckpointNo};
+use lamplighter::jobdir::JobDir;
+
+use super::checkpoints::two_checkpoints;
+use super::support::virtual_clock::simulate;
+use super::{Rig, secs};
+
+/// Uploads lagged when the machine was stopped, or failed for hours: what a kept disk has is newer than what the job directory has,
+/// and why somebody kept it.
+#[test]
+fn what_is_newer_on_a_kept_disk_is_not_written_over() {
+    simulate(async |clock| {
+        let rig = two_checkpoints(Rig::new(clock.clone())).await;
+        let (folder, theirs) = (rig.path("kept/ckpt"), "digits-222222".parse().unwrap());
+        std::fs::create_dir_all(folder.join("sub")).unwrap();
+        let saved = rig.dir().manifest(CheckpointNo::new(2)).await.unwrap().unwrap();
+        let dated = |name: &str, text: &str, after_secs: i64| {
+            std::fs::write(folder.join(name), text).unwrap();
+            let at = saved.created.saturating_add(jiff::SignedDuration::from_secs(after_secs)).unwrap();
+            std::fs::File::options().write(true).open(folder.join(name)).unwrap().set_modified(at.into()).unwrap();
+        };
+        let outbox = Outbox { dir: JobDir::new(Arc::clone(rig.dir().store()), "next-333333".parse().unwrap()), ..rig.outbox_of(AttemptNo::new(1)) };
+        let journal = Journal::start(outbox.clone());
+        dated("a.pt", "three", 60);
+        dated("sub/b.pt", "same", -60);
+        let go_on = async || restore(&outbox, Some(&theirs), &journal, (&folder, true), secs(300)).await.unwrap().expect("there is one");
+        let found = go_on().await;
+        assert_eq!((found.number, found.step), (CheckpointNo::new(2), None), "nobody knows its step");
+        assert_eq!(std::fs::read_to_string(folder.join("a.pt")).unwrap(), "three");
+        // As old as the checkpoint, or older: what is stored is checked, and comes back.
+        dated("a.pt", "torn", -60);
+        go_on().await;
+        assert_eq!(std::fs::read_to_string(folder.join("a.pt")).unwrap(), "two!");
+    });
+}
