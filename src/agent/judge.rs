@@ -197,6 +197,7 @@ impl Agent {
     fn look_for_notice(&mut self, now: Timestamp) {
         let Some(channel) = &mut self.news.notices else { return };
         let facts = channel.borrow_and_update().clone();
+        self.tell_of_silence(facts.silent_since);
         // A scheduled event can be called off; an interruption never is.
         if let Some(notice) = &self.warned.notice
             && notice.kind == NoticeKind::Maintenance

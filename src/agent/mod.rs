@@ -45,6 +45,7 @@ mod requests;
 pub mod samples;
 pub mod stacks;
 mod tick;
+mod troubles;
 mod unkept;
 mod wake;
 

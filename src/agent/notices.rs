@@ -30,8 +30,9 @@ pub struct NoticeFacts {
     pub notices: Vec<Notice>,
     /// When that answer came, by the steady clock; `None`: never yet.
     pub answered: Option<Duration>,
-    /// Failed polls since then.
+    /// Failed polls since then, and when the first of them was asked.
     pub failures: u32,
+    pub silent_since: Option<Duration>,
     /// The hard cap by the machine's own tags, which a user's extension raises; `None`: not known yet, or there is none.
     pub kill_at: Option<Timestamp>,
 }
@@ -50,8 +51,9 @@ impl NoticeWatch {
         let _tags = Task::spawn(watch_tags(Arc::clone(&sender), Arc::clone(&metadata), Arc::clone(&clock)));
         let _task = Task::spawn(async move {
             loop {
+                let asked = clock.mono();
                 let answer = within(&*clock, ANSWER_MAX, metadata.notices()).await;
-                take(&sender, answer.map(|answer| answer.map_err(|error| chain(&error))), clock.mono());
+                take(&sender, answer.map(|answer| answer.map_err(|error| chain(&error))), asked, clock.mono());
                 clock.sleep(to_next(clock.mono(), POLL)).await;
             }
         });
@@ -77,18 +79,19 @@ async fn watch_tags(sender: Arc<watch::Sender<NoticeFacts>>, metadata: Arc<dyn M
 }
 
 /// Wakes the receivers only for news: a loop should not wake each second to learn that nothing happened.
-fn take(sender: &watch::Sender<NoticeFacts>, answer: Option<Result<Vec<Notice>, String>>, now: Duration) {
+fn take(sender: &watch::Sender<NoticeFacts>, answer: Option<Result<Vec<Notice>, String>>, asked: Duration, now: Duration) {
     sender.send_if_modified(|facts| match answer {
         Some(Ok(notices)) => {
             if facts.failures > 0 {
                 tracing::info!("the metadata service answers again, after {} failures", facts.failures);
             }
             let news = facts.notices != notices || facts.failures > 0;
-            *facts = NoticeFacts { notices, answered: Some(now), failures: 0, kill_at: facts.kill_at };
+            *facts = NoticeFacts { notices, answered: Some(now), failures: 0, silent_since: None, kill_at: facts.kill_at };
             news
         }
         failed => {
             facts.failures = facts.failures.saturating_add(1);
+            facts.silent_since.get_or_insert(asked);
             if facts.failures == 1 {
                 let why = failed.and_then(Result::err).unwrap_or_else(|| "no answer".into());
                 tracing::warn!("nobody knows whether the cloud gave notice: {why}");

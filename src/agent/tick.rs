@@ -210,6 +210,7 @@ impl Agent {
             scope.own_network_bytes = self.world.own_network.load(Ordering::Relaxed);
             let sample = self.world.sensors.sample(&scope).await;
             self.look_for_xids(sample.as_ref());
+            self.tell_of_room(sample.as_ref());
             let marks = self.marks();
             if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts) {
                 self.samples.push(&rates);

@@ -7,8 +7,9 @@ use lamplighter::ports::Clock as _;
 use lamplighter::sim::Process;
 
 use super::lives::Stage;
-use super::secs;
 use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
 
 /// The setup has been started, and nothing more can be written down.
 async fn fill_once_it_works(stage: &Stage) {
@@ -68,5 +69,33 @@ fn an_attempt_whose_outcome_is_written_is_not_started_again() {
         let _ = stage.rig.dir().create_outcome(&outcome).await.expect("the store works");
         assert!(!stage.live(Process::new(None)).await && stage.machine.is_dark());
         assert_eq!((stage.machine.trainings(), stage.rig.outcome().await.because), (1, EndedBecause::UserStopped));
+    });
+}
+
+/// Before anything is lost, and without a word on that disk: within a minute it is in the heartbeat, once, and it goes when there
+/// is room again.
+#[test]
+fn a_disk_that_fills_up_is_told_within_a_minute_and_taken_back() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let told = async || rig.status().await.attention.into_iter().filter(|line| line.contains("the disk of this machine is full")).count();
+        let world = async {
+            clock.sleep(secs(60)).await;
+            assert_eq!(told().await, 0);
+            // What is written and removed again in between is one time and not two.
+            for (free_mib, expected) in [(10, 1), (100, 1), (10, 1), (500, 0)] {
+                machine.show(|now| now.free_bytes = free_mib << 20);
+                clock.sleep(secs(60)).await;
+                assert_eq!(told().await, expected, "{free_mib} MiB are free");
+            }
+            assert!(!machine.has_ended(), "nothing is ended for it");
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, "{}").run() => panic!("its work goes on: {finish:?}"),
+            () = world => {}
+        }
+        let events = rig.attention().await;
+        assert_eq!(events.iter().filter(|text| text.contains("the disk of this machine")).count(), 1, "{events:?}");
     });
 }

@@ -1,5 +1,6 @@
 //! Silence is not "no notice".
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -10,8 +11,9 @@ use lamplighter::job::AttemptNo;
 use lamplighter::market::Span;
 use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
 
-use super::secs;
 use super::support::virtual_clock::{VirtualClock, simulate, until};
+use super::world::Played;
+use super::{Rig, secs};
 
 #[derive(Clone)]
 enum Service {
@@ -119,5 +121,36 @@ fn a_raised_hard_cap_is_seen_in_the_tags() {
         *machine.1.lock().unwrap() = Some("2026-01-01T05:00:00Z".parse().unwrap());
         let seen = facts(&clock, &watch, "the new cap", |facts| facts.kill_at.is_some()).await;
         assert_eq!(seen.kill_at, *machine.1.lock().unwrap());
+    });
+}
+
+/// Through a whole agent: nobody is told of a blip, somebody of a minute of it, once, and it is taken back.
+#[test]
+fn a_metadata_service_that_errs_for_a_minute_is_told_once_and_taken_back() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let deaf = |deaf: bool| machine.deaf.store(deaf, Ordering::Relaxed);
+        let told = async || rig.status().await.attention.into_iter().filter(|line| line.contains("the metadata service does not answer")).count();
+        let world = async {
+            clock.sleep(secs(60)).await;
+            for (silent, expected) in [(30, 0), (60, 1), (600, 1)] {
+                deaf(true);
+                clock.sleep(secs(silent)).await;
+                // It is in the next heartbeat.
+                clock.sleep(secs(if expected == 0 { 0 } else { 15 })).await;
+                assert_eq!(told().await, expected, "after {silent} s");
+                deaf(false);
+                clock.sleep(secs(30)).await;
+                assert_eq!(told().await, 0, "it answers again");
+            }
+            assert!(!machine.has_ended(), "nothing is ended for it");
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, "{}").run() => panic!("its work goes on: {finish:?}"),
+            () = world => {}
+        }
+        let events = rig.attention().await;
+        assert_eq!(events.iter().filter(|text| text.contains("the metadata service")).count(), 2, "once for each time: {events:?}");
     });
 }

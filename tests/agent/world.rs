@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -34,6 +34,10 @@ pub struct Played {
     powered_off: Arc<Mutex<bool>>,
     /// What its cloud says of its end.
     pub notices: Arc<Mutex<Vec<Notice>>>,
+    /// Its metadata service errs.
+    pub deaf: Arc<AtomicBool>,
+    /// Nothing but SIGKILL ends the workload.
+    pub stubborn: Arc<AtomicBool>,
     /// Bytes that its holder has counted.
     pub printed: Arc<AtomicU64>,
     /// How often it was asked to save.
@@ -45,6 +49,8 @@ pub struct Played {
 /// What the next sample shows.
 pub struct Now {
     pub gpus: Reading<Vec<GpuSample>>,
+    /// Of its disk.
+    pub free_bytes: u64,
     /// The tree uses a whole core, or nothing.
     pub works: bool,
     cpu: Duration,
@@ -53,7 +59,7 @@ pub struct Now {
 
 impl Played {
     pub fn new(rig: &Rig) -> Self {
-        let now = Now { gpus: Reading::Absent, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
+        let now = Now { gpus: Reading::Absent, free_bytes: 1 << 40, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
         let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
         Played {
             clock: rig.clock.clone(),
@@ -62,6 +68,8 @@ impl Played {
             now,
             powered_off,
             notices: Arc::default(),
+            deaf: Arc::default(),
+            stubborn: Arc::default(),
             printed: Arc::default(),
             asked: Arc::default(),
             meter: None,
@@ -174,7 +182,7 @@ impl SensorFeed for Played {
             machine_memory_bytes: Reading::Known((1 << 30, 1 << 33)),
             tree_disk: Reading::Known(lamplighter::instance::IoCounters::default()),
             network: Reading::Absent,
-            disk_free_bytes: Reading::Known(1 << 40),
+            disk_free_bytes: Reading::Known(now.free_bytes),
             tree_processes: Reading::Known(3),
             typing: Reading::Absent,
             marks: Marks::default(),
@@ -204,7 +212,10 @@ impl Workload for Played {
         let found = ended.wait_for(Option::is_some).await.expect("the sender is `self`");
         found.expect("it was waited for")
     }
-    fn signal(&self, _: Signal) -> Result<(), WorkloadError> {
+    fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
+        if signal != Signal::Kill && self.stubborn.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.ended.send_if_modified(|ended| ended.is_none() && ended.insert(Ended::default()).orphans == 0);
         Ok(())
     }
@@ -213,7 +224,7 @@ impl Workload for Played {
         Ok(1)
     }
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
-        Ok(())
+        self.signal(Signal::Kill)
     }
     fn printed(&self) -> (u64, u64) {
         (self.printed.load(Ordering::Relaxed), 0)
@@ -226,6 +237,9 @@ impl Metadata for Played {
         Ok(Identity { instance: "i-1".into(), tags: BTreeMap::new(), launched: self.clock.now() })
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        if self.deaf.load(Ordering::Relaxed) {
+            return Err(MetadataError::Unavailable { what: "notices".into(), cause: "503".into() });
+        }
         Ok(self.notices.lock().expect("nobody panics with it").clone())
     }
 }
