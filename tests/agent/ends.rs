@@ -1,5 +1,7 @@
 //! Ends that no work stands behind: a store that is gone for good, somebody else's lease, a machine without its GPUs.
 
+use std::sync::atomic::Ordering;
+
 use lamplighter::instance::Reading;
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Lease, RECORD_FORMAT};
 use lamplighter::ports::Clock as _;
@@ -68,6 +70,35 @@ fn who_finds_another_machines_lease_runs_nothing_and_puts_itself_out() {
         let lease = stage.rig.dir().lease(AttemptNo::FIRST).await.expect("the store answers").expect("it stands");
         assert_eq!((lease.instance.as_str(), lease.nonce.as_str()), ("i-2", "theirs"));
     });
+}
+
+/// A workload that has written its mark and hangs: its loggers have five minutes, `term_grace` is for what ignores SIGTERM, and
+/// what it did is a success.
+#[test]
+fn a_workload_that_is_done_and_hangs_is_a_success_within_seven_minutes() {
+    for stubborn in [false, true] {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            machine.stubborn.store(stubborn, Ordering::Relaxed);
+            std::fs::create_dir_all(rig.path("work")).expect("writable");
+            let marks = async {
+                clock.sleep(secs(60)).await;
+                std::fs::write(rig.path("work").join("finished"), "").expect("writable");
+                let marked = clock.mono();
+                clock.sleep(secs(299)).await;
+                assert!(!machine.has_ended(), "its loggers have five minutes");
+                marked
+            };
+            let agent = machine.agent(&rig, r#"{"watch": {"done_marker": "finished"}}"#);
+            let (finish, marked) = tokio::join!(agent.run(), marks);
+            let took = clock.mono() - marked;
+            assert!(machine.is_off() && machine.has_ended() && finish.because == EndedBecause::Succeeded, "{finish:?}");
+            assert_eq!(rig.outcome().await.because, EndedBecause::Succeeded);
+            assert!((secs(300)..=secs(7 * 60)).contains(&took), "out {took:?} after its mark");
+            assert_eq!(took >= secs(330), stubborn, "half a minute of grace for what ignores SIGTERM: {took:?}");
+        });
+    }
 }
 
 #[test]

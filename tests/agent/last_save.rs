@@ -91,3 +91,59 @@ fn a_stop_while_a_save_is_under_way_takes_one_grace_in_all() {
         assert_eq!(rig.dir().checkpoint_numbers().await.expect("the store answers").len(), 1, "what was under way is whole");
     });
 }
+
+/// A reboot or a retirement that the cloud has scheduled, in half an hour: an early save, then work, and the last save ten minutes
+/// before. What is called off is forgotten, and the work goes on.
+#[test]
+fn a_scheduled_event_is_saved_for_twice_and_the_second_time_ten_minutes_before() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let folder = rig.path("work").join("ckpt");
+        std::fs::create_dir_all(&folder).expect("writable");
+        let asked = || machine.asked.load(Ordering::Relaxed);
+        let event = |minutes: u64| Notice { kind: NoticeKind::Maintenance, at: clock.now() + secs(60 * minutes), detail: "instance-reboot".into() };
+        let says = |notices: Vec<Notice>| *machine.notices.lock().expect("nobody panics with it") = notices;
+        // Writes a checkpoint each time it is asked; gives when that was.
+        let saves = async {
+            let mut saved = Vec::new();
+            loop {
+                if asked() > saved.len() as u64 {
+                    saved.push(clock.mono());
+                    std::fs::write(folder.join("model.pt"), vec![7; 1000 + saved.len()]).expect("writable");
+                }
+                if machine.has_ended() {
+                    break saved;
+                }
+                clock.sleep(secs(1)).await;
+            }
+        };
+        let cloud = async {
+            clock.sleep(secs(60)).await;
+            says(vec![event(15)]);
+            clock.sleep(secs(120)).await;
+            says(Vec::new());
+            clock.sleep(secs(1800)).await;
+            assert!(!machine.has_ended() && asked() == 1, "it was called off: {} saves", asked());
+            says(vec![event(30)]);
+            clock.mono() + secs(1800)
+        };
+        let world = async {
+            let (at, saved) = tokio::join!(cloud, saves);
+            // Nobody takes it: the agent waits for that, and does not put it out.
+            clock.sleep((at + secs(5)).saturating_sub(clock.mono())).await;
+            assert!(!machine.is_off(), "the cloud has said that it will");
+            (at, saved)
+        };
+        let (at, saved) = tokio::select! {
+            finish = machine.agent(&rig, SPEC).run() => panic!("it ends with the power: {finish:?}"),
+            found = world => found,
+        };
+        let left: Vec<u64> = saved.iter().map(|saved| at.saturating_sub(*saved).as_secs()).collect();
+        assert_eq!(saved.len(), 3, "{left:?} s before the event");
+        assert!((1790..=1800).contains(&left[1]), "at once: {left:?}");
+        // Seen a second after the asking.
+        assert!((595..=605).contains(&left[2]), "and ten minutes before: {left:?}");
+        assert_eq!(rig.dir().checkpoint_numbers().await.expect("the store answers").len(), 3, "all of them whole");
+    });
+}

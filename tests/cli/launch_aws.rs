@@ -1,9 +1,12 @@
 //! What `lamp run`, `start` and `apply` say of launches at AWS that will never be: the same words and the same codes.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use jiff::SignedDuration;
 
-use super::ec2::Fault;
-use super::place::wait_until;
+use super::ec2::{Fault, Options, State};
+use super::place::{end, wait_until};
 use super::prove::Account;
 
 /// No job is made that nobody would launch.
@@ -141,4 +144,31 @@ fn a_job_without_capacity_at_its_price_waits_for_a_word_and_says_which() {
     assert!(code == 0 && err.contains("is up to 5.6 times as dear instead of up to 2 times as dear"), "{err}");
     let refused = account.lamp(&["extend", job, "--fallback-cost", "1.5"]);
     assert!(refused.0 == 102 && refused.2.contains("has no narrower `fallback_cost`"), "{refused:?}");
+}
+
+/// EC2 takes a launch, and then finds that it has no disk for it: nothing of the work has failed, and whoever waits reads why.
+#[test]
+fn a_machine_that_ends_while_it_is_pending_says_why_and_so_does_its_receipt() {
+    let Some(account) = Account::with(Options { pending: Duration::from_secs(3600), ..Options::default() }) else { return };
+    let run = account.command(&["run", "job.toml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it was built");
+    let machine = account.machines(1).remove(0);
+    assert_eq!(machine.state, State::Pending);
+    account.ec2.end(&machine.id, "Client.VolumeLimitExceeded");
+    let ended = Instant::now();
+    let (code, _, err) = end(run);
+    // A look of fifteen seconds, and what a busy computer adds.
+    assert!(ended.elapsed() < Duration::from_secs(60), "it took {:?}", ended.elapsed());
+    assert_eq!(code, 104, "{err}");
+    assert!(err.contains("Client.VolumeLimitExceeded"), "{err}");
+    let (_, status) = account.json(&["status"]);
+    let job = status["jobs"][0]["job"].as_str().expect("a job");
+    let (_, receipt) = account.json(&["receipt", job]);
+    let attempts = receipt["attempts"].as_array().expect("attempts");
+    assert_eq!((attempts.len(), &attempts[0]["ended_because"]), (1, &"launch_failed".into()), "{receipt:#}");
+    // EC2 bills nothing of it, and does not say so: a minute at the most, and called that.
+    assert!(attempts[0]["billed_estimated"] == true && receipt["total_usd"].as_f64().is_some_and(|usd| usd < 0.01), "{receipt:#}");
+    assert!(receipt.to_string().contains("Client.VolumeLimitExceeded"), "{receipt:#}");
+    let explained = account.lamp(&["explain", job]).1;
+    assert!(explained.contains("the account's limit for disks is reached"), "{explained}");
+    assert_eq!(account.ec2.instances().len(), 1, "no second one");
 }

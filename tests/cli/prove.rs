@@ -21,7 +21,11 @@ pub(super) struct Account {
 impl Account {
     /// As `lamp init aws` makes it, and a job for it.
     pub(super) fn new() -> Option<Self> {
-        let ec2 = FalseEc2::start(Options::default())?;
+        Self::with(Options::default())
+    }
+
+    pub(super) fn with(options: Options) -> Option<Self> {
+        let ec2 = FalseEc2::start(options)?;
         let account = Account { place: Place::new("true"), ec2 };
         account.place.0.write("w/job.sh", "true\n");
         account.place.0.write("agent-stands-for-one", std::fs::read(env!("CARGO_BIN_EXE_lamp-agent")).expect("it was built with the tests"));
@@ -35,7 +39,7 @@ impl Account {
         Some(account)
     }
 
-    fn command(&self, words: &[&str]) -> Command {
+    pub(super) fn command(&self, words: &[&str]) -> Command {
         let mut command = self.place.0.command(words);
         command.envs(self.ec2.env()).env("LAMP_AGENT_BINARY", self.place.0.path().join("agent-stands-for-one"));
         command

@@ -148,6 +148,9 @@ fn a_machine_is_made_and_made_again() {
         assert!(at("enable --now lamp-deadman.timer") < at("fetch https://bucket.example/agents/a?X-Amz-Signature=0&b=c\n"), "{asked}");
         assert!(at("fetch ") < at("restart --no-block lamp-agent.service") && !asked.contains("poweroff"), "{asked}");
         assert_eq!(machine.read("var/lib/lamplighter/agent/boots"), "1\n");
+        // A kernel that panics starts again, from now on and after each boot.
+        assert_eq!(machine.read("etc/sysctl.d/60-lamplighter.conf"), "kernel.panic = 10\n", "{shell:?}");
+        assert!(asked.contains("sysctl -q -w kernel.panic=10\n"), "{shell:?}: {asked}");
 
         // Once more, later: nothing is fetched again, no time is given.
         fs::write(machine.path("etc/lamplighter/deadline"), "123\n").unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::job::{EndedBecause, JobOutcome, Receipt};
-use lamplighter::market;
+use lamplighter::market::{self, Usd};
 use lamplighter::ports::{Clock, Cloud, Store};
 
 use super::World;
@@ -157,6 +157,26 @@ fn without_capacity_the_next_attempt_waits() {
         world.check(&receipt).await;
         assert_eq!(story(&receipt).2, [EndedBecause::LaunchFailed, EndedBecause::LaunchFailed, EndedBecause::Succeeded]);
         assert!(clock.mono() >= Duration::from_secs(120));
+    });
+}
+
+/// Nowhere, and for ever: it waits as long as the job may take, and not longer, and pays nothing for that.
+#[test]
+fn capacity_that_never_comes_ends_the_job_at_its_limit_and_costs_nothing() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let (began, hour) = (clock.mono(), Duration::from_secs(3600));
+        let deadline = clock.now() + hour;
+        let world = World::with(clock.clone(), &[], |spec| spec.limits.deadline = Some(deadline)).await;
+        world.cloud.fail_launches(&[CloudFault::NoCapacity; 10_000]);
+        let receipt = world.drive().await;
+        world.check(&receipt).await;
+        let took = clock.mono() - began;
+        assert_eq!((receipt.outcome, receipt.because), (JobOutcome::Failed, Some(EndedBecause::Deadline)));
+        assert_eq!((receipt.total_usd, world.cloud.launches()), (Usd::ZERO, 0));
+        assert!(receipt.attempts.iter().all(|attempt| attempt.ended_because == EndedBecause::LaunchFailed), "{:?}", story(&receipt));
+        // A look each minute, and the last one before the end.
+        assert!((50..=62).contains(&receipt.attempts.len()) && world.cloud.states().is_empty(), "{} looks", receipt.attempts.len());
+        assert!(took > hour - Duration::from_secs(120) && took <= hour, "settled after {took:?}");
     });
 }
 
