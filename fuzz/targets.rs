@@ -15,9 +15,10 @@ use lamplighter::controller::{Bootstrap, BoxEndpoint};
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::instance::{Rates, Status, Tags, owned_by};
 use lamplighter::job::{
-    Attention, Ending, Lease, Manifest, MarketLog, Outcome, Plan, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled, Waiting,
+    Attention, Ending, GivenUp, Lease, Manifest, MarketLog, Outcome, Plan, Proof, Receipt, Request, ResolvedSpec, Schedule, ScheduleRun, Settled,
+    Waiting,
 };
-use lamplighter::jobdir::{Event, decode};
+use lamplighter::jobdir::{Event, JobsOver, decode};
 use lamplighter::market::{GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 use lamplighter::policy::pool::Pool;
 use serde::Serialize;
@@ -91,7 +92,7 @@ fn record<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
 
 /// Every record of the job directory, each by its reader; the bytes are tried as all of them.
 pub fn records(bytes: &[u8]) {
-    let readers: [fn(&[u8]); 19] = [
+    let readers: [fn(&[u8]); 23] = [
         record::<ResolvedSpec>,
         record::<Plan>,
         record::<Lease>,
@@ -111,6 +112,11 @@ pub fn records(bytes: &[u8]) {
         record::<Suspects>,
         record::<Visit>,
         record::<Event>,
+        record::<Proof>,
+        record::<GivenUp>,
+        record::<JobsOver>,
+        // A line of the recorded samples.
+        record::<Rates>,
     ];
     readers.iter().for_each(|read| read(bytes));
 }

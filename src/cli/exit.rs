@@ -97,6 +97,7 @@ impl From<ExitCode> for std::process::ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::job::JobOutcome;
 
     #[test]
     fn the_workloads_own_code_passes_through() {
@@ -108,9 +109,18 @@ mod tests {
 
     #[test]
     fn a_failed_job_never_looks_like_success() {
-        for code in [0, 256, -1] {
-            let exit = Some(ExitStatus { code: Some(code), ..ExitStatus::default() });
-            assert_ne!(ExitCode::of_end(EndedBecause::Failed, exit), ExitCode::SUCCESS, "{code}");
+        let codes = [0, 1, 256, -1].map(|code| Some(ExitStatus { code: Some(code), ..ExitStatus::default() }));
+        let exits = [&codes[..], &[None, Some(ExitStatus::default()), Some(ExitStatus { signal: Some(0), ..ExitStatus::default() })]].concat();
+        // Serde names all the words that it knows, also those to come.
+        let unknown = serde_json::from_str::<EndedBecause>("\"?\"").unwrap_err().to_string();
+        let all: Vec<EndedBecause> = unknown.split('`').filter_map(EndedBecause::from_word).collect();
+        assert!(all.len() >= 18, "{unknown}");
+        for because in all {
+            let well = because == EndedBecause::Succeeded;
+            assert_eq!(because.job_outcome() == JobOutcome::Succeeded, well, "{because:?}");
+            for exit in &exits {
+                assert_eq!(ExitCode::of_end(because, *exit) == ExitCode::SUCCESS, well, "{because:?}, {exit:?}");
+            }
         }
     }
 

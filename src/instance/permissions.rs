@@ -148,6 +148,16 @@ pub fn partition(region: &str) -> &'static str {
 mod tests {
     use super::*;
 
+    const ALL: [PolicyName; 7] = [
+        PolicyName::Controller,
+        PolicyName::Box,
+        PolicyName::Sweeper,
+        PolicyName::SweeperSchedule,
+        PolicyName::Session,
+        PolicyName::BoxSession,
+        PolicyName::Setup,
+    ];
+
     fn permissions() -> Permissions {
         Permissions {
             partition: "aws".into(),
@@ -171,16 +181,7 @@ mod tests {
     #[test]
     fn nothing_is_left_open_and_nothing_is_a_wildcard() {
         let permissions = permissions();
-        let all = [
-            PolicyName::Controller,
-            PolicyName::Box,
-            PolicyName::Sweeper,
-            PolicyName::SweeperSchedule,
-            PolicyName::Session,
-            PolicyName::BoxSession,
-            PolicyName::Setup,
-        ];
-        for name in all {
+        for name in ALL {
             let policy = permissions.policy(name);
             let text = policy.to_string();
             assert!(!text.contains("{{"), "{name:?}: {text}");
@@ -282,6 +283,30 @@ mod tests {
         assert_eq!(schedule["Statement"][0]["Condition"]["StringEquals"]["aws:SourceAccount"], "123456789012");
     }
 
+    /// What of EC2 is not only looked at asks for our tag, or sets it. What does neither makes nothing that costs and ends nothing.
+    #[test]
+    fn what_changes_anything_at_ec2_is_bound_to_the_owner() {
+        let unbound = [
+            (PolicyName::Controller, "LaunchFromWhatIsThere", "ec2:RunInstances"),
+            (PolicyName::Controller, "TagWithinALaunchOnly", "ec2:CreateTags"),
+            (PolicyName::Setup, "TheSecurityGroup", "ec2:CreateSecurityGroup"),
+            (PolicyName::Setup, "TagTheSecurityGroupWhenItIsMade", "ec2:CreateTags"),
+        ];
+        let mut found = Vec::new();
+        for name in ALL {
+            let policy = permissions().policy(name);
+            for statement in policy["Statement"].as_array().unwrap().iter().filter(|statement| statement["Effect"] == "Allow") {
+                let alone = serde_json::json!({"Statement": [statement]});
+                let changes = actions(&alone, "Allow").into_iter().filter(|action| action.starts_with("ec2:") && !action.starts_with("ec2:Describe"));
+                let equals = &statement["Condition"]["StringEquals"];
+                let bound = ["ResourceTag", "RequestTag"].iter().any(|of| equals[format!("aws:{of}/lamplighter:owner")] == "alice \"a\"");
+                found.extend(changes.filter(|_| !bound).map(|action| (name, statement["Sid"].as_str().unwrap().to_owned(), action)));
+            }
+        }
+        let found: Vec<_> = found.iter().map(|(name, sid, action)| (*name, sid.as_str(), action.as_str())).collect();
+        assert_eq!(found, unbound, "think twice: this may be done to what is another's");
+    }
+
     /// Whatever ends or changes a machine asks for our tag, and whatever makes one sets it.
     #[test]
     fn what_costs_or_ends_is_bound_to_the_owner() {
@@ -289,7 +314,8 @@ mod tests {
         for statement in policy["Statement"].as_array().unwrap() {
             let text = statement.to_string();
             let touches = |words: &[&str]| words.iter().any(|word| text.contains(&format!("\"ec2:{word}")));
-            if touches(&["Terminate", "Stop", "Start", "Modify", "Cancel", "Delete"]) {
+            // A tag that a request sets is no tag that a machine has.
+            if touches(&["Terminate", "Stop", "Start", "Reboot", "Modify", "Cancel", "Delete", "Release"]) {
                 assert_eq!(statement["Condition"]["StringEquals"]["aws:ResourceTag/lamplighter:owner"], "alice \"a\"", "{text}");
             }
             if touches(&["RunInstances"]) && text.contains(":instance/*") {
