@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::desk::{Desk, JOB};
 use super::journey::bill_agrees;
-use super::machines::{Ec2, patiently};
+use super::machines::{Ec2, patiently, took};
 use super::story::{ITSELF, SAVES, Story};
 use crate::bench::Running;
 use crate::false_ec2::{Seen, State};
@@ -19,8 +19,16 @@ use crate::false_imds::{ACTION, Reply};
 /// As the false EC2 gives it, and EC2.
 const NOTICE: Duration = Duration::from_secs(120);
 
-/// The shortest that a job file may ask for.
+/// The shortest that a job file may ask for, as a lease and as the time of a boot.
+const SHORTEST: Duration = Duration::from_secs(120);
 const SHORT: (&str, &str) = ("[limits]\n", "[limits]\nlease = '2m'\nboot = '2m'\n");
+
+/// After the lease, or the time of a boot, nobody has more than this: two looks of the controller, or those of the dead-man's
+/// switch, a minute and then half a minute apart.
+const LOOKS: Duration = Duration::from_secs(90);
+
+/// Between the power button and the dark, at the most that these machines are left.
+const SHUTDOWN: Duration = Duration::from_secs(30);
 
 fn begin<'a>(desk: &'a Desk<Ec2>, name: &str, more: &str) -> Story<'a> {
     Story::begin(desk, name, &format!("{}{more}", JOB.replace(SHORT.0, SHORT.1)))
@@ -46,6 +54,7 @@ fn the_plug_is_pulled(desk: &Desk<Ec2>) {
     assert_eq!(desk.ec2.instance(&first.id).state, State::Running, "EC2 knows nothing");
     let ended = desk.ec2.until(&first.id, State::Terminated);
     assert_eq!(ended.reason, "Client.UserInitiatedShutdown");
+    took("pulled plug to terminated", pulled, SHORTEST + LOOKS);
     // The heartbeat before it may be a quarter of a minute old.
     assert!(pulled.elapsed() > Duration::from_secs(90), "the lease was kept: {:?}", pulled.elapsed());
     let receipt = second_goes_on(&story, &first, 0);
@@ -56,9 +65,11 @@ fn the_plug_is_pulled(desk: &Desk<Ec2>) {
 fn nothing_ever_comes_up(desk: &Desk<Ec2>) {
     let story = begin(desk, "dark", "[interruptions]\nmax = 0\n");
     let machine = story.machine("0001");
+    let launched = Instant::now();
     patiently("it is switched on", || (desk.ec2.boots(&machine.id) > 0).then_some(()));
     desk.ec2.plug(&machine.id);
     let ended = desk.ec2.until(&machine.id, State::Terminated);
+    took("launch of what never comes up to terminated", launched, SHORTEST + LOOKS);
     assert_eq!(ended.reason, "Client.UserInitiatedShutdown");
     let receipt = desk.receipt(&story.job);
     assert_eq!((&receipt["outcome"], &receipt["attempts"][0]["ended_because"]), (&"failed".into(), &"lost".into()), "{receipt:#}");
@@ -71,6 +82,8 @@ fn no_agent_and_nobody_watches(desk: &Desk<Ec2>) {
     let machine = story.machine("0001");
     desk.ec2.partition(&machine.id, true);
     patiently("the switch is armed", || desk.ec2.said(&machine.id).contains("the agent could not be fetched").then_some(()));
+    // It counts from before that.
+    let armed = Instant::now();
     desk.ec2.run(&machine.id, &["systemctl", "kill", "--signal=SIGKILL", "user-data.service"]);
     for pid in story.drivers() {
         crate::bench::kill(pid, "KILL");
@@ -78,6 +91,7 @@ fn no_agent_and_nobody_watches(desk: &Desk<Ec2>) {
     patiently("nobody watches", || story.drivers().is_empty().then_some(()));
     let ended = desk.ec2.until(&machine.id, State::Terminated);
     assert_eq!(ended.reason, "Client.InstanceInitiatedShutdown");
+    took("armed switch to terminated", armed, SHORTEST + LOOKS + SHUTDOWN);
     let mut daemon = Running::start(&mut desk.lamp(&["daemon", "--job", &story.job, "--until-done"]));
     let receipt = desk.receipt(&story.job);
     assert!(receipt["outcome"].as_str().is_some_and(|outcome| outcome != "succeeded"), "{receipt:#}");

@@ -1,11 +1,11 @@
 //! A job from `lamp run` to its receipt, on machines of the false EC2: every program is the real one.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::desk::{Desk, JOB};
-use super::machines::{Ec2, patiently};
+use super::machines::{Ec2, patiently, took};
 use crate::bench::{Finish as _, Running};
 use crate::false_ec2::{Fault, Seen, State};
 use crate::jobs::text;
@@ -22,6 +22,9 @@ impl Journey {
 /// computer needs to start a daemon that looks (16 s were seen). That such a bound is never later than what the machine was
 /// allowed is the policy's own test.
 const SEEN_LATER: f64 = 60.0;
+
+/// From what a person asks for, or the end of the work, to a machine that bills no more.
+const ENDS: Duration = Duration::from_secs(120);
 
 /// What EC2 would bill is what the receipt says: to the second where EC2 tells its end, and else not less, and no more than it
 /// took until somebody looked.
@@ -115,7 +118,9 @@ fn a_machine_ends_its_job_while_nobody_watches_and_is_settled_later() {
     journey.begins(&seen.id);
     journey.dies();
     journey.go(&seen.id);
+    let done = Instant::now();
     let ended = journey.ec2.until(&seen.id, State::Terminated);
+    took("end of the work, with nobody watching, to terminated", done, ENDS);
     assert_eq!(ended.reason, "Client.InstanceInitiatedShutdown");
     let mut daemon = Running::start(&mut journey.lamp(&["daemon", "--job", &job, "--until-done"]));
     let receipt = journey.receipt(&job);
@@ -130,8 +135,10 @@ fn stop_and_cancel_end_machines() {
     let stopped = journey.submit();
     let first = journey.launched(&[]);
     journey.begins(&first.id);
+    let asked = Instant::now();
     journey.must(&["stop", &stopped]);
     journey.ec2.until(&first.id, State::Terminated);
+    took("stop to terminated", asked, ENDS);
     let receipt = journey.receipt(&stopped);
     assert!(receipt["outcome"].as_str().is_some_and(|outcome| outcome != "succeeded"), "{receipt:#}");
 
@@ -139,8 +146,10 @@ fn stop_and_cancel_end_machines() {
     journey.ec2.unseen(Duration::from_secs(5));
     let cancelled = journey.submit();
     let second = journey.launched(&[&first.id]);
+    let asked = Instant::now();
     journey.must(&["cancel", &cancelled]);
     journey.ec2.until(&second.id, State::Terminated);
+    took("cancel during the boot to terminated", asked, ENDS);
     journey.receipt(&cancelled);
     assert_eq!(journey.ec2.instances().len(), 2);
 }

@@ -53,6 +53,13 @@ pub fn patiently<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
     }
 }
 
+/// What has just come about took no longer than its bound since then; how long it took is for the fault matrix.
+pub fn took(what: &str, since: Instant, bound: Duration) {
+    let took = since.elapsed();
+    eprintln!("measured: {what}: {:.1} s of {} s", took.as_secs_f64(), bound.as_secs());
+    assert!(took <= bound, "{what}: {took:?}, and its bound is {bound:?}");
+}
+
 /// The false EC2 with its machines. Everything is switched off when it is dropped.
 pub struct Ec2 {
     cloud: Arc<FalseEc2>,

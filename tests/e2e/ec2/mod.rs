@@ -20,6 +20,8 @@ mod desk;
 mod faults;
 #[cfg(feature = "aws")]
 mod journey;
+#[cfg(feature = "aws")]
+mod keys;
 mod machines;
 pub mod network;
 mod proof;
