@@ -278,6 +278,22 @@ fn nothing_is_unfinished() {
     judge(places(&sources(), unfinished));
 }
 
+/// Nothing of ours can be called: no program listens, on a port or on a socket in a folder. systemd's own socket is written to,
+/// by a crate of its own.
+const NEVER_LISTENING: &[&str] =
+    &["TcpListener", "TcpSocket", "UdpSocket", "UnixListener", "UnixDatagram", "UnixSocket", "rustix::net", "libc::listen", "libc::bind", "socket2"];
+
+fn listening(source: &Source) -> Vec<(usize, String)> {
+    let found = NEVER_LISTENING.iter().flat_map(|word| source.code.match_indices(word));
+    found.map(|(at, word)| (source.line_of(at), format!("`{word}`: who listens can be called\n  do: use the job directory"))).collect()
+}
+
+#[test]
+fn nothing_listens() {
+    judge(places(&sources(), listening));
+    assert_eq!(judged("src/agent/x.rs", "// TcpListener\nuse std::os::unix::net::{UnixListener, UnixStream};\n", listening), [2]);
+}
+
 fn silent(source: &Source) -> Vec<(usize, String)> {
     // Test modules count here: a lint is silenced there with a reason too.
     let code = without_comments_and_strings(&source.text);

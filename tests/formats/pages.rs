@@ -182,9 +182,29 @@ fn every_message_on_the_troubleshooting_page_is_one_of_ours() {
     assert!(unknown.is_empty(), "nothing in the program says:\n{}", unknown.join("\n"));
 }
 
+/// Whether there is a test of this name that runs: what stands above the function, without a blank line, says so.
+fn is_tested(source: &str, name: &str) -> bool {
+    let lines: Vec<&str> = source.lines().map(str::trim).collect();
+    let (sync, r#async) = (format!("fn {name}("), format!("async fn {name}("));
+    let begins = |at: &usize| [&sync, &r#async].iter().any(|start| lines[*at].trim_start_matches("pub ").starts_with(start.as_str()));
+    (0..lines.len()).filter(begins).any(|at| {
+        let above: Vec<&str> = lines[..at].iter().rev().take_while(|line| !line.is_empty() && **line != "}").copied().collect();
+        let marked = |marks: &[&str]| above.iter().any(|line| marks.iter().any(|mark| line.starts_with(mark)));
+        marked(&["#[test]", "#[tokio::test"]) && !marked(&["#[ignore"]) && !above.iter().any(|line| line.contains("fn "))
+    })
+}
+
+#[test]
+fn a_function_is_a_test_only_with_its_mark_and_where_it_is_not_ignored() {
+    let source = "#[test]\nfn one() {\n}\n\n/// Two.\n#[tokio::test(start_paused = true)]\nasync fn two() {}\n\n#[test]\n#[ignore = \"slow\"]\n\
+                  fn three() {}\n\nfn four() {}\n\nproptest! {\n    #[test]\n    fn five(x in 0..3) {}\n}\n#[test]\nfn six() {\n}\nfn seven() {}\n";
+    let tested = ["one", "two", "three", "four", "five", "six", "seven", "on", "eight"].map(|name| is_tested(source, name));
+    assert_eq!(tested, [true, true, false, false, true, true, false, false, false]);
+}
+
 /// `tests/area/file.rs::name` or `src/folder/file.rs::name`.
 #[test]
-fn every_test_that_a_promise_names_exists() {
+fn every_test_that_a_promise_names_exists_and_runs() {
     let page = text("docs/promises.md");
     let named = quoted(&page);
     let tests: Vec<&String> = named.iter().filter(|text| text.contains(".rs::")).collect();
@@ -192,10 +212,24 @@ fn every_test_that_a_promise_names_exists() {
     let gone = tests.iter().filter(|test| {
         let (file, name) = test.split_once("::").unwrap();
         let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(file);
-        !std::fs::read_to_string(path).is_ok_and(|source| source.contains(&format!("fn {name}(")))
+        !std::fs::read_to_string(path).is_ok_and(|source| is_tested(&source, name))
     });
     let gone: Vec<_> = gone.collect();
-    assert!(gone.is_empty(), "docs/promises.md names tests that do not exist: {gone:#?}");
+    assert!(gone.is_empty(), "docs/promises.md names what is no test that runs: {gone:#?}");
+}
+
+/// In the last cell of each row of the promises there is a test, or a file that is there.
+#[test]
+fn every_promise_names_what_holds_it() {
+    let page = text("docs/promises.md");
+    let (promises, _) = page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
+    let rows = promises.lines().filter(|line| line.starts_with("| ") && !line.ends_with("| Held by |"));
+    let rows: Vec<(&str, &str)> = rows.filter_map(|line| line.trim_end_matches(" |").rsplit_once(" | ")).collect();
+    assert!(rows.len() > 100, "the page was not understood: {} rows", rows.len());
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let holds = |name: &String| name.contains(".rs::") || (name.contains('/') && root.join(name).is_file());
+    let bare: Vec<_> = rows.iter().filter(|(_, held_by)| !quoted(held_by).iter().any(holds)).map(|(promise, _)| promise).collect();
+    assert!(bare.is_empty(), "nothing holds: {bare:#?}");
 }
 
 /// As many rows as it says, numbered through; in each a fault, its end, a test, its kind and its bound.
