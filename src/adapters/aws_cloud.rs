@@ -62,7 +62,7 @@ impl Cloud for AwsCloud {
         ec2_describe::describe(&self.session, owner, region).await
     }
 
-    async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
+    async fn confirm_missing(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         ec2_end::confirm_missing(&self.session, plan).await
     }
 

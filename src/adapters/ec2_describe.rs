@@ -17,6 +17,7 @@ use jiff::tz::TimeZone;
 use super::aws_session::AwsSession;
 use super::ec2_errors::{Trouble, meaning};
 use crate::instance::{InstanceState, InstanceView, OWNER_TAG, Tags, owned_by};
+use crate::job::Plan;
 use crate::market::{Cloud, Market, Region};
 use crate::ports::CloudError;
 
@@ -44,21 +45,18 @@ pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Res
     Ok(views)
 }
 
-/// A machine of one launch, whatever its tags say.
-pub struct Launched {
-    pub id: String,
-    pub ended: bool,
-}
-
+/// The machines of one launch, whatever tags they carry: with those of their plan.
+///
 /// # Errors
 /// When EC2 does not answer: then nothing is known.
-pub async fn by_token(session: &AwsSession, region: &Region, token: &str) -> Result<Vec<Launched>, CloudError> {
-    let instances = all(session, region, filter("client-token", [token.to_owned()])).await?;
-    let launched = |instance: &Instance| {
-        let ended = state(instance).is_none_or(InstanceState::is_terminated);
-        Some(Launched { id: instance.instance_id()?.to_owned(), ended })
-    };
-    Ok(instances.iter().filter_map(launched).collect())
+pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceView>, CloudError> {
+    let region = &plan.offer.region;
+    let instances = all(session, region, filter("client-token", [plan.client_token.clone()])).await?;
+    let tags = || Tags::from_map(&plan.tags).ok();
+    let launched = |instance: &Instance| view(region, instance, instance.instance_id()?, tags()?);
+    let mut views: Vec<InstanceView> = instances.iter().filter_map(launched).collect();
+    tell_spot_ends(session, region, &instances, &mut views).await;
+    Ok(views)
 }
 
 /// What carries this owner's tag. In a filter of EC2 `*` and `?` stand for other letters: an owner with such a letter would be

@@ -21,7 +21,7 @@ use super::ec2_describe::{self, filter, state, tag_map, transition};
 use super::ec2_errors::{Class, Trouble, meaning};
 use super::ec2_memory::Ec2Memory;
 use super::system_clock::SystemClock;
-use crate::instance::{InstanceState, MachineRef, TAG_PREFIX, Tags, owned_by};
+use crate::instance::{InstanceState, InstanceView, MachineRef, TAG_PREFIX, Tags, owned_by};
 use crate::job::Plan;
 use crate::ports::{Clock, CloudError};
 
@@ -143,16 +143,17 @@ pub async fn raise_kill_at(session: &AwsSession, machine: &MachineRef, kill_at: 
     client.create_tags().resources(&machine.id).tags(tag).send().await.map(drop).map_err(|error| meaning(&act, error))
 }
 
-/// The second look of the NotFound rule: by the token of the launch, all pages.
+/// The second look of the NotFound rule: by the token of the launch, all pages. EC2 takes the tags off a terminated machine
+/// some time before it forgets it; what it still says of its end is given.
 ///
 /// # Errors
 /// When the machine is there all the same, or EC2 does not say.
-pub async fn confirm_missing(session: &AwsSession, plan: &Plan) -> Result<(), CloudError> {
+pub async fn confirm_missing(session: &AwsSession, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
     let act = format!("find the machine of attempt {}", plan.attempt.number());
-    let found = ec2_describe::by_token(session, &plan.offer.region, &plan.client_token).await?;
-    match found.iter().find(|machine| !machine.ended) {
+    let found = ec2_describe::by_token(session, plan).await?;
+    match found.iter().find(|machine| !machine.state.is_terminated()) {
         Some(machine) => Err(Trouble::ambiguous(&act, &format!("{} is there by its token, and not by its tags", machine.id))),
-        None => Ok(()),
+        None => Ok(found.into_iter().max_by_key(|machine| machine.launched)),
     }
 }
 

@@ -81,7 +81,7 @@ fn first_id(made: &RunInstancesOutput) -> Result<String, CloudError> {
 
 /// The machine that the token has made, if EC2 shows it; else the trouble.
 async fn adopt(session: &AwsSession, plan: &Plan, trouble: Trouble) -> Result<String, CloudError> {
-    let found = ec2_describe::by_token(session, &plan.offer.region, &plan.client_token).await;
+    let found = ec2_describe::by_token(session, plan).await;
     match found.as_deref().map(<[_]>::first) {
         Ok(Some(machine)) if trouble.is(Class::Mismatch) => {
             Err(CloudError::Mismatch { machine: Some(machine.id.clone()), what: format!("{trouble}") })

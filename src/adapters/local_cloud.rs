@@ -334,14 +334,14 @@ impl Cloud for LocalCloud {
         Ok(views.into_iter().filter(|view| view.tags.owner == owner).collect())
     }
 
-    async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
+    async fn confirm_missing(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         let unknown = |cause| CloudError::Ambiguous { act: "read the records of the machine".into(), cause };
         match self.look(&self.folder(&instance_id(&plan.client_token))) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(unknown(error.into())),
             // It came, or could be read again, after the others were looked at.
             Ok((true, Some(view))) => Err(unknown(format!("{} is there after all", view.id).into())),
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(None),
         }
     }
 

@@ -14,7 +14,7 @@ use super::backoff::backoff;
 use super::cap::{Launching, Ledger};
 use super::memory::JobMemory;
 use super::notify::SweeperSeen;
-use super::observe::{Observed, observe};
+use super::observe::observe;
 use super::round::{Left, Root};
 use super::schedule::ScheduleMemory;
 use super::ship::Shipper;
@@ -23,8 +23,8 @@ use crate::job::{JobId, Receipt};
 use crate::jobdir::{JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
 use crate::policy::cap::Caps;
-use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
-use crate::ports::{Clock, Cloud, CloudError, Notifier, Store, chain};
+use crate::policy::reconcile::{Act, Facts, belongs_elsewhere, reconcile};
+use crate::ports::{Clock, Cloud, CloudError, Notifier, Store};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
 pub struct Controller {
@@ -257,18 +257,6 @@ impl Controller {
         ticked
     }
 
-    /// The answer for a job whose machine is not shown and may be there all the same; `None`: the answer stands.
-    async fn unknown(&self, observed: &Observed, answer: &CloudAnswer) -> Option<CloudAnswer> {
-        let CloudAnswer::Known(views) = answer else { return None };
-        let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none())?;
-        let plan = &open.plan;
-        let shown = views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token));
-        if shown || belongs_elsewhere(plan, &self.owner, self.here.as_str()).is_some() {
-            return None;
-        }
-        self.cloud(plan.offer.cloud).ok()?.confirm_missing(plan).await.err().map(|error| CloudAnswer::Unknown(chain(&error)))
-    }
-
     /// What the clouds say of our machines in these places, asked all at once.
     pub async fn describe(&self, places: BTreeSet<Place>) -> Answers {
         let now = self.clock.mono();
@@ -342,7 +330,7 @@ impl Controller {
         (memory.looked, memory.described) = (Some(now), answers.asked());
         let mut observed = observe(&dir, memory, answers, now).await?;
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
-        let answer = self.unknown(&observed, &answer).await.unwrap_or(answer);
+        let answer = self.looked_for(&observed, &answer).await.unwrap_or(answer);
         let answer = self.date_unshown(&dir, &mut observed, &answer).await.unwrap_or(answer);
         self.look_who_ended(&dir, &mut observed, &answer).await?;
         self.tell_attention(&dir, &spec, memory, &observed).await;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   terminate ──> ending.json ──> TerminateInstances
+//!   not shown ──> by its token, where its tags are gone ──> as any other that has ended
 //!   gone, "by a user", no outcome ──> ending.json, the machine's alarm ──> policy::settlement
 //! ```
 //! What must never live here: what follows from it.
@@ -16,7 +17,7 @@ use crate::instance::{InstanceState, MachineRef};
 use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::policy::is_by_a_user;
-use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended};
+use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere};
 use crate::ports::{CloudError, chain};
 
 /// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a workstation that slept in between: what
@@ -81,6 +82,21 @@ impl Controller {
         }
         self.cloud(machine.cloud)?.stop(machine).await?;
         Ok(Done::Waiting)
+    }
+
+    /// The answer for a job whose machine is not shown: it may be there all the same, or has ended; `None`: the answer stands.
+    pub(super) async fn looked_for(&self, observed: &Observed, answer: &CloudAnswer) -> Option<CloudAnswer> {
+        let CloudAnswer::Known(views) = answer else { return None };
+        let plan = &observed.attempts.iter().find(|attempt| attempt.settled.is_none())?.plan;
+        let shown = views.iter().any(|view| view.client_token.as_deref() == Some(&plan.client_token));
+        if shown || belongs_elsewhere(plan, &self.owner, self.here.as_str()).is_some() {
+            return None;
+        }
+        let found = self.cloud(plan.offer.cloud).ok()?.confirm_missing(plan).await;
+        found.map_or_else(
+            |error| Some(CloudAnswer::Unknown(chain(&error))),
+            |ended| Some(CloudAnswer::Known(views.iter().cloned().chain([ended?]).collect())),
+        )
     }
 
     /// Looks for what tells who ended the machine of the open attempt, where only that can tell. An error: nobody knows yet,

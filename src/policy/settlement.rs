@@ -24,6 +24,18 @@ fn launched_by_the_records(attempt: &AttemptFacts) -> Timestamp {
     attempt.watched.launched_at.or(planned).unwrap_or(attempt.plan.created)
 }
 
+/// Longer than any launch after its plan, and than a clock that the network has set is ever wrong.
+const STARTED_AGAIN_AFTER: Duration = Duration::from_secs(10 * 60);
+
+/// The launch of a machine that shows a later one: somebody has stopped it and started it again at the cloud itself, which says only
+/// when it started last. The time between is in it: nobody saw when it stood. `None`: it was launched once. By the clocks of two
+/// machines, its own and that of the plan: one of them may be wrong.
+fn launched_before(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timestamp> {
+    let (lease, plan) = (attempt.lease.as_ref()?, &attempt.plan);
+    let first = lease.taken.max(plan.created);
+    (plan.starts.is_none() && elapsed(first, view.launched) > STARTED_AGAIN_AFTER).then_some(first)
+}
+
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
     // What a kept machine did before is of the attempt that kept it.
@@ -38,12 +50,14 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let existed = was_there || unsure;
     let unseen = existed && view.is_none() && attempt.status.is_none();
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
-    let from = view.map(|view| view.launched).or_else(|| existed.then(|| launched_by_the_records(attempt)));
+    let before = view.and_then(|view| launched_before(attempt, view));
+    let from = before.or(view.map(|view| view.launched)).or_else(|| existed.then(|| launched_by_the_records(attempt)));
     let (to, billed_estimated) = match view.and_then(|view| view.ended) {
         Some(ended) => (Some(ended), false),
         None if unseen => (Some(unseen_until(facts, attempt)), true),
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
     };
+    let billed_estimated = billed_estimated || before.is_some();
     let billed = match (from, to) {
         (Some(from), Some(to)) => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),
         _ => Duration::ZERO,

@@ -85,9 +85,10 @@ pub trait Cloud: Send + Sync {
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError>;
 
     /// Of a plan whose machine [`Cloud::describe`] did not show: an error when it may be there all the same, and cannot be
-    /// read. One such machine is unknown to its own job, and says nothing of the others.
-    async fn confirm_missing(&self, _plan: &Plan) -> Result<(), CloudError> {
-        Ok(())
+    /// read. One such machine is unknown to its own job, and says nothing of the others. One that has ended and lost its tags,
+    /// as a cloud takes them off after some time, is given with those of its plan.
+    async fn confirm_missing(&self, _plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
+        Ok(None)
     }
 
     /// Ends a machine for good. A machine that is already gone is success. The caller has read the owner tag in the same

@@ -124,7 +124,7 @@ impl Cloud for Through<dyn Cloud> {
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         self.process.call(self.inner.launch(plan)).await
     }
-    async fn confirm_missing(&self, plan: &Plan) -> Result<(), CloudError> {
+    async fn confirm_missing(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         self.process.call(self.inner.confirm_missing(plan)).await
     }
     async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {

@@ -103,6 +103,9 @@ async fn what_is_not_shown_by_tag_is_looked_for_by_its_token() {
     assert_eq!(kind(&aws.confirm_missing(&plan).await.unwrap_err()), "throttled");
     ec2.mend();
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
-    aws.confirm_missing(&plan).await.unwrap();
+    // EC2 takes the tags off a machine that has ended, and tells of its end for an hour.
+    let ended = aws.confirm_missing(&plan).await.unwrap().expect("it is told of");
+    assert_eq!((ended.id, ended.state, ended.tags.attempt), (id, InstanceState::Terminated, plan.attempt));
+    assert!(ended.ended.is_some() && ended.state_reason.as_deref() == Some("Client.UserInitiatedShutdown"));
     assert_eq!(kind(&aws.terminate(&machine("i-0123456789abcdef0")).await.unwrap_err()), "ambiguous", "an id that nobody knows");
 }

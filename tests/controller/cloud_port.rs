@@ -104,9 +104,9 @@ impl Cloud for FakeCloudPort {
         Ok(state.machines.iter().filter(visible).filter(kept).map(|machine| machine.view.clone()).collect())
     }
 
-    async fn confirm_missing(&self, _plan: &Plan) -> Result<(), CloudError> {
+    async fn confirm_missing(&self, _plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
         let unreadable = self.0.state.lock().unwrap().unreadable;
-        if unreadable { Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() }) } else { Ok(()) }
+        if unreadable { Err(CloudError::Ambiguous { act: "read the machine".into(), cause: "injected".into() }) } else { Ok(None) }
     }
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {

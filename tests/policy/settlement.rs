@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, RECORD_FORMAT, Reaction, Wish};
+use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, RECORD_FORMAT, Reaction, Wish};
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, spec, status, view, wish, words};
@@ -166,4 +166,22 @@ fn a_plan_whose_hard_cap_has_passed_is_not_launched() {
     let mut facts = attempt(1, 3600);
     facts.plan.kill_at = Some(now() + Duration::from_secs(60));
     assert_eq!(words(&[facts], &[], known(&[])), ["launch"]);
+}
+
+/// Stopped and started again in the console while every workstation slept: the cloud says only when it started last, and the receipt
+/// is for all of it.
+#[test]
+fn a_machine_that_shows_a_later_start_is_billed_from_its_launch() {
+    let took = |secs| Some(Lease { format: RECORD_FORMAT, instance: "i".into(), nonce: "n".into(), taken: ago(secs) });
+    let planned = |age, taken| AttemptFacts { lease: took(taken), ..attempt(1, age) };
+    let cases = [
+        ("ten hours before its last start", planned(12 * 3600, 12 * 3600 - 60), 12 * 3600 - 60, true),
+        ("launched once", planned(7210, 7100), 7200, false),
+        ("its clock is a day behind", planned(7210, 7200 + 86_400), 7200, false),
+        ("the plan's clock was a day behind", planned(7210 + 86_400, 7100), 7200, false),
+    ];
+    for (what, facts, from, estimated) in cases {
+        let settled = settled(&facts, 7200 - ENDED);
+        assert_eq!((settled.billed_from, settled.billed_estimated), (Some(ago(from)), estimated), "{what}: {settled:?}");
+    }
 }
