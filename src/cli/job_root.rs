@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::stream::TryStreamExt as _;
 use futures::stream::{self, StreamExt};
 
+use super::apply_do::slug;
 use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
 use crate::instance::OWNER_TAG;
@@ -108,7 +109,18 @@ fn way_there(causes: &[String]) -> &'static str {
 /// # Errors
 /// When there is none, or several begin so.
 pub async fn find(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    refuse_blank(text)?;
     find_among(store, &listed(store).await?, text).await
+}
+
+/// A variable of a script that is not set is no wish for whichever job is there: every id begins with nothing.
+fn refuse_blank(text: Option<&str>) -> Result<(), Fault> {
+    match text {
+        Some(text) if text.trim().is_empty() => Err(Fault::new(ExitCode::USAGE, "the name of the job is empty")
+            .meaning("nothing was looked for, and nothing was changed")
+            .hint("is the variable set that was to hold it? `lamp status` lists the jobs")),
+        _ => Ok(()),
+    }
 }
 
 async fn listed(store: &Store) -> Result<Vec<JobId>, Fault> {
@@ -123,7 +135,7 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
     if let Some(job) = jobs.iter().find(|job| job.as_str() == text) {
         return Ok(dir(job));
     }
-    if let Some(job) = newest(store, &of_name(jobs, text)).await? {
+    if let Some(job) = newest(store, &named(store, jobs, text).await).await? {
         return Ok(dir(&job));
     }
     let begin_so: Vec<&JobId> = jobs.iter().filter(|job| job.as_str().starts_with(text)).collect();
@@ -141,7 +153,10 @@ async fn find_among(store: &Store, jobs: &[JobId], text: Option<&str>) -> Result
 /// When the job root does not answer.
 pub async fn newest_named(store: &Store, names: &[&str]) -> Result<Option<JobDir>, Fault> {
     let jobs = jobdir::jobs(store.as_ref()).await.map_err(|error| record_fault(&error.into()))?;
-    let meant: Vec<JobId> = names.iter().flat_map(|name| of_name(&jobs, name)).collect();
+    let mut meant = Vec::new();
+    for name in names {
+        meant.extend(named(store, &jobs, name).await);
+    }
     Ok(newest(store, &meant).await?.map(|job| JobDir::new(Arc::clone(store), job)))
 }
 
@@ -150,12 +165,26 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
     jobs.iter().filter(|job| job.as_str().rsplit_once('-').is_some_and(|(of, _)| of == name)).cloned().collect()
 }
 
+/// The same by what the user called it: an id has its capitals and blanks no longer, so that its spec has the word.
+async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
+    let slug = slug(name);
+    let alike = of_name(jobs, &slug);
+    if slug == name {
+        return alike;
+    }
+    let read = stream::iter(alike).map(|job| async move {
+        let spec = JobDir::new(Arc::clone(store), job.clone()).spec().await;
+        spec.ok().flatten().is_some_and(|spec| spec.spec.name == name).then_some(job)
+    });
+    read.buffered(READS_IN_FLIGHT).filter_map(std::future::ready).collect().await
+}
+
 /// Jobs of this name that have not ended, as far as their records can be read.
 ///
 /// # Errors
 /// When the job root does not answer.
 pub async fn under_way(store: &Store, name: &str) -> Result<Vec<JobId>, Fault> {
-    Ok(without_receipt(store, of_name(&listed(store).await?, name)).await)
+    Ok(without_receipt(store, named(store, &listed(store).await?, name).await).await)
 }
 
 /// All jobs but those that have certainly ended: one that this version cannot read may be open.
@@ -212,10 +241,11 @@ async fn without_receipt(store: &Store, jobs: Vec<JobId>) -> Vec<JobId> {
 /// # Errors
 /// When there is none, or several are under way.
 pub async fn find_under_way(store: &Store, text: Option<&str>) -> Result<JobDir, Fault> {
+    refuse_blank(text)?;
     let jobs = listed(store).await?;
     let meant = match text {
         Some(text) if jobs.iter().any(|job| job.as_str() == text) => Vec::new(),
-        Some(text) => of_name(&jobs, text),
+        Some(text) => named(store, &jobs, text).await,
         None => jobs.clone(),
     };
     match without_receipt(store, meant).await.as_slice() {

@@ -119,6 +119,39 @@ fn an_end_that_loses_work_and_names_no_job_is_not_obeyed_unasked() {
     place.nothing_is_left();
 }
 
+/// `lamp cancel "$JOB" --yes` where JOB is not set: every id begins with nothing.
+#[test]
+fn an_empty_name_means_no_job() {
+    let place = Place::new(WAITS);
+    assert_eq!(place.0.lamp(&["run", "-d", "--name", "only", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    place.until("only", "running");
+    for verb in [&["cancel", "--yes"][..], &["stop", "--yes"], &["start"], &["outputs"], &["receipt"], &["status"], &["logs"], &["explain"]] {
+        for blank in ["", "  "] {
+            let refused = place.0.lamp(&[verb, &[blank]].concat());
+            let said = refused.err.contains("the name of the job is empty") && refused.err.contains("hint: ");
+            assert!(refused.code == 2 && said, "{verb:?}: {refused:?}");
+        }
+    }
+    assert!(!place.0.lamp(&["status", "only"]).out.contains("was asked"));
+    assert_eq!(place.0.lamp(&["stop", "only"]).code, 0);
+    place.until("only", "stopped");
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_job_is_found_by_its_name_as_its_user_wrote_it() {
+    let place = Place::new("exit 0");
+    for name in ["My Job: α", "my-job-2"] {
+        assert_eq!(end(place.start(&["run", "-q", "--name", name, "--", "sh", "job.sh"])).0, 0);
+        assert_eq!(place.receipt(name)["name"], name);
+    }
+    let other = place.0.lamp(&["receipt", "MY-JOB-2"]);
+    assert!(other.code == 101 && other.err.contains("did you mean `my-job-2"), "a name of other letters is another: {other:?}");
+    let unlike = place.0.lamp(&["receipt", "my job α"]);
+    assert_eq!(unlike.code, 101, "{unlike:?}");
+    place.nothing_is_left();
+}
+
 /// Between the upload of its code and its spec nobody can tell whether somebody is still at it.
 #[test]
 fn a_job_that_is_not_submitted_to_the_end_is_not_called_dead() {
