@@ -41,7 +41,7 @@ pub struct Args {
     #[arg(long)]
     pub dry_run: bool,
 
-    /// Stop the job of a changed file before the new one is made
+    /// Stop the job of a changed file before the new one is made, and older ones that an earlier call left running
     #[arg(long)]
     pub replace: bool,
 
@@ -290,8 +290,11 @@ fn show(
     if planned.iter().any(|change| change.change == ChangeKind::Gone && change.is_nothing()) {
         context.printer.hint("`--prune` stops what is left of files that are gone");
     }
-    if planned.iter().any(|change| change.change == ChangeKind::Changed && change.leaves.iter().any(|job| !ends(job))) {
+    let leaves = |kind: ChangeKind| planned.iter().any(|change| change.change == kind && change.leaves.iter().any(|job| !ends(job)));
+    if leaves(ChangeKind::Changed) {
         context.printer.hint("`--replace` stops the job of a changed file before the new one is made");
+    } else if leaves(ChangeKind::Unchanged) {
+        context.printer.hint("`--replace` stops the older jobs of a file");
     }
 }
 

@@ -75,7 +75,7 @@ pub struct Change {
     pub change: ChangeKind,
     /// Jobs that are stopped.
     pub stops: Vec<JobId>,
-    /// Jobs of older words, or of a file that is gone, that run on.
+    /// Jobs of older words, also of a file that has not changed since, or of one that is gone, that run on.
     pub leaves: Vec<JobId>,
     /// A schedule that ends here.
     pub unschedules: bool,
@@ -110,6 +110,13 @@ fn open_of(file: &str, jobs: &[JobFact]) -> Vec<JobId> {
     jobs.iter().filter(|job| job.applied.file == file && !job.has_ended).map(|job| job.job.clone()).collect()
 }
 
+/// Those under way whose place another has taken: of other words, or of the same words again beside a newer one.
+fn older_of<'a>(file: &FileFact, jobs: &'a [JobFact]) -> BTreeSet<&'a JobId> {
+    let newest = newest_of(&file.file, jobs).filter(|job| !job.has_ended && !file.is_scheduled);
+    let is_older = |job: &&JobFact| job.applied.sha256 != file.sha256 || newest.is_some_and(|newest| newest.job != job.job);
+    jobs.iter().filter(|job| job.applied.file == file.file).filter(is_older).map(|job| &job.job).collect()
+}
+
 /// The job that was made last of a file.
 pub fn newest_of<'a>(file: &str, jobs: &'a [JobFact]) -> Option<&'a JobFact> {
     jobs.iter().filter(|job| job.applied.file == file).max_by_key(|job| (job.created, job.job.clone()))
@@ -117,17 +124,21 @@ pub fn newest_of<'a>(file: &str, jobs: &'a [JobFact]) -> Option<&'a JobFact> {
 
 fn change_of(file: &FileFact, jobs: &[JobFact], has_schedule: bool, wishes: ApplyWishes) -> Change {
     let newest = newest_of(&file.file, jobs);
+    let (mut open, older) = (open_of(&file.file, jobs), older_of(file, jobs));
     let change = match (file.is_scheduled, has_schedule, newest) {
         (true, true, _) if file.is_as_kept => ChangeKind::Unchanged,
         (true, false, None) | (false, false, None) => ChangeKind::Create,
         // What a schedule made is not what the file asks for now.
         (false, false, Some(job)) if job.applied.sha256 == file.sha256 && job.applied.due.is_none() => {
             // Whatever the clocks said that dated them: one at a time.
-            if wishes.again && job.fell_short && open_of(&file.file, jobs).is_empty() { ChangeKind::Again } else { ChangeKind::Unchanged }
+            let gives_way = |job: &JobId| wishes.replace && older.contains(job);
+            if wishes.again && job.fell_short && open.iter().all(gives_way) { ChangeKind::Again } else { ChangeKind::Unchanged }
         }
         _ => ChangeKind::Changed,
     };
-    let open = if change == ChangeKind::Unchanged { Vec::new() } else { open_of(&file.file, jobs) };
+    if change == ChangeKind::Unchanged {
+        open.retain(|job| older.contains(job));
+    }
     let (stops, leaves) = if wishes.replace { (open, Vec::new()) } else { (Vec::new(), open) };
     let kind = if file.is_scheduled { Applies::Schedule } else { Applies::Job };
     Change { file: file.file.clone(), kind, change, stops, leaves, unschedules: has_schedule && !file.is_scheduled }

@@ -115,6 +115,28 @@ fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
     place.nothing_is_left();
 }
 
+/// A call left the old job of a changed file running: the next names it, and `--replace` still reaches it.
+#[test]
+fn an_older_job_of_a_file_that_has_not_changed_since_can_still_be_stopped() {
+    let place = Place::new("");
+    place.0.write("jobs/once.toml", LONG);
+    let old = made(&place.apply(&[]), "once.toml");
+    place.until(&old, "running");
+    place.0.write("jobs/once.toml", format!("{LONG}env.A = 1\n"));
+    let new = made(&place.apply(&[]), "once.toml");
+    place.until(&new, "running");
+    let told = place.0.lamp(&["apply", "jobs"]);
+    let is_told = told.out.contains(&format!("leaves {old} running")) && told.err.contains("`--replace` stops the older jobs of a file");
+    assert!(told.code == 0 && is_told, "{told:?}");
+    assert_eq!(place.apply(&[])["changes"][0]["leaves"][0], old.as_str());
+    let replaced = place.apply(&["--replace", "--yes"]);
+    assert_eq!((says(&replaced), &replaced["changes"][0]["stops"][0]), (vec!["once.toml unchanged".to_owned()], &Value::from(old.as_str())));
+    place.until(&old, "stopped");
+    assert_eq!(place.status(&new)["state"], "running");
+    assert_eq!(place.0.lamp(&["stop", "--wait", &new]).code, 0);
+    place.nothing_is_left();
+}
+
 /// Its work is done by another job, which is not of the set.
 #[test]
 fn what_somebody_went_on_with_is_not_made_again() {

@@ -51,6 +51,28 @@ fn a_file_makes_a_job_once_and_other_words_make_another() {
     assert_eq!(says(&[file("a", "2")], &both, &[], NOTHING), ["a job unchanged"]);
 }
 
+/// A call made the new job and left the old one: the next sees it still, and can stop it.
+#[test]
+fn the_old_job_of_a_file_that_changed_is_not_forgotten() {
+    let replace = ApplyWishes { replace: true, ..NOTHING };
+    let both = [job(1, "a", "1", false), job(2, "a", "2", false)];
+    assert_eq!(says(&[file("a", "2")], &both, &[], NOTHING), ["a job unchanged, leaves j-1"]);
+    assert_eq!(says(&[file("a", "2")], &both, &[], replace), ["a job unchanged, stops j-1"]);
+    let back = [job(1, "a", "1", false), job(2, "a", "2", true), job(3, "a", "1", false)];
+    assert_eq!(says(&[file("a", "1")], &back, &[], replace), ["a job unchanged, stops j-1"], "the same work is not done twice");
+    let over = [job(1, "a", "1", false), job(2, "a", "2", true)];
+    assert_eq!(says(&[file("a", "2")], &over, &[], replace), ["a job unchanged, stops j-1"]);
+    let ahead = [job(1, "a", "1", false), job(2, "a", "1", true)];
+    assert_eq!(says(&[file("a", "1")], &ahead, &[], replace), ["a job unchanged"], "it does what the file says");
+    let short = [job(1, "a", "1", false), JobFact { fell_short: true, ..job(2, "a", "2", true) }];
+    let again = ApplyWishes { again: true, ..NOTHING };
+    assert_eq!(says(&[file("a", "2")], &short, &[], again), ["a job unchanged, leaves j-1"], "one at a time");
+    assert_eq!(says(&[file("a", "2")], &short, &[], ApplyWishes { again: true, ..replace }), ["a job again, stops j-1"]);
+    // Runs of a schedule, several of which may be under way, are not each other's successors.
+    let runs = [job(1, "a", "0", false), job(2, "a", "s", false), job(3, "a", "s", false)];
+    assert_eq!(says(&[scheduled("a", true)], &runs, &["a"], replace), ["a schedule unchanged, stops j-1"]);
+}
+
 #[test]
 fn what_fell_short_is_made_again_when_asked_for_and_once() {
     let again = ApplyWishes { again: true, ..NOTHING };
