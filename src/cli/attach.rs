@@ -13,6 +13,7 @@ use super::{Context, Fault, job_root, live, logs, run, status};
 use crate::controller::{Controller, JobMemory};
 use crate::job::{AttemptNo, JobState, Receipt};
 use crate::jobdir::{JobDir, JobDirError};
+use crate::policy::Wishes;
 
 /// Between two looks at a folder. Shorter reads the same more often; longer is felt as a lag of the log.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -23,6 +24,10 @@ const LOOK_EVERY_AWAY: Duration = Duration::from_millis(1500);
 
 /// Without a terminal, a line about a job in which nothing changes comes this often.
 const WORD_EVERY: Duration = Duration::from_secs(60);
+
+/// What somebody adds to a limit changes what is said to be the most. Sooner is a listing for almost each look, which is paid for;
+/// later is felt by whoever has just typed `lamp extend` beside it.
+const WISHES_EVERY: Duration = Duration::from_secs(10);
 
 /// How often an unreachable job root is told.
 const TROUBLE_EVERY: Duration = Duration::from_secs(30);
@@ -55,6 +60,8 @@ pub struct Attached<'a> {
     attention: Vec<String>,
     /// The beginning of what it waits for; its numbers change with every look.
     waits: Option<String>,
+    /// What was asked of it, and when that was read.
+    wishes: Option<(Wishes, Duration)>,
 }
 
 impl<'a> Attached<'a> {
@@ -74,6 +81,7 @@ impl<'a> Attached<'a> {
             trouble_at: None,
             attention: Vec::new(),
             waits: None,
+            wishes: None,
         }
     }
 
@@ -159,7 +167,10 @@ impl<'a> Attached<'a> {
     async fn look(&mut self) -> Result<Option<Receipt>, JobDirError> {
         // Read before the log: what was written before the receipt is then not missed.
         let receipt = self.dir.receipt().await?;
-        let summary = if receipt.is_none() { Summary::under_way(self.dir, self.context.clock.now()).await? } else { None };
+        let summary = match receipt.is_none() {
+            true => Summary::under_way(self.dir, &self.wishes().await?, self.context.clock.now()).await?,
+            false => None,
+        };
         if self.log {
             // Attempts are numbered from one: the last one names them all.
             let attempts = match &summary {
@@ -176,6 +187,20 @@ impl<'a> Attached<'a> {
             self.tell(&summary);
         }
         Ok(None)
+    }
+
+    /// What was asked of it so far, as `lamp status` reads it.
+    async fn wishes(&mut self) -> Result<Wishes, JobDirError> {
+        let now = self.context.clock.mono();
+        if let Some((wishes, _)) = self.wishes.as_ref().filter(|(_, read)| now.saturating_sub(*read) < WISHES_EVERY) {
+            return Ok(wishes.clone());
+        }
+        let wishes = match self.dir.requests().await {
+            Err(error) if !error.is_damage() => return Err(error),
+            requests => Wishes::of(&requests.unwrap_or_default()),
+        };
+        self.wishes = Some((wishes.clone(), now));
+        Ok(wishes)
     }
 
     /// Prints what has come of the log, through all attempts in turn.

@@ -6,13 +6,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::confirm::confirm;
-use super::most::extended;
 use super::status::local_time;
 use super::stop::let_it_be_driven;
+use super::summary::Summary;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Dollars, FallbackCostWord};
 use crate::job::{Reaction, Request, Spec, Wish};
-use crate::jobdir::{JobDir, JobDirError};
+use crate::jobdir::JobDir;
 use crate::market::{Cloud, FallbackCost, Span, Usd, elapsed};
 use crate::policy::{EndWish, Wishes};
 
@@ -86,23 +86,27 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let requests = dir.requests().await.map_err(fault)?;
     let all_before: Vec<Request> = requests.iter().filter(|other| other.number < request.number).cloned().collect();
     let (before, after) = (Standing::of(&spec, &all_before), Standing::of(&spec, &requests));
-    let most = most_now(&dir, &spec, &requests).await.map_err(fault)?;
+    // As `lamp status` has it, so that nobody reads two figures of one job.
+    let stands = Summary::read(&dir, context.clock.now()).await.map_err(fault)?;
+    let (most, most_job) = stands.map_or((None, None), |stands| (stands.most_usd, stands.most_job_usd));
     if context.is_machine_output() {
         let limits = json!({ "before": before, "after": after });
         context.printer.json(
-            &json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most, "most_job_usd": after.budget }),
+            &json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most, "most_job_usd": most_job }),
         );
     }
     let more: Vec<String> = [args.time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())].into_iter().flatten().collect();
     if !more.is_empty() {
         context.printer.note(format!("{} may have {} more", dir.job(), more.join(" and ")));
     }
-    let most = most.map(Usd::rounded_up).map(|most| match after.budget.filter(|budget| *budget > most) {
-        Some(budget) => {
-            format!("with the machine that it has it costs at most {most} now, and at most {budget}, its budget, with all that may follow")
+    let most = match (most.map(Usd::rounded_up), most_job.map(Usd::rounded_up)) {
+        (Some(most), Some(job)) if job > most => {
+            Some(format!("with the machines that it has had it costs at most {most} now, and at most {job} with all that may follow"))
         }
-        None => format!("with the machine that it has it costs at most {most} now"),
-    });
+        (_, Some(job)) => Some(format!("it costs at most {job} now")),
+        (Some(most), None) => Some(format!("with the machines that it has had it costs at most {most} now, unless it is interrupted")),
+        (None, None) => None,
+    };
     let told: Vec<String> = before.changes(&after).into_iter().chain(most).collect();
     if !told.is_empty() {
         context.printer.note(told.join("; "));
@@ -166,20 +170,6 @@ impl Standing {
         ];
         all.into_iter().flatten().collect()
     }
-}
-
-/// The most that the job can cost as its attempts stand: what is settled, and the open one up to its new end.
-async fn most_now(dir: &JobDir, spec: &Spec, requests: &[Request]) -> Result<Option<Usd>, JobDirError> {
-    let wishes = Wishes::of(requests);
-    let (mut spent, mut open) = (Usd::ZERO, None);
-    for number in dir.attempts().await? {
-        match dir.settled(number).await? {
-            Some(settled) => spent += settled.usd,
-            None => open = dir.plan(number).await?,
-        }
-    }
-    let Some(plan) = open else { return Ok(None) };
-    Ok(extended(spec, &plan, spent, &wishes).map(|most| spent + most))
 }
 
 /// Why a wider `fallback_cost` would change nothing.

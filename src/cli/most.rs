@@ -6,9 +6,9 @@ use jiff::Timestamp;
 
 use super::summary::is_heard;
 use crate::job::{LimitsSpec, Plan, ResolvedSpec, Spec};
-use crate::market::{Cloud, Span, Usd};
+use crate::market::{Cloud, Span, Usd, UsdPerHour};
 use crate::policy::Wishes;
-use crate::policy::hard_end::Terms;
+use crate::policy::hard_end::{DRAIN_ALLOWANCE, Terms};
 use crate::policy::reconcile::AttemptFacts;
 
 /// What the limits of a job bound.
@@ -35,8 +35,15 @@ impl Limited {
 /// planned yet, or somebody has moved its deadline.
 pub fn most_of_job(spec: &ResolvedSpec, attempts: &[AttemptFacts], wishes: &Wishes) -> Option<Usd> {
     // A budget is held over all machines, whatever was planned of them.
-    let budget = spec.spec.limits.budget.filter(|_| spec.spec.machine.cloud != Cloud::Local).map(|budget| budget + wishes.more_budget);
-    let Some((last, before)) = attempts.split_last() else { return budget };
+    let budget = spec.spec.limits.budget.map(|budget| budget + wishes.more_budget);
+    let is_local = spec.spec.machine.cloud == Cloud::Local;
+    let Some((last, before)) = attempts.split_last() else { return budget.filter(|_| !is_local) };
+    let hour = last.plan.offer.hourly();
+    // Nobody bills a workstation: its drain may come after its budget.
+    let budget = if is_local { budget.map(|budget| budget + hour.cost_of(DRAIN_ALLOWANCE)) } else { budget };
+    if is_local && hour == UsdPerHour::ZERO {
+        return Some(Usd::ZERO);
+    }
     let planned = last.plan.most_job_usd.map(|most| spent(before) + most);
     if is_extended(wishes) { budget } else { planned }
 }
@@ -69,7 +76,7 @@ fn open(spec: &Spec, plan: &Plan, attempts: &[AttemptFacts], wishes: &Wishes) ->
 }
 
 /// The most of a planned machine with all that was ever added to the limits of its job, of which so much was spent before it.
-pub fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd> {
+fn extended(spec: &Spec, plan: &Plan, spent: Usd, wishes: &Wishes) -> Option<Usd> {
     terms(spec, plan, spent, wishes).most()
 }
 
@@ -101,7 +108,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::policy::hard_end::DRAIN_ALLOWANCE;
     use crate::policy::reconcile::{Journal, Watched};
 
     #[test]

@@ -109,20 +109,16 @@ impl Summary {
             requests => requests.unwrap_or_default(),
         };
         let wishes = Wishes::of(&requests);
-        let summary = Summary::with_wishes(dir, &wishes, now).await?;
+        let summary = Summary::under_way(dir, &wishes, now).await?;
         Ok(summary.map(|summary| Summary { end_asked: wishes.end.map(EndAsked::from), ..summary }))
     }
 
-    /// Reads a job that has no receipt, as the caller has just seen, without what somebody may have asked for since; `None`: it has
-    /// no spec.
+    /// Reads a job that has no receipt, as the caller has just seen, with what is known to have been asked of it; `None`: it has no
+    /// spec.
     ///
     /// # Errors
     /// As [`Summary::read`].
-    pub async fn under_way(dir: &JobDir, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
-        Summary::with_wishes(dir, &Wishes::default(), now).await
-    }
-
-    async fn with_wishes(dir: &JobDir, wishes: &Wishes, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
+    pub async fn under_way(dir: &JobDir, wishes: &Wishes, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
         let Some(spec) = dir.spec().await? else { return Ok(None) };
         if spec.is_alone() {
             return Ok(Some(AloneRun::of(dir, spec).await?.summary(now)));

@@ -260,7 +260,7 @@ fn a_limit_ends_a_job_unless_it_is_extended() {
     assert_eq!(place.0.lamp(&["extend", "more"]).code, 2, "by what?");
     let extended = place.0.lamp(&["extend", "more", "1h"]);
     assert_eq!((extended.code, extended.err.contains("1h more")), (0, true), "{}", extended.err);
-    assert!(extended.err.contains("its run time is 1h instead of 20s; with the machine that it has it costs at most "), "{}", extended.err);
+    assert!(extended.err.contains("its run time is 1h instead of 20s; it costs at most $0.00 now"), "{}", extended.err);
     let (code, _, err) = end(run);
     assert_eq!(code, 0, "{err}");
     let receipt = place.receipt("more");

@@ -43,6 +43,32 @@ fn a_job_says_when_its_machine_ends_and_with_more_time_that_it_ends_later() {
     place.nothing_is_left();
 }
 
+/// One figure wherever it is read: where it was given, in `status`, in the line under the log.
+#[test]
+fn what_was_added_to_a_budget_is_in_every_figure_of_the_most() {
+    let place = Place::new("trap 'exit 5' TERM; echo begun; while [ ! -e GO ]; do sleep 0.1; done");
+    let limits = ["--usd-per-hour", "0.6", "--budget", "0.5", "--max-runtime", "2h", "--idle", "off"];
+    let run = place.0.lamp(&[&["run", "-d", "--name", "dear"][..], &limits, &["--", "sh", "job.sh"]].concat());
+    assert_eq!(run.code, 0, "{run:?}");
+    place.until("dear", "running");
+    let (_, extended) = place.0.json(&["extend", "dear", "1h", "--budget", "5", "-o", "json"]);
+    // The budget, and a drain of five minutes, which nobody bills a workstation for.
+    assert_eq!(extended["most_job_usd"], 5.55, "{extended}");
+    let status = place.status("dear");
+    assert_eq!([&status["most_job_usd"], &status["most_usd"]], [&extended["most_job_usd"], &extended["most_usd"]], "{status}");
+    let shown = place.0.lamp(&["status", "dear"]).out;
+    assert!(shown.contains(" of at most $5.55\n") && !shown.contains("unless interrupted"), "{shown}");
+    let more = place.0.lamp(&["extend", "dear", "--budget", "1"]);
+    assert!(more.err.contains(" and at most $6.55 with all that may follow"), "{more:?}");
+    let follow = place.start(&["logs", "-f", "dear"]);
+    wait_until("the log is followed", || place.0.lamp(&["logs", "dear"]).out.contains("begun").then_some(()));
+    let stop = place.0.lamp(&["stop", "--wait", "dear"]);
+    assert!(stop.code == 0 && stop.err.contains(" of at most $6.55"), "{stop:?}");
+    let (_, _, err) = end(follow);
+    assert!(err.contains(" of at most $6.55") && !err.contains("of at most $0.5"), "{err}");
+    place.nothing_is_left();
+}
+
 /// As long as its agent has not seen it, its state does not show that somebody wants it to end: a line of its own does, by whom and
 /// since when; and who asks a second time is told of the first.
 /// Left with Ctrl-C, a wish that is waited for stands, and somebody carries it out.
