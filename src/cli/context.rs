@@ -107,6 +107,8 @@ impl From<ConfigError> for Fault {
             ConfigError::NotFound { .. } => ExitCode::NOT_FOUND,
             ConfigError::Findings { .. }
             | ConfigError::JobRoot { .. }
+            | ConfigError::RelativeJobRoot { .. }
+            | ConfigError::BlankOwner
             | ConfigError::NoHome
             | ConfigError::Folder { .. }
             | ConfigError::Script { .. } => ExitCode::FINDINGS,

@@ -16,7 +16,13 @@ use crate::job::Finding;
 /// What could be read, and what was wrong with the rest. `T::default()` when the whole is not a table.
 pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T, Vec<Finding>) {
     let mut value = source.value.clone();
-    let mut found = Vec::new();
+    let mut found: Vec<Finding> = lists_of_tables::<T>(&mut value)
+        .into_iter()
+        .map(|finding| {
+            let line = source.line(&finding.path);
+            finding.at_line(line)
+        })
+        .collect();
     loop {
         let error = match serde_path_to_error::deserialize::<_, T>(&value) {
             Ok(fragment) => {
@@ -43,6 +49,21 @@ pub fn decode<T: DeserializeOwned + JsonSchema + Default>(source: &Source) -> (T
             return (T::default(), found);
         }
     }
+}
+
+/// `[[caps]]` for `[caps]`: Serde reads a list as a table's keys in their order, and its complaint is of the first of them.
+fn lists_of_tables<T: JsonSchema>(value: &mut Value) -> Vec<Finding> {
+    let is_list = |value: &Value| value.as_array().is_some_and(|list| list.first().is_none_or(Value::is_object));
+    let lists = value.as_object().into_iter().flatten().filter(|(_, value)| is_list(value)).map(|(name, _)| name.clone());
+    let lists: Vec<String> = lists.collect();
+    if lists.is_empty() {
+        return Vec::new();
+    }
+    let paths = key_paths::<T>();
+    let is_table = |name: &String| paths.iter().any(|path| path.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.')));
+    let wrong: Vec<String> = lists.into_iter().filter(is_table).collect();
+    let taken = wrong.into_iter().filter(|name| remove(value, std::slice::from_ref(name)));
+    taken.map(|name| Finding::error(&name, "is a list of tables, expected one table").hint(format!("write `[{name}]`, in single brackets"))).collect()
 }
 
 /// Names of tables and keys. An element of a list is reported and removed with its list.

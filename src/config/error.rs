@@ -29,6 +29,10 @@ pub enum ConfigError {
     Findings { file: String, findings: Vec<Finding> },
     #[error("`{text}` cannot be the job root: it {problem}")]
     JobRoot { text: String, problem: &'static str, meant: Option<String> },
+    #[error("`job_root = \"{text}\"` of the configuration is not a whole path: it would be another place in each folder")]
+    RelativeJobRoot { text: String },
+    #[error("LAMP_OWNER is blank: everything that is launched carries whose it is")]
+    BlankOwner,
     #[error("nothing says where the home folder is, and so where jobs are kept")]
     NoHome,
     #[error("cannot tell the current folder")]
@@ -68,6 +72,11 @@ impl ConfigError {
                 Some(format!("did you mean `{meant}`? a folder of that name is `./{}`", self.text_of_root()))
             }
             ConfigError::JobRoot { .. } => Some("write `--job-root ~/lamp-jobs` or `--job-root s3://bucket/prefix`".to_owned()),
+            ConfigError::RelativeJobRoot { text } => Some(format!(
+                "write `job_root = \"~/{}\"`, a path that begins with `/`, or `s3://bucket/prefix`; LAMP_JOB_ROOT and --job-root come before it",
+                text.trim_start_matches("./")
+            )),
+            ConfigError::BlankOwner => Some("unset it: then `owner` of the configuration counts, or the login name".to_owned()),
             ConfigError::NoHome => Some("set HOME, or name a place with `--job-root /folder` or `--job-root s3://bucket/prefix`".to_owned()),
             _ => None,
         }

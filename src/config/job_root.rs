@@ -11,17 +11,30 @@ pub struct JobRoot {
     pub origin: &'static str,
 }
 
+const USER_CONFIG: &str = "user config";
+
 /// # Errors
-/// The text is neither a folder nor a `file://` or `s3://` URL, or nothing says where the home folder is.
+/// The text is neither a folder nor a `file://` or `s3://` URL, the configuration names a relative folder, or nothing says where the
+/// home folder is.
 pub fn job_root(flag: Option<&str>, environment: &Environment, user: &UserConfig) -> Result<JobRoot, ConfigError> {
-    let said = [(flag, "flag"), (environment.job_root.as_deref(), "environment"), (user.job_root.as_deref(), "user config")];
+    let said = [(flag, "flag"), (environment.job_root.as_deref(), "environment"), (user.job_root.as_deref(), USER_CONFIG)];
     for (text, origin) in said {
         if let Some(text) = text {
+            // A flag and a variable are of the folder where they were typed; a file for all folders is of none.
+            if origin == USER_CONFIG && is_relative(text) {
+                return Err(ConfigError::RelativeJobRoot { text: text.to_owned() });
+            }
             return Ok(JobRoot { url: to_url(text, environment)?, origin });
         }
     }
     let folder = environment.state_dir().ok_or(ConfigError::NoHome)?;
     Ok(JobRoot { url: file_url(&folder), origin: "default" })
+}
+
+/// Of a folder that is not the same from everywhere. What is no folder, or nearly a URL, is refused in words of its own.
+fn is_relative(text: &str) -> bool {
+    let text = text.trim();
+    !text.is_empty() && !text.contains("://") && nearly_url(text).is_none() && !text.starts_with('/') && !text.starts_with("~/")
 }
 
 fn to_url(text: &str, environment: &Environment) -> Result<String, ConfigError> {
@@ -108,6 +121,22 @@ mod tests {
         let choice = job_root(None, &environment, &UserConfig::default()).unwrap();
         assert_eq!(choice, JobRoot { url: "file:///home/a/.local/state/lamplighter".into(), origin: "default" });
         assert!(job_root(None, &Environment::default(), &UserConfig::default()).is_err());
+    }
+
+    /// Jobs would be invisible, uncapped and driven by nobody from any other folder.
+    #[test]
+    fn a_relative_folder_of_the_configuration_is_refused_and_one_that_was_typed_is_not() {
+        let environment = Environment { home: Some("/home/a".into()), ..Environment::default() };
+        let said = |text: &str| job_root(None, &environment, &UserConfig { job_root: Some(text.into()), ..UserConfig::default() });
+        for relative in ["jobs", "./jobs", "../x", "~", " jobs "] {
+            let refused = said(relative).unwrap_err();
+            assert!(matches!(refused, ConfigError::RelativeJobRoot { .. }) && refused.hint().is_some(), "{relative}: {refused}");
+        }
+        for (whole, url) in [("/srv/jobs", "file:///srv/jobs"), ("~/jobs", "file:///home/a/jobs"), ("s3://b/x", "s3://b/x")] {
+            assert_eq!(said(whole).unwrap().url, url);
+        }
+        assert!(matches!(said("s3:/b").unwrap_err(), ConfigError::JobRoot { meant: Some(_), .. }));
+        assert!(job_root(Some("jobs"), &environment, &UserConfig::default()).is_ok());
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::{
     source::Source,
 };
 use crate::job::{Finding, NotifySpec};
+use crate::market::Usd;
 use crate::policy::cap::Caps;
 
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,7 +62,11 @@ pub fn load_user_all_the_same(environment: &Environment, any_key: bool) -> Resul
     };
     let file = path.as_ref().map_or_else(|| "config.toml".to_owned(), |path| path.display().to_string());
     let source = Source::parse(file.as_ref(), &text).map_err(|findings| ConfigError::Findings { file: file.clone(), findings })?;
-    let (fragment, findings) = decode::<UserFile>(&source);
+    let (fragment, mut findings) = decode::<UserFile>(&source);
+    findings.extend(judge(&fragment).into_iter().map(|finding| Finding { line: source.line(&finding.path), ..finding }));
+    if environment.owner.as_deref().is_some_and(is_blank) {
+        return Err(ConfigError::BlankOwner);
+    }
     let harmless = |path: &str| NEITHER_WHERE_NOR_WHOSE.iter().any(|table| path.starts_with(table));
     // A key that nobody knows says nothing, unless it is a slip of one that says where the jobs are, or whose.
     let meant = |finding: &Finding| finding.hint.as_deref().and_then(|hint| hint.split('`').nth(1)).is_none_or(|key| harmless(&format!("{key}.")));
@@ -82,6 +87,25 @@ pub fn load_user_all_the_same(environment: &Environment, any_key: bool) -> Resul
         defaults: JobFile { machine: fragment.machine, watch: fragment.watch, limits: fragment.limits, ..JobFile::default() },
     };
     Ok((user, wrong))
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
+}
+
+/// What can be read, and can mean nothing.
+fn judge(file: &UserFile) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if file.owner.as_deref().is_some_and(is_blank) {
+        let finding = Finding::error("owner", "is blank: everything that is launched carries whose it is");
+        found.push(finding.hint("leave it out: then it is the login name"));
+    }
+    let per_day = file.caps.as_ref().and_then(|caps| caps.usd_per_day.as_ref());
+    if per_day.is_some_and(|per_day| per_day.0 < Usd::ZERO) {
+        let finding = Finding::error("caps.usd_per_day", "is less than nothing: no machine would ever be launched");
+        found.push(finding.hint("write the dollars that all jobs may cost in 24 hours, or leave it out"));
+    }
+    found
 }
 
 #[cfg(test)]
@@ -109,6 +133,24 @@ mod tests {
     fn a_key_of_a_job_does_not_belong_here() {
         let Err(ConfigError::Findings { findings, .. }) = load("command = 'x'\nowner = 1") else { panic!("must be refused") };
         assert_eq!(findings.len(), 2, "{findings:?}");
+    }
+
+    #[test]
+    fn an_owner_that_is_blank_and_a_cap_below_nothing_are_findings() {
+        let found = |text: &str| match load(text) {
+            Err(ConfigError::Findings { findings, .. }) => findings.into_iter().map(|f| (f.path, f.line, f.message)).collect::<Vec<_>>(),
+            other => panic!("{text}: {other:?}"),
+        };
+        for blank in ["owner = ''", "owner = '  '"] {
+            assert_eq!(found(blank)[0].0, "owner");
+        }
+        let both = found("owner = ''\n[caps]\nusd_per_day = -1\nusd_per_hour = -1");
+        assert_eq!(both.iter().map(|(path, line, _)| (path.as_str(), *line)).collect::<Vec<_>>().len(), 3, "{both:?}");
+        assert!(both.iter().any(|(path, line, _)| path == "caps.usd_per_day" && *line == Some(3)), "{both:?}");
+        let list = found("[[caps]]\nusd_per_day = 5");
+        assert!(list[0].0 == "caps" && list[0].2 == "is a list of tables, expected one table", "{list:?}");
+        let blank = Environment { owner: Some("  ".into()), config: Some("/dev/null".into()), ..Environment::default() };
+        assert!(matches!(load_user(&blank), Err(ConfigError::BlankOwner)));
     }
 
     #[test]
