@@ -56,7 +56,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
     let cadence = cadence::of(&store, measured.as_ref(), &planned).await;
-    let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.next_after(context.clock.now()));
+    let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.begins_after(context.clock.now()));
     let over_a_cap = controller.cap_forbids(plan);
     // As `lamp run` would end; a deadline that cannot be met is refused here, where nothing is lost by it.
     let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);

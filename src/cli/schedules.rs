@@ -30,7 +30,7 @@ struct Shown {
     file: String,
     owner: String,
     schedule: ScheduleSpec,
-    /// The next due time that has not come yet.
+    /// When the next run that is not due yet can begin: at its due time, or when its hours begin.
     next: Option<Timestamp>,
     /// A due time that has come, and is not decided yet.
     due: Option<Timestamp>,
@@ -131,9 +131,9 @@ fn times(
     let decided = newest.map(|run| run.due);
     let facts = ScheduleFacts { spec: &record.schedule, calendar, since: record.since, decided, running, seen: decided, spot: &Spot::NotAsked, now };
     match judge(&facts) {
-        DueVerdict::Rest { next } => (next, None),
+        DueVerdict::Rest { next } => (next.map(|due| calendar.begins(due)), None),
         DueVerdict::Run { due, .. } | DueVerdict::Skip { due, .. } | DueVerdict::Wait { due, .. } | DueVerdict::AskPrice { due } => {
-            (calendar.next_after(now), Some(due))
+            (calendar.begins_after(now), Some(due))
         }
     }
 }

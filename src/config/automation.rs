@@ -89,14 +89,19 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
             Some(CatchUpWord::None) => CatchUp::None,
         },
     };
-    if let Err(error) = schedule::check(&resolved, now) {
-        found.push(match error {
+    match schedule::check(&resolved, now) {
+        Ok(calendar) if calendar.is_never_in_its_hours(now) => {
+            let finding = Finding::warning("schedule.only_between", "is never when `cron` is due: each run waits until its hours begin");
+            found.push(finding.hint("let `cron` be due within them, or leave one of the two out"));
+        }
+        Ok(_) => {}
+        Err(error) => found.push(match error {
             CalendarError::Zone { .. } => Finding::error("schedule.timezone", error.to_string()).hint("write it like \"Europe/Berlin\" or \"UTC\""),
             CalendarError::Cron { .. } | CalendarError::CronField { .. } | CalendarError::Never { .. } => {
                 let hint = "minute, hour, day of the month, month, day of the week: \"0 22 * * *\" is every evening at ten";
                 Finding::error("schedule.cron", error.to_string()).hint(hint)
             }
-        });
+        }),
     }
     if resolved.only_while_spot_under.is_some() && spec.machine.market == MarketChoice::OnDemand {
         let finding = Finding::error("schedule.only_while_spot_under", "is about the spot market, and the job buys on-demand");

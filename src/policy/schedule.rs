@@ -109,6 +109,10 @@ const BEFORE: Duration = Duration::from_secs(4 * 3600);
 /// are not two of those in a row.
 const SEARCHES_MAX: usize = 3;
 
+/// So many due times are looked at for one that is in its hours: a year of every day. Fewer would not see a time that comes once a
+/// month; each costs a search of microseconds.
+const LOOKED_AHEAD: usize = 366;
+
 impl Calendar {
     /// # Errors
     /// When a word of it cannot be understood.
@@ -124,6 +128,25 @@ impl Calendar {
         let next = cron.find_next_occurrence(&after.to_zoned(self.zone.clone()), false).ok()?;
         // A fold or a gap must never lead backwards: the loop that asks would not end.
         Some(next.timestamp()).filter(|next| *next > after)
+    }
+
+    /// When the next run after a moment can begin: what is due outside of its hours waits for them. Without times of its own, a
+    /// schedule waits for nothing else.
+    pub fn begins_after(&self, after: Timestamp) -> Option<Timestamp> {
+        match &self.cron {
+            Some(_) => self.next_after(after).map(|due| self.begins(due)),
+            None => self.opens(after),
+        }
+    }
+
+    /// When what is due at this moment can begin.
+    pub fn begins(&self, due: Timestamp) -> Timestamp {
+        self.opens(due).unwrap_or(due)
+    }
+
+    /// Whether every run would wait for its hours, as far as anybody looks ahead.
+    pub fn is_never_in_its_hours(&self, now: Timestamp) -> bool {
+        self.hours.is_some() && self.cron.is_some() && self.walk(now).take(LOOKED_AHEAD).all(|due| self.opens(due).is_some())
     }
 
     /// The latest due time after one moment and not after another.

@@ -356,3 +356,18 @@ fn a_plan_for_this_workstation_warns_of_a_gpu_that_nobody_knows() {
     let ended = sandbox.lamp(&["plan", "--gpus", "H1000", "--", "python3", "train.py"]);
     assert!(ended.code == 0 && ended.err.contains("`H1000` is the name of no GPU") && ended.err.contains("did you mean H100?"), "{ended:?}");
 }
+
+/// The daemon lets what is due outside of its hours wait for them, so that is the time to name.
+#[test]
+fn a_schedule_that_is_never_due_in_its_hours_is_told_and_its_next_run_is_one_that_happens() {
+    let sandbox = Sandbox::new();
+    let schedule = "schedule = { cron = '0 12 * * *', timezone = 'UTC', only_between = ['22:00', '06:00'] }\n";
+    sandbox.write("lamp.toml", format!("command = 'true'\nmachine.cloud = 'local'\n{schedule}"));
+    let checked = sandbox.lamp(&["check"]);
+    assert!(checked.code == 0 && checked.out.contains("`schedule.only_between`: is never when `cron` is due"), "{checked:?}");
+    let plan = sandbox.lamp(&["plan"]);
+    assert!(plan.out.contains("the next run would be at") && plan.out.contains(" 22:00:00 UTC"), "{plan:?}");
+    assert_eq!(sandbox.lamp(&["apply", "lamp.toml"]).code, 0);
+    let shown = sandbox.lamp(&["schedules"]);
+    assert!(shown.out.contains(" 22:00:00 UTC") && !shown.out.contains(" 12:00:00"), "{shown:?}");
+}

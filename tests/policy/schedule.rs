@@ -99,6 +99,27 @@ fn it_runs_at_its_time_in_its_zone_and_not_before_it_was_applied() {
     assert_eq!(late.says("2026-11-20T21:01:00Z"), "rest until 2026-11-21T21:00:00Z");
 }
 
+/// The time that is shown is the one at which a run begins: the daemon lets what is due outside of its hours wait for them.
+#[test]
+fn the_next_run_is_the_next_moment_that_is_in_its_hours_too() {
+    let mut noon = spec("0 12 * * *", "UTC");
+    noon.only_between = Some((time(22, 0, 0, 0), time(6, 0, 0, 0)));
+    let calendar = Calendar::of(&noon).unwrap();
+    let now = at("2026-11-20T11:00:00Z");
+    let begins = calendar.begins_after(now).unwrap();
+    assert_eq!(begins, at("2026-11-20T22:00:00Z"));
+    assert!(calendar.is_never_in_its_hours(now));
+    let case = Case::of(noon.clone(), "2026-11-20T11:00:00Z");
+    assert!(case.says("2026-11-20T12:00:00Z").starts_with("wait 2026-11-20T12:00:00Z until 2026-11-20T22:00:00Z"));
+    assert!(case.says("2026-11-20T22:00:00Z").starts_with("run 2026-11-20T12:00:00Z"));
+    let hourly = Calendar::of(&ScheduleSpec { cron: Some("0 * * * *".into()), ..noon.clone() }).unwrap();
+    assert_eq!(hourly.begins_after(at("2026-11-20T22:30:00Z")), Some(at("2026-11-20T23:00:00Z")));
+    assert!(!hourly.is_never_in_its_hours(now));
+    let once = Calendar::of(&ScheduleSpec { cron: None, ..noon }).unwrap();
+    assert_eq!(once.begins_after(now), Some(begins));
+    assert!(!once.is_never_in_its_hours(now), "it has no times that could");
+}
+
 #[test]
 fn of_runs_that_were_missed_the_latest_is_run_once_or_none() {
     let mut hourly = Case::of(spec("0 * * * *", "UTC"), "2026-11-20T00:30:00Z");
