@@ -25,9 +25,9 @@ const LOOK_EVERY_AWAY: Duration = Duration::from_millis(1500);
 /// Without a terminal, a line about a job in which nothing changes comes this often.
 const WORD_EVERY: Duration = Duration::from_secs(60);
 
-/// What somebody adds to a limit changes what is said to be the most. Sooner is a listing for almost each look, which is paid for;
-/// later is felt by whoever has just typed `lamp extend` beside it.
-const WISHES_EVERY: Duration = Duration::from_secs(10);
+/// What somebody adds to a limit changes what is said to be the most. This often where each look is paid for: sooner costs another
+/// listing for almost each look, later is felt by whoever has just typed `lamp extend` beside it.
+const WISHES_EVERY_AWAY: Duration = Duration::from_secs(30);
 
 /// How often an unreachable job root is told.
 const TROUBLE_EVERY: Duration = Duration::from_secs(30);
@@ -192,7 +192,8 @@ impl<'a> Attached<'a> {
     /// What was asked of it so far, as `lamp status` reads it.
     async fn wishes(&mut self) -> Result<Wishes, JobDirError> {
         let now = self.context.clock.mono();
-        if let Some((wishes, _)) = self.wishes.as_ref().filter(|(_, read)| now.saturating_sub(*read) < WISHES_EVERY) {
+        let every = if self.dir.store().url().starts_with("file:") { Duration::ZERO } else { WISHES_EVERY_AWAY };
+        if let Some((wishes, _)) = self.wishes.as_ref().filter(|(_, read)| now.saturating_sub(*read) < every) {
             return Ok(wishes.clone());
         }
         let wishes = match self.dir.requests().await {
