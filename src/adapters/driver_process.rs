@@ -154,14 +154,14 @@ pub fn start_detached(words: &[String], log: &Path, driving: Option<DrivingLock>
     Ok(command.spawn()?.id())
 }
 
-/// A file for a short while, in a folder of such files.
+/// A file of this process for a short while, in a folder of such files: another may make the same job at the same moment.
 ///
 /// # Errors
 /// When the folder cannot be created.
 pub fn scratch_file(folder: &Path, name: &str) -> io::Result<PathBuf> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     forget_old(folder);
-    Ok(folder.join(name))
+    Ok(folder.join(format!("{}-{name}", std::process::id())))
 }
 
 /// How long the words of a driver, or a scratch file that a killed process left, are kept.

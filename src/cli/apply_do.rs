@@ -189,13 +189,23 @@ async fn make_job(
     let mut letters = [0; 6];
     letters.copy_from_slice(&hash[..6]);
     let job = JobId::from_name(&ready.prepared.loaded.spec.name, letters);
+    let here = JobDir::new(Arc::clone(store), job.clone());
+    let is_old = jobs.iter().any(|old| old.job == job);
+    if !is_old && is_there(&here).await {
+        return Ok(made_by_another(context, applied, &here));
+    }
     let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
     let planned = left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
     let dir = match planned {
         Ok(planned) => {
             let launched = run::launch(context, store, controller, &ready.prepared, spec, planned, left).await;
-            // Others may have been made before.
-            let Launched { dir, memory, .. } = launched.map_err(|fault| if fault.code == ExitCode::CTRL_C { broken_off() } else { fault })?;
+            let Launched { dir, memory, .. } = match launched {
+                Ok(launched) => launched,
+                // Others may have been made before.
+                Err(fault) if fault.code == ExitCode::CTRL_C => return Err(broken_off()),
+                Err(_) if !is_old && is_there(&here).await => return Ok(made_by_another(context, applied, &here)),
+                Err(fault) => return Err(fault),
+            };
             if let Some(receipt) = run::refused_for_good(&dir, &memory).await {
                 context.printer.warn(format!("{}: job {} has ended: {}", applied.file, dir.job(), receipt.reason));
                 run::hinted(context, &dir, &receipt).await;
@@ -208,12 +218,29 @@ async fn make_job(
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
             let pending = submission::pack(context, &ready.prepared, spec)?;
             let (made, _) = left.undisturbed(context, submit(store, &pending.spec, Some(pending.archive()))).await;
-            made.ok_or_else(broken_off)?.map_err(|error| submission::submit_fault(&error))?
+            match made.ok_or_else(broken_off)? {
+                Ok(dir) => dir,
+                Err(_) if !is_old && is_there(&here).await => return Ok(made_by_another(context, applied, &here)),
+                Err(error) => return Err(submission::submit_fault(&error)),
+            }
         }
     };
     let driver = run::hand_over(&workstation, dir.job())?;
     context.printer.note(format!("{}: job {}; {driver}", applied.file, dir.job()));
     Ok((dir.job().to_string(), None))
+}
+
+/// Whether the job is there, of which this call knows that it has not made it.
+async fn is_there(dir: &JobDir) -> bool {
+    matches!(dir.spec().await, Ok(Some(_)))
+}
+
+/// Two calls at once give it the same name, and one of them makes it: what the file asks for is done all the same.
+fn made_by_another(context: &Context, applied: &Applied, dir: &JobDir) -> (String, Option<Receipt>) {
+    let job = dir.job();
+    context.printer.note(format!("{}: job {job} was made a moment ago by another `lamp apply`, which sees to it; it runs, and bills", applied.file));
+    context.printer.hint(format!("`lamp status {job}` shows how it stands"));
+    (job.to_string(), None)
 }
 
 async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault> {

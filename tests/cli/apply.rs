@@ -115,6 +115,22 @@ fn a_directory_is_applied_once_and_what_it_did_not_make_is_left_alone() {
     place.nothing_is_left();
 }
 
+/// One of them makes the job; to none of the others it is said that nothing runs.
+#[test]
+fn of_calls_at_once_one_makes_the_job_and_the_others_say_so() {
+    let place = Place::new("");
+    place.0.write("jobs/one.toml", LONG);
+    let calls: Vec<_> = (0..4).map(|_| place.start(&["apply", "jobs"])).collect();
+    for (code, _, err) in calls.into_iter().map(end) {
+        let said = ["by another `lamp apply`", "one.toml: job one-", "nothing to do"].iter().any(|words| err.contains(words));
+        assert!(code == 0 && said && !err.contains("nothing bills"), "{code}: {err}");
+    }
+    assert_eq!(place.jobs(), 1);
+    place.until("one", "running");
+    assert_eq!(place.0.lamp(&["stop", "--wait", "one"]).code, 0);
+    place.nothing_is_left();
+}
+
 /// A call left the old job of a changed file running: the next names it, and `--replace` still reaches it.
 #[test]
 fn an_older_job_of_a_file_that_has_not_changed_since_can_still_be_stopped() {
