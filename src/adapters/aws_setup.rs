@@ -143,8 +143,8 @@ impl AwsSetup {
             }
         };
         let (contents, machines) = tokio::join!(contents, group::machines(&self.session, &self.names));
-        let (machines, odd_machines) = machines?;
-        Ok(InUse { machines, odd_machines, ..contents? })
+        let group::Machines { alive, odd, unasked } = machines?;
+        Ok(InUse { machines: alive, odd_machines: odd, unasked_regions: unasked, ..contents? })
     }
 
     /// Our machines that are not terminated.
@@ -152,7 +152,7 @@ impl AwsSetup {
     /// # Errors
     /// When it cannot be known.
     pub async fn machines(&self) -> Result<Vec<String>, SetupError> {
-        Ok(group::machines(&self.session, &self.names).await?.0)
+        Ok(group::machines(&self.session, &self.names).await?.alive)
     }
 
     /// # Errors

@@ -1,5 +1,6 @@
 //! The security group of the machines, the network that it stands in, and the machines that still run.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use aws_sdk_ec2::types::{Filter, InstanceStateName, ResourceType, Tag, TagSpecification};
@@ -10,6 +11,7 @@ use super::aws_said::{found, is_gone, said};
 use super::aws_session::AwsSession;
 use super::aws_setup::SetupError;
 use super::ec2_describe::tag_map;
+use super::ec2_regions;
 use crate::instance::setup::{Found, GroupFound, RegionFound, SetupNames};
 use crate::instance::{OWNER_TAG, owned_by};
 use crate::market::Region;
@@ -72,27 +74,54 @@ pub(super) async fn delete(session: &Arc<AwsSession>, region: &str, id: &str) ->
     }
 }
 
-/// Machines with our owner tag that are not terminated, in all regions that we buy in: those of our launches, and the others,
-/// each with why it is none.
-pub(super) async fn machines(session: &Arc<AwsSession>, names: &SetupNames) -> Result<(Vec<String>, Vec<String>), SetupError> {
-    let each = names.regions.iter().map(|region| async move {
-        let ec2 = session.ec2(&Region::new(region.as_str())).await;
-        let mut pages = ec2.describe_instances().filters(filter(&format!("tag:{OWNER_TAG}"), &names.owner)).into_paginator().items().send();
-        let (mut alive, mut odd) = (Vec::new(), Vec::new());
-        while let Some(reservation) = pages.next().await {
-            let reservation = reservation.map_err(|error| SetupError::new(format!("see which machines run in {region}"), said(&error)))?;
-            let ends =
-                |instance: &&aws_sdk_ec2::types::Instance| instance.state().and_then(|state| state.name()) != Some(&InstanceStateName::Terminated);
-            for (id, instance) in reservation.instances().iter().filter(ends).filter_map(|instance| Some((instance.instance_id()?, instance))) {
-                match owned_by(&tag_map(instance), &names.owner) {
-                    Ok(_) => alive.push(id.to_owned()),
-                    Err(why) => odd.push(format!("{id} in {region} ({why})")),
-                }
+/// Machines with our owner tag that are not terminated.
+pub(super) struct Machines {
+    /// Those of our launches.
+    pub alive: Vec<String>,
+    /// The others, each with why it is none.
+    pub odd: Vec<String>,
+    /// Regions that do not answer, each with why: one that nobody may use has no machine, and is no reason to stop.
+    pub unasked: Vec<String>,
+}
+
+/// In all regions: one in which nothing is bought any more may have a machine of before.
+///
+/// # Errors
+/// A region that we buy in does not answer.
+pub(super) async fn machines(session: &Arc<AwsSession>, names: &SetupNames) -> Result<Machines, SetupError> {
+    let mut regions: BTreeSet<String> = names.regions.iter().cloned().collect();
+    let mut unasked = Vec::new();
+    match ec2_regions::regions(session).await {
+        Ok(all) => regions.extend(all.iter().map(ToString::to_string)),
+        Err(error) => unasked.push(format!("every region but {} ({error})", names.regions.join(", "))),
+    }
+    let (mut alive, mut odd) = (Vec::new(), Vec::new());
+    for (region, found) in join_all(regions.iter().map(|region| async move { (region, machines_in(session, names, region).await) })).await {
+        match found {
+            Ok((ours, others)) => {
+                alive.extend(ours);
+                odd.extend(others);
+            }
+            Err(why) if !names.regions.contains(region) => unasked.push(format!("{region} ({why})")),
+            Err(why) => return Err(SetupError::new(format!("see which machines run in {region}"), why)),
+        }
+    }
+    Ok(Machines { alive, odd, unasked })
+}
+
+async fn machines_in(session: &Arc<AwsSession>, names: &SetupNames, region: &str) -> Result<(Vec<String>, Vec<String>), String> {
+    let ec2 = session.ec2(&Region::new(region)).await;
+    let mut pages = ec2.describe_instances().filters(filter(&format!("tag:{OWNER_TAG}"), &names.owner)).into_paginator().items().send();
+    let (mut alive, mut odd) = (Vec::new(), Vec::new());
+    while let Some(reservation) = pages.next().await {
+        let reservation = reservation.map_err(|error| said(&error))?;
+        let ends = |instance: &&aws_sdk_ec2::types::Instance| instance.state().and_then(|state| state.name()) != Some(&InstanceStateName::Terminated);
+        for (id, instance) in reservation.instances().iter().filter(ends).filter_map(|instance| Some((instance.instance_id()?, instance))) {
+            match owned_by(&tag_map(instance), &names.owner) {
+                Ok(_) => alive.push(id.to_owned()),
+                Err(why) => odd.push(format!("{id} in {region} ({why})")),
             }
         }
-        Ok((alive, odd))
-    });
-    let all = join_all(each).await.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let (alive, odd): (Vec<_>, Vec<_>) = all.into_iter().unzip();
-    Ok((alive.concat(), odd.concat()))
+    }
+    Ok((alive, odd))
 }

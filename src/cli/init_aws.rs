@@ -12,6 +12,7 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::fetch::with_progress;
+use super::printer::shell_word;
 use super::setup_steps::{Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
 use super::{Context, ExitCode, Fault, job_root, region};
 use crate::config::edit::{self, Setting};
@@ -176,7 +177,7 @@ async fn keep_one_bucket(args: &Args, context: &Context, setup: &AwsSetup, found
 }
 
 fn prefix_flag(prefix: &str) -> String {
-    if prefix.is_empty() { String::new() } else { format!(" --prefix {}", prefix.trim_end_matches('/')) }
+    if prefix.is_empty() { String::new() } else { format!(" --prefix {}", shell_word(prefix.trim_end_matches('/'))) }
 }
 
 fn tell_of_sweeper(context: &Context, setup: &AwsSetup) {

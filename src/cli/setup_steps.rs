@@ -47,6 +47,26 @@ pub fn with_slash(prefix: &str) -> String {
     if plain.is_empty() { String::new() } else { format!("{plain}/") }
 }
 
+/// Why S3 would make no bucket of this name; `None`: it would.
+fn wrong_bucket(name: &str) -> Option<&'static str> {
+    let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    if !(3..=63).contains(&name.len()) {
+        Some("it has fewer than 3 or more than 63 characters")
+    } else if name.chars().any(|c| !is_end(c) && c != '-' && c != '.') {
+        Some("it has capitals, blanks or other signs")
+    } else if !name.starts_with(is_end) || !name.ends_with(is_end) || name.contains("..") {
+        Some("it begins or ends with a hyphen or a dot, or has two dots side by side")
+    } else if name.parse::<std::net::Ipv4Addr>().is_ok() {
+        Some("it is an address")
+    } else if ["xn--", "sthree-", "amzn-s3-demo-"].iter().any(|first| name.starts_with(first))
+        || ["-s3alias", "--ol-s3"].iter().any(|last| name.ends_with(last))
+    {
+        Some("S3 keeps its beginning or its end to itself")
+    } else {
+        None
+    }
+}
+
 /// Asks AWS who we are.
 ///
 /// # Errors
@@ -65,6 +85,11 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
     };
     for unknown in place.region.iter().filter_map(|name| region::unknown(name)) {
         context.printer.warn(unknown);
+    }
+    if let Some((name, wrong)) = wish.bucket.as_ref().and_then(|name| Some((name, wrong_bucket(name)?))) {
+        return Err(Fault::new(ExitCode::USAGE, format!("`{name}` cannot be the name of a bucket: {wrong}"))
+            .meaning("nothing was changed")
+            .hint("3 to 63 small letters, digits, hyphens and dots, with a letter or a digit at both ends, as in `--bucket my-lamp-jobs`"));
     }
     let session = job_root::workstation(context)?.aws_session();
     let opened = with_progress(context, || "asking AWS who we are".to_owned(), AwsSetup::new(session, wish)).await;

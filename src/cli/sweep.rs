@@ -157,7 +157,8 @@ fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
 }
 
 fn document(found: &Found) -> Value {
-    let machines = found.machines.iter().map(|judged| {
+    // As the table: what is gone bills nothing, and nobody keeps it.
+    let machines = found.machines.iter().filter(|judged| judged.view.state.bills()).map(|judged| {
         let (verdict, why) = words(&judged.verdict);
         let view = &judged.view;
         json!({

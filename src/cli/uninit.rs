@@ -54,6 +54,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let setup = open(context, place, false).await?;
     let looking = || "looking at what is there".to_owned();
     let found = with_progress(context, looking, setup.look()).await;
+    if let Some(bucket) = found.bucket.there().filter(|bucket| bucket.region != setup.names.home()) {
+        let (region, asked) = (&bucket.region, setup.names.regions.iter().filter(|asked| **asked != bucket.region));
+        let named = place.bucket.as_ref().map(|bucket| format!(" --bucket {bucket}")).unwrap_or_default();
+        let all: Vec<&str> = std::iter::once(region.as_str()).chain(asked.map(String::as_str)).collect();
+        return Err(Fault::new(
+            ExitCode::REFUSED,
+            format!("the bucket {} is in {region}, which is not the first region that is asked for", setup.names.bucket),
+        )
+        .meaning("nothing was changed")
+        .hint(format!("`lamp uninit aws --region {}{named}` names it first; without --region, those of the configuration count", all.join(","))));
+    }
     let used = with_progress(context, looking, setup.in_use(&found)).await.map_err(|error| fault(&error).meaning("nothing was changed"))?;
     let stands = with_progress(context, looking, setup.look_at_sweeper()).await;
     let (schedules, waiting) = left_in_root(args, context, &setup, &found).await?;

@@ -150,6 +150,8 @@ pub struct InUse {
     pub machines: Vec<String>,
     /// Machines with our owner tag that are not terminated and no launch of ours, each with why: no job ends them.
     pub odd_machines: Vec<String>,
+    /// Regions that did not say which machines are there, each with why.
+    pub unasked_regions: Vec<String>,
     pub jobs: u64,
     /// Objects with all their versions, without the records of our own sweeper.
     pub objects: u64,

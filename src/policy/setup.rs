@@ -246,6 +246,10 @@ pub fn plan_removal(names: &SetupNames, found: &SetupFound, used: &InUse, delete
     lines.push(removal(format!("role {}", names.role), &found.role, |role| ours(&role.owner), role));
     lines.push(bucket_removal(names, &found.bucket, used, delete_jobs));
     lines.push(SetupLine::new("service-linked roles", "of the whole account, free", Vec::new()));
+    if !used.unasked_regions.is_empty() {
+        let line = SetupLine::new("machines elsewhere", "not known", Vec::new());
+        lines.insert(0, line.remark(format!("whether one of yours runs there, nobody said: {}", used.unasked_regions.join("; "))));
+    }
     if !used.odd_machines.is_empty() {
         let number = used.odd_machines.len();
         let line = SetupLine::new(format!("{number} with our owner tag"), "no launch of ours", Vec::new());

@@ -220,6 +220,37 @@ fn a_machine_that_runs_keeps_its_role() {
     assert_eq!(user.changes(), Vec::<String>::new());
 }
 
+/// One that was launched when another region was in the configuration loses its rights as well.
+#[test]
+fn a_machine_in_a_region_that_nobody_named_keeps_its_role_too() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    let params = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "t3.micro"), ("MinCount", "1"), ("MaxCount", "1")];
+    let id = user.ec2.ask_in("us-east-2", "RunInstances", &params).expect("launched").all("instanceId")[0].text.clone();
+    let whole = [("owner", "alice"), ("job", "digits-222222"), ("attempt", "1"), ("lease-s", "1800")];
+    user.ec2.tag(&id, &whole.iter().map(|(key, value)| (format!("lamplighter:{key}"), (*value).to_owned())).collect());
+    user.ec2.take_calls();
+    let ended = user.lamp(&["uninit", "aws", "--yes"]);
+    assert!(ended.code == 102 && ended.err.contains(&format!("{id} and what else runs")), "{ended:?}");
+    assert_eq!(user.changes(), Vec::<String>::new());
+}
+
+/// S3 says of a bucket that is elsewhere no more than that, and of a name that it does not allow nothing that helps.
+#[test]
+fn a_bucket_of_another_region_and_one_that_cannot_be_are_told_in_words() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    user.ec2.take_calls();
+    let elsewhere = user.lamp(&["uninit", "aws", "--region", "us-west-2", "--dry-run", "--bucket", &user.bucket()]);
+    assert!(elsewhere.code == 102 && elsewhere.err.contains("is in us-east-1, which is not the first region"), "{elsewhere:?}");
+    assert!(elsewhere.err.contains("`lamp uninit aws --region us-east-1,us-west-2 --bucket"), "{elsewhere:?}");
+    for (name, why) in [("My Bucket", "capitals, blanks"), ("ab", "fewer than 3"), ("-jobs", "begins or ends"), ("10.0.0.1", "an address")] {
+        let refused = user.lamp(&["init", "aws", "--dry-run", &format!("--bucket={name}")]);
+        assert!(refused.code == 2 && refused.err.contains(why) && !refused.out.contains("create"), "{name}: {refused:?}");
+    }
+    assert_eq!(user.changes(), Vec::<String>::new());
+}
+
 /// No job ends it, so that nobody is sent to look for one.
 #[test]
 fn a_machine_with_our_owner_tag_alone_is_named_apart() {

@@ -96,6 +96,10 @@ fn with_a_yes_what_is_still_an_orphan_a_minute_later_ends_in_every_region() {
     assert!(orphans.iter().all(|id| swept.err.contains(&format!("asked the cloud to end {id}"))), "{}", swept.err);
     assert!(orphans.iter().all(|id| ec2.instance(id).state == State::Terminated));
     assert!(lives(&ec2, &healthy));
+    // What is gone is kept by nobody, for people and for machines.
+    let after = document(&sweep(&ec2, &["--dry-run", "-o", "json"]))["machines"].clone();
+    let left: Vec<&str> = after.as_array().expect("a list").iter().filter_map(|one| one["instance"].as_str()).collect();
+    assert_eq!(left, [healthy.as_str()]);
 }
 
 #[test]
