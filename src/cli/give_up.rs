@@ -10,7 +10,7 @@ use crate::controller::continuation_of;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{LeavingFate, Receipt, Wish};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::market::Usd;
+use crate::market::{Cloud, Usd};
 use crate::wire::{Store, Workstation};
 
 /// # Errors
@@ -45,15 +45,16 @@ pub async fn run(
             .meaning(format!("nothing was changed: {what}"))
             .hint(format!("`lamp cancel {0}` gives it up for good, `lamp start {0}` goes on with it", dir.job())));
     }
+    let machine = view.machine();
     confirm(
         context,
         &format!("job `{}` has ended, and {what}: this ends it for good, with all that is on its disk", dir.job()),
         yes,
-        "nothing was ended: what is kept bills on",
+        // The folder of a workstation is nobody's bill.
+        if machine.cloud == Cloud::Local { "nothing was ended: what is kept stays" } else { "nothing was ended: what is kept bills on" },
     )?;
     // Whoever was asked may have taken their time.
     unless_it_goes_on(store, dir, ended, wish).await?;
-    let machine = view.machine();
     let gave_up = controller.give_up(dir, &machine).await.map_err(|error| {
         Fault::from_error(ExitCode::UNREACHABLE, &error)
             .meaning(format!("{machine} may be there still, and its disk bills"))

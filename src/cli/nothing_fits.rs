@@ -2,7 +2,7 @@
 //!
 //! What must never live here: which of them it is (`policy`).
 
-use crate::market::{Catalog, Offer};
+use crate::market::{Catalog, Cloud, Offer};
 use crate::policy::doctor;
 use crate::policy::placement::{NoOffer, OverBudget};
 
@@ -33,19 +33,16 @@ fn enough(offer: &Offer) -> String {
     )
 }
 
-/// The smallest budget that starts a machine, and the one that pays for all that the job may take. A budget counts all attempts:
+/// A budget that starts a machine, in whole cents, and the one that pays for all that the job may take. A budget counts all attempts:
 /// what is spent is in both.
 fn larger(over: &OverBudget) -> String {
     let OverBudget { offer, spent, least, whole } = over;
     let typed = |amount| format!("--budget {}", (*spent + amount).in_cents().dollars());
     let words = (*spent + *least).in_cents();
+    let worth = if offer.cloud == Cloud::Local { "a second" } else { "10 minutes" };
     let whole = whole.filter(|whole| whole > least);
     let whole = whole.map(|whole| format!("; `{}` would pay for all the time that its limits allow", typed(whole))).unwrap_or_default();
-    format!(
-        "`{}`, or `budget = \"{words}\"` in `[limits]`, is the smallest that starts one: 10 minutes of {}{whole}",
-        typed(*least),
-        offer.describe()
-    )
+    format!("`{}`, or `budget = \"{words}\"` in `[limits]`, is enough to start one: {worth} of {}{whole}", typed(*least), offer.describe())
 }
 
 /// What has no price is not bought: where the prices come from, and where the shipped ones hold.

@@ -145,7 +145,7 @@ impl OutOfReach {
     fn what(&self) -> String {
         let start = if self.start_hours > 0.0 { format!(" and a start of {}", span(self.start_hours)) } else { String::new() };
         let work = format!("{} of work{start} take", span(self.work_hours));
-        let longer = span(self.short_hours);
+        let longer = at_least(self.short_hours);
         if self.is_start_alone() {
             let limit = self.limit.name();
             return format!(
@@ -199,6 +199,12 @@ impl OutOfReach {
 /// In whole minutes: it rests on a start that nobody knows better.
 fn span(hours: f64) -> Span {
     Span::from_duration(Duration::from_secs((hours * 60.0).round().max(0.0) as u64 * 60))
+}
+
+/// What is missing is never said to be nothing, nor to be less than it is.
+fn at_least(hours: f64) -> Span {
+    let secs = (hours * 3600.0).ceil().max(1.0);
+    Span::from_secs(if secs < 60.0 { secs } else { (secs / 60.0).ceil() * 60.0 } as u64)
 }
 
 #[cfg(test)]
@@ -274,6 +280,12 @@ mod tests {
         spec.machine.cloud = Cloud::Local;
         spec.limits.max_runtime = Some("10s".parse().unwrap());
         assert_eq!(judge(&spec), None, "here it starts at once, and nobody knows how short the work is");
+    }
+
+    #[test]
+    fn what_is_missing_by_seconds_is_told_in_seconds_and_rounded_up() {
+        let said = |secs: f64| at_least(secs / 3600.0).to_string();
+        assert_eq!([said(0.2), said(40.1), said(61.0), said(3600.0 * 16.0)], ["1s", "41s", "2m", "16h"]);
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl Row {
     /// The share of the runs that did not finish, why, and what they cost all the same.
     fn unfinished(&self, play: &Play) -> Option<String> {
         let (usd, of) = (self.usd_unfinished?, self.runs);
-        let span = |time| Span::from_duration(time);
+        // A moment of the command line is some instants nearer by now.
+        let span = |time: std::time::Duration| Span::from_secs((time.as_secs_f64() / 60.0).round() as u64 * 60);
         let why = |by: Unfinished| match by {
             Unfinished::Deadline => format!("were ended by the deadline, {} from now, unfinished", span(play.deadline.unwrap_or_default())),
             Unfinished::RunTime => "were ended unfinished by `limits.max_runtime`, the run time of one machine".to_owned(),
@@ -229,6 +230,8 @@ mod tests {
         );
         let said = legend(&rows_ended(Unfinished::Deadline), &play(Some(30))).join("\n");
         assert!(said.contains("spot: 6 of 10 runs were ended by the deadline, 1d 6h from now, unfinished"), "{said}");
+        let typed = Play { deadline: Some(Duration::from_millis(30 * 3_600_000 - 20)), ..play(None) };
+        assert!(legend(&rows_ended(Unfinished::Deadline), &typed).join("\n").contains("by the deadline, 1d 6h from now"), "as it was typed");
         let both = Row::of(
             MarketChoice::Spot,
             &[ran(4.0, Some(Unfinished::Budget)), ran(3.0, Some(Unfinished::RunTime)), ran(3.0, Some(Unfinished::RunTime))],

@@ -75,7 +75,9 @@ impl JobArgs {
     pub fn examine(&self, context: &Context) -> Result<Examined, Fault> {
         let loaded = self.read(context)?;
         if !is_workdir_known(&loaded) {
-            let findings = loaded.findings.clone();
+            let mut findings = loaded.findings.clone();
+            // What the words themselves give away is told all the same.
+            findings.extend(secrets_in_words(&loaded, None));
             return Ok(Examined { loaded, survey: None, findings });
         }
         let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
@@ -90,7 +92,7 @@ impl JobArgs {
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
         let in_files = if survey.bytes <= loaded.workdir_bytes_max { wire::scan_for_secrets(&survey)? } else { Vec::new() };
-        findings.extend(secrets_in_words(&loaded, &in_files));
+        findings.extend(secrets_in_words(&loaded, Some(&in_files)));
         findings.extend(secrets_in_files(&loaded, in_files));
         Ok(Examined { loaded, survey: Some(survey), findings })
     }
@@ -120,8 +122,9 @@ fn secrets_in_files(loaded: &Loaded, found: Vec<Secret>) -> Vec<Finding> {
         .collect()
 }
 
-/// The environment, `setup` and the command stand in the job directory as they are, for whoever may read the job root.
-fn secrets_in_words(loaded: &Loaded, in_files: &[Secret]) -> Vec<Finding> {
+/// The environment, `setup` and the command stand in the job directory as they are, for whoever may read the job root. `in_files`:
+/// `None`: nobody has looked, so that what is acknowledged in the job file itself is taken for acknowledged here.
+fn secrets_in_words(loaded: &Loaded, in_files: Option<&[Secret]>) -> Vec<Finding> {
     let spec = &loaded.spec;
     let job_file = loaded.file.as_deref().and_then(|file| file.strip_prefix(&loaded.workdir).ok()).map(|file| file.to_string_lossy());
     let env = spec.env.iter().map(|(name, value)| (format!("env.{name}"), format!("{name}={value}")));
@@ -129,7 +132,11 @@ fn secrets_in_words(loaded: &Loaded, in_files: &[Secret]) -> Vec<Finding> {
     let words = env.chain(setup).chain([("command".to_owned(), spec.command.display())]);
     let found = words.flat_map(|(place, text)| wire::scan_words_for_secrets(&place, &text));
     // What stands in a job file that ships is found, or acknowledged, there.
-    let is_in_job_file = |secret: &Secret| in_files.iter().any(|other| other.rule == secret.rule && Some(other.path.as_str()) == job_file.as_deref());
+    let is_in_job_file = |secret: &Secret| match (in_files, job_file.as_deref()) {
+        (Some(in_files), file) => in_files.iter().any(|other| other.rule == secret.rule && Some(other.path.as_str()) == file),
+        (None, Some(file)) => wire::is_secret_allowed(&Secret { path: file.to_owned(), ..*secret }, &loaded.secrets_allowed),
+        (None, None) => false,
+    };
     let secrets: Vec<Secret> = found.filter(|secret| !is_in_job_file(secret)).collect();
     let sounds = spec.env.iter().filter(|(name, value)| wire::sounds_secret(name, value));
     let is_known = |path: &str| {
@@ -181,13 +188,29 @@ fn command_that_does_not_ship(loaded: &Loaded, survey: &Survey) -> Option<Findin
 
 impl From<PackError> for Fault {
     fn from(error: PackError) -> Self {
-        let fault = Fault::from_error(ExitCode::UNREACHABLE, &error);
+        let fault = Fault::from_error(ExitCode::UNREACHABLE, &error).meaning("nothing was started, and nothing bills");
         match error {
             PackError::Changed { .. } => fault.hint("run it again when nothing writes to the workdir, or ignore the file in .lampignore"),
-            PackError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => fault
-                .meaning("nothing was started, and nothing bills")
-                .hint("the disk of the state folder is full: free some space, or keep the state elsewhere, XDG_STATE_HOME=/a/larger/disk"),
-            _ => fault,
+            PackError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                fault.hint("the disk of the state folder is full: free some space, or keep the state elsewhere, XDG_STATE_HOME=/a/larger/disk")
+            }
+            PackError::Walk(_) | PackError::Read { .. } => {
+                fault.hint("what cannot be read is named in .lampignore, or the workdir is another folder: `--workdir FOLDER`, `.` by default")
+            }
+            PackError::Write { .. } => fault,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_cannot_be_read_says_that_nothing_was_started_and_what_to_do() {
+        let error = PackError::Read { path: "proc/1/cwd".into(), source: std::io::ErrorKind::PermissionDenied.into() };
+        let fault = Fault::from(error);
+        assert_eq!(fault.meaning.as_deref(), Some("nothing was started, and nothing bills"));
+        assert!(fault.hint.as_deref().is_some_and(|hint| hint.contains("--workdir FOLDER") && hint.contains(".lampignore")));
     }
 }

@@ -56,6 +56,7 @@ fn the_kept_machine_of_an_ended_job_is_given_up_by_cancel_and_by_nothing_less() 
     assert!(stop.err.contains(&format!("`lamp cancel {job}` gives it up for good")), "{stop:?}");
     let unsaid = place.0.lamp(&["cancel", "kept"]);
     assert!(unsaid.code == 102 && unsaid.err.contains("nobody was there to ask") && unsaid.err.contains("`--yes`"), "{unsaid:?}");
+    assert!(unsaid.err.contains("what is kept stays") && !unsaid.err.contains("bills on"), "a folder here is nobody's bill: {unsaid:?}");
     assert_eq!(place.0.lamp(&["start", "kept", "--dry-run"]).code, 0, "it is still there");
     let unnamed = place.0.lamp(&["cancel", "--yes"]);
     assert!(unnamed.code == 102 && unnamed.err.contains(&format!("`lamp cancel {job}` gives up what it may keep")), "{unnamed:?}");

@@ -84,6 +84,7 @@ fn a_budget_or_a_bid_that_is_too_small_names_the_smallest_that_would_do() {
         "{poor:?}"
     );
     assert!(!poor.err.contains("ask for"), "no quota is in the way of a cheap machine: {poor:?}");
+    assert!(poor.err.contains("is enough to start one: 10 minutes of g5.xlarge"), "whole cents are not the smallest: {poor:?}");
     let smallest = poor.err.split("hint: `--budget ").nth(1).and_then(|rest| rest.split('`').next()).unwrap_or_else(|| panic!("{poor:?}"));
     assert!(poor.err.contains("would pay for all the time that its limits allow"), "{poor:?}");
     let enough = plan(&["--budget", smallest]);

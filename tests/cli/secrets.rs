@@ -131,3 +131,15 @@ fn binary_and_large_files_are_not_read_as_text() {
     sandbox.write("log.txt", [vec![b'x'; 11 << 20], token.into_bytes()].concat());
     assert_eq!(sandbox.lamp(&["check", "--", "sh", "train.py"]).code, 0);
 }
+
+/// All at once: what is wrong with the keys hides nothing that the words give away.
+#[test]
+fn a_secret_in_the_environment_is_told_beside_a_key_that_nobody_knows() {
+    let sandbox = Sandbox::with_script();
+    let env = format!("[env]\nHUB = '{}'\n", github_token());
+    sandbox.write("job.toml", format!("command = ['python3', 'train.py']\n{env}[checkpont]\npath = 'ckpt'\n"));
+    let ended = sandbox.lamp(&["check", "job.toml"]);
+    assert_eq!(ended.code, 100, "{ended:?}");
+    assert!(ended.out.contains("`checkpont`") && ended.out.contains("`env.HUB`: looks like a GitHub token"), "{ended:?}");
+    assert!(!ended.out.contains(&github_token()[4..]), "{ended:?}");
+}
