@@ -322,10 +322,10 @@ fn offers_are_ranked_by_what_an_hour_of_work_costs() {
     for said in [
         "because it is the one with the cheapest hour of work of 10 that fit, at $1.01/h",
         "the speed of this work is taken to be 0.3 on T4, 1 on A10G\n",
-        // 8 h and a start of ten minutes at 1.022.
-        "expected to cost $8.35 to finish: 8h of work there, a start included\n",
-        "if there is none: g5.xlarge in us-east-1b, on-demand, $1.01/h, $8.35 to finish\n",
-        "then: g4dn.xlarge in us-east-1a, on-demand, $0.53/h, $14.54 to finish\n",
+        // 8 h and a start of twelve minutes at 1.022.
+        "expected to cost $8.38 to finish: 8h of work there, a start included\n",
+        "if there is none: g5.xlarge in us-east-1b, on-demand, $1.01/h, $8.38 to finish\n",
+        "then: g4dn.xlarge in us-east-1a, on-demand, $0.53/h, $14.56 to finish\n",
     ] {
         assert!(known.contains(said), "{said:?} in\n{known}");
     }
