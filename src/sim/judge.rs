@@ -24,10 +24,12 @@ use crate::market::Usd;
 #[derive(Default)]
 pub struct Judge {
     pub(super) budget: Option<Usd>,
+    /// What was added to the limits of which job, and when: time, and money.
+    grants: Vec<(bool, Duration, (Duration, Usd))>,
     /// By attempt: when its last heartbeat was written, its number, the one before.
     pub(super) beats: BTreeMap<Which, (Duration, u64, u64)>,
-    /// What each party was last shown.
-    pub(super) shown: BTreeMap<String, Vec<(String, String)>>,
+    /// What each party was last shown, and when.
+    pub(super) shown: BTreeMap<String, (Duration, Vec<(String, String)>)>,
     pub(super) requests: BTreeMap<String, Vec<u8>>,
     /// Minutes without use that a healthy sweeper has let pass, and minutes beyond the cap.
     pub(super) unused: BTreeMap<String, u32>,
@@ -37,7 +39,15 @@ pub struct Judge {
     /// Machines that should have been ended by a visit of the sweeper which met no trouble, and were not. One whose every visit met
     /// some is not the sweeper's fault (seed 5002237 of 24 h).
     pub(super) passed_over: BTreeSet<String>,
+    /// The first wish to end, and the first cancel.
     pub(super) wish: Option<Duration>,
+    pub(super) cancelled: Option<Duration>,
+    /// When the store, an agent's line to it, and the metadata service were seen last to be in trouble.
+    store_ill: Option<Duration>,
+    line_ill: Option<Duration>,
+    metadata_ill: Option<Duration>,
+    /// The hard caps of machines in their tags: the one before, the newest, and since when.
+    caps: BTreeMap<String, (Timestamp, Timestamp, Duration)>,
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
     pub(super) outcomes: BTreeMap<Which, Duration>,
@@ -54,6 +64,12 @@ pub struct Judge {
     /// Minutes beyond the cap in which the deadline unit of the machine could do its work, and minutes in which that unit was
     /// set beyond the cap.
     pub(super) undead: BTreeMap<String, u32>,
+    /// Minutes in a row in which an agent could have heeded a wish to end, and in which somebody awake could have ended a machine that
+    /// was cancelled, that was over or beyond its cap, or that said nothing.
+    pub(super) unheeded: BTreeMap<String, u32>,
+    pub(super) uncancelled: BTreeMap<String, u32>,
+    pub(super) unended: BTreeMap<String, u32>,
+    pub(super) unheld: BTreeMap<String, u32>,
     pub(super) mistold: BTreeMap<String, u32>,
     pub(super) bodies: BTreeMap<String, Bytes>,
 }
@@ -67,14 +83,15 @@ impl Judge {
     pub fn take_note(&mut self, world: &World, deed: &Deed<'_>) {
         let now = world.timeline.now();
         self.look_away(world.weather.is(Trouble::NvmlLost), now);
+        self.see_weather(world, now);
         match deed {
             Deed::Described { by, views } => {
                 let shown = views.iter().map(|view| (view.id.clone(), view.tags.owner.clone())).collect();
-                self.shown.insert((*by).to_owned(), shown);
+                self.shown.insert((*by).to_owned(), (now, shown));
             }
             Deed::Launched { new: true, .. } => self.launched.push(now),
             // Somebody wants it to go on: what was wished before was for the job before.
-            Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") => (self.wish, self.by_hand) = (None, None),
+            Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") => (self.wish, self.cancelled, self.by_hand) = (None, None, None),
             Deed::State { id, state: InstanceState::Pending, .. } => self.begin_anew(id),
             Deed::Wrote { key, body, .. } if key.ends_with("/status.json") => {
                 if let (Some(attempt), Ok(status)) = (attempt_of(key), serde_json::from_slice::<Beat>(body)) {
@@ -88,8 +105,18 @@ impl Judge {
             Deed::Wrote { key, body, .. } if key.contains("/requests/") => {
                 let wish = serde_json::from_slice::<Request>(body).map(|request| request.wish);
                 match wish {
-                    Ok(Wish::Stop | Wish::Cancel) => drop(self.wish.get_or_insert(now)),
-                    Ok(Wish::Extend { budget: Some(more), .. }) => self.budget = self.budget.map(|budget| budget + more),
+                    Ok(wish @ (Wish::Stop | Wish::Cancel)) => {
+                        self.wish.get_or_insert(now);
+                        self.cancelled = self.cancelled.or((wish == Wish::Cancel).then_some(now));
+                    }
+                    Ok(Wish::Extend { time, budget: more, .. }) => {
+                        self.budget = self.budget.map(|budget| budget + more.unwrap_or_default());
+                        self.grants.push((
+                            which(key.split('/').nth(1).unwrap_or_default(), 0).0,
+                            now,
+                            (time.unwrap_or_default().duration(), more.unwrap_or_default()),
+                        ));
+                    }
                     _ => {}
                 }
             }
@@ -134,6 +161,48 @@ impl Judge {
         }
     }
 
+    fn see_weather(&mut self, world: &World, now: Duration) {
+        let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
+        if is(&[Trouble::StoreDown, Trouble::StoreLossy]) {
+            self.store_ill = Some(now);
+        }
+        if is(&AGENTS_TROUBLES) {
+            self.line_ill = Some(now);
+        }
+        if is(&[Trouble::MetadataDown]) {
+            self.metadata_ill = Some(now);
+        }
+    }
+
+    /// Whether the store was in trouble a moment ago.
+    pub(super) fn was_store_ill(&self, now: Duration, lately: Duration) -> bool {
+        self.store_ill.is_some_and(|ill| now.saturating_sub(ill) <= lately)
+    }
+
+    /// Whether an agent's line to the store was in trouble since then.
+    pub(super) fn was_line_ill_since(&self, since: Duration) -> bool {
+        self.line_ill.is_some_and(|ill| ill >= since)
+    }
+
+    /// What an agent must have read by now of what was added to the limits of its job.
+    pub(super) fn granted(&self, job: &str, now: Duration) -> (Duration, Usd) {
+        let read = |since: Duration| now.saturating_sub(since.max(self.line_ill.unwrap_or_default())) >= READ_WITHIN;
+        let known = self.grants.iter().filter(|(of, since, _)| *of == which(job, 0).0 && read(*since));
+        known.fold(Default::default(), |(time, money), (.., (more, dollars))| (time + *more, money + *dollars))
+    }
+
+    /// The hard cap of a machine that its agent must know by now.
+    pub(super) fn cap_known(&self, id: &str, now: Duration) -> Option<Timestamp> {
+        let (before, newest, since) = self.caps.get(id)?;
+        let known = now.saturating_sub((*since).max(self.metadata_ill.unwrap_or_default())) >= READ_WITHIN;
+        Some(if known { *newest } else { *before })
+    }
+
+    /// A controller measures silence by what it has seen itself.
+    pub fn controller_died(&mut self) {
+        self.unheld.clear();
+    }
+
     /// How much of a time nobody could see the GPUs.
     pub(super) fn blind_within(&self, from: Duration, to: Duration) -> Duration {
         self.blind.iter().map(|(began, ended)| to.min(*ended).saturating_sub(from.max(*began))).sum()
@@ -141,11 +210,22 @@ impl Judge {
 
     /// A machine that is started again has done nothing yet.
     fn begin_anew(&mut self, id: &str) {
-        for minutes in
-            [&mut self.unused, &mut self.beyond, &mut self.unswept, &mut self.lingers, &mut self.overdue, &mut self.undead, &mut self.mistold]
-        {
+        for minutes in [
+            &mut self.unused,
+            &mut self.beyond,
+            &mut self.unswept,
+            &mut self.lingers,
+            &mut self.overdue,
+            &mut self.undead,
+            &mut self.mistold,
+            &mut self.unheeded,
+            &mut self.uncancelled,
+            &mut self.unended,
+            &mut self.unheld,
+        ] {
             minutes.remove(id);
         }
+        self.caps.remove(id);
         self.asked.remove(id);
         self.passed_over.remove(id);
     }
@@ -193,6 +273,7 @@ impl Judge {
             if is_used && !beyond {
                 self.passed_over.remove(&id);
             }
+            self.count_wishes(world, now, (&id, attempt), kill_at);
             // What it has to send takes its time on a bad line.
             let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline].iter().any(|trouble| world.weather.is(*trouble));
             // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
@@ -212,6 +293,37 @@ impl Judge {
             let mistold = powered && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
             *self.mistold.entry(id).or_default() += u32::from(mistold);
         }
+    }
+
+    /// Of a machine that bills: minutes in a row, since whoever is hindered for one begins anew.
+    fn count_wishes(&mut self, world: &World, now: Duration, (id, attempt): (&str, Which), kill_at: Option<Timestamp>) {
+        if let Some(cap) = kill_at {
+            let (_, newest, _) = self.caps.entry(id.to_owned()).or_insert((cap, cap, now));
+            if *newest != cap {
+                let before = *newest;
+                self.caps.insert(id.to_owned(), (before, cap, now));
+            }
+        }
+        let over = self.outcomes.contains_key(&attempt);
+        let host = world.ec2.with(id, |machine| machine.host.clone()).flatten();
+        let (runs, _) = Judge::host_truth(world, id).unwrap_or_default();
+        let unhindered = runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
+        let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
+        let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[Trouble::MetadataDown]);
+        let lately = |(who, (shown, _)): (&String, &(Duration, Vec<_>))| who != "sweeper" && now.saturating_sub(*shown) <= AWAKE;
+        let awake = self.shown.iter().any(lately) && !is(&AGENTS_TROUBLES) && !is(&WORKSTATIONS_TROUBLES);
+        let silent = self.beats.get(&attempt).map(|(heard, ..)| now.saturating_sub(*heard));
+        let is_silent = silent.is_some_and(|silent| silent > Duration::from_secs(60));
+        let capped = kill_at.is_some_and(|cap| cap + Duration::from_secs(u64::from(PAST_CAP_MINUTES) * 60) < at(now));
+        let (wished, cancelled) = (self.wish.is_some(), self.cancelled.is_some());
+        let mut count = |minutes: fn(&mut Judge) -> &mut BTreeMap<String, u32>, goes_on: bool| {
+            let minutes = minutes(self).entry(id.to_owned()).or_default();
+            *minutes = if goes_on { *minutes + 1 } else { 0 };
+        };
+        count(|judge| &mut judge.unheeded, wished && !over && heeds);
+        count(|judge| &mut judge.uncancelled, cancelled && awake);
+        count(|judge| &mut judge.unended, (capped || over) && awake);
+        count(|judge| &mut judge.unheld, is_silent && awake);
     }
 
     pub(super) fn host_truth(world: &World, id: &str) -> Option<(bool, Option<Truth>)> {
@@ -237,13 +349,22 @@ const LEASE_MINUTES: u32 = 31;
 const PAST_CAP_MINUTES: u32 = 3;
 
 /// What keeps a sweeper in the cloud from its work.
-const SWEEPERS_TROUBLES: [Trouble; 5] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
+const SWEEPERS_TROUBLES: [Trouble; 4] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Lossy];
+
+/// What keeps an agent from reading a wish, and what keeps a workstation, beside that, from ending a machine.
+const AGENTS_TROUBLES: [Trouble; 4] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::StoreStale, Trouble::MachineOffline];
+const WORKSTATIONS_TROUBLES: [Trouble; 4] = [Trouble::LaptopOffline, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
+
+/// Who has asked the cloud so lately is awake.
+const AWAKE: Duration = Duration::from_secs(120);
+
+/// So long after it was written a word has been read, where nothing was in the way.
+const READ_WITHIN: Duration = Duration::from_secs(180);
 
 /// Records that are written once and never again.
 fn is_once(key: &str) -> bool {
-    ["/spec.json", "/plan.json", "/lease.json", "/outcome.json", "/settled.json", "/manifest.json", "/receipt.json"]
-        .iter()
-        .any(|end| key.ends_with(end))
+    let ends = ["/spec.json", "/plan.json", "/lease.json", "/ending.json", "/outcome.json", "/settled.json", "/manifest.json", "/receipt.json"];
+    key.contains("/requests/") || ends.iter().any(|end| key.ends_with(end))
 }
 
 /// The attempt of `jobs/<job>/attempts/<n>/...`.

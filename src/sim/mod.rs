@@ -20,6 +20,8 @@ mod fates;
 mod host;
 mod judge;
 mod laws;
+mod laws_of_ends;
+mod laws_of_outcomes;
 mod ledger;
 mod parties;
 mod planted;

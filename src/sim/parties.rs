@@ -55,6 +55,7 @@ impl Party {
                 () = controller.drive_all(&[], |_| ()) => {}
             }
             drop((counted, controller));
+            self.world.controller_died();
             self.world.timeline.sleep(Duration::from_secs(5)).await;
         }
     }

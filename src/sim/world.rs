@@ -263,6 +263,11 @@ impl World {
         self.judge.lock().expect("nobody panics while judging").visited(due);
     }
 
+    /// Whoever comes after it begins to watch anew.
+    pub fn controller_died(&self) {
+        self.judge.lock().expect("nobody panics while judging").controller_died();
+    }
+
     /// What an estimate of its bill may lack: the minutes in which nobody could end it although it was of no use, since the
     /// bound on every death is one of a sweeper that can work (seed 102665); `None`: any, since it hung in its power-off, which
     /// no estimate reckons with (seed 101112, and docs/promises.md says so).

@@ -1,0 +1,156 @@
+//! The laws of what an agent says of the end of its attempt: what its outcome claims was so.
+//!
+//! What must never live here: a memory (that is [`super::judge`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::host::Host;
+use super::judge::Judge;
+use super::timeline::at;
+use super::workload::Truth;
+use super::world::{Deed, World};
+use crate::instance::NoticeKind;
+use crate::job::{AttemptNo, EndedBecause, Outcome, ResolvedSpec, Settled};
+use crate::jobdir::layout;
+use crate::market::Usd;
+
+/// The idle window of a false job, which names none; and two looks at the sensors, since an interval has two ends.
+const IDLE_WINDOW: Duration = Duration::from_secs(300);
+const IDLE_SLACK: Duration = Duration::from_secs(8);
+
+/// What an end in order takes before a limit at most: the save, the grace of the workload, the uploads. Where the store was in
+/// trouble once in the life of the machine, saves that took as long are reckoned with, up to a tenth of the run time (seed 1206:
+/// nine minutes of ninety).
+const WAY_OUT: Duration = Duration::from_secs(106);
+
+/// Of a job without a longest run time.
+const WAY_OUT_MAX: Duration = Duration::from_secs(3600);
+
+/// The outcome that a deed writes.
+fn outcome_of(deed: &Deed<'_>) -> Option<Outcome> {
+    let Deed::Wrote { key, body, new: true, .. } = deed else { return None };
+    if key.ends_with("/outcome.json") { serde_json::from_slice(body).ok() } else { None }
+}
+
+fn host_of(world: &World, outcome: &Outcome) -> Option<Arc<Host>> {
+    world.ec2.with(&outcome.instance, |machine| machine.host.clone()).flatten()
+}
+
+/// What the last start of the work really did.
+fn last_truth(host: &Host) -> Option<Truth> {
+    host.state().starts.iter().rev().find(|start| !start.is_setup()).map(|start| start.truth())
+}
+
+/// When the verdict fell. A store that is down holds the outcome up; a clock that was set says nothing.
+fn told(world: &World, host: &Host, outcome: &Outcome) -> Duration {
+    let now = world.timeline.now();
+    let by_reason = outcome.reasons.last().and_then(|reason| Duration::try_from(reason.at.duration_since(at(Duration::ZERO))).ok());
+    by_reason.filter(|_| host.knows_the_time()).map_or(now, |told| told.min(now))
+}
+
+pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Some(outcome) = outcome_of(deed) else { return Ok(()) };
+    let Some(host) = host_of(world, &outcome) else { return Err(format!("{} has an outcome, and never was", outcome.instance)) };
+    let (now, truth) = (world.timeline.now(), last_truth(&host));
+    let stood = truth.map(|truth| now.saturating_sub(truth.moved));
+    let (word, steps) = (outcome.because, host.habit().steps);
+    let had = |kind: NoticeKind| host.state().notices.iter().any(|notice| notice.kind == kind);
+    let is_true = match word {
+        EndedBecause::Stalled => stood.is_none_or(|stood| stood >= Duration::from_secs(20 * 60)),
+        EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
+        EndedBecause::Interrupted => had(NoticeKind::Interruption),
+        EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
+        EndedBecause::PreflightFailed => host.lacks_gpu,
+        EndedBecause::Succeeded => truth.is_some_and(|truth| truth.step >= steps),
+        EndedBecause::UserStopped => judge.wish.is_some(),
+        EndedBecause::UserCancelled => judge.cancelled.is_some(),
+        EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd => {
+            return a_limit_was_near(judge, world, (&outcome, &host));
+        }
+        // No job of a false world has a setup or another market, and none wants memory.
+        EndedBecause::OutOfMemory | EndedBecause::SetupFailed | EndedBecause::Moved => false,
+        // What only a controller says.
+        EndedBecause::Lost | EndedBecause::LaunchFailed => false,
+        EndedBecause::Failed => true,
+    };
+    let stood = stood.map_or(0, |stood| stood.as_secs());
+    if is_true { Ok(()) } else { Err(format!("{word}, and it was not so: {stood} s after step {:?} of {steps}", truth.map(|truth| truth.step))) }
+}
+
+/// The limit that ended it was not farther away than the way out takes. What was added to it counts once the agent must have read it.
+fn a_limit_was_near(judge: &Judge, world: &World, (outcome, host): (&Outcome, &Host)) -> Result<(), String> {
+    let spec = world.objects.body(&layout::spec(&outcome.job)).and_then(|body| serde_json::from_slice::<ResolvedSpec>(&body).ok());
+    let (Some(spec), Some(launched)) = (spec, world.ec2.with(&outcome.instance, |machine| machine.launched)) else { return Ok(()) };
+    let limits = &spec.spec.limits;
+    let told = told(world, host, outcome);
+    let (more_time, more_money) = judge.granted(outcome.job.as_str(), told);
+    let tenth = limits.max_runtime.map_or(Duration::MAX, |most| most.duration() / 10);
+    let way_out = if judge.was_line_ill_since(launched) { tenth.min(WAY_OUT_MAX) } else { tenth.min(WAY_OUT) };
+    // An agent believes the clock of its machine when it boots, unless the store's is ahead of it: one that is an hour fast costs it an
+    // hour after a reboot (seed 6004320 of 24 h, and docs/promises.md says so).
+    let fast = Duration::try_from(host.wall().duration_since(world.timeline.wall())).unwrap_or_default();
+    let late = told + way_out + fast;
+    let (word, plan) = (outcome.because, &host.plan);
+    let (limit, left): (String, Duration) = match word {
+        EndedBecause::MaxRuntime => {
+            let most = limits.max_runtime.map(|most| launched + most.duration() + more_time);
+            (format!("{most:?}"), most.map_or(Duration::MAX, |most| most.saturating_sub(late)))
+        }
+        EndedBecause::Deadline => {
+            let deadline = limits.deadline.map(|deadline| since_epoch(deadline) + more_time);
+            (format!("{deadline:?}"), deadline.map_or(Duration::MAX, |deadline| deadline.saturating_sub(late)))
+        }
+        EndedBecause::HardEnd => {
+            let cap = judge.cap_known(&outcome.instance, told).map(since_epoch);
+            (format!("{cap:?}"), cap.map_or(Duration::MAX, |cap| cap.saturating_sub(late)))
+        }
+        _ => {
+            let before = spent_before(world, outcome);
+            let spent = before + plan.offer.hourly_at_most(plan.bid).cost_of(late.saturating_sub(launched));
+            let enough = limits.budget.is_some_and(|budget| spent >= budget + more_money);
+            (format!("{:?}, and {spent}", limits.budget), if enough { Duration::ZERO } else { Duration::MAX })
+        }
+    };
+    if left.is_zero() { Ok(()) } else { Err(format!("{word} at {} s, and the limit was {limit}", told.as_secs())) }
+}
+
+fn since_epoch(moment: Timestamp) -> Duration {
+    Duration::try_from(moment.duration_since(at(Duration::ZERO))).unwrap_or_default()
+}
+
+/// What the attempts before this one were settled with.
+fn spent_before(world: &World, outcome: &Outcome) -> Usd {
+    let settled = |number: u32| world.objects.body(&layout::settled(&outcome.job, AttemptNo::new(number)));
+    (1..outcome.attempt.number())
+        .filter_map(settled)
+        .filter_map(|body| serde_json::from_slice::<Settled>(&body).ok())
+        .map(|settled| settled.usd)
+        .sum()
+}
+
+/// Time in which the GPUs could not be seen is no time of the idle window: it stands meanwhile, and a store that is down may hold
+/// the outcome up for long after the verdict (seeds 1002659 and 1003881 of 24 h).
+pub(super) fn unknown_is_never_idle(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Some(outcome) = outcome_of(deed).filter(|outcome| outcome.because == EndedBecause::Idle) else { return Ok(()) };
+    let Some(host) = host_of(world, &outcome) else { return Ok(()) };
+    let Some(quiet) = last_truth(&host).and_then(|truth| truth.quiet_since) else { return Ok(()) };
+    let until = told(world, &host, &outcome);
+    let seen = until.saturating_sub(quiet).saturating_sub(judge.blind_within(quiet, until));
+    if seen + IDLE_SLACK < IDLE_WINDOW { Err(format!("idle, and it was seen to be for {} s", seen.as_secs())) } else { Ok(()) }
+}
+
+pub(super) fn saved_or_said(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Some(outcome) = outcome_of(deed).filter(|_| world.spec.spec.checkpoint.is_some()) else { return Ok(()) };
+    let saved = host_of(world, &outcome).and_then(|host| last_truth(&host)).and_then(|truth| truth.saved);
+    match saved {
+        Some((step, _))
+            if judge.committed.is_none_or(|kept| kept < step) && outcome.losses.is_empty() && outcome.because != EndedBecause::UserCancelled =>
+        {
+            Err(format!("step {step} was saved on the disk, {:?} is kept, and no loss is told", judge.committed))
+        }
+        _ => Ok(()),
+    }
+}
