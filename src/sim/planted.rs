@@ -67,9 +67,12 @@ pub enum Bug {
     PowerLost,
     /// The hard cap is counted from the agent's start.
     RelativeDeadline,
+    /// It panics at the first answer of Describe that shows a machine. No law can see that: whoever plays the world must.
+    Panics,
 }
 
 impl Bug {
+    /// Those that break a law.
     pub const ALL: [Bug; 22] = [
         Bug::DropToken,
         Bug::NotFoundIsGone,
@@ -131,6 +134,7 @@ pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, Clou
         match bug {
             Bug::DarkIsGone if !view.state.bills() && view.state != InstanceState::Stopped => view.state = InstanceState::Terminated,
             Bug::ForeignIsOurs => view.tags.owner = OWNER.into(),
+            Bug::Panics => panic!("planted"),
             Bug::BilledTooEarly => view.launched -= SignedDuration::from_mins(2),
             Bug::SecretInReason => view.state_reason.iter_mut().for_each(|reason| reason.push_str(CANARY)),
             Bug::UserEndIsLost => view.state_reason = view.state_reason.take().filter(|reason| !reason.starts_with("Client.User")),

@@ -4,7 +4,7 @@
 //! seeds that have a name were found by, everything is as the dice say.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
@@ -16,6 +16,7 @@ use super::fates::{self, Story};
 use super::parties::{Party, sweep};
 use super::planted::Bug;
 use super::store::Line;
+use super::strikes::{self, Strikes};
 use super::timeline::{Timeline, in_virtual_time};
 use super::weather::Trouble;
 use super::workload::{End, Habit};
@@ -63,6 +64,8 @@ pub struct Played {
     pub lived: Duration,
     /// From the end of all faults and a wish to stop to the receipt, where what was there then was well.
     pub converged: Option<Duration>,
+    /// What befell it, by kind: how often, and how often a machine was there for it.
+    pub strikes: Strikes,
     /// The lines that people want to see.
     pub story: Vec<String>,
     /// Whether the death that was asked for came.
@@ -134,9 +137,12 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
         () if play.short => short_fates(),
         () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours), fates::story),
     };
+    let struck: Arc<Mutex<Strikes>> = Arc::default();
+    tasks.push(tokio::task::spawn_local(strikes::watch(Arc::clone(&world), due.clone(), Arc::clone(&struck))));
     tasks.push(tokio::task::spawn_local(fates::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
     let (receipts, converged) = to_the_end(&world, dir, &laptop, &play, faults).await;
-    let played = Played { converged, ..judge(&world, &play, receipts) };
+    let strikes = std::mem::take(&mut *struck.lock().expect("nobody panics while counting"));
+    let played = Played { converged, strikes, ..judge(&world, &play, receipts) };
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
     world.dismantle();
@@ -234,6 +240,7 @@ fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Pla
         machine_time,
         lived: now,
         converged: None,
+        strikes: Strikes::default(),
         story: trace.lines().map(str::to_owned).collect(),
         died: world.has_died(),
     }

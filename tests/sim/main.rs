@@ -1,11 +1,12 @@
 //! The false world: the shipped controller and agent, played by seed (src/sim). `just soak` plays as many as one likes.
 
+mod named;
 mod wrappers;
 
 use std::cell::RefCell;
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Play, Played, Story, play};
+use lamplighter::sim::{Bug, Play, Played, Story, play};
 
 /// Seeds that are played here, where nothing is optimised and every sum is held to its range: a tenth of a minute. The 2,000
 /// are played below, by the program of `just soak`.
@@ -139,16 +140,26 @@ fn story(played: &Played) -> (Option<JobOutcome>, Vec<EndedBecause>, Option<f64>
 
 /// The program of `just soak`, which cargo makes as the profile `soak`; what it printed, if all was well.
 fn soak(args: &[&str]) -> String {
+    let (well, out, err) = try_soak(args);
+    assert!(well, "soak {}:\n{out}\n{err}", args.join(" "));
+    out
+}
+
+fn try_soak(args: &[&str]) -> (bool, String, String) {
     let cargo = std::process::Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--profile", "soak", "--no-default-features", "--features", "lamp", "--example", "soak", "--"])
         .args(args)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()
         .expect("cargo runs these tests");
-    let (out, err) = (String::from_utf8_lossy(&cargo.stdout), String::from_utf8_lossy(&cargo.stderr));
-    assert!(cargo.status.success(), "soak {}: {}\n{out}\n{err}", args.join(" "), cargo.status);
-    out.into_owned()
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (cargo.status.success(), text(&cargo.stdout), text(&cargo.stderr))
 }
+
+/// Of the 2,000 worlds: so many faults of each kind find a machine that they can befall, and there are so many kinds. Whatever
+/// never strikes is not tried.
+const STRIKES_MIN: u64 = 20;
+const KINDS: usize = 39;
 
 #[test]
 fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes_nothing() {
@@ -158,6 +169,29 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
     let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
     let worlds = soak(&["--threads", &threads, "2000"]);
     assert!(worlds.contains("2000 played") && worlds.contains(", 0 seeds with violations"), "{worlds}");
+    let strikes: Vec<(&str, u64)> = worlds
+        .lines()
+        .filter_map(|line| line.strip_suffix(" found a machine")?.split_once(": "))
+        .filter_map(|(kind, counts)| Some((kind, counts.split_once(" of ")?.0.parse().ok()?)))
+        .collect();
+    let rare: Vec<&(&str, u64)> = strikes.iter().filter(|(_, struck)| *struck < STRIKES_MIN).collect();
+    assert!(strikes.len() >= KINDS && rare.is_empty(), "{} kinds of faults, too rare: {rare:?}", strikes.len());
+    let mutants = soak(&["--threads", &threads, "--mutants"]);
+    assert!(mutants.contains("22 of 22 planted bugs were caught"), "{mutants}");
+    let named = soak(&["--threads", &threads, "--named"]);
+    assert!(named.contains(&format!("{0} named seeds played, {0} without a violation", named::NAMED.len())), "{named}");
+    // This profile aborts at a panic.
+    let (well, out, _) = try_soak(&["--bug", "Panics", "--seed", "7"]);
+    assert!(!well && out.contains("seed 7 panics"), "{out}");
+}
+
+/// In a task of the world a panic ends that task alone.
+#[test]
+fn a_panic_in_a_world_fails_whoever_plays_it_and_names_the_seed() {
+    let how = Play { planted: Some(Bug::Panics), ..Play::seed(7) };
+    let panic = std::panic::catch_unwind(|| played(how)).expect_err("it was played to its end");
+    let words = panic.downcast_ref::<String>().expect("an assertion has words");
+    assert!(words.contains("seed: 7,") && words.contains("planted"), "{words}");
 }
 
 fn die_everywhere(kind: &'static str) -> u64 {

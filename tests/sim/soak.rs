@@ -1,5 +1,6 @@
 //! `just soak N`: plays seeds and prints machine-days and violations; `--seed S` replays one, with its whole story;
-//! `--deaths` dies at every call of the short job.
+//! `--deaths` dies at every call of the short job; `--named` plays the seeds that have found something once; `--mutants` plants
+//! bugs, one at a time.
 //!
 //! ```text
 //!   --hours H     length of a world; jobs and faults grow with it (6)
@@ -8,6 +9,8 @@
 //!   --seed S      one world, told; with --bug NAME a planted bug in it
 //! ```
 
+mod named;
+
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,12 +18,13 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Play, Played, play};
+use lamplighter::sim::{Bug, Play, Played, Strikes, play};
+use rustix::time::{ClockId, clock_gettime};
 
 fn main() {
     let mut words = std::env::args().skip(1);
     let (mut run, mut seed, mut bug) = (Run { from: 0, count: 100, hours: 6, threads: 1 }, None, None);
-    let mut what: Option<fn()> = None;
+    let mut what: Option<fn(&Run)> = None;
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number follows");
         match word.as_str() {
@@ -32,12 +36,13 @@ fn main() {
             "--deaths" => what = Some(deaths),
             "--long" => what = Some(long),
             "--mutants" => what = Some(mutants),
+            "--named" => what = Some(named),
             word => run.count = word.parse().expect("how many seeds"),
         }
     }
     name_the_seed_of_a_panic();
     match (what, seed) {
-        (Some(what), _) => what(),
+        (Some(what), _) => what(&run),
         (None, Some(seed)) => replay(Play { hours: run.hours, ..Play::seed(seed) }, bug.as_deref()),
         (None, None) => soak(&run),
     }
@@ -46,6 +51,12 @@ fn main() {
 #[expect(clippy::disallowed_methods, reason = "the real time that it takes is what is printed")]
 fn clock() -> Instant {
     Instant::now()
+}
+
+/// What this program has used of its processors, whoever else used them: the figure that can be compared.
+fn processor() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 thread_local! {
@@ -87,6 +98,7 @@ struct Tally {
     /// Seeds with violations.
     broken: Vec<u64>,
     ended: BTreeMap<String, u64>,
+    strikes: Strikes,
     /// What every thread is at: all seeds below the least of them are done.
     at: Vec<u64>,
     told: Duration,
@@ -96,31 +108,48 @@ struct Tally {
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 fn soak(run: &Run) {
-    let (began, next, end) = (clock(), AtomicU64::new(run.from), run.from + run.count);
+    let began = clock();
     let tally = Mutex::new(Tally { at: vec![run.from; run.threads as usize], ..Tally::default() });
-    std::thread::scope(|scope| {
-        for thread in 0..run.threads as usize {
-            let (next, tally) = (&next, &tally);
-            scope.spawn(move || {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    lock(tally).at[thread] = seed.min(end);
-                    if seed >= end {
-                        return;
-                    }
-                    let played = played(Play { hours: run.hours, ..Play::seed(seed) });
-                    count(&mut lock(tally), run, &played, began.elapsed());
-                }
-            });
-        }
+    let end = run.from + run.count;
+    let done = side_by_side(run, run.count, |thread, number| {
+        let seed = run.from + number;
+        lock(&tally).at[thread] = seed;
+        let played = played(Play { hours: run.hours, ..Play::seed(seed) });
+        count(&mut lock(&tally), run, &played, began.elapsed());
     });
-    let (tally, took) = (lock(&tally), began.elapsed());
+    let mut tally = lock(&tally);
+    tally.at = done.iter().map(|()| end).collect();
+    let took = began.elapsed();
+    for (kind, (all, struck)) in &tally.strikes {
+        println!("{kind}: {struck} of {all} found a machine");
+    }
     println!("attempts ended: {:?}", tally.ended);
     println!("longest way to the end once all was well: {} s (seed {})", tally.converged.0.as_secs(), tally.converged.1);
     println!("{}", progress(&tally, run, took));
     if !tally.broken.is_empty() {
         std::process::exit(1);
     }
+}
+
+/// Does so many things, as many at once as there are threads; what came of them, in their order.
+fn side_by_side<T: Send>(run: &Run, count: u64, work: impl Fn(usize, u64) -> T + Sync) -> Vec<T> {
+    let (next, done) = (AtomicU64::new(0), Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for thread in 0..run.threads as usize {
+            let (next, done, work) = (&next, &done, &work);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    let came = work(thread, number);
+                    done.lock().expect("nobody panics while putting it down").insert(number, came);
+                }
+            });
+        }
+    });
+    done.into_inner().expect("nobody panics while putting it down").into_values().collect()
 }
 
 fn lock(tally: &Mutex<Tally>) -> MutexGuard<'_, Tally> {
@@ -136,6 +165,10 @@ fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
     for attempt in played.receipt.iter().flat_map(|receipt| &receipt.attempts) {
         *tally.ended.entry(attempt.ended_because.word().to_owned()).or_default() += 1;
     }
+    for (kind, (all, struck)) in &played.strikes {
+        let sum = tally.strikes.entry(kind.clone()).or_default();
+        *sum = (sum.0 + all, sum.1 + struck);
+    }
     if !played.violations.is_empty() {
         tally.broken.push(played.seed);
         tell(played);
@@ -150,7 +183,7 @@ fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
 fn progress(tally: &Tally, run: &Run, took: Duration) -> String {
     let days = |time: Duration| time.as_secs_f64() / 86_400.0;
     format!(
-        "seeds {}..{} of {} h: {} played, {:.1} machine-days in {:.1} days of worlds, {} deeds, {} seeds with violations {:?}, in {:.1} s ({:.3} s a machine-day)",
+        "seeds {}..{} of {} h: {} played, {:.1} machine-days in {:.1} days of worlds, {} deeds, {} seeds with violations {:?}, in {:.1} s ({:.3} s of a processor a machine-day)",
         run.from,
         tally.at.iter().min().copied().unwrap_or(run.from),
         run.hours,
@@ -161,7 +194,7 @@ fn progress(tally: &Tally, run: &Run, took: Duration) -> String {
         tally.broken.len(),
         tally.broken,
         took.as_secs_f64(),
-        took.as_secs_f64() / days(tally.powered).max(1e-9),
+        processor().as_secs_f64() / days(tally.powered).max(1e-9),
     )
 }
 
@@ -172,7 +205,7 @@ fn tell(played: &Played) {
 }
 
 fn replay(how: Play, bug: Option<&str>) {
-    let planted = bug.map(|name| *Bug::ALL.iter().find(|bug| format!("{bug:?}") == name).expect("a bug of the list"));
+    let planted = bug.map(|name| Bug::ALL.into_iter().chain([Bug::Panics]).find(|bug| format!("{bug:?}") == name).expect("a bug of the list"));
     let played = played(Play { told: true, planted, ..how });
     played.story.iter().for_each(|line| println!("{line}"));
     println!("{} deeds, {}", played.deeds, played.sha256);
@@ -182,6 +215,7 @@ fn replay(how: Play, bug: Option<&str>) {
         std::process::exit(1);
     }
 }
+
 /// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not depend on deaths.
 fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> {
     let receipt = played.receipt.as_ref()?;
@@ -189,7 +223,7 @@ fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> 
     Some((receipt.outcome, ends, receipt.last_checkpoint.as_ref().and_then(|checkpoint| checkpoint.step)))
 }
 
-fn deaths() {
+fn deaths(_: &Run) {
     let short = Play { short: true, ..Play::seed(0) };
     let undisturbed = end(&played(short));
     let mut changed = 0;
@@ -220,31 +254,45 @@ fn deaths() {
 /// Each bug must break a law within so many seeds; one of them may go unseen.
 const MUTANT_SEEDS: u64 = 500;
 
-fn mutants() {
-    let mut unseen = Vec::new();
-    for bug in Bug::ALL {
+fn mutants(run: &Run) {
+    let came = side_by_side(run, Bug::ALL.len() as u64, |_, number| {
+        let bug = Bug::ALL[number as usize];
         let caught = (0..MUTANT_SEEDS).find_map(|seed| {
             let violation = played(Play { planted: Some(bug), ..Play::seed(seed) }).violations.first()?.clone();
             // Of the bug, and not of the world.
             played(Play::seed(seed)).violations.is_empty().then_some((seed, violation))
         });
-        match caught {
+        match &caught {
             Some((seed, violation)) => println!("{bug:?}: seed {seed}, law {}: {}", violation.law, violation.what),
-            None => {
-                println!("{bug:?}: NOT SEEN in {MUTANT_SEEDS} seeds");
-                unseen.push(bug);
-            }
+            None => println!("{bug:?}: NOT SEEN in {MUTANT_SEEDS} seeds"),
         }
+        caught.is_some()
+    });
+    let caught = came.iter().filter(|caught| **caught).count();
+    println!("{caught} of {} planted bugs were caught", Bug::ALL.len());
+    if caught + 1 < Bug::ALL.len() {
+        std::process::exit(1);
     }
-    println!("{} of {} planted bugs were caught", Bug::ALL.len() - unseen.len(), Bug::ALL.len());
-    if unseen.len() > 1 {
+}
+
+fn named(run: &Run) {
+    let came = side_by_side(run, named::NAMED.len() as u64, |_, number| {
+        let (hours, seed) = named::NAMED[number as usize];
+        let played = played(Play { hours, ..Play::seed(seed) });
+        tell(&played);
+        if !played.violations.is_empty() {
+            println!("seed {seed} of {hours} h breaks a law again: just soak --hours {hours} --seed {seed}");
+        }
+        played.violations.is_empty()
+    });
+    println!("{} named seeds played, {} without a violation", came.len(), came.iter().filter(|well| **well).count());
+    if !came.iter().all(|well| *well) {
         std::process::exit(1);
     }
 }
 
 /// What 72 hours of one job cost.
-fn long() {
-    let began = clock();
+fn long(_: &Run) {
     let played = played(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
-    println!("{:.1} machine-hours in {:.2} s", played.machine_time.as_secs_f64() / 3600.0, began.elapsed().as_secs_f64());
+    println!("{:.1} machine-hours in {:.2} s of a processor", played.machine_time.as_secs_f64() / 3600.0, processor().as_secs_f64());
 }
