@@ -63,7 +63,8 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
         EndedBecause::Interrupted => had(NoticeKind::Interruption),
         EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
-        EndedBecause::PreflightFailed => host.lacks_gpu,
+        // Nothing can be unpacked on a disk that is full (seed 18000415 of 24 h).
+        EndedBecause::PreflightFailed => host.lacks_gpu || host.disk.is_full(),
         EndedBecause::Succeeded => truth.is_some_and(|truth| truth.step >= steps),
         EndedBecause::UserStopped => judge.wish.is_some(),
         EndedBecause::UserCancelled => judge.cancelled.is_some(),
