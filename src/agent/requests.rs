@@ -1,5 +1,7 @@
 //! The wishes that people leave in the job directory, looked for again and again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -17,18 +19,26 @@ use crate::policy::Wishes;
 const EVERY_LOCAL: Duration = Duration::from_secs(2);
 const EVERY_REMOTE: Duration = Duration::from_secs(5);
 
+/// How long a limit waits for the first read. Every answer of a bucket takes a tenth of a second; longer, and a store that is down
+/// is a minute more of each machine that has nothing left to spend.
+const FIRST_READ_MAX: Duration = Duration::from_secs(60);
+
 /// What was asked for so far. Stays as it was while the store does not answer: a wish is never un-wished.
 pub type Requests = Wishes;
 
 /// The looking task; it ends with this handle.
 pub struct RequestWatch {
     pub wishes: watch::Receiver<Requests>,
+    began: Duration,
+    was_read: Arc<AtomicBool>,
     _task: Task,
 }
 
 impl RequestWatch {
     pub fn start(outbox: Outbox, journal: Journal) -> Self {
         let (sender, receiver) = watch::channel(Wishes::default());
+        let (began, was_read) = (outbox.clock.mono(), Arc::new(AtomicBool::new(false)));
+        let read = Arc::clone(&was_read);
         let every = if outbox.dir.store().url().starts_with("file:") { EVERY_LOCAL } else { EVERY_REMOTE };
         let task = Task::spawn(async move {
             let mut complained = false;
@@ -42,6 +52,7 @@ impl RequestWatch {
                             *before = now;
                             changed
                         });
+                        read.store(true, Ordering::Relaxed);
                         complained = false;
                     }
                     Err(error) if !complained => {
@@ -53,7 +64,12 @@ impl RequestWatch {
                 outbox.clock.sleep(to_next(outbox.clock.mono(), every)).await;
             }
         });
-        RequestWatch { wishes: receiver, _task: task }
+        RequestWatch { wishes: receiver, began, was_read, _task: task }
+    }
+
+    /// Whether what was added to the limits is known, or will hardly be soon; `now` is on the steady clock.
+    pub fn are_known(&self, now: Duration) -> bool {
+        self.was_read.load(Ordering::Relaxed) || now.saturating_sub(self.began) > FIRST_READ_MAX
     }
 }
 

@@ -135,14 +135,14 @@ impl Controller {
             }
             Act::Terminate { machine, ends, why } => {
                 // Whoever slept since has seen a machine that may be another attempt's by now; here, and after the records.
-                if self.is_long_ago(memory) || self.has_spoken(dir, observed, *ends).await? {
+                if self.has_spoken(dir, observed, *ends).await? || self.is_long_ago(memory) {
                     return Ok(Done::Changed);
                 }
                 warn!(%job, %machine, "terminating: {why}");
                 if let Some(attempt) = ends {
                     self.intend_to_end(dir, memory, observed, *attempt, why).await?;
                 }
-                if self.is_long_ago(memory) || self.has_spoken(dir, observed, *ends).await? {
+                if self.has_spoken(dir, observed, *ends).await? || self.is_long_ago(memory) {
                     return Ok(Done::Changed);
                 }
                 self.cloud(machine.cloud)?.terminate(machine).await?;

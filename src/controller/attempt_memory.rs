@@ -154,6 +154,11 @@ impl AttemptMemory {
         let there = view.is_some();
         self.clear &= self.refused_at.is_none_or(|at| now.saturating_sub(at) < REFUSAL_HOLDS);
         if let Some(view) = view {
+            // One that another has launched just now was not there to be heard before (seeds 18000083 and 18000109 of 24 h: its plan
+            // was half an hour old, in an EC2 that was throttled).
+            if self.watched.launched_at.is_none() && self.asked_at.is_none() && self.beat.is_none() && view.state.bills() {
+                self.watched.silent_for = Duration::ZERO;
+            }
             self.watched.launched_at = Some(view.launched);
             if view.state.bills() {
                 (self.watched.billed_after_beat, self.dark_since) = (self.watched.silent_for, None);
@@ -206,6 +211,29 @@ mod tests {
         assert_eq!(memory.watched.silent_for, Duration::from_secs(210));
         memory.heard(Some(Timestamp::UNIX_EPOCH + Duration::from_secs(1)), now);
         assert_eq!(memory.watched.silent_for, Duration::ZERO);
+    }
+
+    /// Its plan was half an hour old, and another controller launched it a moment ago.
+    #[test]
+    fn what_was_not_there_was_not_silent() {
+        let (secs, running) = (Duration::from_secs, view(InstanceState::Running));
+        let mut memory = AttemptMemory::default();
+        for now in (0..1560).step_by(30) {
+            memory.heard(None, secs(now));
+            memory.shown(None, secs(now));
+        }
+        memory.shown(Some(&running), secs(1560));
+        assert_eq!(memory.watched.silent_for, Duration::ZERO);
+        memory.heard(None, secs(1590));
+        memory.shown(Some(&running), secs(1590));
+        assert!(memory.watched.silent_for >= secs(30), "from then on it counts");
+        // Whoever has launched it counts from that, however late it is shown.
+        let mut launcher = AttemptMemory::default();
+        launcher.launched("i-1".into(), Duration::ZERO);
+        launcher.heard(None, secs(1));
+        launcher.heard(None, secs(41));
+        launcher.shown(Some(&running), secs(42));
+        assert_eq!(launcher.watched.silent_for, secs(40));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::ports::{CloudError, chain};
 
 /// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a workstation that slept in between: what
 /// it saw run may have ended, and been started again for the next job (seed 12001547 of 24 h).
-const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
+pub(super) const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 
 impl Controller {
     /// Whether the machines by which a tick decides were shown too long ago to end one of them.

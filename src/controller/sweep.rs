@@ -17,6 +17,7 @@ use jiff::Timestamp;
 
 use super::answers::Place;
 use super::drive::Controller;
+use super::ending::SHOWN_HOLDS;
 use crate::instance::{ForeignMachine, InstanceView, Residue};
 use crate::job::{Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
@@ -114,6 +115,7 @@ impl Controller {
     pub(super) async fn end_by(&self, before: &Judged, by: By) -> Result<Option<Judged>, CloudError> {
         let machine = before.view.machine();
         let cloud = self.cloud(machine.cloud)?;
+        let looked = self.clock.mono();
         let views = cloud.describe(&self.owner, &machine.region).await?;
         let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
         let judged = match by {
@@ -128,6 +130,10 @@ impl Controller {
                 false
             }
         };
+        // Whoever slept since has seen a machine that may do another job's work by now.
+        if self.clock.mono().saturating_sub(looked) > SHOWN_HOLDS {
+            return Ok(None);
+        }
         if keeps {
             tracing::warn!("stopping {machine}, whose disk is kept: {why}");
             cloud.stop(&machine).await?;

