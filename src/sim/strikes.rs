@@ -5,11 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use super::ec2::Machine;
 use super::fates::{Due, Fate};
 use super::host::Host;
 use super::world::{OWNER, World};
-use crate::instance::InstanceState;
 use crate::market::Market;
 
 /// By kind: how many there were, and how many of them found a machine.
@@ -20,7 +18,7 @@ pub async fn watch(world: Arc<World>, due: Vec<Due>, strikes: Arc<Mutex<Strikes>
     for Due { at, fate } in due {
         world.timeline.sleep(at.saturating_sub(world.timeline.now())).await;
         let kind = kind(fate);
-        let found = finds(&world, fate, &kind);
+        let found = finds(&world, fate);
         let mut strikes = strikes.lock().expect("nobody panics while counting");
         let (all, struck) = strikes.entry(kind).or_default();
         (*all, *struck) = (*all + 1, *struck + u64::from(found));
@@ -36,12 +34,7 @@ fn kind(fate: Fate) -> String {
     words.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
-fn finds(world: &World, fate: Fate, kind: &str) -> bool {
-    // A person starts what stands still.
-    if kind == "ConsoleStart" {
-        let stands = |machine: &Machine| machine.owner() == Some(OWNER) && machine.state() == InstanceState::Stopped;
-        return world.ec2.look(|machines| machines.iter().any(stands));
-    }
+fn finds(world: &World, fate: Fate) -> bool {
     let is_on = |host: &Host, market: Market| host.plan.offer.market == market;
     world.ec2.running(OWNER).is_some_and(|host| match fate {
         Fate::Reclaim { .. } | Fate::ReclaimFirst(_) => is_on(&host, Market::Spot),
