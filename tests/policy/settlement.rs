@@ -177,6 +177,7 @@ fn a_machine_that_shows_a_later_start_is_billed_from_its_launch() {
     let cases = [
         ("ten hours before its last start", planned(12 * 3600, 12 * 3600 - 60), 12 * 3600 - 60, true),
         ("launched once", planned(7210, 7100), 7200, false),
+        ("its clock is an hour behind, and its plan is old", planned(3 * 3600, 7200 + 3500), 7200, false),
         ("its clock is a day behind", planned(7210, 7200 + 86_400), 7200, false),
         ("the plan's clock was a day behind", planned(7210 + 86_400, 7100), 7200, false),
     ];
