@@ -26,7 +26,7 @@ pub struct DaemonLock {
 /// When the state folder cannot be written.
 pub fn lock_daemon(state: &Path, job_root: &str) -> io::Result<Option<DaemonLock>> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(lock_path(state, job_root))?;
+    let file = open_lock(&lock_path(state, job_root))?;
     Ok(flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok().then_some(DaemonLock { _file: file }))
 }
 
@@ -87,7 +87,7 @@ pub fn is_driven_anew(state: &Path, job_root: &str, job: &str, owner: &str, with
     name.starts_with(&hash(owner)) && age.is_some_and(|age| age < within) && is_held(&alive)
 }
 
-fn open_lock(path: &Path) -> io::Result<File> {
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 

@@ -52,8 +52,9 @@ pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Res
 pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceView>, CloudError> {
     let region = &plan.offer.region;
     let instances = all(session, region, filter("client-token", [plan.client_token.clone()])).await?;
-    let tags = || Tags::from_map(&plan.tags).ok();
-    let launched = |instance: &Instance| view(region, instance, instance.instance_id()?, tags()?);
+    // Without them its machine would look as if it were not there.
+    let tags = Tags::from_map(&plan.tags).map_err(|error| Trouble::ambiguous("read the tags of the plan", &error.to_string()))?;
+    let launched = |instance: &Instance| view(region, instance, instance.instance_id()?, tags.clone());
     let mut views: Vec<InstanceView> = instances.iter().filter_map(launched).collect();
     tell_spot_ends(session, region, &instances, &mut views).await;
     Ok(views)

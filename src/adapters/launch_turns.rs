@@ -2,15 +2,15 @@
 
 #![expect(clippy::disallowed_methods, reason = "keeps a lock file")]
 
-use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use rustix::fs::{FlockOperation, flock};
 
-use super::driver_process::hash;
+use super::driver_process::{hash, open_lock};
 use crate::ports::{Turn, Turns};
 
 /// A turn takes a look at the job root and a record. Shorter only spins.
@@ -30,7 +30,7 @@ impl LaunchTurns {
     fn open(&self) -> Option<File> {
         let folder = self.path.parent()?;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).ok()?;
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(&self.path).ok()
+        open_lock(&self.path).ok()
     }
 }
 

@@ -78,7 +78,7 @@ impl Watching {
 
     /// A fault that an earlier agent found.
     pub fn remember_fault(&mut self, fault: Option<&HardwareFault>) {
-        self.hardware_rule = std::mem::take(&mut self.hardware_rule).resumed(fault);
+        self.hardware_rule.remember(fault);
     }
 
     /// What is broken of the machine.
@@ -117,18 +117,18 @@ impl Watching {
             Reading::Known(gpus) if gpus.is_empty() => Some("the job asks for GPUs and the driver shows none"),
             _ => None,
         };
-        let blind = why.filter(|_| self.gpus_asked).map(|why| std::mem::replace(&mut sample.gpus, Reading::unknown(why)));
+        let shown = why.filter(|_| self.gpus_asked).map(|why| std::mem::replace(&mut sample.gpus, Reading::unknown(why)));
         let began = self.began.get_or_insert_with(|| sample.clone());
         let Some(previous) = self.previous.take() else {
             let marks = self.baseline.clone().unwrap_or_else(|| sample.marks.clone());
-            self.hardware_rule.step(blind.as_ref().unwrap_or(&sample.gpus), &self.selection, None);
+            self.hardware_rule.step(shown.as_ref().unwrap_or(&sample.gpus), &self.selection, None);
             self.previous = Some(Sample { marks, ..sample });
             return None;
         };
         let rates = rates(began, &previous, &sample, &self.selection);
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);
-        self.hardware_rule.step(blind.as_ref().unwrap_or(&sample.gpus), &self.selection, Some(&rates));
+        self.hardware_rule.step(shown.as_ref().unwrap_or(&sample.gpus), &self.selection, Some(&rates));
         self.previous = Some(sample);
         self.account(&rates);
         let busy = self.idle.standing == Standing::Busy && !self.is_quiet() && self.stall.standing == Standing::Busy;

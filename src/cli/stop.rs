@@ -68,9 +68,10 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         None => dir.add_request(wish, &workstation.name, now).await.map_err(fault)?,
     };
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
+    let otherwise = format!("`lamp {verb} --wait {}` does", dir.job());
     // The wish is left: nothing that is only said may stand between it and the process that sees it through.
     if !args.wait {
-        see_it_through(context, &workstation, &dir, &format!("`lamp {verb} --wait {}` does", dir.job()));
+        see_it_through(context, &workstation, &dir, &otherwise);
     }
     let known = if spec.checkpoint.is_some() { newest_events(&dir).await.ok() } else { None };
     let has_begun = known.as_ref().is_none_or(|(begun, _)| *begun);
@@ -109,7 +110,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
         }
         None => {
             // The wish stands, and somebody must carry it out.
-            see_it_through(context, &workstation, &dir, &format!("`lamp {verb} --wait {}` does", dir.job()));
+            see_it_through(context, &workstation, &dir, &otherwise);
             context.printer.note(format!("the {verb} stands"));
             context.printer.hint(format!("`lamp status {}` shows when the machine is gone", dir.job()));
             return Ok(ExitCode::CTRL_C);

@@ -48,6 +48,8 @@ pub const LOOK_EVERY: Duration = Duration::from_secs(5 * 60);
 /// The longest that a decision may come late: the rule is safe for looks as far apart as this.
 const TICK: Duration = Duration::from_secs(6 * 60);
 
+const UNSAVED: &str = "nothing is saved, and to leave it would lose all that it has done";
+
 /// What a decision goes by.
 #[derive(Clone, Copy, Debug)]
 pub struct AutoFacts<'a> {
@@ -178,7 +180,7 @@ pub fn reckoned_start_hours(longest: Option<Span>) -> f64 {
 pub fn judge(watch: &mut MarketWatch, facts: &AutoFacts<'_>) -> AutoVerdict {
     let standing = standing(facts);
     if facts.running.is_some() && standing.begins_anew {
-        let text = format!("{}: nothing is saved, and to leave it would lose all that it has done", AutoStep::Stay.words());
+        let text = format!("{}: {UNSAVED}", AutoStep::Stay.words());
         return AutoVerdict { step: AutoStep::Stay, reason: Reason::new(facts.now, "market", AutoStep::Stay.word(), text), until: None };
     }
     match (facts.spot, facts.on_demand, standing.time_left) {
@@ -361,7 +363,7 @@ fn text(verdict: &MarketVerdict, step: AutoStep, work_left: Option<f64>) -> Stri
         Because::OnlySafe => "anything else could miss the deadline".to_owned(),
         Because::Late => "the deadline can no longer be promised: the fastest way to the end".to_owned(),
         Because::Done => "no work is left".to_owned(),
-        Because::Unsaved => "nothing is saved, and to leave it would lose all that it has done".to_owned(),
+        Because::Unsaved => UNSAVED.to_owned(),
     };
     let known = match work_left {
         Some(left) => format!("{left:.1} h of work and {:.1} h to spare", verdict.slack_hours),

@@ -80,10 +80,8 @@ impl HardwareWatch {
     }
 
     /// Goes on with a fault that an earlier watch found: the driver tells of an Xid once.
-    #[must_use]
-    pub fn resumed(self, fault: Option<&HardwareFault>) -> Self {
-        let fault = fault.map(|fault| Fault { text: fault.text.clone(), since_secs: 0.0, silent_secs: 0.0 });
-        HardwareWatch { fault, asked: self.asked, ..HardwareWatch::default() }
+    pub fn remember(&mut self, fault: Option<&HardwareFault>) {
+        self.fault = fault.map(|fault| Fault { text: fault.text.clone(), since_secs: 0.0, silent_secs: 0.0 });
     }
 
     /// The workload was started again; what is broken stays so.

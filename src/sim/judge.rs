@@ -20,6 +20,9 @@ use crate::instance::{InstanceState, Tags};
 use crate::job::{Manifest, Plan, Request, ResolvedSpec, Wish};
 use crate::market::Usd;
 
+/// Minutes, by machine and workstation.
+pub(super) type Watched = BTreeMap<(String, String), u32>;
+
 /// What the laws need to remember.
 #[derive(Default)]
 pub struct Judge {
@@ -64,12 +67,13 @@ pub struct Judge {
     /// Minutes beyond the cap in which the deadline unit of the machine could do its work, and minutes in which that unit was
     /// set beyond the cap.
     pub(super) undead: BTreeMap<String, u32>,
-    /// Minutes in a row in which an agent could have heeded a wish to end, and in which somebody awake could have ended a machine that
-    /// was cancelled, that was over or beyond its cap, or that said nothing.
+    /// Minutes in a row in which an agent could have heeded a wish to end.
     pub(super) unheeded: BTreeMap<String, u32>,
-    pub(super) uncancelled: BTreeMap<String, u32>,
-    pub(super) unended: BTreeMap<String, u32>,
-    pub(super) unheld: BTreeMap<String, u32>,
+    /// By machine and workstation: minutes in a row in which that one, awake, could have ended a machine that was cancelled, that was
+    /// over or beyond its cap, or that said nothing. Two that watch after each other each wait for themselves (seed 20001768 of 24 h).
+    pub(super) uncancelled: Watched,
+    pub(super) unended: Watched,
+    pub(super) unheld: Watched,
     pub(super) mistold: BTreeMap<String, u32>,
     pub(super) bodies: BTreeMap<String, Bytes>,
 }
@@ -199,8 +203,8 @@ impl Judge {
     }
 
     /// A controller measures silence by what it has seen itself.
-    pub fn controller_died(&mut self) {
-        self.unheld.clear();
+    pub fn controller_died(&mut self, who: &str) {
+        self.unheld.retain(|(_, watching), _| watching != who);
     }
 
     /// How much of a time nobody could see the GPUs.
@@ -219,11 +223,11 @@ impl Judge {
             &mut self.undead,
             &mut self.mistold,
             &mut self.unheeded,
-            &mut self.uncancelled,
-            &mut self.unended,
-            &mut self.unheld,
         ] {
             minutes.remove(id);
+        }
+        for watched in [&mut self.uncancelled, &mut self.unended, &mut self.unheld] {
+            watched.retain(|(machine, _), _| machine != id);
         }
         self.caps.remove(id);
         self.asked.remove(id);
@@ -310,20 +314,22 @@ impl Judge {
         let unhindered = runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
         let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
         let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[Trouble::MetadataDown]);
-        let lately = |(who, (shown, _)): (&String, &(Duration, Vec<_>))| who != "sweeper" && now.saturating_sub(*shown) <= AWAKE;
-        let awake = self.shown.iter().any(lately) && !is(&AGENTS_TROUBLES) && !is(&WORKSTATIONS_TROUBLES);
         let silent = self.beats.get(&attempt).map(|(heard, ..)| now.saturating_sub(*heard));
         let is_silent = silent.is_some_and(|silent| silent > Duration::from_secs(60));
         let capped = kill_at.is_some_and(|cap| cap + Duration::from_secs(u64::from(PAST_CAP_MINUTES) * 60) < at(now));
-        let (wished, cancelled) = (self.wish.is_some(), self.cancelled.is_some());
-        let mut count = |minutes: fn(&mut Judge) -> &mut BTreeMap<String, u32>, goes_on: bool| {
-            let minutes = minutes(self).entry(id.to_owned()).or_default();
-            *minutes = if goes_on { *minutes + 1 } else { 0 };
-        };
-        count(|judge| &mut judge.unheeded, wished && !over && heeds);
-        count(|judge| &mut judge.uncancelled, cancelled && awake);
-        count(|judge| &mut judge.unended, (capped || over) && awake);
-        count(|judge| &mut judge.unheld, is_silent && awake);
+        let goes_on = self.wish.is_some() && !over && heeds;
+        let unheeded = self.unheeded.entry(id.to_owned()).or_default();
+        *unheeded = if goes_on { *unheeded + 1 } else { 0 };
+        let reaches = !is(&AGENTS_TROUBLES) && !is(&WORKSTATIONS_TROUBLES);
+        let cancelled = self.cancelled.is_some();
+        for (who, (shown, _)) in self.shown.iter().filter(|(who, _)| *who != "sweeper") {
+            let awake = reaches && now.saturating_sub(*shown) <= AWAKE;
+            let watched = [(&mut self.uncancelled, cancelled), (&mut self.unended, capped || over), (&mut self.unheld, is_silent)];
+            for (watched, is_due) in watched {
+                let minutes = watched.entry((id.to_owned(), who.clone())).or_default();
+                *minutes = if is_due && awake { *minutes + 1 } else { 0 };
+            }
+        }
     }
 
     pub(super) fn host_truth(world: &World, id: &str) -> Option<(bool, Option<Truth>)> {

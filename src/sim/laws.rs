@@ -29,7 +29,7 @@ const LINGER_MINUTES: u32 = 6;
 /// Beyond the hard cap, while the agent lives: it drains before it.
 const OVERDUE_MINUTES: u32 = 3;
 
-/// Minutes in a row in which a workstation that is awake, and nothing in its way, lets a machine bill that is over or beyond its cap:
+/// Minutes in a row in which one workstation that is awake, and nothing in its way, lets a machine bill that is over or beyond its cap:
 /// it sweeps every five, and looks twice. And one that says nothing: it waits for a lease by its own watch, whatever it slept through.
 /// This is the bound of a world without a sweeper.
 const UNENDED_MINUTES: u32 = 9;
@@ -98,11 +98,11 @@ fn dark_within_the_bound(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<()
     if let Some((id, _)) = judge.lingers.iter().find(|(_, minutes)| **minutes > LINGER_MINUTES) {
         return Err(format!("{id} has written its outcome, its agent lives, and it bills for more than {LINGER_MINUTES} minutes"));
     }
-    if let Some((id, _)) = judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES) {
-        return Err(format!("{id} bills and says nothing, and somebody is awake for more than {UNHELD_MINUTES} minutes"));
+    if let Some(((id, who), _)) = judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES) {
+        return Err(format!("{id} bills and says nothing, and {who} is awake for more than {UNHELD_MINUTES} minutes"));
     }
-    if let Some((id, _)) = judge.unended.iter().find(|(_, minutes)| **minutes > UNENDED_MINUTES) {
-        return Err(format!("{id} bills beyond its end, and somebody is awake for more than {UNENDED_MINUTES} minutes"));
+    if let Some(((id, who), _)) = judge.unended.iter().find(|(_, minutes)| **minutes > UNENDED_MINUTES) {
+        return Err(format!("{id} bills beyond its end, and {who} is awake for more than {UNENDED_MINUTES} minutes"));
     }
     let longest = judge.unused.iter().find(|(id, minutes)| **minutes > BOUND_MINUTES + 1 && judge.passed_over.contains(*id));
     longest.map_or(Ok(()), |(id, _)| Err(format!("{id} bills without use for more than {BOUND_MINUTES} minutes")))

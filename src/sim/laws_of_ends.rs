@@ -134,7 +134,7 @@ pub(super) fn a_wish_to_end_is_never_lost(judge: &Judge, world: &World, deed: &D
                 return Err(format!("{id} was asked to end, and nothing was in its agent's way for more than {HEEDED_MINUTES} minutes"));
             }
             let kept = judge.uncancelled.iter().find(|(_, minutes)| **minutes > CANCELLED_MINUTES);
-            kept.map_or(Ok(()), |(id, _)| Err(format!("{id} was cancelled, and somebody is awake for more than {CANCELLED_MINUTES} minutes")))
+            kept.map_or(Ok(()), |((id, who), _)| Err(format!("{id} was cancelled, and {who} is awake for more than {CANCELLED_MINUTES} minutes")))
         }
         _ => Ok(()),
     }

@@ -55,7 +55,7 @@ impl Party {
                 () = controller.drive_all(&[], |_| ()) => {}
             }
             drop((counted, controller));
-            self.world.controller_died();
+            self.world.controller_died(&self.who);
             self.world.timeline.sleep(Duration::from_secs(5)).await;
         }
     }

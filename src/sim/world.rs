@@ -264,8 +264,8 @@ impl World {
     }
 
     /// Whoever comes after it begins to watch anew.
-    pub fn controller_died(&self) {
-        self.judge.lock().expect("nobody panics while judging").controller_died();
+    pub fn controller_died(&self, who: &str) {
+        self.judge.lock().expect("nobody panics while judging").controller_died(who);
     }
 
     /// What an estimate of its bill may lack: the minutes in which nobody could end it although it was of no use, since the

@@ -35,6 +35,12 @@ async fn go_on(world: &World, kept: &Kept) -> (JobDir, ResolvedSpec) {
     (submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap(), spec)
 }
 
+/// Drives the job to its end, beside what happens meanwhile.
+async fn driven_beside(world: &World, dir: &JobDir, meanwhile: impl Future<Output = ()>) -> Receipt {
+    let controller = world.controller();
+    tokio::join!(async { controller.drive(dir.job()).await.unwrap() }, meanwhile).0
+}
+
 fn becauses(receipt: &Receipt) -> Vec<EndedBecause> {
     receipt.attempts.iter().map(|attempt| attempt.ended_because).collect()
 }
@@ -131,14 +137,11 @@ fn a_start_that_nobody_could_ask_for_is_asked_for_again() {
         kept.continues.checkpoint = None;
         let (next, _) = go_on(&world, &kept).await;
         world.cloud.fail_starts(&[CloudFault::Down; 10_000]);
-        let controller = world.controller();
-        let driven = controller.drive(next.job());
         let back = async {
             clock.sleep(std::time::Duration::from_secs(3 * 3600)).await;
             world.cloud.fail_starts(&[]);
-            std::future::pending::<()>().await;
         };
-        let second = tokio::select! { second = driven => second.unwrap(), () = back => unreachable!() };
+        let second = driven_beside(&world, &next, back).await;
         assert_eq!((second.outcome, becauses(&second)), (JobOutcome::Succeeded, vec![EndedBecause::Succeeded]), "{}", second.reason);
         adds_up(&world, &[&first, &second]);
     });
@@ -161,13 +164,11 @@ fn a_machine_that_carries_an_earlier_jobs_name_is_found() {
         let spec = ResolvedSpec { job, continues: Some(again.continues.clone()), ..spec };
         let third = submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap();
         world.cloud.fail_starts(&[CloudFault::Down; 10_000]);
-        let controller = world.controller();
         let wish = async {
             clock.sleep(std::time::Duration::from_secs(600)).await;
             third.add_request(Wish::Cancel, "somebody", spec.created).await.unwrap();
-            std::future::pending::<()>().await;
         };
-        let receipt = tokio::select! { receipt = controller.drive(third.job()) => receipt.unwrap(), () = wish => unreachable!() };
+        let receipt = driven_beside(&world, &third, wish).await;
         assert_eq!(receipt.outcome, JobOutcome::Cancelled, "{}", receipt.reason);
         assert_eq!(world.cloud.states()[0].1, InstanceState::Stopped, "its disk is still there");
     });

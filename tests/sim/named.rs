@@ -1,7 +1,7 @@
 //! The seeds that found something once, and play without a violation since.
 
 /// How many hours the world is long, and its seed. What each found is in docs/promises.md.
-pub const NAMED: [(u64, u64); 51] = [
+pub const NAMED: [(u64, u64); 54] = [
     (6, 121),
     (6, 462),
     (6, 584),
@@ -53,4 +53,7 @@ pub const NAMED: [(u64, u64); 51] = [
     (24, 18000253),
     (24, 19000627),
     (24, 19000705),
+    (24, 20000552),
+    (24, 20000948),
+    (24, 20001768),
 ];
