@@ -302,7 +302,7 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
     }
     if let Some(code) = attempt.resolved.code.as_ref().filter(|_| !is_kept) {
         let archive = folders.state.join("code.tar.zst");
-        let sha256 = download(&out, &layout::code(attempt.job()), &archive).await?;
+        let sha256 = download(&out, &layout::code(attempt.job(), &code.sha256), &archive).await?;
         if sha256 != code.sha256 {
             return Err(PrepareError::BadCode);
         }

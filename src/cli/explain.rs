@@ -4,13 +4,13 @@ use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::explain_words::{asker, code_words, market_text, reason_text};
+use super::explain_words::{asker, market_text, reason_text};
 use super::status::{local_time, waits};
 use super::{Context, ExitCode, Fault, Stream, Style, explain_cost, job_root};
 use crate::job::{AttemptNo, JobState, Plan, Reason, Request, Settled, is_absence};
 use crate::jobdir::{Event, JobDir, JobDirError, What, unless_damaged};
 use crate::market::{Cloud, Span};
-use crate::policy::cloud_words;
+use crate::policy::cloud_text;
 use crate::policy::idle_cost::IdleCost;
 
 /// Show every verdict on a job with the numbers behind it, and why it ended
@@ -207,7 +207,7 @@ fn told(attempt: &ExplainedAttempt, (requests, decisions): Beside<'_>, setup: Op
             attempt.events.iter().filter_map(|event| if let What::Verdict { reason } = &event.what { Some(reason) } else { None }).collect();
         let unsaid = attempt.reasons.iter().filter(|reason| !verdicts.contains(reason));
         lines.extend(unsaid.map(|reason| Told { at: reason.at, word: "because", text: reason_text(reason) }));
-        let cloud = settled.cloud_reason.as_ref().map(|reason| cloud_text(attempt.plan.as_ref(), reason)).unwrap_or_default();
+        let cloud = settled.cloud_reason.as_ref().map(|reason| said_of_the_end(attempt.plan.as_ref(), reason)).unwrap_or_default();
         let text = format!("{}, billed {}, {}{cloud}", settled.because.word().replace('_', " "), settled.billed, settled.usd);
         let last = lines.iter().map(|line| line.at).max();
         lines.extend(settled.billed_to.or(last).map(|at| Told { at, word: "settled", text }));
@@ -227,14 +227,10 @@ fn unheard_text(plan: &Plan, hard_end: Option<Timestamp>, has_lease: bool) -> St
     format!("{said}; without one it is ended {} after the launch (`limits.boot`){ends}", plan.boot)
 }
 
-fn cloud_text(plan: Option<&Plan>, reason: &str) -> String {
+fn said_of_the_end(plan: Option<&Plan>, reason: &str) -> String {
     let cloud = plan.map_or(Cloud::Local, |plan| plan.offer.cloud);
     let who = if cloud == Cloud::Local { "the machine" } else { "the cloud" };
-    let said = cloud_words(cloud, reason);
-    match code_words(said) {
-        Some(words) => format!("; {who} says: {words} ({said})"),
-        None => format!("; {who} says: {said}"),
-    }
+    format!("; {who} says: {}", cloud_text(cloud, reason))
 }
 
 /// Tells `setup` from the starts of the command.
@@ -382,13 +378,5 @@ mod tests {
         let starts: Vec<&str> = story.iter().filter(|line| line.word == "started").map(|line| line.text.as_str()).collect();
         assert_eq!(story[1].text, "setup ended: exit code 0");
         assert_eq!(starts, ["setup: echo one; echo two", "start 1: python train.py", "start 2: python train.py"]);
-    }
-
-    #[test]
-    fn nobodys_codes_are_shown_here() {
-        assert_eq!(cloud_text(None, "Client.InstanceInitiatedShutdown: the workload ended"), "; the machine says: the workload ended");
-        assert_eq!(cloud_words(Cloud::Local, "Server.HostLost"), "it gave no reason");
-        assert_eq!(cloud_words(Cloud::Aws, "Client.VolumeLimitExceeded: x"), "Client.VolumeLimitExceeded: x");
-        assert_eq!(cloud_words(Cloud::Local, "exit code: 3"), "exit code: 3");
     }
 }

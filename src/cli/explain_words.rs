@@ -104,21 +104,6 @@ fn round(number: f64) -> f64 {
     (number * 10.0).round() / 10.0
 }
 
-/// EC2's codes for an end, as people say it; `None`: a code that nobody has met yet, or a sentence.
-pub fn code_words(reason: &str) -> Option<&'static str> {
-    let code = reason.split(':').next().unwrap_or(reason);
-    Some(match code {
-        "Client.UserInitiatedShutdown" => "somebody asked it to end the machine",
-        "Client.InstanceInitiatedShutdown" => "the machine switched itself off",
-        "Server.SpotInstanceTermination" | "Server.SpotInstanceShutdown" => "it took the spot machine back",
-        "Server.InsufficientInstanceCapacity" => "there was no room for the machine",
-        "Server.InternalError" => "the machine could not start, by a fault of the cloud",
-        "Client.InternalError" => "the machine could not start: its disk or the key of its disk",
-        "Client.VolumeLimitExceeded" => "no disk could be made: the account's limit for disks is reached",
-        _ => return None,
-    })
-}
-
 /// Who wanted a checkpoint, by the word in the record.
 pub fn asker(by: &str) -> String {
     match by {
@@ -175,12 +160,6 @@ mod tests {
         ] {
             assert_eq!(number_text(name, number).as_deref(), text, "{name}");
         }
-    }
-
-    #[test]
-    fn a_code_of_the_cloud_has_words_and_a_sentence_stays() {
-        assert_eq!(code_words("Client.UserInitiatedShutdown: User initiated shutdown"), Some("somebody asked it to end the machine"));
-        assert_eq!(code_words("exit code: 3"), None);
     }
 
     #[test]

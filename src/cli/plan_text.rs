@@ -7,6 +7,7 @@ use crate::controller::Planned;
 use crate::job::{LaunchRequest, Plan, RejectedOffer};
 use crate::market::{Cloud, Offer, Quota, Usd, UsdPerHour};
 use crate::policy::job_most::{JobMost, MostBy};
+use crate::policy::ranking::Ranked;
 
 /// So many lines of one kind; `-o json` has all.
 const LINES_MAX: usize = 6;
@@ -102,7 +103,8 @@ pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = Stri
     let tried = |n: usize, offer: &Offer| {
         let begin = if n == 0 { "if there is none:" } else { "then:" };
         let finish = to_finish(n).map(|usd| format!(", {usd} to finish")).unwrap_or_default();
-        format!("{begin} {} in {}, {}, {}{finish}", offer.instance_type, offer.zone, offer.market, offer.price)
+        let starts = ranking.get(n + 1).map(|ranked| added_by_starts(offer, ranked)).unwrap_or_default();
+        format!("{begin} {} in {}, {}, {}{starts}{finish}", offer.instance_type, offer.zone, offer.market, offer.price)
     };
     lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| tried(n, offer))));
     // The other market comes last, and is not to be hidden by the zones of the first.
@@ -119,6 +121,13 @@ pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = Stri
     lines.extend(cut(summed_up("not", unfit).into_iter()));
     lines.extend(cut(summed_up("not on offer:", refused.iter().cloned()).into_iter()));
     lines
+}
+
+/// Why one that is dearer may come before another: its machines are expected to be taken away less often.
+fn added_by_starts(offer: &Offer, ranked: &Ranked) -> String {
+    let plain = offer.hourly().per_hour().dollars() / ranked.speed;
+    let percent = ((ranked.usd_per_hour_of_work / plain - 1.0) * 100.0).round();
+    if percent >= 1.0 { format!(" and {percent} % for its starts") } else { String::new() }
 }
 
 /// One line for each reason: the first that it holds for, and how many others there are.

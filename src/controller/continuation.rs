@@ -121,11 +121,9 @@ impl Controller {
     /// # Errors
     /// When the job root refuses, or the code is not there any more.
     pub async fn carry_code(&self, from: &JobDir, next: &ResolvedSpec, scratch: &Path) -> Result<(), SubmitError> {
-        if next.code.is_none() {
-            return Ok(());
-        }
+        let Some(code) = &next.code else { return Ok(()) };
         let store: &Arc<dyn Store> = from.store();
-        if store.get_file(&layout::code(from.job()), scratch).await?.is_none() {
+        if store.get_file(&layout::code(from.job(), &code.sha256), scratch).await?.is_none() {
             return Err(SubmitError::NoCode(from.job().clone()));
         }
         super::upload_code(store, next, scratch).await

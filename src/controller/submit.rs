@@ -50,7 +50,7 @@ pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option
 /// When the store refuses, or the archive is not the one that the spec describes.
 pub async fn upload_code(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
     let Some(code) = &spec.code else { return Ok(()) };
-    let (_, sha256) = store.put_file(&layout::code(&spec.job), archive).await?;
+    let (_, sha256) = store.put_file(&layout::code(&spec.job, &code.sha256), archive).await?;
     if sha256 == code.sha256 { Ok(()) } else { Err(SubmitError::Changed) }
 }
 

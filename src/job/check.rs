@@ -171,6 +171,9 @@ fn is_workdir_itself(path: &str) -> bool {
     path.split('/').all(|part| part.is_empty() || part == ".")
 }
 
+/// What a gp3 volume can hold at most, in GiB ([Amazon EBS volume constraints](https://docs.aws.amazon.com/ebs/latest/userguide/volume_constraints.html)).
+const DISK_GIB_MAX: u32 = 64 * 1024;
+
 fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     let machine = &spec.machine;
     if machine.cloud == Cloud::Local && machine.market == MarketChoice::Spot {
@@ -191,8 +194,10 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
     if let Err(error) = machine.image.parse::<ImageChoice>() {
         found.push(Finding::error("machine.image", error.to_string()));
     }
-    if machine.disk_gib == 0 {
-        found.push(Finding::error("machine.disk", "is zero"));
+    match machine.disk_gib {
+        0 => found.push(Finding::error("machine.disk", "is zero")),
+        gib if gib > DISK_GIB_MAX => found.push(Finding::error("machine.disk", format!("is more than {DISK_GIB_MAX} GiB: no disk is so large"))),
+        _ => {}
     }
 }
 

@@ -20,7 +20,7 @@ pub struct ResolvedSpec {
     /// The version of the program that wrote it.
     pub written_by: String,
     pub spec: Spec,
-    /// Whether `code.tar.zst` exists, and what it holds.
+    /// Whether `code/<sha256>.tar.zst` exists, and what it holds.
     #[serde(default)]
     pub code: Option<CodeArchive>,
     /// Where each setting that can cost money came from, by its dotted path: `flag`, `file`, `default`, `environment`.

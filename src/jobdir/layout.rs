@@ -104,8 +104,9 @@ pub fn given_up(id: &JobId) -> String {
     in_folder(job(id), "given-up.json")
 }
 
-pub fn code(id: &JobId) -> String {
-    in_folder(job(id), "code.tar.zst")
+/// The packed workdir, named by what it is: two that submit one job at once, each with its own, do not overwrite each other's.
+pub fn code(id: &JobId, sha256: &str) -> String {
+    in_folder(job(id), &format!("code/{sha256}.tar.zst"))
 }
 
 pub fn requests(id: &JobId) -> String {

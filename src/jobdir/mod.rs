@@ -1,7 +1,7 @@
 //! The job directory: the only channel between controller and agent, and the truth about a job.
 //!
 //! ```text
-//!   jobs/<job>/spec.json  receipt.json  code.tar.zst            controller, once
+//!   jobs/<job>/spec.json  receipt.json  code/<sha256>.tar.zst   controller, once
 //!   jobs/<job>/requests/<n>.json                                anybody, once each
 //!   jobs/<job>/attempts/<n>/plan.json  ending.json  settled.json   controller, once
 //!   jobs/<job>/attempts/<n>/lease.json  outcome.json            agent, once

@@ -144,7 +144,7 @@ impl ScheduleDir {
     pub async fn make_job(&self, spec: &ResolvedSpec) -> Result<(), JobDirError> {
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
         if let Some(code) = &spec.code {
-            self.store.copy(&self.code_key(&code.sha256), &layout::code(&spec.job)).await?;
+            self.store.copy(&self.code_key(&code.sha256), &layout::code(&spec.job, &code.sha256)).await?;
         }
         // Whoever was first wrote the same: the spec is the decision's.
         let _same = dir.create_spec(spec).await?;

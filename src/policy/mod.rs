@@ -24,6 +24,7 @@ mod billing_end;
 mod budget;
 pub mod cap;
 mod checkpointing;
+mod cloud_words;
 pub mod continuation;
 #[cfg(feature = "lamp")]
 mod cron_field;
@@ -71,10 +72,11 @@ pub use budget::{
     Account, Extension, LimitKind, LimitLevel, LimitPoint, LimitVerdict, NEARS as LIMIT_NEARS, judge_limits, limit_level, limit_points,
 };
 pub use checkpointing::{Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval, young_interval};
+pub use cloud_words::{cloud_text, cloud_words};
 pub use hardware::{HardwareFault, HardwareWatch};
 pub use idle::{IdleRhythm, IdleWatch};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice};
-pub use settlement::{cloud_words, is_by_a_user};
+pub use settlement::is_by_a_user;
 pub use signals::rate as rate_text;
 pub use stall::{StallRhythm, StallWatch};
 pub use stopped::keeps_disk;

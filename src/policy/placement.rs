@@ -13,9 +13,9 @@ use super::no_offer::no_offer;
 pub use super::no_offer::{NoOffer, OverBudget};
 use super::offer_words::{dearer, reasons};
 use super::ranking::Ranked;
-use super::refusals::refused_lately;
+use super::refusals::{ago, refused_lately};
 use crate::job::{AttemptRecord, EndedBecause, MarketChoice, RejectedOffer, Spec};
-use crate::market::{Cloud, FallbackCost, Market, Offer, Span, Supply, Usd, UsdPerHour, elapsed};
+use crate::market::{Cloud, FallbackCost, Market, Offer, Span, Supply, Usd, UsdPerHour};
 
 /// A chosen offer with its reasons.
 #[derive(Clone, Debug, PartialEq)]
@@ -189,7 +189,7 @@ fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {
     let broken =
         ask.history.iter().rev().find(|record| record.settled.because == EndedBecause::HardwareLost && record.plan.offer.is_same_pool(offer))?;
     let ended = broken.settled.billed_to.unwrap_or(broken.plan.created);
-    let ago = elapsed(ended, ask.now);
+    let ago = ago(ended, ask.now)?;
     (ago < BROKEN_FOR).then_some(ago)
 }
 

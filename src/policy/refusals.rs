@@ -27,16 +27,26 @@ fn memory_of(refusal: Refusal) -> Duration {
 /// minutes, not every three.
 const DOUBLINGS_MAX: u32 = 4;
 
+/// A record that lies further ahead was written by a clock that was wrong then: how long ago it was, nobody can say (seed 21001732
+/// of 24 h: a job waited for a day, since its workstation's clock had been a day ahead for six seconds).
+const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// How long ago that was; `None`: nobody can say.
+pub(super) fn ago(at: Timestamp, now: Timestamp) -> Option<Duration> {
+    (elapsed(now, at) <= AHEAD_MAX).then(|| elapsed(at, now))
+}
+
 /// The last refusal that still speaks of this offer, and how long ago it was.
 pub(super) fn refused_lately(history: &[AttemptRecord], offer: &Offer, now: Timestamp) -> Option<(Refusal, Duration)> {
     let (refusal, at, remembered) = last_refusal(history, offer)?;
-    let ago = elapsed(at, now);
+    let ago = ago(at, now)?;
     (ago < remembered).then_some((refusal, ago))
 }
 
 /// When the last refusal of this offer no longer speaks of it; `None`: there was none.
-pub(super) fn asked_again_at(history: &[AttemptRecord], offer: &Offer) -> Option<Timestamp> {
+pub(super) fn asked_again_at(history: &[AttemptRecord], offer: &Offer, now: Timestamp) -> Option<Timestamp> {
     let (_, at, remembered) = last_refusal(history, offer)?;
+    ago(at, now)?;
     at.saturating_add(remembered).ok()
 }
 

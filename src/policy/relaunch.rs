@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::cloud_words::cloud_text;
 use super::hard_end::Terms;
 use super::refusals;
-use super::settlement::cloud_words;
 use super::wishes::{EndWish, Wishes};
 use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Settled, Spec};
 use crate::market::{Cloud, Offer, Span, Usd, elapsed};
@@ -79,7 +79,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
     }
     let number = last.plan.attempt.next();
     if let Some(text) = left_lying(history) {
-        let not_before = ended_at(last, now).saturating_add(LYING_PAUSE).unwrap_or(now);
+        let not_before = held(last, LYING_PAUSE, now);
         return Next::Attempt { number, not_before, reason: Reason::new(now, "relaunch", "hold", text) };
     }
     if because == EndedBecause::Moved || had_no_machine(&last.settled) {
@@ -91,7 +91,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
         // A workstation is the only place of its cloud.
         let has_others = last.plan.offer.cloud != Cloud::Local;
         let pause = if has_others && in_a_row < PLACES_AT_ONCE { Duration::ZERO } else { CAPACITY_PAUSE };
-        return Next::Attempt { number, not_before: ended_at(last, now).saturating_add(pause).unwrap_or(now), reason };
+        return Next::Attempt { number, not_before: held(last, pause, now), reason };
     }
     again(spec, history, number, &text, now)
 }
@@ -101,7 +101,7 @@ pub fn next(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timest
 pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Option<(String, Timestamp)> {
     let (found, places) = (found_none(history)?, refused_places(history));
     let Next::Attempt { not_before, .. } = next(spec, history, &Wishes::default(), now) else { return None };
-    let forgotten = places.iter().filter_map(|offer| refusals::asked_again_at(history, offer)).min();
+    let forgotten = places.iter().filter_map(|offer| refusals::asked_again_at(history, offer, now)).min();
     let again = forgotten.map_or(not_before, |at| at.max(not_before));
     let when = match elapsed(now, again).as_secs() {
         0 => "tried again now".to_owned(),
@@ -191,7 +191,7 @@ fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, 
     let within = last_end.saturating_sub(YOUNG_WITHIN).unwrap_or(Timestamp::MIN);
     let young = history.iter().filter(|record| died_young(record) && ended_at(record, now) > within).count();
     let hold = young >= YOUNG_MAX && young_in_a_row > 0;
-    let not_before = if hold { last_end.saturating_add(HOLD).unwrap_or(now) } else { now };
+    let not_before = history.last().filter(|_| hold).map_or(now, |last| held(last, HOLD, now));
     let (verdict, also) =
         if hold { ("hold", format!("; {young} machines ended young within an hour, so the next waits")) } else { ("launch", String::new()) };
     let reason = Reason::new(now, "relaunch", verdict, format!("{text}{also}"))
@@ -228,7 +228,17 @@ pub(super) fn found_no_machine(settled: &Settled) -> bool {
 }
 
 fn ended_at(record: &AttemptRecord, now: Timestamp) -> Timestamp {
-    record.settled.billed_to.unwrap_or(record.plan.created).min(now)
+    told_end(record).min(now)
+}
+
+/// By whoever wrote it down.
+fn told_end(record: &AttemptRecord) -> Timestamp {
+    record.settled.billed_to.unwrap_or(record.plan.created)
+}
+
+/// So long after its end the next may begin. One that ended in the future would hold the next until then.
+fn held(record: &AttemptRecord, pause: Duration, now: Timestamp) -> Timestamp {
+    refusals::ago(told_end(record), now).map_or(now, |_| ended_at(record, now).saturating_add(pause).unwrap_or(now))
 }
 
 fn end(now: Timestamp, because: EndedBecause, text: String) -> Next {
@@ -245,6 +255,6 @@ fn own_words(record: &AttemptRecord) -> String {
     let said = settled.outcome.as_ref().and_then(|outcome| outcome.reasons.last()).map(|reason| reason.text.clone());
     let exit = settled.outcome.as_ref().and_then(|outcome| outcome.exit).map(|exit| format!("the workload ended: {exit}"));
     said.or(exit)
-        .or_else(|| Some(cloud_words(record.plan.offer.cloud, settled.cloud_reason.as_ref()?).to_owned()))
+        .or_else(|| Some(cloud_text(record.plan.offer.cloud, settled.cloud_reason.as_ref()?)))
         .unwrap_or_else(|| settled.because.word().replace('_', " "))
 }

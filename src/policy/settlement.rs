@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
+use super::cloud_words::{cloud_text, cloud_words};
 use super::missing::came_too_late;
 use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
 use super::wishes::Wishes;
@@ -297,17 +298,6 @@ fn last_words(
     })
 }
 
-/// A cloud's reason for people. This workstation gives its reasons in EC2's codes, so that one rule reads both; a person who asked
-/// no cloud for anything gets the sentence alone.
-pub fn cloud_words(cloud: Cloud, reason: &str) -> &str {
-    let code = |text: &str| text.starts_with("Client.") || text.starts_with("Server.");
-    match reason.split_once(": ").filter(|(first, _)| cloud == Cloud::Local && code(first)) {
-        Some((_, sentence)) => sentence,
-        None if cloud == Cloud::Local && code(reason) => "it gave no reason",
-        None => reason,
-    }
-}
-
 /// Who wanted the end of a machine: the cloud gives the same code for us, for a wish and for a person in the console.
 fn by_somebody(facts: &Facts<'_>, attempt: &AttemptFacts, cloud: &str) -> String {
     match (our_ending(attempt), Wishes::of(facts.requests).end) {
@@ -341,6 +331,9 @@ fn why(facts: &Facts<'_>, attempt: &AttemptFacts, because: EndedBecause, cloud_r
             }
             _ => format!("the machine was idle ({})", cloud("no reason given")),
         },
-        _ => format!("the machine ended before its agent could say why ({})", cloud("no reason given")),
+        _ => {
+            let said = cloud_reason.map_or("no reason given".into(), |reason| cloud_text(attempt.plan.offer.cloud, reason));
+            format!("the machine ended before its agent could say why: {said}")
+        }
     }
 }

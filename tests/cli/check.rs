@@ -53,6 +53,7 @@ fn a_mistake_of_each_kind_has_its_own_sentence() {
         ("[machine]\ncloud = 'gcp'", "`gcp` is not a cloud, write one of `local`, `aws`"),
         ("[machine]\nmax_price = 'cheap'", "`cheap` is not a price, write 0.65"),
         ("[machine]\nusd_per_hour = -1", "is less than nothing"),
+        ("[machine]\ncloud = 'aws'\ndisk = '900TiB'", "`machine.disk`: is more than 65536 GiB: no disk is so large"),
         ("[limits]\nbudget = 'five'", "`five` is not an amount of dollars"),
         ("[limits]\nlease = '90s'", "is `1m 30s`: it may be from 2m to 1d"),
         ("[limits]\nboot = '2h'", "is `2h`: it may be from 2m to 1h"),

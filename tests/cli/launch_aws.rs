@@ -159,7 +159,7 @@ fn a_machine_that_ends_while_it_is_pending_says_why_and_so_does_its_receipt() {
     // A look of fifteen seconds, and what a busy computer adds.
     assert!(ended.elapsed() < Duration::from_secs(60), "it took {:?}", ended.elapsed());
     assert_eq!(code, 104, "{err}");
-    assert!(err.contains("Client.VolumeLimitExceeded"), "{err}");
+    assert!(err.contains("the account's limit for disks is reached (Client.VolumeLimitExceeded"), "{err}");
     let (_, status) = account.json(&["status"]);
     let job = status["jobs"][0]["job"].as_str().expect("a job");
     let (_, receipt) = account.json(&["receipt", job]);

@@ -182,7 +182,7 @@ fn a_job_is_found_by_its_name_as_its_user_wrote_it() {
 #[test]
 fn a_job_that_is_not_submitted_to_the_end_is_not_called_dead() {
     let place = Place::new("exit 0");
-    place.0.write("home/.local/state/lamplighter/jobs/half-222222/code.tar.zst", "x");
+    place.0.write("home/.local/state/lamplighter/jobs/half-222222/code/7f.tar.zst", "x");
     let refused = place.0.lamp(&["cancel", "half-222222"]);
     assert!(refused.code == 101 && refused.err.contains("job `half-222222` is being submitted just now, or never was to the end"), "{refused:?}");
     assert!(refused.err.contains("ask again in a moment"), "{refused:?}");

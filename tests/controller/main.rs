@@ -29,6 +29,7 @@ mod regions;
 mod scale;
 mod schedules;
 mod spot_market;
+mod submit;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;

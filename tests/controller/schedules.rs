@@ -88,7 +88,7 @@ impl Scheduled {
             let Some(spec) = dir.spec().await.unwrap() else { continue };
             let Some(applied) = spec.applied else { continue };
             assert_eq!((applied.set.as_str(), applied.file.as_str()), ("jobs", "hourly.toml"));
-            assert_eq!(self.world.store.object(&layout::code(&job)).as_deref(), Some(&b"code"[..]), "the code is there before the spec");
+            assert_eq!(self.world.store.object(&layout::code(&job, SHA)).as_deref(), Some(&b"code"[..]), "the code is there before the spec");
             jobs += 1;
         }
         jobs
@@ -255,7 +255,7 @@ fn a_daemon_that_sleeps_in_the_middle_of_a_decision_makes_no_second_job() {
 
 #[test]
 fn a_lost_reply_and_a_store_that_is_away_make_nothing_twice() {
-    for (part, fault) in [("runs/", Fault::LostReply), ("spec.json", Fault::Down), ("code.tar.zst", Fault::Down), ("schedules/", Fault::Down)] {
+    for (part, fault) in [("runs/", Fault::LostReply), ("spec.json", Fault::Down), ("code/", Fault::Down), ("schedules/", Fault::Down)] {
         simulate(async |clock: Arc<VirtualClock>| {
             let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
             clock.sleep(MINUTE * 61).await;

@@ -54,8 +54,11 @@ fn a_cancel_ends_at_once_without_a_checkpoint() {
 /// A job that was submitted and that nobody has driven yet: the spec of another under a new id.
 fn copied(bench: &Bench, from: &str, job: &str) {
     let jobs = bench.root().join("jobs");
-    std::fs::create_dir_all(jobs.join(job)).unwrap();
-    std::fs::copy(jobs.join(from).join("code.tar.zst"), jobs.join(job).join("code.tar.zst")).unwrap();
+    let codes = |job: &str| jobs.join(job).join("code");
+    std::fs::create_dir_all(codes(job)).unwrap();
+    for code in std::fs::read_dir(codes(from)).unwrap().map(Result::unwrap) {
+        std::fs::copy(code.path(), codes(job).join(code.file_name())).unwrap();
+    }
     let spec = std::fs::read_to_string(jobs.join(from).join("spec.json")).unwrap().replace(from, job);
     std::fs::write(jobs.join(job).join("spec.json"), spec).unwrap();
 }

@@ -105,7 +105,7 @@ fn the_job_directory_page_lists_every_key() {
     let (attempt, checkpoint) = (AttemptNo::FIRST, CheckpointNo::FIRST);
     let keys = [
         layout::spec(&job),
-        layout::code(&job),
+        layout::code(&job, "<sha256>"),
         layout::request(&job, 1),
         layout::plan(&job, attempt),
         layout::lease(&job, attempt),

@@ -137,6 +137,33 @@ fn each_refusal_speaks_of_its_own_place() {
     assert!(chosen(&only, &[refused(spot, 25 * 3600, Refusal::NotSold)]).is_some());
 }
 
+/// Seed 21001732 of 24 h: a workstation's clock was a day ahead for six seconds, in which it was refused, and once it was right
+/// again the job waited for a day.
+#[test]
+fn a_refusal_by_a_clock_that_was_a_day_ahead_keeps_nobody_waiting() {
+    let place = offer("g5.xlarge", "r1a", "1", Market::Spot);
+    let by_a_clock_ahead = |ahead: u64| {
+        let mut record = refused(place.clone(), 0, Refusal::Price);
+        record.plan.created = now() + Duration::from_secs(ahead);
+        record
+    };
+    let only = supply(vec![place.clone()]);
+    assert_eq!(chosen(&only, &[by_a_clock_ahead(240)]), None, "two clocks are a little apart");
+    assert!(chosen(&only, &[by_a_clock_ahead(86_400)]).is_some());
+
+    let next = |ahead: u64| {
+        let history: Vec<AttemptRecord> = (0..13).map(|_| by_a_clock_ahead(ahead)).collect();
+        let Next::Attempt { not_before, .. } = relaunch::next(&spec().spec, &history, &Wishes::default(), now()) else { panic!("it goes on") };
+        (not_before > now(), relaunch::scarcity(&spec().spec, &history, now()).unwrap().0.contains("tried again now"))
+    };
+    assert_eq!((next(240), next(86_400)), ((true, false), (false, true)));
+
+    let broken = tried(place.clone(), 600, |settled| {
+        (settled.because, settled.billed_to) = (EndedBecause::HardwareLost, Some(now() + Duration::from_secs(86_400)));
+    });
+    assert!(chosen(&only, &[broken]).is_some());
+}
+
 #[test]
 fn a_pool_that_gave_a_broken_machine_rests_for_half_an_hour() {
     let only = offer("g5.xlarge", "r1a", "1", Market::Spot);

@@ -1,0 +1,57 @@
+//! What a cloud says of the end of a machine, in words for people.
+//!
+//! What must never live here: who ended it and why (that is [`super::settlement`]).
+
+use crate::market::Cloud;
+
+/// A cloud's reason for people. This workstation gives its reasons in EC2's codes, so that one rule reads both; a person who asked
+/// no cloud for anything gets the sentence alone.
+pub fn cloud_words(cloud: Cloud, reason: &str) -> &str {
+    let code = |text: &str| text.starts_with("Client.") || text.starts_with("Server.");
+    match reason.split_once(": ").filter(|(first, _)| cloud == Cloud::Local && code(first)) {
+        Some((_, sentence)) => sentence,
+        None if cloud == Cloud::Local && code(reason) => "it gave no reason",
+        None => reason,
+    }
+}
+
+/// The same with what its code means, where it has one that is known.
+pub fn cloud_text(cloud: Cloud, reason: &str) -> String {
+    let said = cloud_words(cloud, reason);
+    code_words(said).map_or_else(|| said.to_owned(), |words| format!("{words} ({said})"))
+}
+
+/// EC2's codes for an end, as people say it; `None`: a code that nobody has met yet, or a sentence.
+fn code_words(reason: &str) -> Option<&'static str> {
+    let code = reason.split(':').next().unwrap_or(reason);
+    Some(match code {
+        "Client.UserInitiatedShutdown" => "somebody asked it to end the machine",
+        "Client.InstanceInitiatedShutdown" => "the machine switched itself off",
+        "Server.SpotInstanceTermination" | "Server.SpotInstanceShutdown" => "it took the spot machine back",
+        "Server.InsufficientInstanceCapacity" => "there was no room for the machine",
+        "Server.InternalError" => "the machine could not start, by a fault of the cloud",
+        "Client.InternalError" => "the machine could not start: its disk or the key of its disk",
+        "Client.VolumeLimitExceeded" => "no disk could be made: the account's limit for disks is reached",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_of_the_cloud_has_words_and_a_sentence_stays() {
+        let said = "Client.UserInitiatedShutdown: User initiated shutdown";
+        assert_eq!(cloud_text(Cloud::Aws, said), format!("somebody asked it to end the machine ({said})"));
+        assert_eq!(cloud_text(Cloud::Local, "exit code: 3"), "exit code: 3");
+    }
+
+    #[test]
+    fn nobodys_codes_are_shown_here() {
+        assert_eq!(cloud_words(Cloud::Local, "Server.HostLost"), "it gave no reason");
+        assert_eq!(cloud_words(Cloud::Local, "Client.InstanceInitiatedShutdown: the workload ended"), "the workload ended");
+        assert_eq!(cloud_words(Cloud::Aws, "Client.VolumeLimitExceeded: x"), "Client.VolumeLimitExceeded: x");
+        assert_eq!(cloud_words(Cloud::Local, "exit code: 3"), "exit code: 3");
+    }
+}

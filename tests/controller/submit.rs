@@ -1,0 +1,53 @@
+//! Jobs that are submitted: by one, and by two at once.
+
+use std::sync::Arc;
+
+use lamplighter::controller::{SubmitError, submit, upload_code};
+use lamplighter::job::{CodeArchive, ResolvedSpec};
+use lamplighter::jobdir::{JobDir, layout};
+use lamplighter::ports::{Clock, Store};
+use sha2::{Digest, Sha256};
+
+use super::spec;
+use super::support::faulty_store::FaultyStore;
+use super::support::virtual_clock::{VirtualClock, simulate};
+
+/// The same job, with a packed workdir that holds this.
+fn with_code(place: &tempfile::TempDir, clock: &VirtualClock, held: &str) -> (ResolvedSpec, std::path::PathBuf) {
+    let archive = place.path().join(held);
+    std::fs::write(&archive, held).unwrap();
+    let code = CodeArchive { files: 1, bytes: 1, packed_bytes: held.len() as u64, sha256: hex::encode(Sha256::digest(held)) };
+    (ResolvedSpec { code: Some(code), ..spec(clock.now()) }, archive)
+}
+
+/// Two folders are applied at once and make one job: it runs what its spec names, whoever uploads last.
+#[test]
+fn two_that_submit_one_job_do_not_overwrite_each_others_code() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let place = tempfile::tempdir().unwrap();
+        let (ours, our_archive) = with_code(&place, &clock, "ours");
+        let (theirs, their_archive) = with_code(&place, &clock, "theirs");
+        let store: Arc<dyn Store> = FaultyStore::new(clock.clone());
+        let dir = submit(&store, &ours, Some(&our_archive)).await.unwrap();
+        let second = submit(&store, &theirs, Some(&their_archive)).await;
+        assert!(matches!(second, Err(SubmitError::Exists(_))), "the first has it");
+
+        let code = dir.spec().await.unwrap().unwrap().code.unwrap();
+        let fetched = place.path().join("fetched");
+        store.get_file(&layout::code(dir.job(), &code.sha256), &fetched).await.unwrap().expect("the code is there");
+        assert_eq!(std::fs::read_to_string(&fetched).unwrap(), "ours");
+    });
+}
+
+#[test]
+fn an_archive_that_is_not_the_one_that_was_packed_makes_no_job() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let place = tempfile::tempdir().unwrap();
+        let (packed, archive) = with_code(&place, &clock, "packed");
+        std::fs::write(&archive, "changed meanwhile").unwrap();
+        let store: Arc<dyn Store> = FaultyStore::new(clock.clone());
+        assert!(matches!(upload_code(&store, &packed, &archive).await, Err(SubmitError::Changed)));
+        assert!(matches!(submit(&store, &packed, Some(&archive)).await, Err(SubmitError::Changed)));
+        assert!(JobDir::new(store, packed.job.clone()).spec().await.unwrap().is_none());
+    });
+}
