@@ -54,6 +54,8 @@ impl Controller {
     pub async fn begin(&self, dir: &JobDir, spec: &ResolvedSpec, planned: Planned) -> Result<(JobMemory, Result<(), ActError>), SubmitError> {
         let mut memory = JobMemory { spec: Some(spec.clone()), ..JobMemory::default() };
         let Planned { mut plan, decided, waits, .. } = planned;
+        // A lid may be closed at each step from here to the launch.
+        memory.looked = Some(self.clock.mono());
         let refreshed = match waits {
             Some(waits) => Err(ActError::NotNow(waits)),
             // Neither waits for the other: each answer of a bucket takes its time.

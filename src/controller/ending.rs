@@ -57,10 +57,16 @@ impl Controller {
     pub(super) async fn has_spoken(&self, dir: &JobDir, observed: &Observed, ends: Option<AttemptNo>) -> Result<bool, ActError> {
         let Some(facts) = observed.attempts.iter().find(|facts| Some(facts.plan.attempt) == ends) else { return Ok(false) };
         let heard = facts.status.is_some() || facts.lease.is_some();
-        if !heard || facts.watched.silent_for <= facts.plan.lease.duration() {
+        let patience = if heard { facts.plan.lease } else { facts.plan.boot };
+        if facts.watched.silent_for <= patience.duration() {
             return Ok(false);
         }
-        let beat = self.store.head(&layout::status(dir.job(), facts.plan.attempt)).await.map_err(JobDirError::from)?;
+        let there = |key: String| async move { self.store.head(&key).await.map_err(JobDirError::from) };
+        // A first word is a lease, and a heartbeat follows.
+        if !heard && there(layout::lease(dir.job(), facts.plan.attempt)).await?.is_some() {
+            return Ok(true);
+        }
+        let beat = there(layout::status(dir.job(), facts.plan.attempt)).await?;
         Ok(beat.is_some_and(|beat| Some(beat.modified) != facts.watched.heard_at))
     }
 

@@ -20,9 +20,9 @@ use super::drive::Controller;
 use super::ending::SHOWN_HOLDS;
 use crate::instance::{ForeignMachine, InstanceView, Residue};
 use crate::job::{Ending, RECORD_FORMAT};
-use crate::jobdir::{JobDir, JobDirError, layout};
+use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::Region;
-use crate::policy::kept::was_kept;
+use crate::policy::kept::{is_to_be_kept, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
 
@@ -127,7 +127,7 @@ impl Controller {
             keeps = self.intend_to_end_orphan(&judged) => keeps,
             () = self.clock.sleep(INTENT_MAX) => {
                 tracing::warn!(%machine, "the job root does not answer: why it is ended is not recorded");
-                false
+                was_started_past_its_cap(&judged.view)
             }
         };
         // Whoever slept since has seen a machine that may do another job's work by now.
@@ -144,8 +144,8 @@ impl Controller {
         Ok(Some(judged))
     }
 
-    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether the attempt was settled with its
-    /// disk kept: then somebody has started its machine at the cloud itself, and it is stopped again.
+    /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether its disk is to stay: the attempt was
+    /// settled so, and somebody has started its machine at the cloud itself; or it has ended so, and its power-off does not work.
     async fn intend_to_end_orphan(&self, orphan: &Judged) -> bool {
         let (OrphanVerdict::Orphan { why }, tags) = (&orphan.verdict, &orphan.view.tags) else { return false };
         let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
@@ -157,14 +157,18 @@ impl Controller {
             if dir.plan(tags.attempt).await?.is_none() {
                 return Ok(false);
             }
-            let heard = dir.status(tags.attempt).await?.map(|status| status.at);
+            let (heard, outcome) = (dir.status(tags.attempt).await?.map(|status| status.at), unless_damaged(dir.outcome(tags.attempt).await)?);
+            let keeps = match outcome {
+                Some(outcome) => dir.spec().await?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
+                None => false,
+            };
             let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: Ending::by_sweep(&self.name), why: why.clone(), heard };
-            dir.create_ending(tags.attempt, &ending).await.map(|_| false)
+            dir.create_ending(tags.attempt, &ending).await.map(|_| keeps)
         }
         .await;
         recorded.unwrap_or_else(|error| {
             tracing::warn!(machine = %orphan.view.machine(), "cannot record why it is ended: {}", chain(&error));
-            false
+            was_started_past_its_cap(&orphan.view)
         })
     }
 

@@ -37,6 +37,9 @@ const FIRST: Duration = Duration::from_secs(60);
 /// Every region answers in a second.
 const LOOK_MAX: Duration = Duration::from_secs(45);
 
+/// A call to one region, of which a look makes two in a row. Healthy ones answer in a second.
+const REGION_MAX: Duration = Duration::from_secs(15);
+
 /// A cloud that knows us not is asked again only then: on most workstations without an account it never will.
 const DENIED_PAUSE: Duration = Duration::from_secs(15 * 60);
 
@@ -108,11 +111,23 @@ impl Controller {
         }
     }
 
+    /// One region that hangs must not hide the others.
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T, CloudError>>) -> Result<T, CloudError> {
+        tokio::select! {
+            biased;
+            done = work => done,
+            () = self.clock.sleep(REGION_MAX) => {
+                let cause = format!("nobody answered within {} s", REGION_MAX.as_secs());
+                Err(CloudError::Ambiguous { act: "look for machines that no job needs".into(), cause: cause.into() })
+            }
+        }
+    }
+
     /// Machines that bill and that, by one look, no job needs; and those that do not, for their disks.
     async fn suspects(&self, memory: &mut SweepMemory, root: &Root) -> (Vec<Judged>, Vec<InstanceView>) {
         let places = self.places_to_sweep(memory).await;
         let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
-        let asked = asked.map(|(region, port)| async move { (region, port.describe(&self.owner, region).await) });
+        let asked = asked.map(|(region, port)| async move { (region, self.in_time(port.describe(&self.owner, region)).await) });
         let mut views: Vec<InstanceView> = Vec::new();
         for (region, described) in join_all(asked).await {
             match described {
@@ -133,7 +148,7 @@ impl Controller {
     async fn places_to_sweep(&self, memory: &mut SweepMemory) -> BTreeSet<Place> {
         let now = self.clock.mono();
         let due = self.clouds.iter().filter(|(which, _)| memory.denied.get(which).is_none_or(|until| now >= *until));
-        let asked = join_all(due.map(|(which, cloud)| async move { (*which, cloud.regions().await) })).await;
+        let asked = join_all(due.map(|(which, cloud)| async move { (*which, self.in_time(cloud.regions()).await) })).await;
         let mut places = BTreeSet::new();
         for (which, regions) in asked {
             match regions {

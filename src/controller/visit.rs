@@ -20,8 +20,8 @@ use jiff::Timestamp;
 
 use super::drive::Controller;
 use super::sweep::{By, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
-use crate::instance::InstanceView;
 use crate::instance::visit::{Ended, Standing, Suspect, Suspects, Trouble, Visit};
+use crate::instance::{InstanceView, MachineRef};
 use crate::job::RECORD_FORMAT;
 use crate::jobdir::SweeperDir;
 use crate::market::elapsed;
@@ -132,24 +132,36 @@ impl Controller {
             unseen(visit, format!("whom this visit suspects could not be written: {why}"));
         }
         let (due, fresh): (Vec<_>, Vec<_>) = all.into_iter().partition(|(_, suspect)| elapsed(suspect.since, now) >= SECOND_LOOK);
-        self.second_look(due, visit).await;
+        let mut cleared = self.second_look(due, visit).await;
         if !fresh.is_empty() && until.saturating_sub(self.clock.mono()) >= SECOND_LOOK + AFTER_THE_WAIT {
             self.clock.sleep(SECOND_LOOK).await;
-            self.second_look(fresh, visit).await;
+            cleared.extend(self.second_look(fresh, visit).await);
+        }
+        if cleared.is_empty() {
+            return;
+        }
+        // The next visit may suspect it anew, and then looks twice again.
+        visit.suspects.retain(|suspect| !cleared.contains(&suspect.machine));
+        let suspects = Suspects { format: RECORD_FORMAT, suspects: visit.suspects.clone() };
+        if let Err(why) = self.within(RECORD_MAX, dir.put_suspects(&suspects)).await {
+            unseen(visit, format!("whom this visit cleared could not be written: {why}"));
         }
     }
 
-    async fn second_look(&self, suspects: Vec<(Judged, Suspect)>, visit: &mut Visit) {
-        self.end_all(suspects.into_iter().map(|(judged, _)| judged).collect(), By::Everything, visit).await;
+    /// Gives those that are no orphans any more.
+    async fn second_look(&self, suspects: Vec<(Judged, Suspect)>, visit: &mut Visit) -> Vec<MachineRef> {
+        self.end_all(suspects.into_iter().map(|(judged, _)| judged).collect(), By::Everything, visit).await
     }
 
-    /// Each is read again before its end. One whose end was refused is told of, and found again by the next visit.
-    async fn end_all(&self, orphans: Vec<Judged>, by: By, visit: &mut Visit) {
+    /// Each is read again before its end. One whose end was refused is told of, and found again by the next visit. Gives those that are
+    /// no orphans any more.
+    async fn end_all(&self, orphans: Vec<Judged>, by: By, visit: &mut Visit) -> Vec<MachineRef> {
         let ends = orphans.into_iter().map(|orphan| async move {
             let answer = self.within(LOOK_MAX, self.end_by(&orphan, by)).await;
             (orphan, answer)
         });
         let ends: Vec<_> = stream::iter(ends).buffered(READS_IN_FLIGHT).collect().await;
+        let mut cleared = Vec::new();
         for (orphan, answer) in ends {
             match answer {
                 Ok(Some(ended)) => visit.ended.push(Ended {
@@ -158,14 +170,14 @@ impl Controller {
                     attempt: ended.view.tags.attempt,
                     why: reason(&ended),
                 }),
-                // It was none any more.
-                Ok(None) => {}
+                Ok(None) => cleared.push(orphan.view.machine()),
                 Err(why) => {
                     let what = format!("{} in {}", orphan.view.id, orphan.view.region);
                     visit.trouble.push(Trouble { what, why: format!("may still run and bill: {why}") });
                 }
             }
         }
+        cleared
     }
 
     /// In words, an error with its causes; that nobody answered is one.

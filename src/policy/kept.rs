@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::stopped::keeps_disk;
 use crate::instance::{InstanceState, InstanceView};
-use crate::job::Settled;
+use crate::job::{OnSpec, Outcome, Settled};
 use crate::market::{Cloud, Market, elapsed};
 
 /// A disk that stood unused for so long is told of (FAULTS row 31). Sooner is news to nobody who went home for the weekend
@@ -27,5 +28,20 @@ pub fn forgotten(view: &InstanceView, now: Timestamp) -> Option<Duration> {
 /// Whether a machine of an attempt that is over is stopped where it is found running, and not terminated with the disk that was to
 /// stay. What was not bought on demand cannot be stopped.
 pub fn was_kept(settled: &Settled, view: &InstanceView) -> bool {
-    settled.kept && view.cloud == Cloud::Aws && view.market == Market::OnDemand
+    settled.kept && can_stand(view)
+}
+
+/// The same of an attempt that is not settled yet: it has ended as one whose disk the job file asks to keep, and its machine runs on.
+pub fn is_to_be_kept(on: &OnSpec, outcome: &Outcome, view: &InstanceView) -> bool {
+    keeps_disk(on, outcome.because) && can_stand(view)
+}
+
+/// Where nobody can read what was kept: whoever starts a machine through us gives it a new hard cap first, so one that was started
+/// after its cap was started at the cloud itself, and it had been kept.
+pub fn was_started_past_its_cap(view: &InstanceView) -> bool {
+    can_stand(view) && view.tags.kill_at.is_some_and(|kill_at| view.launched > kill_at)
+}
+
+fn can_stand(view: &InstanceView) -> bool {
+    view.cloud == Cloud::Aws && view.market == Market::OnDemand
 }

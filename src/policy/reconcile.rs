@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::continuation;
 use super::hard_end::Terms;
-use super::kept::was_kept;
+use super::kept::{is_to_be_kept, was_kept};
 use super::missing::missing;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
@@ -276,12 +276,14 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     let watched = &attempt.watched;
     let terminate = |why: String| vec![Act::Terminate { machine: view.machine(), ends: Some(attempt.plan.attempt), why }];
     let held = attempt.status.as_ref().is_some_and(|status| status.phase == AttemptPhase::Held);
-    if attempt.outcome.is_some() && !held && watched.outcome_for > OUTCOME_TO_DARK {
-        return terminate(format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs()));
+    let stop = |why: String| vec![Act::Stop { machine: view.machine(), ends: Some(attempt.plan.attempt), why: format!("{why}; its disk is kept") }];
+    if let Some(outcome) = attempt.outcome.as_ref().filter(|_| !held && watched.outcome_for > OUTCOME_TO_DARK) {
+        let why = format!("its attempt has ended, and it still runs after {} s", watched.outcome_for.as_secs());
+        let unwanted = wishes.end.as_ref().is_some_and(|wish| wish.cancel);
+        return if is_to_be_kept(&facts.spec.spec.on, outcome, view) && !unwanted { stop(why) } else { terminate(why) };
     }
     let heard = heard(attempt);
     let patience = if heard { attempt.plan.lease } else { attempt.plan.boot }.duration();
-    let stop = |why: String| vec![Act::Stop { machine: view.machine(), ends: Some(attempt.plan.attempt), why: format!("{why}; its disk is kept") }];
     let may_stand = continuation::is_unheard_and_can_stand(attempt, view);
     if watched.silent_for > patience {
         let words = if heard { "no heartbeat" } else { "no word of its agent" };

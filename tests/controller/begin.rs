@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome};
+use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Wish};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market;
 use lamplighter::ports::{Clock, Cloud, Store};
@@ -11,6 +11,7 @@ use lamplighter::ports::{Clock, Cloud, Store};
 use super::World;
 use super::cloud::{CloudFault, Life};
 use super::mortal;
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
 
 const ENDS: Life = Life::Ends { secs: 2, code: 0 };
@@ -114,4 +115,25 @@ fn whoever_dies_while_beginning_leaves_a_whole_job_or_none() {
         }
     }
     assert!(whole >= 3 && none >= 1, "{whole} whole, {none} none");
+}
+
+/// A lid is closed between the choice of an offer and the launch: somebody may have cancelled meanwhile, and prices moved.
+#[test]
+fn whoever_sleeps_over_the_beginning_of_a_job_looks_once_more_before_the_launch() {
+    simulate(async |clock| {
+        let world = World::unmade(clock.clone(), &[ENDS]).await;
+        let controller = world.controller();
+        let planned = controller.first_plan(&world.spec).await.unwrap();
+        world.store.fault("plan.json", Fault::Slow(Duration::from_secs(3600)), 1);
+        let cancels = async {
+            clock.sleep(Duration::from_secs(1800)).await;
+            world.dir.add_request(Wish::Cancel, "somebody", clock.now()).await.unwrap();
+        };
+        let (begun, ()) = tokio::join!(controller.begin(&world.dir, &world.spec, planned), cancels);
+        let (memory, begun) = begun.unwrap();
+        begun.unwrap();
+        assert_eq!(world.cloud.launches(), 0, "the decision is an hour old");
+        let receipt = controller.drive_on(world.job(), memory).await.unwrap();
+        assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Cancelled, 0), "{}", receipt.reason);
+    });
 }

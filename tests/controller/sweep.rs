@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::controller::{Found, Judged, submit};
+use lamplighter::instance::InstanceView;
 use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::jobdir::JobDir;
+use lamplighter::market::Region;
 use lamplighter::policy::orphan::OrphanVerdict;
-use lamplighter::ports::{Clock, Store};
+use lamplighter::ports::{Clock, Cloud, CloudError, Store};
 
+use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
@@ -139,4 +142,36 @@ async fn second(world: &World) -> JobDir {
     spec.job = "later-222222".parse().unwrap();
     world.cloud.live_on(Life::Endless);
     submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap()
+}
+
+/// Before the false cloud: one region more, of which nobody ever hears.
+struct Deaf {
+    inner: Arc<dyn Cloud>,
+}
+
+const HANGS: &str = "hangs";
+
+before_the_cloud!(Deaf passes on [supply launch terminate interrupt raise_kill_at release] {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        Ok(self.inner.regions().await?.into_iter().chain([Region::new(HANGS)]).collect())
+    }
+
+    async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
+        if region.as_str() == HANGS { std::future::pending().await } else { self.inner.describe(owner, region).await }
+    }
+});
+
+#[test]
+fn a_region_that_hangs_hides_no_orphan_of_another() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.drive().await;
+        let late = world.cloud.add_late(world.job());
+        let daemon = world.controller_on(world.store.clone(), Arc::new(Deaf { inner: world.port() }));
+        tokio::select! {
+            () = daemon.drive_all(&[], |_| {}) => {}
+            () = clock.sleep(Duration::from_secs(8 * 60)) => {}
+        }
+        assert!(!world.cloud.running().contains(&late), "{:?}", world.cloud.running());
+    });
 }

@@ -191,10 +191,14 @@ fn a_visit_that_saw_no_region_is_sick() {
 /// still say, and its disk is not lost with it.
 #[test]
 fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
-    for (past_its_cap, market, ends) in [
-        (false, Market::OnDemand, InstanceState::Stopped),
-        (true, Market::OnDemand, InstanceState::Stopped),
-        (false, Market::Spot, InstanceState::Terminated),
+    for (past_its_cap, market, unreadable, ends) in [
+        (false, Market::OnDemand, None, InstanceState::Stopped),
+        (true, Market::OnDemand, None, InstanceState::Stopped),
+        (false, Market::Spot, None, InstanceState::Terminated),
+        // Nobody can read that it was kept: it was started after its cap, and so not by us.
+        (true, Market::OnDemand, Some(Fault::Down), InstanceState::Stopped),
+        (true, Market::OnDemand, Some(Fault::Hang), InstanceState::Stopped),
+        (true, Market::Spot, Some(Fault::Down), InstanceState::Terminated),
     ] {
         simulate(async |clock| {
             let world = World::with(clock.clone(), &[Life::Stops { secs: 30, code: 3 }], |spec| {
@@ -212,9 +216,61 @@ fn a_kept_machine_that_runs_again_is_stopped_and_not_terminated() {
                 let mut state = world.cloud.state.lock().unwrap();
                 let view = &mut state.machines[0].view;
                 (view.cloud, view.market, view.state, view.ended) = (Cloud::Aws, market, InstanceState::Running, None);
+                view.launched = clock.now();
+            }
+            if past_its_cap {
+                clock.sleep(Duration::from_secs(180)).await;
+            }
+            if let Some(fault) = unreadable {
+                world.store.fault("", fault, None);
             }
             let visit = visit(&world, ROOM).await;
             assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{visit:?}");
         });
     }
+}
+
+/// The work is done, its disk is to stay, its power-off does not work, and every workstation sleeps.
+#[test]
+fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
+    for (success, market, ends) in [
+        (Reaction::Stop, Market::OnDemand, InstanceState::Stopped),
+        (Reaction::Terminate, Market::OnDemand, InstanceState::Terminated),
+        (Reaction::Stop, Market::Spot, InstanceState::Terminated),
+    ] {
+        simulate(async |clock| {
+            let world = World::with(clock.clone(), &[Life::NeverDark], |spec| {
+                spec.limits.max_runtime = Some(Span::from_secs(24 * 3600));
+                spec.on.success = success;
+            })
+            .await;
+            world.controller().look(world.job()).await.unwrap();
+            clock.sleep(Duration::from_secs(3600)).await;
+            {
+                let mut state = world.cloud.state.lock().unwrap();
+                let view = &mut state.machines[0].view;
+                (view.cloud, view.market) = (Cloud::Aws, market);
+            }
+            let visit = visit(&world, ROOM).await;
+            assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{success:?}, {market:?}: {visit:?}");
+            assert!(world.dir.ending(AttemptNo::FIRST).await.unwrap().is_some(), "why it was ended is there for the receipt");
+        });
+    }
+}
+
+/// A suspicion that the second look of a visit disproves is not there for the next one, which would take it for its own first look.
+#[test]
+fn whoever_is_cleared_by_a_second_look_is_suspected_anew() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        let speaks = async {
+            clock.sleep(Duration::from_secs(30)).await;
+            let key = layout::status(world.job(), AttemptNo::FIRST);
+            world.store.put(&key, world.store.object(&key).unwrap()).await.unwrap();
+        };
+        let (first, ()) = tokio::join!(visit(&world, ROOM), speaks);
+        assert_eq!((ids(&first), first.suspects.len(), world.cloud.running().len()), (vec![], 0, 1), "{first:?}");
+        let kept: Suspects = serde_json::from_slice(&world.store.object(&layout::suspects(NAME)).unwrap()).unwrap();
+        assert_eq!(kept.suspects, []);
+    });
 }

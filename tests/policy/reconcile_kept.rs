@@ -1,11 +1,13 @@
 //! A kept machine that was started again, and the cloud's answers of before.
 
-use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Settled, Starts, Wish};
-use lamplighter::market::Market;
-use lamplighter::policy::reconcile::{Act, AttemptFacts};
+use std::time::Duration;
 
-use super::reconcile_facts::{self, OWNER, ago, attempt, known, outcome, settled, spec, status, view};
+use lamplighter::instance::{InstanceState, InstanceView};
+use lamplighter::job::{AttemptPhase, EndedBecause, Reaction, Request, Settled, Starts, Wish};
+use lamplighter::market::Market;
+use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
+
+use super::reconcile_facts::{self, OWNER, ago, attempt, known, now, outcome, settled, spec, status, view};
 
 /// An attempt that starts a kept machine, planned so long ago; its agent is at work.
 fn started(age_secs: u64) -> AttemptFacts {
@@ -97,4 +99,25 @@ fn a_stop_that_hangs_is_forced() {
         let acts = reconcile_facts::acts(&[ended], &wishes, known(&[view]));
         assert_eq!(reconcile_facts::word(&acts[0]), words, "{since} s, {cancelled}: {acts:?}");
     }
+}
+
+/// Its work is done and its power-off does not work: what its job file keeps is kept, and nobody who cancels it wants the disk.
+#[test]
+fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
+    let acts = |because, market, wishes: &[Request], outcome_for| {
+        let mut spec = spec();
+        spec.spec.on.success = Reaction::Stop;
+        let mut ended = AttemptFacts { outcome: Some(outcome(1, because)), status: Some(status(AttemptPhase::Ended, ago(190))), ..attempt(1, 600) };
+        ended.watched.outcome_for = Duration::from_secs(outcome_for);
+        let cloud = known(&[InstanceView { market, ..view(1, OWNER, InstanceState::Running, None) }]);
+        let (attempts, here, now) = (&[ended], "z", now());
+        let acts = reconcile(&Facts { spec: &spec, attempts, requests: wishes, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here, now });
+        reconcile_facts::word(&acts[0])
+    };
+    let cancel = [reconcile_facts::wish(Wish::Cancel, 60)];
+    assert_eq!(acts(EndedBecause::Succeeded, Market::OnDemand, &[], 179), "wait");
+    assert_eq!(acts(EndedBecause::Succeeded, Market::OnDemand, &[], 181), "stop");
+    assert_eq!(acts(EndedBecause::Succeeded, Market::OnDemand, &cancel, 181), "terminate");
+    assert_eq!(acts(EndedBecause::Failed, Market::OnDemand, &[], 181), "terminate", "that was not asked for");
+    assert_eq!(acts(EndedBecause::Succeeded, Market::Spot, &[], 181), "terminate", "such a machine cannot be stopped");
 }
