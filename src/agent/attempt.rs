@@ -111,6 +111,13 @@ pub struct Held {
     pub until: Timestamp,
 }
 
+/// A clock that is kept in time is right to the second; a request takes some.
+const BEHIND_MAX: SignedDuration = SignedDuration::from_secs(5);
+
+/// The write of a heartbeat, and the question of when it came, at the most; and what is worth putting right.
+const ASKED_FOR: SignedDuration = SignedDuration::from_secs(60);
+const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(5 * 60);
+
 /// One moment on both clocks: the wall clock as it was then, carried on by the clock that never steps. A machine whose clock
 /// is set by a day reaches no limit by it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -142,6 +149,25 @@ impl Anchor {
                 Anchor { wall: wall.max(reached), mono, boot, lived_before: lived, lived }
             }
         }
+    }
+
+    /// By the clock of the store, which said at a moment of the steady one that it was not before `at`, and not much later. `None`: they
+    /// agree. A clock that is behind gives a machine more time than it has, one that is ahead takes some of it: each reboot has nothing
+    /// else to go by (seeds 1414 of six hours and 21006056 of 24 h of the false world).
+    pub fn by_the_store(&self, launched: Timestamp, (mono, at): (Duration, Timestamp)) -> Option<Anchor> {
+        let carried = self.carried(mono);
+        let (behind, ahead) = (at.duration_since(carried), carried.duration_since(at));
+        let wall = if behind > BEHIND_MAX {
+            self.wall.saturating_add(behind)
+        } else if ahead > AHEAD_MAX {
+            self.wall.saturating_sub(ahead - ASKED_FOR)
+        } else {
+            return None;
+        };
+        // Whatever a store says, nobody has lived for less than was seen.
+        let lived = launched.saturating_add(self.lived_before).unwrap_or(self.wall);
+        let wall = wall.unwrap_or(self.wall).max(lived);
+        (wall != self.wall).then(|| Anchor { wall, ..self.clone() })
     }
 
     /// As it is kept, for the life after this.
@@ -265,4 +291,33 @@ pub fn start_dir(state: &Path, start: u32) -> PathBuf {
 /// The numbers of a plan that the agent obeys.
 pub fn terms(plan: Option<&Plan>) -> (UsdPerHour, Option<Timestamp>) {
     plan.map_or((UsdPerHour::ZERO, None), |plan| (plan.offer.hourly(), plan.kill_at))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAUNCHED: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn at(secs: i64) -> Timestamp {
+        Timestamp::from_second(secs).unwrap()
+    }
+
+    /// A boot at `wall` by the machine's clock, an hour after the launch by what its agents saw; the store dates its first heartbeat, ten
+    /// seconds later by the steady clock, at `dated`. What the machine goes by then.
+    fn put_right(wall: i64, dated: i64) -> Option<i64> {
+        let lived = Duration::from_secs(3600);
+        let anchor = Anchor { wall: at(wall), mono: Duration::from_secs(40), boot: "2".into(), lived_before: lived, lived };
+        let mono = Duration::from_secs(50);
+        anchor.by_the_store(LAUNCHED, (mono, at(dated))).map(|anchor| anchor.carried(mono).as_second())
+    }
+
+    #[test]
+    fn a_boot_by_a_clock_that_was_wrong_goes_by_the_stores() {
+        assert_eq!(put_right(7200, 7210), None);
+        assert_eq!(put_right(7200, 7200), None, "a heartbeat took ten seconds");
+        assert_eq!(put_right(7200, 10_810), Some(10_810), "an hour behind");
+        assert_eq!(put_right(10_800, 7210), Some(7270), "an hour ahead, and nobody gets a second more for it");
+        assert_eq!(put_right(10_800, 0), Some(3610), "it has lived for an hour, whatever a store says");
+    }
 }

@@ -27,9 +27,6 @@ const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
 /// How often the drawers of time and the rhythm are kept on disk: a crash of the agent loses at most this much of them.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// A clock that is kept in time is right to the second; a request takes some.
-const CLOCK_SLACK: SignedDuration = SignedDuration::from_secs(5);
-
 /// What became of the cloud's notices so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Warned {
@@ -93,16 +90,16 @@ impl Agent {
         self.anchor.carried(self.out.clock.mono())
     }
 
-    /// A clock that was wrong when this life of the machine began, and behind: nobody has more time than by the store's.
+    /// A clock that was wrong when this life of the machine began.
     pub(super) fn look_at_clock(&mut self) {
-        let Some((mono, at)) = self.heartbeat.dated() else { return };
-        let behind = at.duration_since(self.anchor.carried(mono));
-        if behind > CLOCK_SLACK {
-            tracing::warn!("this machine's clock is {behind:#} behind the job root's, which counts");
-            self.anchor.wall = self.anchor.wall.saturating_add(behind).unwrap_or(Timestamp::MAX);
-            self.memory.anchor = Some(self.anchor.by(self.out.clock.mono()));
-            self.keep();
-        }
+        let Some(put_right) = self.heartbeat.dated().and_then(|dated| self.anchor.by_the_store(self.attempt.launched, dated)) else { return };
+        tracing::warn!(
+            "this machine's clock was wrong when it booted: by the job root's, which counts, it is {}",
+            put_right.carried(self.out.clock.mono())
+        );
+        self.anchor = put_right;
+        self.memory.anchor = Some(self.anchor.by(self.out.clock.mono()));
+        self.keep();
     }
 
     /// What a crash or a reboot may cost half a minute of.

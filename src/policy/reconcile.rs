@@ -130,8 +130,10 @@ const CANCEL_TO_DARK: Duration = Duration::from_secs(3 * 60);
 /// it holds its quota. Sooner, and a slow end of a healthy machine is cut.
 const STUCK: Duration = Duration::from_secs(10 * 60);
 
-fn is_stuck(facts: &Facts<'_>, view: &InstanceView) -> bool {
-    view.ended.is_some_and(|ended| elapsed(ended, facts.now) > STUCK)
+/// By what this controller has seen: a workstation whose clock is a day ahead would cut each stop in its first second (seed 21006770
+/// of 24 h).
+fn is_stuck(attempt: &AttemptFacts) -> bool {
+    attempt.watched.dark_for.is_some_and(|dark| dark > STUCK)
 }
 
 /// What is to be done now, in this order.
@@ -234,11 +236,11 @@ fn during(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
             InstanceState::Terminated => vec![Act::Settle(Box::new(settle(facts, attempt, Some(view))))],
             InstanceState::Stopped => stopped(facts, attempt, view),
             InstanceState::Pending | InstanceState::Running => alive(facts, attempt, view),
-            InstanceState::ShuttingDown if is_stuck(facts, view) => {
+            InstanceState::ShuttingDown if is_stuck(attempt) => {
                 let why = format!("it has been shutting down for more than {} min", STUCK.as_secs() / 60);
                 vec![Act::Terminate { machine: view.machine(), ends: None, why }]
             }
-            InstanceState::Stopping if is_stuck(facts, view) => vec![stuck_stopping(facts, view)],
+            InstanceState::Stopping if is_stuck(attempt) => vec![stuck_stopping(facts, view)],
             InstanceState::Stopping | InstanceState::ShuttingDown => wait(format!("{} is {}", view.id, view.state)),
         }),
     }

@@ -291,7 +291,8 @@ impl Judge {
             let Some(host) = world.ec2.with(&id, |machine| machine.host.clone()).flatten().filter(|host| host.knows_the_time()) else { continue };
             *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running());
             // Until its agent has the lease, the time that user data gave it stands.
-            let latest = kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL) + MISTOLD);
+            // One that is in the past is due: whoever boots beyond its cap is told so (seed 21007953 of 24 h).
+            let latest = kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL).max(at(now)) + MISTOLD);
             // The disk of a kept machine tells of its last life until it is powered (seed 1000450 of 24 h).
             let powered = host.boots.load(Ordering::Relaxed) > 0;
             let mistold = powered && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);

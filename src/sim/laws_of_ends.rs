@@ -147,6 +147,8 @@ pub(super) fn every_end_has_its_reason(judge: &Judge, world: &World, deed: &Deed
         Deed::Asked { ask, id, by } => {
             let Some(asked) = Asked::of(world, id)
                 .filter(|asked| !matches!(asked.state, InstanceState::Stopping | InstanceState::ShuttingDown | InstanceState::Terminated))
+                // It came to rest while the request was on its way.
+                .filter(|asked| (*ask, asked.state) != (Ask::Stop, InstanceState::Stopped))
             else {
                 return Ok(());
             };

@@ -92,9 +92,11 @@ fn a_machine_that_was_kept_and_runs_again_is_stopped_and_no_other() {
 #[test]
 fn a_stop_that_hangs_is_forced() {
     for (since, cancelled, words) in [(120, false, "wait"), (700, false, "stop"), (700, true, "terminate")] {
+        // By the wall clock of this workstation it has been stopping for a day.
         let mut view = InstanceView { market: Market::OnDemand, ..view(1, OWNER, InstanceState::Stopping, None) };
-        view.ended = Some(ago(since));
-        let ended = AttemptFacts { outcome: Some(outcome(1, EndedBecause::Succeeded)), ..attempt(1, 7200) };
+        view.ended = Some(ago(86_400));
+        let mut ended = AttemptFacts { outcome: Some(outcome(1, EndedBecause::Succeeded)), ..attempt(1, 7200) };
+        ended.watched.dark_for = Some(Duration::from_secs(since));
         let wishes = if cancelled { vec![reconcile_facts::wish(Wish::Cancel, 60)] } else { Vec::new() };
         let acts = reconcile_facts::acts(&[ended], &wishes, known(&[view]));
         assert_eq!(reconcile_facts::word(&acts[0]), words, "{since} s, {cancelled}: {acts:?}");

@@ -1,7 +1,7 @@
 //! The seeds that found something once, and play without a violation since.
 
 /// How many hours the world is long, and its seed. What each found is in docs/promises.md.
-pub const NAMED: [(u64, u64); 54] = [
+pub const NAMED: [(u64, u64); 59] = [
     (6, 121),
     (6, 462),
     (6, 584),
@@ -56,4 +56,9 @@ pub const NAMED: [(u64, u64); 54] = [
     (24, 20000552),
     (24, 20000948),
     (24, 20001768),
+    (24, 21001732),
+    (24, 21006056),
+    (24, 21006770),
+    (24, 21007953),
+    (24, 21008952),
 ];
