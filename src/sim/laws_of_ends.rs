@@ -12,8 +12,10 @@ use super::judge::Judge;
 use super::timeline::at;
 use super::world::{Ask, Deed, Which, World};
 use crate::instance::{InstanceState, Tags};
-use crate::job::{Outcome, Settled};
+use crate::job::{Outcome, ResolvedSpec, Settled};
 use crate::jobdir::layout;
+use crate::market::Market;
+use crate::policy::keeps_disk;
 
 /// From a wish in the job directory to the last launch that may not know of it: a listing may be half a minute stale, and a
 /// tick is under way.
@@ -41,6 +43,7 @@ struct Asked {
     attempt: Which,
     tags: Tags,
     state: InstanceState,
+    market: Market,
     launched: Duration,
 }
 
@@ -48,13 +51,22 @@ impl Asked {
     fn of(world: &World, id: &str) -> Option<Self> {
         let facts = |machine: &Machine| {
             let tags = Tags::from_map(&machine.tags).ok()?;
-            Some(Asked { attempt: machine.attempt()?, tags, state: machine.state(), launched: machine.launched })
+            Some(Asked { attempt: machine.attempt()?, tags, state: machine.state(), market: machine.offer.market, launched: machine.launched })
         };
         world.ec2.with(id, facts).flatten()
     }
 
     fn is_past_cap(&self, now: Duration) -> bool {
         self.tags.kill_at.is_some_and(|cap| cap <= at(now))
+    }
+
+    /// It has ended as one whose disk the job file keeps, and can be stopped.
+    fn is_to_stay(&self, world: &World) -> bool {
+        let body = |key: String| world.objects.body(&key);
+        let outcome = body(layout::outcome(&self.tags.job, self.tags.attempt)).and_then(|body| serde_json::from_slice::<Outcome>(&body).ok());
+        let spec = body(layout::spec(&self.tags.job)).and_then(|body| serde_json::from_slice::<ResolvedSpec>(&body).ok());
+        let keeps = outcome.zip(spec).is_some_and(|(outcome, spec)| keeps_disk(&spec.spec.on, outcome.because));
+        keeps && self.market == Market::OnDemand
     }
 
     /// Its attempt is over: a launch that came through after all.
@@ -104,6 +116,9 @@ pub(super) fn given_up_for_a_cause(judge: &Judge, world: &World, deed: &Deed<'_>
     let Deed::Asked { ask: Ask::Terminate, id, by } = deed else { return Ok(()) };
     let now = world.timeline.now();
     let Some(asked) = Asked::of(world, id).filter(|asked| asked.state.bills()) else { return Ok(()) };
+    if asked.is_to_stay(world) && judge.cancelled.is_none() && !judge.was_store_ill(now, INTENT_MAX) {
+        return Err(format!("{by} ended {id}, whose disk was to stay"));
+    }
     if judge.outcomes.contains_key(&asked.attempt) || judge.cancelled.is_some() || asked.is_past_cap(now) || asked.is_settled(world) {
         return Ok(());
     }

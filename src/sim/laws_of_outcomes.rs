@@ -75,7 +75,9 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::OutOfMemory | EndedBecause::SetupFailed | EndedBecause::Moved => false,
         // What only a controller says.
         EndedBecause::Lost | EndedBecause::LaunchFailed => false,
-        EndedBecause::Failed => outcome.exit.is_some_and(|exit| exit.code != Some(0)) && host.state().starts.last().is_none_or(|start| start.is_over()),
+        EndedBecause::Failed => {
+            outcome.exit.is_some_and(|exit| exit.code != Some(0)) && host.state().starts.last().is_none_or(|start| start.is_over())
+        }
     };
     let stood = stood.map_or(0, |stood| stood.as_secs());
     if is_true { Ok(()) } else { Err(format!("{word}, and it was not so: {stood} s after step {:?} of {steps}", truth.map(|truth| truth.step))) }
