@@ -8,6 +8,7 @@
 //! An alarm fires when its state changes, and only then. A machine whose heartbeats never arrive is not armed: it would be
 //! ended for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
 
+use aws_sdk_cloudwatch::operation::delete_alarms::DeleteAlarmsError;
 use aws_sdk_cloudwatch::primitives::DateTime;
 use aws_sdk_cloudwatch::types::{ComparisonOperator, Dimension, StateValue, Statistic, Tag};
 use jiff::{SignedDuration, Timestamp};
@@ -86,7 +87,11 @@ pub async fn release(session: &AwsSession, machine: &MachineRef) -> Result<(), C
 /// When CloudWatch does not answer.
 pub async fn delete(session: &AwsSession, region: &Region, names: &[String]) -> Result<(), CloudError> {
     let delete = session.cloudwatch(region).await.delete_alarms().set_alarm_names(Some(names.to_vec()));
-    delete.send().await.map(drop).map_err(|error| meaning("delete an alarm", error))
+    match delete.send().await {
+        // The one that was meant is gone. Of several, CloudWatch then deletes none.
+        Err(error) if names.len() == 1 && error.as_service_error().is_some_and(DeleteAlarmsError::is_resource_not_found) => Ok(()),
+        told => told.map(drop).map_err(|error| meaning("delete an alarm", error)),
+    }
 }
 
 /// All alarms whose names begin so, every page.

@@ -10,9 +10,14 @@
 //! remove it.
 
 use std::collections::BTreeMap;
+use std::error::Error as StdError;
 use std::time::Duration;
 
+use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Instance, SpotInstanceRequest, SpotInstanceState, Tag, Volume, VolumeState};
+use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use super::aws_session::AwsSession;
 use super::cloudwatch_alarm;
@@ -41,6 +46,8 @@ const FOUND_WITHIN: Duration = Duration::from_secs(3600);
 /// The owner's machines that have not ended, by their ids: how they are, and whose.
 type Living = BTreeMap<String, (InstanceState, Option<JobId>)>;
 
+type Refused<E> = SdkError<E, HttpResponse>;
+
 /// # Errors
 /// When EC2 or CloudWatch does not answer: half a list would say that nothing is left.
 pub async fn residue(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
@@ -58,7 +65,7 @@ pub async fn residue(session: &AwsSession, owner: &str, region: &Region) -> Resu
 }
 
 /// # Errors
-/// When it is not ours, is in use, or EC2 does not answer.
+/// When it is not ours, is in use, or EC2 does not answer. What is gone already is no error.
 pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudError> {
     let act = format!("remove the {} {}", residue.kind, residue.id);
     let not_ours =
@@ -69,19 +76,54 @@ pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudE
         return cloudwatch_alarm::delete(session, &residue.region, &[id.to_owned()]).await;
     }
     if residue.kind == SPOT_REQUEST {
-        let cancelled = client.cancel_spot_instance_requests().spot_instance_request_ids(id).send().await;
-        return cancelled.map(drop).map_err(|error| meaning(&act, error));
+        return done(&act, client.cancel_spot_instance_requests().spot_instance_request_ids(id).send().await);
     }
     let tags = client.describe_tags().filters(filter("resource-id", [id.to_owned()])).filters(filter("key", [OWNER_TAG.to_owned()])).send().await;
-    if !tags.map_err(|error| meaning(&act, error))?.tags().iter().any(|tag| tag.value() == Some(&owner)) {
-        return Err(not_ours());
+    let tags = tags.map_err(|error| meaning(&act, error))?;
+    if !tags.tags().iter().any(|tag| tag.value() == Some(&owner)) {
+        // What is gone has no tags either.
+        let gone = tags.tags().is_empty() && is_gone(&client, residue, &act).await?;
+        return if gone { Ok(()) } else { Err(not_ours()) };
     }
     match residue.kind.as_str() {
         // EC2 refuses a disk that is in use.
-        VOLUME => client.delete_volume().volume_id(id).send().await.map(drop).map_err(|error| meaning(&act, error)),
-        ADDRESS => client.release_address().allocation_id(id).send().await.map(drop).map_err(|error| meaning(&act, error)),
-        INTERFACE => client.delete_network_interface().network_interface_id(id).send().await.map(drop).map_err(|error| meaning(&act, error)),
+        VOLUME => done(&act, client.delete_volume().volume_id(id).send().await),
+        ADDRESS => done(&act, client.release_address().allocation_id(id).send().await),
+        INTERFACE => done(&act, client.delete_network_interface().network_interface_id(id).send().await),
         other => Err(CloudError::Invalid { what: format!("cannot {act}: nobody knows how to remove a {other}") }),
+    }
+}
+
+/// What EC2 says of an id that it does not know, or no longer: each kind of thing has its own words. Each call here names one.
+const UNKNOWN: [&str; 4] =
+    ["InvalidVolume.NotFound", "InvalidAllocationID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidSpotInstanceRequestID.NotFound"];
+
+/// What is not there needs no removal: another sweep was quicker, or it is the second call of one whose answer was lost.
+fn done<T, E>(act: &str, told: Result<T, Refused<E>>) -> Result<(), CloudError>
+where
+    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+{
+    none(act, told, |_| 0).map(drop)
+}
+
+/// Whether nothing of the id is shown.
+fn none<T, E>(act: &str, told: Result<T, Refused<E>>, shown: impl Fn(&T) -> usize) -> Result<bool, CloudError>
+where
+    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
+{
+    match told {
+        Err(error) if error.code().is_some_and(|code| UNKNOWN.contains(&code)) => Ok(true),
+        told => told.map(|told| shown(&told) == 0).map_err(|error| meaning(act, error)),
+    }
+}
+
+async fn is_gone(client: &Client, residue: &Residue, act: &str) -> Result<bool, CloudError> {
+    let id = residue.id.as_str();
+    match residue.kind.as_str() {
+        VOLUME => none(act, client.describe_volumes().volume_ids(id).send().await, |told| told.volumes().len()),
+        ADDRESS => none(act, client.describe_addresses().allocation_ids(id).send().await, |told| told.addresses().len()),
+        INTERFACE => none(act, client.describe_network_interfaces().network_interface_ids(id).send().await, |told| told.network_interfaces().len()),
+        _ => Ok(false),
     }
 }
 

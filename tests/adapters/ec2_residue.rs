@@ -66,6 +66,52 @@ async fn what_is_left_is_found_priced_and_removed() {
     assert_eq!(ec2.ask("DescribeVolumes", &[]).unwrap().all("volumeId").iter().filter(|one| one.text == theirs).count(), 1);
 }
 
+/// Another sweep was quicker, or the first of two calls was carried out and nobody heard of it.
+#[tokio::test]
+async fn what_is_gone_already_is_removed() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let aws = AwsCloud::new(session(&ec2));
+    let mut watched = plan("token-1", Market::Spot);
+    watched.launch.as_mut().unwrap().alarm = Some("cpu<=0.3 for 5m".parse::<AlarmRule>().unwrap());
+    let id = aws.launch(&watched).await.unwrap();
+    aws.guard(&watched, &machine(&id)).await.unwrap();
+    ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
+    make(&ec2, "CreateVolume", &[("Size", "100"), ("AvailabilityZone", "us-east-1a")], tagged("volume", OWNER), "volumeId");
+    make(&ec2, "AllocateAddress", &[("Domain", "vpc")], tagged("elastic-ip", OWNER), "allocationId");
+    let subnets = ec2.ask("DescribeSubnets", &[]).unwrap();
+    let subnet = [("SubnetId", subnets.items("subnetSet")[0].at("subnetId"))];
+    make(&ec2, "CreateNetworkInterface", &subnet, tagged("network-interface", OWNER), "networkInterfaceId");
+    let all = aws.residue(OWNER, &region()).await.unwrap();
+    assert_eq!(["volume", "address", "network interface", "alarm"].map(|kind| find(&all, kind).len()), [1, 1, 1, 1], "{all:?}");
+
+    // The answer is lost, so the same call is made again, of what is no longer there.
+    let calls = [
+        ("volume", "DeleteVolume", "InvalidVolume.NotFound"),
+        ("address", "ReleaseAddress", "InvalidAllocationID.NotFound"),
+        ("network interface", "DeleteNetworkInterface", "InvalidNetworkInterfaceID.NotFound"),
+    ];
+    for (kind, action, code) in calls {
+        ec2.take_calls();
+        ec2.fault(Fault::lost(action));
+        aws.clear(find(&all, kind)[0]).await.unwrap_or_else(|error| panic!("{kind}: {error}"));
+        let told: Vec<String> = ec2.take_calls().into_iter().filter(|call| call.action == action).map(|call| call.code).collect();
+        assert_eq!(told, ["", code], "{kind}");
+    }
+    // Another sweep has removed it, its tags with it; an alarm has none to read.
+    ec2.fault(Fault::code("DeleteAlarms", "ResourceNotFound").after());
+    for one in &all {
+        aws.clear(one).await.unwrap_or_else(|error| panic!("{one:?}: {error}"));
+    }
+    let request = Residue { kind: "spot request".into(), ..find(&all, "volume")[0].clone() };
+    aws.clear(&request).await.unwrap();
+    assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), []);
+    // Shown, and without any owner now: nobody's to remove.
+    let bare = make(&ec2, "CreateVolume", &[("Size", "100"), ("AvailabilityZone", "us-east-1a")], tagged("volume", OWNER), "volumeId");
+    let all = aws.residue(OWNER, &region()).await.unwrap();
+    ec2.ask("DeleteTags", &[("ResourceId.1", &bare), ("Tag.1.Key", "lamplighter:owner")]).unwrap();
+    assert_eq!(kind(&aws.clear(&all[0]).await.unwrap_err()), "denied");
+}
+
 #[tokio::test]
 async fn a_kept_disk_is_told_of_and_not_removed_and_half_a_list_is_none() {
     let Some(ec2) = FalseEc2::start(Options { pending: std::time::Duration::ZERO, stopping: std::time::Duration::ZERO, managed: false }) else {
