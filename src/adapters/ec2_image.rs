@@ -120,6 +120,20 @@ fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudErro
         other => return Err(wrong(&format!("is for {}", other.map_or("an unknown architecture", |arch| arch.as_str())))),
     };
     let root = described.root_device_name().ok_or_else(|| wrong("names no root device"))?;
+    if let Some(billed) = own_price(described) {
+        return Err(wrong(&format!(
+            "has a price of its own beside the machine's ({billed}), which no plan and no budget here reckons with: \
+             choose one that EC2 bills as `{PLAIN}`, as those of Ubuntu, Debian, Amazon Linux and `dlami` are"
+        )));
+    }
+    let further = further_disks(described, root);
+    if !further.is_empty() {
+        return Err(wrong(&format!(
+            "brings further disks ({}), which would be billed beside the plan, without encryption and beyond the machine's end: \
+             make an image of its root disk alone, and bring data with `workdir` or from a bucket",
+            further.join(", ")
+        )));
+    }
     let of_root = described.block_device_mappings().iter().filter(|one| one.device_name() == Some(root));
     let size = of_root.filter_map(|one| one.ebs()?.volume_size()).max().unwrap_or(0);
     Ok(Image {
@@ -129,4 +143,26 @@ fn image(described: &Described, choice: &ImageChoice) -> Result<Image, CloudErro
         disk_gib_min: u32::try_from(size).unwrap_or(0),
         arch,
     })
+}
+
+/// What EC2 says of an image whose hours cost what the price list says of plain Linux, and what such a machine's hours are
+/// billed as.
+const PLAIN: &str = "Linux/UNIX";
+const PLAIN_OPERATION: &str = "RunInstances";
+
+/// What an image costs beside its machine is in no price that we know: Windows, Red Hat, SUSE, Ubuntu Pro, or a product of the
+/// marketplace, free ones too. Gives how it is billed, if it is. An emulator may say nothing of it.
+fn own_price(described: &Described) -> Option<String> {
+    let platform = described.platform_details().or(described.platform().map(|platform| platform.as_str()));
+    let platform = platform.filter(|said| *said != PLAIN).map(|said| format!("platform `{said}`"));
+    let operation = described.usage_operation().filter(|said| *said != PLAIN_OPERATION).map(|said| format!("usage operation `{said}`"));
+    let products = described.product_codes().iter().map(|code| format!("product code `{}`", code.product_code_id().unwrap_or("unknown")));
+    let told: Vec<String> = platform.into_iter().chain(operation).chain(products).collect();
+    (!told.is_empty()).then(|| told.join(", "))
+}
+
+/// The devices beside the root that would be disks of EBS. What a machine has in itself (`ephemeral0`) costs nothing more.
+fn further_disks<'a>(described: &'a Described, root: &str) -> Vec<&'a str> {
+    let others = described.block_device_mappings().iter().filter(|one| one.ebs().is_some() && one.device_name() != Some(root));
+    others.map(|one| one.device_name().unwrap_or("one without a name")).collect()
 }

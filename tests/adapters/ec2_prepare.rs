@@ -89,8 +89,33 @@ async fn an_image_is_found_by_any_of_its_names() {
         let (was, text) = refused(&aws, &spec(words, 100), &x86).await;
         assert!(was == class && text.contains(said), "{words}: {was}: {text}");
     }
+    // What a machine has in itself is no disk that is bought.
+    let ubuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
+    assert_eq!(prepare(&aws, &spec(ubuntu, 100), &x86).await.unwrap().image, "ami-0d15ea5e000002404");
     let (was, text) = refused(&aws, &spec("dlami", 50), &x86).await;
     assert!(was == "invalid" && text.contains("needs a disk of 65 GiB, and `machine.disk` is 50"), "{text}");
+}
+
+/// A plan would show the price of plain Linux and of one disk, and the bill another.
+#[tokio::test]
+async fn an_image_that_costs_more_than_its_machine_and_its_disk_is_refused() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    group(&ec2, "lamplighter");
+    let (aws, x86) = (cloud(&ec2), offer(Market::OnDemand));
+    for (words, said) in [
+        ("ami-0d15ea5e000000010", "platform `Red Hat Enterprise Linux`, usage operation `RunInstances:0010`"),
+        ("name:RHEL-9*;owner=amazon", "platform `Red Hat Enterprise Linux`, usage operation `RunInstances:0010`"),
+        ("ami-0d15ea5e000000802", "product code `8v9ldxexample`"),
+    ] {
+        let (was, text) = refused(&aws, &spec(words, 100), &x86).await;
+        assert!(was == "invalid" && text.contains(&format!("has a price of its own beside the machine's ({said})")), "{words}: {was}: {text}");
+        assert!(text.contains("choose one that EC2 bills as `Linux/UNIX`"), "{text}");
+    }
+    let (was, text) = refused(&aws, &spec("ami-0d15ea5e0000d15c2", 100), &x86).await;
+    assert!(
+        was == "invalid" && text.contains("brings further disks (/dev/sdf)") && text.contains("an image of its root disk alone"),
+        "{was}: {text}"
+    );
 }
 
 #[tokio::test]

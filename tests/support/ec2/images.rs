@@ -1,4 +1,5 @@
-//! AWS's deep-learning base images, which moto does not have, and the public parameters that name them.
+//! AWS's deep-learning base images, which moto does not have, and the public parameters that name them; and images that are
+//! billed otherwise, or bring more than one disk.
 
 use super::cloud::{Cloud, ec2_answer, numbered, refused};
 use super::http::Answer;
@@ -16,10 +17,23 @@ struct Image {
     parameter: &'static str,
     /// Of its own disk.
     gib: &'static str,
+    /// What it runs, and how that is billed.
+    platform: (&'static str, &'static str),
+    /// Of the marketplace.
+    product: Option<&'static str>,
+    /// Beside its own disk: EBS with a snapshot, or what a machine has in itself.
+    further: &'static [(&'static str, Further)],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Further {
+    Disk,
+    InstanceStore,
 }
 
 const fn image(id: &'static str, name: &'static str, architecture: &'static str, root: &'static str, parameter: &'static str) -> Image {
-    Image { id, name, architecture, root, created: "2026-06-01T09:00:00.000Z", parameter, gib: "65" }
+    let platform = ("Linux/UNIX", "RunInstances");
+    Image { id, name, architecture, root, created: "2026-06-01T09:00:00.000Z", parameter, gib: "65", platform, product: None, further: &[] }
 }
 
 const UBUNTU_22: &str = "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260601";
@@ -36,8 +50,18 @@ const PLAIN_PARAMETER: &str = "/aws/service/ami-amazon-linux-latest/al2023-ami-k
 const UBUNTU: &str = "ubuntu/images/hvm-ssd-gp3/ubuntu-noble-24.04-amd64-server-20260601";
 const UBUNTU_PARAMETER: &str = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
 
+/// As AWS's user guide lists them.
+const RED_HAT: (&str, &str) = ("Red Hat Enterprise Linux", "RunInstances:0010");
+
 const IMAGES: &[Image] = &[
-    Image { gib: "8", ..image("ami-0d15ea5e000002404", UBUNTU, "x86_64", "/dev/sda1", UBUNTU_PARAMETER) },
+    Image { gib: "10", platform: RED_HAT, ..image("ami-0d15ea5e000000010", "RHEL-9.6.0_HVM-20260601-x86_64", "x86_64", "/dev/sda1", "") },
+    Image { product: Some("8v9ldxexample"), ..image("ami-0d15ea5e000000802", "trainer-of-the-marketplace", "x86_64", "/dev/sda1", "") },
+    Image { further: &[("/dev/sdf", Further::Disk)], ..image("ami-0d15ea5e0000d15c2", "with-data", "x86_64", "/dev/sda1", "") },
+    Image {
+        gib: "8",
+        further: &[("/dev/sdb", Further::InstanceStore)],
+        ..image("ami-0d15ea5e000002404", UBUNTU, "x86_64", "/dev/sda1", UBUNTU_PARAMETER)
+    },
     Image { gib: "8", ..image("ami-0d15ea5e0000a1023", PLAIN, "x86_64", "/dev/xvda", PLAIN_PARAMETER) },
     image("ami-0d15ea5e000000022", UBUNTU_22, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-22.04"),
     image("ami-0d15ea5e000000024", UBUNTU_24, "x86_64", "/dev/sda1", "base-oss-nvidia-driver-gpu-ubuntu-24.04"),
@@ -117,11 +141,24 @@ fn item(image: &Image) -> Node {
         ("virtualizationType", "hvm"),
         ("hypervisor", "xen"),
         ("enaSupport", "true"),
-        ("platformDetails", "Linux/UNIX"),
+        ("platformDetails", image.platform.0),
+        ("usageOperation", image.platform.1),
     ];
-    let disk =
-        [("snapshotId", "snap-0d15ea5e"), ("volumeSize", image.gib), ("deleteOnTermination", "true"), ("volumeType", "gp3"), ("encrypted", "false")];
-    let disk = Node::with("ebs", disk.map(|(name, value)| Node::leaf(name, value)));
-    let mapping = Node::with("blockDeviceMapping", [Node::with("item", [Node::leaf("deviceName", image.root), disk])]);
-    Node::with("item", fields.map(|(name, value)| Node::leaf(name, value)).into_iter().chain([mapping]))
+    let disks = [mapping(image.root, disk(image.gib, "true"))].into_iter().chain(image.further.iter().map(|(device, further)| match further {
+        Further::Disk => mapping(device, disk("500", "false")),
+        Further::InstanceStore => mapping(device, Node::leaf("virtualName", "ephemeral0")),
+    }));
+    let disks = Node::with("blockDeviceMapping", disks.collect::<Vec<_>>());
+    let product = |code| Node::with("item", [Node::leaf("productCode", code), Node::leaf("type", "marketplace")]);
+    let products = image.product.map(|code| Node::with("productCodes", [product(code)]));
+    Node::with("item", fields.map(|(name, value)| Node::leaf(name, value)).into_iter().chain([disks]).chain(products))
+}
+
+fn mapping(device: &str, what: Node) -> Node {
+    Node::with("item", [Node::leaf("deviceName", device), what])
+}
+
+fn disk(gib: &str, goes: &str) -> Node {
+    let disk = [("snapshotId", "snap-0d15ea5e"), ("volumeSize", gib), ("deleteOnTermination", goes), ("volumeType", "gp3"), ("encrypted", "false")];
+    Node::with("ebs", disk.map(|(name, value)| Node::leaf(name, value)))
 }
