@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   agents.find(arch) ──> agents/<sha256>/lamp-agent, if it is not there ──> signed URL ──> user data, and until when to launch
+//!                         agents/<sha256>/checked, once the sum of what was sent is the one in the key
 //! ```
 //! The URL lives as long as the credentials that sign it: they must last for the launch and the boot, or nothing is bought.
 //! What must never live here: where the file is on this workstation (`ports::Agents`), the words of the script
@@ -11,6 +12,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use jiff::Timestamp;
 
 use super::bootstrap::{Bootstrap, BootstrapError, BoxEndpoint};
@@ -162,14 +164,19 @@ impl Shipper {
         if there().contains(&file.sha256) {
             return Ok(());
         }
-        // The key holds the sum, so two uploads at once write the same bytes; a torn one is no object at all.
-        let found = store.head(key).await?;
-        if found.is_none_or(|found| found.bytes != file.bytes) {
+        let mark = layout::agent_checked(&file.sha256);
+        let (found, checked) = tokio::try_join!(store.head(key), store.head(&mark))?;
+        // The size alone does not tell right bytes from wrong ones, so an agent counts once its sum was compared, and until
+        // somebody writes it again. Two uploads at once write the same bytes; a torn one is no object at all.
+        let good = found.zip(checked).is_some_and(|(found, checked)| found.bytes == file.bytes && checked.modified >= found.modified);
+        if !good {
             let (_, sent) = store.put_file(key, &file.path).await?;
             if sent != file.sha256 {
-                store.delete(key).await?;
+                // Where it cannot be taken back, it stays without its mark, and the next upload replaces it.
+                let _kept = store.delete(key).await;
                 return Err(ShipError::Changed { path: file.path.display().to_string() });
             }
+            store.put(&mark, Bytes::new()).await?;
         }
         there().insert(file.sha256.clone());
         Ok(())

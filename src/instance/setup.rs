@@ -168,7 +168,7 @@ pub fn is_of_the_house(key: &str) -> bool {
     let parts: Vec<&str> = key.split('/').collect();
     match parts.as_slice() {
         ["clock" | "jobs-over.json"] => true,
-        ["agents", sum, "lamp-agent"] => sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        ["agents", sum, "lamp-agent" | "checked"] => sum.len() == 64 && sum.bytes().all(|byte| byte.is_ascii_hexdigit()),
         ["news", _, word] => !word.is_empty() && !word.contains('.'),
         ["market", zone, file] => zone.matches('-').count() >= 2 && file.strip_suffix(".json").is_some_and(|model| model.contains('.')),
         ["proofs", account, file] => account.bytes().all(|byte| byte.is_ascii_digit()) && file.ends_with(".json"),

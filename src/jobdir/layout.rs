@@ -12,6 +12,12 @@ pub fn agent(sha256: &str) -> String {
     format!("agents/{sha256}/lamp-agent")
 }
 
+/// Written after it, by who has compared the sum of what was sent; empty. An agent that is newer than this is not known to be
+/// right.
+pub fn agent_checked(sha256: &str) -> String {
+    format!("agents/{sha256}/checked")
+}
+
 /// Written and looked at to learn the time by the store's clock; empty.
 pub const CLOCK: &str = "clock";
 
@@ -255,8 +261,8 @@ mod tests {
     fn what_is_of_no_job_and_no_schedule_is_known_to_the_set_up() {
         use crate::instance::setup::is_of_the_house;
         let job: JobId = "toy-222222".parse().expect("an id");
-        let (made, program) = (format!("{}made", news(&job)), agent(&"0a".repeat(32)));
-        for key in [CLOCK, JOBS_OVER, &made, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1"), &program] {
+        let (made, program, checked) = (format!("{}made", news(&job)), agent(&"0a".repeat(32)), agent_checked(&"0a".repeat(32)));
+        for key in [CLOCK, JOBS_OVER, &made, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1"), &program, &checked] {
             assert!(is_of_the_house(key), "{key}");
         }
         for key in [

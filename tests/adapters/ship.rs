@@ -8,7 +8,7 @@ use lamplighter::adapters::objects;
 use lamplighter::controller::{ShipError, Shipper};
 use lamplighter::job::BOOT;
 use lamplighter::market::{Arch, Region};
-use lamplighter::ports::Agents;
+use lamplighter::ports::{AgentFile, Agents, AgentsError};
 
 use crate::moto::moto;
 
@@ -36,7 +36,8 @@ async fn it_is_uploaded_once_and_fetched_by_its_url() {
 
     let program = agents().find(OURS).unwrap();
     let listed: Vec<(String, u64)> = store.list("agents/").await.unwrap().into_iter().map(|found| (found.key, found.bytes)).collect();
-    assert_eq!(listed, [(format!("agents/{}/lamp-agent", program.sha256), program.bytes)]);
+    let folder = format!("agents/{}", program.sha256);
+    assert_eq!(listed, [(format!("{folder}/checked"), 0), (format!("{folder}/lamp-agent"), program.bytes)]);
     assert_eq!(assigned(&user_data, "agent_sha256"), program.sha256);
     let got = reqwest::get(assigned(&user_data, "agent_url")).await.unwrap();
     assert_eq!((got.status().as_u16(), got.bytes().await.unwrap()), (200, std::fs::read("/bin/true").unwrap().into()));
@@ -53,6 +54,44 @@ async fn it_is_uploaded_once_and_fetched_by_its_url() {
     let of_s3 = Shipper::new(agents(), Some("http://s3.vpce.example".into())).of_s3();
     let user_data = of_s3.user_data(&*store, OURS, &region, "my-image", BOOT).await.unwrap().user_data;
     assert!(user_data.contains("AWS_ENDPOINT_URL_S3=\"http://s3.vpce.example\"'") && !user_data.contains("AWS_ENDPOINT_URL="), "{user_data}");
+}
+
+/// A file that was built anew while it was sent: its name is the sum of what it was.
+struct Changing(AgentFile);
+
+impl Agents for Changing {
+    fn find(&self, _arch: Arch) -> Result<AgentFile, AgentsError> {
+        Ok(self.0.clone())
+    }
+}
+
+/// Each machine would boot with it, refuse it and go out.
+#[tokio::test]
+async fn wrong_bytes_under_the_right_name_are_never_taken_for_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = objects::open(folder.path().to_str().unwrap()).unwrap();
+    let program = agents().find(OURS).unwrap();
+    let (key, good) = (format!("agents/{}/lamp-agent", program.sha256), std::fs::read("/bin/true").unwrap());
+    let wrong = vec![0; good.len()];
+    let bring = async || Shipper::new(agents(), None).bring(&*store, OURS).await.unwrap();
+    // Somebody's upload ended between sending and comparing, or could not be taken back.
+    store.put(&key, wrong.clone().into()).await.unwrap();
+    bring().await;
+    assert_eq!(store.get(&key).await.unwrap().unwrap(), good);
+    // Written again after it was found to be right.
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    store.put(&key, wrong.into()).await.unwrap();
+    bring().await;
+    assert_eq!(store.get(&key).await.unwrap().unwrap(), good);
+    // What is right is not sent again.
+    let sent = store.head(&key).await.unwrap().unwrap().modified;
+    bring().await;
+    assert_eq!(store.head(&key).await.unwrap().unwrap().modified, sent);
+
+    let other = AgentFile { sha256: "0a".repeat(32), ..program };
+    let changed = Shipper::new(Arc::new(Changing(other)), None).bring(&*store, OURS).await.unwrap_err();
+    assert!(matches!(changed, ShipError::Changed { .. }), "{changed}");
+    assert_eq!(store.list(&format!("agents/{}/", "0a".repeat(32))).await.unwrap(), [], "it was taken back");
 }
 
 #[tokio::test]
