@@ -214,8 +214,7 @@ mod tests {
     fn a_machine_may_do_nothing_to_machines() {
         let policy = permissions().policy(PolicyName::Box);
         let allowed = actions(&policy, "Allow");
-        let expected =
-            ["s3:AbortMultipartUpload", "s3:GetObject", "s3:ListMultipartUploadParts", "s3:PutObject", "s3:ListBucket", "cloudwatch:PutMetricData"];
+        let expected = ["s3:GetObject", "s3:ListBucket", "s3:AbortMultipartUpload", "s3:PutObject", "cloudwatch:PutMetricData"];
         assert_eq!(allowed, expected, "think twice: every process on the machine may do this");
         assert_eq!(actions(&policy, "Deny"), ["*"]);
         let text = policy.to_string();
@@ -305,6 +304,31 @@ mod tests {
         }
         let found: Vec<_> = found.iter().map(|(name, sid, action)| (*name, sid.as_str(), action.as_str())).collect();
         assert_eq!(found, unbound, "think twice: this may be done to what is another's");
+    }
+
+    /// A parameter may hold anybody's secret; an alarm ends a machine.
+    #[test]
+    fn parameters_are_read_and_alarms_touched_where_they_are_ours() {
+        let policy = permissions().policy(PolicyName::Controller);
+        let of = |action: &str| {
+            let holds = |statement: &&Value| actions(&serde_json::json!({"Statement": [statement]}), "Allow").iter().any(|one| one == action);
+            policy["Statement"].as_array().unwrap().iter().filter(holds).cloned().collect::<Vec<Value>>()
+        };
+        let public_or_ours = serde_json::json!(["arn:aws:ssm:*::parameter/aws/service/*", "arn:aws:ssm:*:*:parameter/lamplighter/*"]);
+        assert_eq!(of("ssm:GetParameter").iter().map(|one| &one["Resource"]).collect::<Vec<_>>(), [&public_or_ours]);
+        assert!(!policy.to_string().contains("ssm:GetParameters"));
+        let owner = |of: &str| format!("aws:{of}/lamplighter:owner");
+        for (action, key) in [
+            ("cloudwatch:DeleteAlarms", owner("ResourceTag")),
+            ("cloudwatch:PutMetricAlarm", owner("RequestTag")),
+            ("cloudwatch:TagResource", owner("RequestTag")),
+        ] {
+            let [statement] = &of(action)[..] else { panic!("one statement for {action}") };
+            assert_eq!(statement["Condition"]["StringEquals"][key], "alice \"a\"", "{statement}");
+            // Another owner's alarm is not written over; one that is new has no tag yet.
+            let again = &statement["Condition"]["StringEqualsIfExists"][owner("ResourceTag")];
+            assert!(action == "cloudwatch:DeleteAlarms" || again == "alice \"a\"", "{statement}");
+        }
     }
 
     /// Whatever ends or changes a machine asks for our tag, and whatever makes one sets it.

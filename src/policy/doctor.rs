@@ -5,7 +5,7 @@
 use serde::Serialize;
 
 use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
-use crate::policy::setup::{allows, managed_key, other_root, own_key};
+use crate::policy::setup::{allows, managed_key, other_root, own_key, reaches};
 
 /// How a check ended; the worst is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -188,8 +188,7 @@ pub fn judge_role(names: &SetupNames, role: &Found<RoleFound>, profile: &Found<P
         }
         (Found::There(role), _) => {
             let check = match other_root(names, role.policy.as_ref()) {
-                // What is wider reaches it too.
-                Some(other) if !names.job_root().starts_with(&format!("{other}/")) => {
+                Some(other) if !reaches(names, role.policy.as_ref()) => {
                     Check::failure(name, format!("{it} may use {other}, and not {}: no machine would reach its job", names.job_root()))
                 }
                 _ => Check::warning(name, format!("{it} has another policy than `lamp iam box` prints")),

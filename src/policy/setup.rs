@@ -127,11 +127,23 @@ pub fn allows(names: &SetupNames, policy: Option<&Value>) -> bool {
     policy == Some(&names.permissions().policy(PolicyName::Box))
 }
 
+/// What the first words about S3 in a policy allow, without the star at their end: `bucket/prefix/jobs/`, or `bucket/prefix/` as
+/// `lamp` wrote it once.
+fn root_of(policy: Option<&Value>) -> Option<String> {
+    let root = |statement: &Value| Some(statement["Resource"].as_str()?.split_once(":s3:::")?.1.strip_suffix('*')?.to_owned());
+    policy?["Statement"].as_array()?.iter().find_map(root)
+}
+
 /// The other job root that the policy of a role names; `None`: it is this one, or none that can be read.
 pub fn other_root(names: &SetupNames, policy: Option<&Value>) -> Option<String> {
-    let roots = |statement: &Value| statement["Resource"].as_str().and_then(|arn| Some(arn.split_once(":s3:::")?.1.strip_suffix('*')?.to_owned()));
-    let root = policy?["Statement"].as_array()?.iter().find_map(roots)?;
-    (root != format!("{}/{}", names.bucket, names.prefix)).then(|| format!("s3://{}", root.trim_end_matches('/')))
+    let (root, ours) = (root_of(policy)?, format!("{}/{}", names.bucket, names.prefix));
+    let other = root.strip_suffix("jobs/").unwrap_or(&root).trim_end_matches('/');
+    (root != ours && root != format!("{ours}jobs/")).then(|| format!("s3://{other}"))
+}
+
+/// Whether machines reach the jobs of this root with it: what is wider reaches them too.
+pub fn reaches(names: &SetupNames, policy: Option<&Value>) -> bool {
+    root_of(policy).is_some_and(|root| format!("{}/{}jobs/", names.bucket, names.prefix).starts_with(&root))
 }
 
 fn lets_shells_in(names: &SetupNames, role: &RoleFound) -> bool {

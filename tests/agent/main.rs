@@ -25,6 +25,7 @@ mod notices;
 mod outputs;
 mod restarts;
 mod restless;
+mod role;
 mod samples;
 mod stacks;
 #[path = "../support/mod.rs"]

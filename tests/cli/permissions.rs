@@ -125,6 +125,34 @@ fn every_call_of_our_adapters_is_allowed_to_the_controller() {
     }
 }
 
+/// What is asked otherwise than by a call of that name: of a job directory, within another call, by EC2 or as a plain path.
+const WITHOUT_A_CALL: &[&str] = &[
+    "cloudwatch:TagResource",
+    "iam:PassRole",
+    "lambda:GetFunction",
+    "s3:AbortMultipartUpload",
+    "s3:DeleteObject",
+    "s3:GetObject",
+    "s3:PutObject",
+    "scheduler:GetSchedule",
+];
+
+#[test]
+fn nothing_is_allowed_to_the_controller_that_it_never_asks() {
+    let sources = aws_adapters().into_iter().map(|(_, text)| text).collect::<String>();
+    let asked = |action: &str| {
+        let name = action.split_once(':').map_or(action, |(_, name)| name).replace("AWS", "Aws");
+        let snake = name
+            .chars()
+            .fold(String::new(), |all, c| if c.is_ascii_uppercase() { all + "_" + &c.to_lowercase().to_string() } else { all + &c.to_string() });
+        let other = OTHERWISE.iter().filter(|(_, known)| *known == action).map(|(call, _)| format!(".{call}()"));
+        other.chain([format!(".{}()", snake.trim_start_matches('_'))]).any(|call| sources.contains(&call))
+    };
+    let unused: Vec<String> =
+        allowed(&policy_file("controller.json")).into_iter().filter(|action| !asked(action) && !WITHOUT_A_CALL.contains(&action.as_str())).collect();
+    assert!(unused.is_empty(), "allowed in config/iam/controller.json and never asked: {unused:?}");
+}
+
 /// What a program really asked, service by service.
 #[test]
 fn what_the_doctor_asks_is_allowed_to_the_controller() {

@@ -355,7 +355,7 @@ fn a_bucket_of_somebodys_own_is_used_as_it_is() {
     assert!(user.sandbox.read(CONFIG).contains(&format!("job_root = \"s3://{bucket}/team/a\"")));
     // What the machines may touch is below the prefix, and nothing else.
     let policy = user.lamp(&["iam", "box"]);
-    assert!(policy.out.contains(&format!("arn:aws:s3:::{bucket}/team/a/*")), "{policy:?}");
+    assert!(policy.out.contains(&format!("arn:aws:s3:::{bucket}/team/a/jobs/*")), "{policy:?}");
     assert_eq!(user.lamp(&["uninit", "aws", "--yes"]).code, 0);
     assert_eq!(user.ec2.s3("HEAD", &format!("/{bucket}"), b"").0, 200, "it stays");
 }

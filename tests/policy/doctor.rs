@@ -104,7 +104,15 @@ fn the_role_of_the_machines_allows_this_job_root() {
     assert!(fix.contains("put-role-policy") && !fix.contains("lamp init"), "{fix}");
     // Of another job root.
     let other = SetupNames { prefix: String::new(), ..names() }.permissions().policy(PolicyName::Box);
-    assert_eq!(judge(role(Some(other)), ours()).0, Level::Warning, "a wider one reaches it");
+    assert_eq!(judge(role(Some(other)), ours()).0, Level::Failure, "the jobs of another root are not those of this one");
+    let of_old = |root: &str| {
+        let read = serde_json::json!({ "Effect": "Allow", "Action": "s3:GetObject", "Resource": format!("arn:aws:s3:::{root}*") });
+        Some(serde_json::json!({ "Statement": [read] }))
+    };
+    let bucket = names().bucket;
+    assert_eq!(judge(role(of_old(&format!("{bucket}/"))), ours()).0, Level::Warning, "a wider one reaches it");
+    assert_eq!(judge(role(of_old(&format!("{bucket}/team/"))), ours()).0, Level::Warning, "as `lamp init aws` wrote it once");
+    assert_eq!(judge(role(of_old(&format!("{bucket}/other/"))), ours()).0, Level::Failure);
     let other = SetupNames { bucket: "other".into(), ..names() }.permissions().policy(PolicyName::Box);
     assert_eq!(judge(role(Some(other)), ours()).0, Level::Failure);
     // Before there is a bucket, `lamp iam box` cannot print what it should be.

@@ -1,6 +1,6 @@
 //! Counts the calls to a store by what they do and which record they are about: each is a request that is paid for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -11,11 +11,12 @@ use lamplighter::ports::{Created, ObjectMeta, Store, StoreError};
 pub struct CountingStore {
     store: Arc<dyn Store>,
     calls: Mutex<BTreeMap<(&'static str, String), u32>>,
+    keys: Mutex<BTreeSet<(&'static str, String)>>,
 }
 
 impl CountingStore {
     pub fn new(store: Arc<dyn Store>) -> Arc<Self> {
-        Arc::new(CountingStore { store, calls: Mutex::default() })
+        Arc::new(CountingStore { store, calls: Mutex::default(), keys: Mutex::default() })
     }
 
     /// Everything since the last time, and a table of it.
@@ -27,7 +28,13 @@ impl CountingStore {
         calls
     }
 
+    /// Every key that was asked for, and how.
+    pub fn keys(&self) -> BTreeSet<(&'static str, String)> {
+        self.keys.lock().unwrap().clone()
+    }
+
     fn count(&self, act: &'static str, key: &str) {
+        self.keys.lock().unwrap().insert((act, key.to_owned()));
         *self.calls.lock().unwrap().entry((act, record(key))).or_default() += 1;
     }
 }
