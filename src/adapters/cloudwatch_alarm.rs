@@ -141,7 +141,7 @@ async fn has_arrived(session: &AwsSession, machine: &MachineRef) -> Result<bool,
     let at = |time: Timestamp| DateTime::from_secs(time.as_second());
     let ask = session.cloudwatch(&machine.region).await.get_metric_statistics().namespace(NAMESPACE).metric_name(HEARTBEAT);
     let ask = ask.dimensions(dimension(machine)).period(60).statistics(Statistic::SampleCount).start_time(at(now - ARRIVED_WITHIN));
-    // Its clock may be a little ahead of ours.
+    // CloudWatch dates them, and its clock may be a little ahead of ours.
     let told = ask.end_time(at(now + SignedDuration::from_mins(1))).send().await;
     let told = told.map_err(|error| meaning(&format!("look for the heartbeat of {machine}"), error))?;
     Ok(!told.datapoints().is_empty())

@@ -90,7 +90,9 @@ impl Meter for CloudWatchMeter {
     }
 }
 
-/// PutMetricData as CloudWatch's query protocol has it.
+/// PutMetricData as CloudWatch's query protocol has it. Without a `Timestamp`: a data point then counts from when it was received, and
+/// an alarm on the heartbeat sees it whatever this machine's clock says. A clock that is more than five minutes off publishes nothing
+/// all the same, since AWS refuses what is signed with it.
 fn form(instance: &str, data: &[Datum]) -> String {
     let mut pairs = vec![
         ("Action".to_owned(), "PutMetricData".to_owned()),
@@ -101,7 +103,6 @@ fn form(instance: &str, data: &[Datum]) -> String {
         let mut put = |name: &str, value: String| pairs.push((format!("MetricData.member.{}.{name}", at + 1), value));
         put("MetricName", datum.name.to_owned());
         put("Unit", unit(datum.unit).to_owned());
-        put("Timestamp", datum.at.round(jiff::Unit::Second).unwrap_or(datum.at).to_string());
         put("Dimensions.member.1.Name", "InstanceId".to_owned());
         put("Dimensions.member.1.Value", instance.to_owned());
         put("StatisticValues.SampleCount", datum.stat.count.to_string());
@@ -135,14 +136,14 @@ mod tests {
 
     #[test]
     fn the_form_is_what_cloudwatch_reads() {
-        let at = "2026-01-02T03:04:05.678Z".parse().unwrap();
-        let datum = Datum { name: "GPUPower", unit: Unit::Plain, at, stat: Stat::one(1.5).and(2.5) };
+        let datum = Datum { name: "GPUPower", unit: Unit::Plain, stat: Stat::one(1.5).and(2.5) };
         let text = form("i-0&1", &[datum.clone(), datum]);
-        let first = "MetricData.member.1.MetricName=GPUPower&MetricData.member.1.Unit=None&MetricData.member.1.Timestamp=2026-01-02T03%3A04%3A06Z\
+        let first = "MetricData.member.1.MetricName=GPUPower&MetricData.member.1.Unit=None\
                      &MetricData.member.1.Dimensions.member.1.Name=InstanceId&MetricData.member.1.Dimensions.member.1.Value=i-0%261\
                      &MetricData.member.1.StatisticValues.SampleCount=2&MetricData.member.1.StatisticValues.Sum=4\
                      &MetricData.member.1.StatisticValues.Minimum=1.5&MetricData.member.1.StatisticValues.Maximum=2.5";
         assert!(text.starts_with(&format!("Action=PutMetricData&Version=2010-08-01&Namespace=Lamplighter&{first}&")), "{text}");
         assert!(text.contains("&MetricData.member.2.MetricName=GPUPower&"), "{text}");
+        assert!(!text.contains("Timestamp"), "CloudWatch dates it by its own clock: {text}");
     }
 }

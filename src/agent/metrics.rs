@@ -5,7 +5,10 @@
 //! ```
 //! The minute is closed by the loop and not by a clock of its own, so that a loop that hangs falls silent: an alarm on the
 //! missing heartbeat then does what it was armed for. A meter that fails or is slow loses minutes and delays nothing.
-//! What must never live here: a verdict, a retry.
+//! A batch is sent within seconds of its minute or not at all, so it carries no date: CloudWatch dates it on arrival. Its rule for
+//! PutMetricData: without a `Timestamp` a data point counts from when it was received; with one, it may be two weeks old or two hours
+//! ahead, and an alarm looks for it where it was dated. By a clock that is minutes off, that is where the alarm does not look.
+//! What must never live here: a verdict, a retry, a time of day.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -76,10 +79,10 @@ impl Minute {
     }
 
     /// The batch: what was measured, and that the loop is alive.
-    fn close(&mut self, at: jiff::Timestamp) -> Vec<Datum> {
+    fn close(&mut self) -> Vec<Datum> {
         let stats = std::mem::take(&mut self.stats);
-        let heartbeat = Datum { name: "Heartbeat", unit: Unit::Count, at, stat: Stat::one(1.0) };
-        stats.into_iter().map(|(name, (unit, stat))| Datum { name, unit, at, stat }).chain([heartbeat]).collect()
+        let heartbeat = Datum { name: "Heartbeat", unit: Unit::Count, stat: Stat::one(1.0) };
+        stats.into_iter().map(|(name, (unit, stat))| Datum { name, unit, stat }).chain([heartbeat]).collect()
     }
 }
 
@@ -103,7 +106,7 @@ impl Metrics {
             return;
         }
         hand.begun = Some(now);
-        hand.full = Some(hand.minute.close(self.inner.clock.now()));
+        hand.full = Some(hand.minute.close());
         self.inner.wake.notify_one();
     }
 }
@@ -155,12 +158,12 @@ mod tests {
         minute.add(&row(Reading::unknown("lost")), None);
         minute.add(&row(Reading::Known(f64::NAN)), Some(2.0));
         minute.add(&row(Reading::Known(30.0)), None);
-        let batch = minute.close(jiff::Timestamp::UNIX_EPOCH);
+        let batch = minute.close();
         let stat = |name: &str| batch.iter().find(|datum| datum.name == name).map(|datum| datum.stat);
         assert_eq!(stat("GPUUtilization"), Some(Stat { count: 2.0, sum: 120.0, least: 30.0, most: 90.0 }));
         assert_eq!(stat("WorkloadCPU").map(|stat| stat.count), Some(4.0));
         assert_eq!(stat("IdleSeconds").map(|stat| stat.most), Some(2.0));
         assert_eq!((stat("Heartbeat"), stat("GPUPower")), (Some(Stat::one(1.0)), None));
-        assert_eq!(minute.close(jiff::Timestamp::UNIX_EPOCH).len(), 1, "the next begins anew, and still says that we live");
+        assert_eq!(minute.close().len(), 1, "the next begins anew, and still says that we live");
     }
 }

@@ -3,14 +3,13 @@
 //! What must never live here: a decision that waits for it; what is not published is lost and missed by nobody here.
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 
-/// One measurement over one interval.
+/// One measurement over the interval that ends now. It has no time of its own: whoever keeps it dates it when it arrives, since the
+/// clock of the machine may be wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Datum {
     pub name: &'static str,
     pub unit: Unit,
-    pub at: Timestamp,
     pub stat: Stat,
 }
 

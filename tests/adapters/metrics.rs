@@ -21,12 +21,8 @@ fn meter(endpoint: &str) -> (CloudWatchMeter, Arc<AtomicU64>) {
 }
 
 fn batch() -> Vec<Datum> {
-    let at = Timestamp::now();
     let gpu = Stat::one(90.0).and(30.0).and(60.0);
-    vec![
-        Datum { name: "GPUUtilization", unit: Unit::Percent, at, stat: gpu },
-        Datum { name: "Heartbeat", unit: Unit::Count, at, stat: Stat::one(1.0) },
-    ]
+    vec![Datum { name: "GPUUtilization", unit: Unit::Percent, stat: gpu }, Datum { name: "Heartbeat", unit: Unit::Count, stat: Stat::one(1.0) }]
 }
 
 /// What CloudWatch says of one metric of one machine, in XML.
