@@ -15,7 +15,7 @@ use super::deadman::BOOTS;
 use super::outbox::{Outbox, chain};
 use super::tick::MEMORY;
 use crate::instance::{TAG_PREFIX, Tags, TagsError};
-use crate::job::{Lease, RECORD_FORMAT, ResolvedSpec};
+use crate::job::{AttemptNo, Lease, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::Usd;
 use crate::policy::Afterwards;
@@ -33,6 +33,10 @@ pub enum BootError {
     NotOurs(#[source] JobDirError),
     #[error("the attempt has ended already")]
     Ended,
+    #[error("the attempt was settled ({because}) before this machine came up: nobody waits for its work")]
+    Settled { because: &'static str },
+    #[error("the job is over and has its receipt: nobody waits for its work")]
+    Over,
     #[error("a record cannot be used")]
     Record(#[source] JobDirError),
 }
@@ -196,6 +200,7 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     if patiently(&*ports.clock, async || dir.outcome(tags.attempt).await).await.map_err(BootError::Record)?.is_some() {
         return Err(BootError::Ended);
     }
+    is_awaited(&dir, &*ports.clock, tags.attempt).await?;
     let plan = patiently(&*ports.clock, async || dir.plan(tags.attempt).await).await.map_err(BootError::Record)?;
     let (price, kill_at) = terms(plan.as_ref());
     let spent_before = spent_before(&dir, &*ports.clock, tags.attempt).await?;
@@ -215,6 +220,18 @@ async fn take_up(ports: &BootPorts, folders: Folders) -> Result<(Attempt, Outbox
     };
     outbox.keep(ATTEMPT, &attempt);
     Ok((attempt, outbox, memory))
+}
+
+/// Whether anybody still waits for the attempt. A controller that slept over its own launch may have found it missing and settled it,
+/// and another attempt may be at work: what this machine did would be paid for and counted by nobody.
+async fn is_awaited(dir: &JobDir, clock: &dyn Clock, attempt: AttemptNo) -> Result<(), BootError> {
+    if let Some(settled) = patiently(clock, async || dir.settled(attempt).await).await.map_err(BootError::Record)? {
+        return Err(BootError::Settled { because: settled.because.word() });
+    }
+    match patiently(clock, async || dir.receipt().await).await.map_err(BootError::Record)? {
+        Some(_) => Err(BootError::Over),
+        None => Ok(()),
+    }
 }
 
 /// A machine that was stopped keeps its disk, and is started for a new attempt: what the agent kept of the old one (how far it
@@ -270,9 +287,9 @@ async fn spec(dir: &JobDir, clock: &dyn Clock) -> Result<ResolvedSpec, BootError
 }
 
 /// What the settled attempts before this one cost.
-async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: crate::job::AttemptNo) -> Result<Usd, BootError> {
+async fn spent_before(dir: &JobDir, clock: &dyn Clock, this: AttemptNo) -> Result<Usd, BootError> {
     let mut spent = Usd::ZERO;
-    for number in (1..this.number()).map(crate::job::AttemptNo::new) {
+    for number in (1..this.number()).map(AttemptNo::new) {
         let settled = patiently(clock, async || dir.settled(number).await).await.map_err(BootError::Record)?;
         spent += settled.map_or(Usd::ZERO, |settled| settled.usd);
     }

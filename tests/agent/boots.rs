@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use lamplighter::agent::boot::{BootPorts, boot};
-use lamplighter::agent::{Ending, Folders, MEMORY, Memory};
+use lamplighter::agent::boot::{BootError, BootPorts, boot};
+use lamplighter::agent::{Attempt, Ending, Folders, MEMORY, Memory};
 use lamplighter::instance::Notice;
-use lamplighter::job::{AttemptNo, ExitStatus, Lease, ResolvedSpec};
+use lamplighter::job::{AttemptNo, ExitStatus, Lease, Receipt, ResolvedSpec, Settled};
 use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
@@ -42,7 +43,13 @@ async fn boots(rig: &Rig, attempt: &'static str) -> Memory {
 }
 
 async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
-    let played = Arc::new(Played::new(rig));
+    let (booted, memory) = comes_up(rig, &Arc::new(Played::new(rig)), attempt, silent).await.expect("there is work");
+    assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
+    memory
+}
+
+async fn comes_up(rig: &Rig, played: &Arc<Played>, attempt: &'static str, silent: bool) -> Result<(Attempt, Memory), BootError> {
+    let played = Arc::clone(played);
     let ports = BootPorts {
         clock: rig.clock.clone(),
         files: rig.files.clone(),
@@ -53,9 +60,43 @@ async fn takes_up(rig: &Rig, attempt: &'static str, silent: bool) -> Memory {
         nonce: "n".into(),
     };
     let folders = Folders { work: rig.path("work"), state: rig.path("state"), cache: rig.path("cache") };
-    let (booted, _, memory) = boot(&ports, folders).await.expect("there is work");
-    assert_eq!((booted.no.to_string().as_str(), booted.instance.as_str()), (attempt, "i-1"));
-    memory
+    boot(&ports, folders).await.map(|(attempt, _, memory)| (attempt, memory))
+}
+
+/// A record of ours, of this job.
+fn record<T: DeserializeOwned>(name: &str, change: impl FnOnce(&mut Value)) -> T {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/v1").join(name);
+    let mut words: Value = serde_json::from_slice(&std::fs::read(path).expect("a record of ours")).expect("JSON");
+    change(&mut words);
+    serde_json::from_value(words).expect("a record")
+}
+
+/// A laptop slept over its launch, found no machine when it woke, and settled the attempt; then the machine came up after all.
+#[test]
+fn a_machine_whose_attempt_was_settled_meanwhile_ends_itself_and_says_why() {
+    for (is_over, why) in [
+        (false, "the attempt was settled (lost) before this machine came up: nobody waits for its work"),
+        (true, "the job is over and has its receipt: nobody waits for its work"),
+    ] {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            submitted(&rig).await;
+            if is_over {
+                let receipt: Receipt = record("receipt.json", |words| words["job"] = "digits-222222".into());
+                let _ = rig.dir().create_receipt(&receipt).await.expect("the store works");
+            } else {
+                let settled = |words: &mut Value| {
+                    words["attempt"] = 1.into();
+                    words["because"] = "lost".into();
+                };
+                let _ = rig.dir().create_settled(&record::<Settled>("settled.json", settled)).await.expect("the store works");
+            }
+            let machine = Arc::new(Played::new(&rig));
+            let error = comes_up(&rig, &machine, "0001", false).await.expect_err("nobody waits for it");
+            assert_eq!(error.to_string(), why);
+            assert!(machine.is_off());
+        });
+    }
 }
 
 async fn submitted(rig: &Rig) {
