@@ -34,8 +34,9 @@ pub struct ProcStacks;
 #[async_trait]
 impl Stacks for ProcStacks {
     async fn dump(&self, scope: &Scope, bytes_max: usize) -> String {
-        let pids = pids(scope);
-        let kernel = tokio::task::spawn_blocking(move || kernel_view(&pids)).await;
+        // All of it aside: what belongs to a process that is stuck in the kernel may not be readable for as long.
+        let scope = scope.clone();
+        let kernel = tokio::task::spawn_blocking(move || kernel_view(&pids(&scope))).await;
         let (mut text, python) = kernel.unwrap_or_else(|error| (format!("the process tree could not be read: {error}\n"), Vec::new()));
         python_view(&mut text, &python).await;
         cut(text, bytes_max)

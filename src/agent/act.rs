@@ -1,5 +1,6 @@
 //! Act: carries out a step, with no choice left to make.
 
+use std::io;
 use std::time::Duration;
 
 use super::attempt::{Ending, Mode};
@@ -21,8 +22,22 @@ const LOG_SPOOL_BYTES_MAX: u64 = 512 << 20;
 /// and the record of the end as long again; a healthy kernel needs milliseconds.
 const UNKILLABLE_AFTER: Duration = Duration::from_secs(35);
 
+/// How long the machine's own service manager and the holder may take over a start. The holder's first word is waited for thirty
+/// seconds; shorter than a minute gives up a start that a busy machine would still make, and longer pays for one that never comes.
+const START_MAX: Duration = Duration::from_secs(120);
+
+/// How long the killing of a tree may take. The holder and the kernel have some thirty seconds in all; whoever is still there then
+/// ends with the machine.
+const KILLED_WITHIN: Duration = Duration::from_secs(60);
+
 /// The answer of a workload in which no process has a handler for the signal that asks for a checkpoint.
 pub(super) const NOBODY: &str = "no process of the workload has a handler for the checkpoint signal";
+
+/// What did not answer in its time has failed.
+pub(super) fn in_no_time(act: &'static str, within: Duration) -> WorkloadError {
+    let cause = io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {} s", within.as_secs()));
+    WorkloadError::Failed { act, cause }
+}
 
 impl Agent {
     /// Carries out what a decision says; gives it back when it ends the attempt.
@@ -67,7 +82,7 @@ impl Agent {
             return;
         }
         let scope = self.scope();
-        stacks::collect(&self.out, &self.journal, &*self.world.stacks, &scope).await;
+        self.alive_while(stacks::collect(&self.out, &self.journal, &*self.world.stacks, &scope)).await;
     }
 
     /// One picture a spell of stalling is enough.
@@ -156,7 +171,8 @@ impl Agent {
                 self.observe(super::wake::Wake::Ended(ended)).await;
             }
         }
-        if let Err(error) = self.alive_while(workload.kill_tree()).await {
+        let killed = self.alive_while(self.out.within(KILLED_WITHIN, workload.kill_tree())).await;
+        if let Err(error) = killed.unwrap_or_else(|| Err(in_no_time("kill", KILLED_WITHIN))) {
             self.journal.record(What::Attention { text: format!("something of the workload could not be killed: {error}") });
         }
         if self.ended.is_none() {
@@ -220,7 +236,9 @@ impl Agent {
         }
         let launch = self.launch(argv);
         let command = launch.argv.join(" ");
-        match self.world.workloads.start(&launch).await {
+        // A holder may take as long over its first word as the watchdog waits for ours.
+        let started = self.alive_while(self.out.within(START_MAX, self.world.workloads.start(&launch))).await;
+        match started.unwrap_or_else(|| Err(in_no_time("start", START_MAX))) {
             Ok(workload) => {
                 let pid = workload.scope().root_pid.unwrap_or_default();
                 self.journal.record(What::WorkloadStarted { start: self.memory.start, pid, command });

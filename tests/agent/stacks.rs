@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use lamplighter::agent::journal::Journal;
 use lamplighter::agent::stacks::collect;
 use lamplighter::jobdir::What;
-use lamplighter::ports::{Scope, Stacks};
+use lamplighter::ports::{Clock as _, Scope, Stacks};
 
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
@@ -19,6 +19,28 @@ impl Stacks for Stuck {
     }
 }
 
+/// It belongs to a process that is stuck in the kernel.
+struct Unreadable;
+
+#[async_trait]
+impl Stacks for Unreadable {
+    async fn dump(&self, _scope: &Scope, _bytes_max: usize) -> String {
+        std::future::pending().await
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_given_up_before_the_watchdog_would_bite() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let journal = Journal::start(rig.outbox());
+        assert_eq!(collect(&rig.outbox(), &journal, &Unreadable, &Scope::default()).await, None);
+        assert_eq!(clock.mono(), secs(15));
+        assert!(journal.flush(secs(5)).await);
+        assert_eq!(rig.attention().await, ["what the processes were waiting for was not kept: it could not be read within 15 s"]);
+    });
+}
+
 #[test]
 fn it_is_kept_and_recorded_and_a_store_that_hangs_does_not_hold_up_the_restart() {
     simulate(async |clock| {
@@ -31,7 +53,9 @@ fn it_is_kept_and_recorded_and_a_store_that_hangs_does_not_hold_up_the_restart()
         assert!(keys[0].ends_with("stacks/0001.txt") && keys[1].ends_with("stacks/0002.txt"), "{keys:?}");
         assert!(rig.store.object(&keys[1]).unwrap().starts_with(b"process 7"));
         rig.store.fault("/stacks/", Fault::Hang, None);
+        let begun = clock.mono();
         assert_eq!(collect(&outbox, &journal, &Stuck, &Scope::default()).await, None);
+        assert_eq!(clock.mono() - begun, secs(15));
         assert!(journal.flush(secs(5)).await);
         let kept = |what: &What| matches!(what, What::Stacks { key } if *key == keys[0]);
         assert!(rig.events().await.iter().any(|event| kept(&event.what)));
