@@ -85,6 +85,11 @@ impl Files for LocalFiles {
         Ok(walk.tree)
     }
 
+    async fn stamp_aside(&self, path: &Path) -> io::Result<Option<FileStamp>> {
+        let path = path.to_owned();
+        tokio::task::spawn_blocking(move || LocalFiles.stamp(&path)).await.map_err(io::Error::other)?
+    }
+
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
         let folder = folder.to_owned();
         tokio::task::spawn_blocking(move || LocalFiles.walk(&folder, files_max)).await.map_err(io::Error::other)?

@@ -93,6 +93,9 @@ pub struct Memory {
     /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
     #[serde(default)]
     pub ending: Option<Ending>,
+    /// How many agents came up in the end that is in `ending`, with the one that began it.
+    #[serde(default)]
+    pub ending_lives: u32,
     /// What is broken of the machine: the driver tells of some faults only once.
     #[serde(default)]
     pub hardware: Option<HardwareFault>,
@@ -264,6 +267,7 @@ impl Memory {
             kill_at: None,
             anchor: None,
             ending: None,
+            ending_lives: 0,
             hardware: None,
             held: None,
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
@@ -40,8 +40,11 @@ const FILES_MAX: usize = 20_000;
 /// The checkpoint folder, and how to look at it without holding up the loop.
 #[derive(Clone)]
 pub(super) struct Folder {
-    pub files: Arc<dyn Files>,
+    files: Arc<dyn Files>,
     pub path: PathBuf,
+    /// The newest look of all. Each takes a thread for as long as the folder does not answer, and there are few: whoever wants another
+    /// waits for the one before it.
+    newest: Arc<Mutex<Option<Shared<BoxFuture<'static, ()>>>>>,
 }
 
 /// What was seen.
@@ -52,8 +55,37 @@ pub(super) struct Look {
 }
 
 impl Folder {
+    pub(super) fn new(files: Arc<dyn Files>, path: PathBuf) -> Self {
+        Folder { files, path, newest: Arc::default() }
+    }
+
+    /// As long as the folder takes: who cannot wait for ever limits it.
     pub(super) async fn look(&self) -> io::Result<Look> {
-        looked(self.files.walk_aside(&self.path, FILES_MAX).await?)
+        loop {
+            let seen = Arc::new(Mutex::new(None));
+            let (look, is_ours) = self.newest_or(&seen);
+            look.await;
+            if is_ours {
+                let tree = seen.lock().expect("never held over a panic").take();
+                return looked(tree.expect("the look is over")?);
+            }
+        }
+    }
+
+    /// The look that is under way, or else a new one, which leaves what it saw.
+    fn newest_or(&self, seen: &Arc<Mutex<Option<io::Result<Tree>>>>) -> (Shared<BoxFuture<'static, ()>>, bool) {
+        let mut newest = self.newest.lock().expect("never held over a panic");
+        if let Some(look) = newest.as_ref().filter(|look| look.peek().is_none()) {
+            return (look.clone(), false);
+        }
+        let (files, path, seen) = (Arc::clone(&self.files), self.path.clone(), Arc::clone(seen));
+        let look = async move {
+            let tree = files.walk_aside(&path, FILES_MAX).await;
+            *seen.lock().expect("never held over a panic") = Some(tree);
+        };
+        let look = look.boxed().shared();
+        *newest = Some(look.clone());
+        (look, true)
     }
 
     /// For small folders, or when nobody waits.
@@ -159,16 +191,16 @@ impl Try {
         let outbox = &self.outbox;
         let path = self.folder.path.join(&file.path);
         let torn = || Torn::File(file.path.clone());
-        let same = || matches!(outbox.files.stamp(&path), Ok(Some(stamp)) if Identity::of(stamp) == Identity::of(file.stamp));
+        let same = async || matches!(outbox.files.stamp_aside(&path).await, Ok(Some(stamp)) if Identity::of(stamp) == Identity::of(file.stamp));
         let key = layout::checkpoint_file(outbox.dir.job(), self.manifest.number, &file.path);
         let limit = Duration::from_secs(FILE_SECS_MIN + file.stamp.bytes / BYTES_PER_SEC_MIN);
         let mut failures = 0;
         loop {
-            if !same() {
+            if !same().await {
                 return Err(torn());
             }
             let sent = outbox.within(limit, outbox.dir.store().put_file(&key, &path)).await;
-            if !same() {
+            if !same().await {
                 return Err(torn());
             }
             match sent {

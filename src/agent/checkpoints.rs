@@ -95,7 +95,7 @@ impl Checkpoints {
     /// Call after [`restore`] and before the workload is started. Takes up what an earlier agent of this attempt left in
     /// the state folder. What is in the folder before the first start is not a checkpoint of this job.
     pub fn start(outbox: Outbox, journal: Journal, board: Board, spec: &CheckpointSpec, path: PathBuf) -> Self {
-        let folder = Folder { files: Arc::clone(&outbox.files), path };
+        let folder = Folder::new(Arc::clone(&outbox.files), path);
         let kept = outbox.recall(KEPT).unwrap_or_else(|| {
             let kept = Kept::found(&folder);
             outbox.keep(KEPT, &kept);
@@ -115,6 +115,11 @@ impl Checkpoints {
         Checkpoints { shared, commands, _task: Arc::new(Task::spawn(worker.run())) }
     }
 
+    /// Whether an earlier agent has left what [`Checkpoints::start`] takes up, so that it need not look at the folder.
+    pub fn are_known(outbox: &Outbox) -> bool {
+        matches!(outbox.files.read(&outbox.state.join(KEPT)), Ok(Some(_)))
+    }
+
     /// The workload was started (again).
     pub fn workload_started(&self) {
         *self.shared.ended() = None;
@@ -126,7 +131,7 @@ impl Checkpoints {
         self.shared.wake.notify_one();
     }
 
-    /// Just before the signal that asks the workload to save.
+    /// Just before the signal that asks the workload to save. Takes as long as the folder does, which may be for ever.
     pub async fn ask(&self) -> Ask {
         let picture = self.shared.folder.look().await.ok().map(|look| look.picture);
         Ask { picture, marks: self.shared.board.saved().0, at: self.shared.outbox.clock.mono(), as_is: false }

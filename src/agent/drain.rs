@@ -6,19 +6,17 @@
 //! Every wait has a limit, so that no store and no workload can keep a machine billing. An interruption ends without an
 //! outcome: the cloud cuts the power, and if it does not, the work goes on.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
-use super::attempt::{Ending, Held, Mode};
+use super::attempt::{Ending, Held};
 use super::boot::keep_alive;
 use super::checkpoints::Saved;
 use super::outbox::{TRY_SECS_MAX, chain};
-use super::outputs::{self, Wanted};
+use super::rest::UNKEPT_WITHIN;
 use super::tick::{Agent, Finish};
-use super::unkept;
 use super::wake::Wake;
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
@@ -33,9 +31,6 @@ pub(super) enum Drained {
     NoticeWasVoid,
 }
 
-/// To name what nobody keeps is a kindness: a folder that hangs or is huge holds up no end of a machine.
-const UNKEPT_WITHIN: Duration = Duration::from_secs(10);
-
 /// How long uploads may take when nothing else limits them. A store that is down longer is reported as a loss: paying for
 /// an idle machine without end is the worse harm.
 const UPLOAD_MAX: Duration = Duration::from_secs(30 * 60);
@@ -48,7 +43,7 @@ const OUTCOME_MIN: Duration = Duration::from_secs(60);
 const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
 
 /// At the end of a notice the senders get at least this much, even when saving took all of it.
-const FLUSH_MIN: Duration = Duration::from_secs(2);
+pub(super) const FLUSH_MIN: Duration = Duration::from_secs(2);
 
 impl Agent {
     pub(super) async fn drain(&mut self, end: End, reason: Reason) -> Drained {
@@ -58,18 +53,31 @@ impl Agent {
             self.hold(time).await;
             return self.finish(end, reason).await;
         }
-        self.memory.ending = Some(Ending::End { end, reason: reason.clone() });
-        self.keep();
+        self.begin_end(Ending::End { end, reason: reason.clone() });
         self.enter(AttemptPhase::Draining);
+        let (losses, until) = match self.is_last_way() {
+            Some(text) => self.drain_nothing(&end, text).await,
+            None => self.drain_all(&end).await,
+        };
+        if let Afterwards::LeaveToCloud { at } = end.then {
+            return self.wait_for_reclaim(at, reason).await;
+        }
+        self.write_outcome(end.because, losses, until, end.by).await;
+        if let Afterwards::Hold(time) = end.then {
+            self.hold(time).await;
+        }
+        self.finish(end, reason).await
+    }
+
+    /// Saves, ends the workload and sends what is left of it. Gives what was lost, and until when the rest must have arrived.
+    async fn drain_all(&mut self, end: &End) -> (Vec<String>, Duration) {
         let asked_by = end.because.word();
         let mut losses = Vec::new();
         if self.ended.is_none() && self.workload.is_some() && self.memory.stage == Stage::Main {
-            if end.save
-                && let Some(text) = self.final_save(&end, asked_by).await
-            {
+            if end.save {
+                let lost = self.final_save(end, asked_by).await;
                 // An interruption ends without an outcome: what is not in the journal is not known to anybody.
-                self.journal.record(What::Loss { text: text.clone() });
-                losses.push(text);
+                losses.extend(lost.map(|text| self.lose(text)));
             }
             let grace = self.within(end.by, self.attempt.resolved.spec.watch.term_grace.duration());
             self.stop_workload(grace).await;
@@ -79,20 +87,16 @@ impl Agent {
         // One deadline for all that is sent: whoever comes after a step that took everything does not begin to wait anew.
         let until = self.out.clock.mono() + self.within(end.by, UPLOAD_MAX).max(FLUSH_MIN);
         losses.extend(self.upload_rest(until, asked_by).await);
-        if let Afterwards::LeaveToCloud { at } = end.then {
-            return self.wait_for_reclaim(at, reason).await;
+        if matches!(end.then, Afterwards::Terminate | Afterwards::Hold(_)) {
+            let lost = self.unkept(self.within(end.by, UNKEPT_WITHIN)).await;
+            losses.extend(lost.map(|text| self.lose(text)));
         }
-        if matches!(end.then, Afterwards::Terminate | Afterwards::Hold(_))
-            && let Some(text) = self.unkept(self.within(end.by, UNKEPT_WITHIN)).await
-        {
-            self.journal.record(What::Loss { text: text.clone() });
-            losses.push(text);
-        }
-        self.write_outcome(end.because, losses, until, end.by).await;
-        if let Afterwards::Hold(time) = end.then {
-            self.hold(time).await;
-        }
-        self.finish(end, reason).await
+        (losses, until)
+    }
+
+    pub(super) fn lose(&self, text: String) -> String {
+        self.journal.record(What::Loss { text: text.clone() });
+        text
     }
 
     /// Asks once more for a checkpoint and waits for it: afterwards the workload is ended. A workload without a signal of
@@ -113,7 +117,10 @@ impl Agent {
             let slow = || format!("no last checkpoint: the one that was under way was not complete within {}", spec.grace);
             return (!is_saved).then(slow);
         }
-        let ask = checkpoints.ask().await;
+        let (out, left) = (self.out.clone(), until.saturating_sub(self.out.clock.mono()));
+        let Some(ask) = self.until_saved(out.within(left, checkpoints.ask())).await else {
+            return Some(format!("no last checkpoint: the checkpoint folder did not answer within {}", Span::from_duration(left)));
+        };
         let workload = self.workload.clone()?;
         if self.ended.is_some() {
             return None;
@@ -173,52 +180,6 @@ impl Agent {
             self.world.service.alive();
             self.report();
         }
-    }
-
-    /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
-    async fn upload_rest(&mut self, until: Duration, asked_by: &str) -> Vec<String> {
-        let mut losses = Vec::new();
-        let clock = Arc::clone(&self.out.clock);
-        let left = move || until.saturating_sub(clock.mono()).max(FLUSH_MIN);
-        if let Some(checkpoints) = self.checkpoints.clone()
-            && self.memory.stage == Stage::Main
-            && let Saved::Failed(why) = self.alive_while(checkpoints.save(checkpoints.as_is(), asked_by, left())).await
-        {
-            losses.push(format!("what the checkpoint folder held at the end is not kept: {why}"));
-        }
-        if self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main {
-            losses.extend(self.upload_outputs(left()).await);
-        }
-        let (logs, samples, journal) = (self.logs.clone(), self.samples.clone(), self.journal.clone());
-        let log_losses = self.alive_while(logs.finish(left())).await;
-        let sample_losses = self.alive_while(samples.finish(left())).await;
-        losses.extend(log_losses);
-        if let Some((_, dropped)) = self.printed.filter(|(_, dropped)| *dropped > 0) {
-            losses.push(format!("{dropped} bytes of output were not kept: they came faster than they could be shipped"));
-        }
-        losses.extend(sample_losses);
-        for text in &losses {
-            journal.record(What::Loss { text: text.clone() });
-        }
-        losses
-    }
-
-    async fn upload_outputs(&self, within: Duration) -> Vec<String> {
-        self.alive_while(outputs::upload(&self.out, &self.attempt.folders.work, self.wanted(), within)).await.losses
-    }
-
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted { named: &self.attempt.resolved.spec.outputs, if_any: &["lamp-output/**"] }
-    }
-
-    /// What goes with the machine that is given back, and that nobody asked to keep.
-    async fn unkept(&self, within: Duration) -> Option<String> {
-        let since = self.memory.main_since.filter(|_| self.attempt.mode == Mode::Launched)?;
-        let spec = &self.attempt.resolved.spec;
-        let apart = [spec.checkpoint.as_ref().map(|spec| spec.path.as_str()), spec.watch.done_marker.as_deref()];
-        let apart: Vec<&str> = apart.into_iter().flatten().collect();
-        let looking = unkept::left_behind(&self.out, &self.attempt.folders.work, self.wanted(), &apart, since);
-        self.alive_while(self.out.within(within, looking)).await.flatten()
     }
 
     /// Keeps watchdog and heartbeat alive while something takes its time.
@@ -391,7 +352,7 @@ impl Agent {
 
     /// What is left until `by`, at most `most`. In the time in which the limits fall: a clock that was set takes nothing from
     /// the last save.
-    fn within(&self, by: Option<Timestamp>, most: Duration) -> Duration {
+    pub(super) fn within(&self, by: Option<Timestamp>, most: Duration) -> Duration {
         match by {
             Some(by) => elapsed(self.steady_now(), by).min(most),
             None => most,

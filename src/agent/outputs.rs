@@ -30,6 +30,10 @@ const SMALL_BYTES: u64 = 8 * 1024 * 1024;
 /// thirty thousand; more than this is a data set, and its owner should name a narrower path. Each costs about 150 bytes.
 pub(super) const FILES_MAX: usize = 60_000;
 
+/// How long it may take to find the files. The most that are looked for are found within a minute on a slow network disk; one that has
+/// not answered by then hangs, and what comes after needs the time.
+const FOUND_WITHIN: Duration = Duration::from_secs(5 * 60);
+
 /// Sentences about single files; the rest is a number.
 const LOSSES_MAX: usize = 10;
 
@@ -54,8 +58,9 @@ pub struct Wanted<'a> {
 pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within: Duration) -> Kept {
     let kept = Mutex::new(Kept::default());
     let until = outbox.clock.mono() + within;
-    let Some(found) = outbox.within(within, find(outbox, workdir, wanted)).await else {
-        let losses = vec![format!("the outputs were not found within {} s, so none is kept", within.as_secs())];
+    let finds = within.min(FOUND_WITHIN);
+    let Some(found) = outbox.within(finds, find(outbox, workdir, wanted)).await else {
+        let losses = vec![format!("the outputs were not found within {} s, so none is kept", finds.as_secs())];
         return Kept { losses, ..Kept::default() };
     };
     let pace = Pace::default();
@@ -106,7 +111,7 @@ async fn send(outbox: &Outbox, workdir: &Path, file: &TreeFile, pace: &Pace) -> 
         match outbox.dir.store().put_file_unhashed(&key, &path).await {
             Ok(bytes) => return Ok(bytes),
             Err(error @ (StoreError::Denied { .. } | StoreError::Full { .. })) => return Err(error),
-            Err(error) if matches!(outbox.files.stamp(&path), Ok(None)) => return Err(error),
+            Err(error) if matches!(outbox.files.stamp_aside(&path).await, Ok(None)) => return Err(error),
             Err(_) => {}
         }
         failures += 1;
@@ -155,7 +160,7 @@ async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
 /// What is at the part of a pattern without wildcards, and what its paths begin with.
 async fn look(outbox: &Outbox, workdir: &Path, base: &str) -> std::io::Result<(Tree, String)> {
     let path = workdir.join(base);
-    if let Some(stamp) = outbox.files.stamp(&path)? {
+    if let Some(stamp) = outbox.files.stamp_aside(&path).await? {
         let files = vec![TreeFile { path: base.to_owned(), stamp }];
         return Ok((Tree { files, ..Tree::default() }, String::new()));
     }

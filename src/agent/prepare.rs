@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
+use super::act::in_no_time;
 use super::attempt::{Attempt, Ending, Mode};
 use super::boot::kept_work;
 use super::checkpoints::{Checkpoints, restore};
@@ -62,6 +63,7 @@ enum PrepareError {
 impl Agent {
     /// Re-attaches, or prepares and starts. Gives a decision when the attempt ends before it began.
     pub(super) async fn begin(&mut self) -> Option<Decision> {
+        self.count_life();
         let attached = match self.attach().await {
             Ok(attached) => attached,
             Err(decision) => return Some(decision),
@@ -71,11 +73,13 @@ impl Agent {
         self.world.service.ready();
         match self.memory.ending.clone() {
             Some(Ending::End { end, reason }) => {
-                self.open_checkpoints();
+                self.know_checkpoints();
                 // The agent before this one may have ended it already: then nobody is left to be asked for a last save.
                 let over = self.workload.clone().and_then(|workload| workload.ended().now_or_never());
-                if let Some(ended) = over {
-                    self.observe(Wake::Ended(ended)).await;
+                match over {
+                    Some(ended) if self.is_last_way().is_some() => self.ended = Some(ended),
+                    Some(ended) => self.observe(Wake::Ended(ended)).await,
+                    None => {}
                 }
                 self.reasons.push(reason.clone());
                 return Some(Decision { step: Step::End(end), standing: Standing::Starting, reason });
@@ -147,7 +151,8 @@ impl Agent {
         let dir = self.attempt.start_dir(self.memory.start);
         let until = self.out.clock.mono() + ENDING_UNSEEN_MAX;
         loop {
-            let error = match self.world.workloads.attach(&dir).await {
+            let found = self.alive_while(self.out.within(ENDING_UNSEEN_MAX, self.world.workloads.attach(&dir))).await;
+            let error = match found.unwrap_or_else(|| Err(in_no_time("find", ENDING_UNSEEN_MAX))) {
                 Ok(Some(workload)) => {
                     self.attention.retain(|line| !line.starts_with(UNSEEN));
                     self.board.restarted(self.memory.started);
@@ -206,7 +211,7 @@ impl Agent {
         }
     }
 
-    fn open_checkpoints(&mut self) {
+    pub(super) fn open_checkpoints(&mut self) {
         let attempt = &self.attempt;
         let Some(spec) = attempt.resolved.spec.checkpoint.as_ref().filter(|_| attempt.mode == Mode::Launched) else { return };
         let folder = attempt.checkpoint_dir();

@@ -63,6 +63,11 @@ pub trait Files: Send + Sync {
     /// Follows symbolic links; `None` also for what is not a regular file.
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>>;
 
+    /// The same without anybody waiting for a file system that does not answer: an adapter whose disk may hang uses a thread of its own.
+    async fn stamp_aside(&self, path: &Path) -> io::Result<Option<FileStamp>> {
+        self.stamp(path)
+    }
+
     /// The regular files directly in a folder, by name, in order.
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>>;
 

@@ -189,6 +189,9 @@ impl Files for Through<dyn Files> {
     fn stamp(&self, path: &Path) -> io::Result<Option<FileStamp>> {
         self.inner.stamp(path)
     }
+    async fn stamp_aside(&self, path: &Path) -> io::Result<Option<FileStamp>> {
+        self.inner.stamp_aside(path).await
+    }
     fn list(&self, folder: &Path) -> io::Result<Vec<(String, FileStamp)>> {
         self.inner.list(folder)
     }

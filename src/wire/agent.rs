@@ -91,10 +91,11 @@ fn checked(call: Alone, go: impl FnOnce(Alone) -> ExitCode) -> ExitCode {
 /// As `lamp` says that it declines.
 const TAKEN: i32 = 102;
 
-/// One thread for the loop and its senders; the few blocking calls of file stores get small threads of their own.
+/// One thread for the loop and its senders; the few blocking calls get small threads of their own, mostly none or one. Each call into a
+/// file system that hangs keeps one for ever, and with none left no name is looked up any more either: there is room for many.
 fn in_runtime(log_default: &str, work: impl Future<Output = Result<i32, String>>) -> ExitCode {
     log_to_stderr(log_default);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(4).thread_stack_size(512 * 1024).build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(64).thread_stack_size(512 * 1024).build();
     let done = match runtime {
         Ok(runtime) => {
             let done = runtime.block_on(work);

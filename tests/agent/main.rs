@@ -11,6 +11,7 @@ mod clocks;
 mod deadman;
 mod ends;
 mod full_disk;
+mod hangs;
 mod hardware;
 mod heartbeat;
 mod journal;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lamplighter::agent::outbox::Outbox;
-use lamplighter::agent::{Agent, Attempt, Folders, Mode, World, boot};
+use lamplighter::agent::{Agent, Attempt, Finish, Folders, Mode, World, boot};
 use lamplighter::instance::{GpuSample, Marks, Notice, Reading, Sample, Status};
 use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;
@@ -22,6 +22,9 @@ use tokio::sync::watch;
 
 use super::Rig;
 use super::support::virtual_clock::VirtualClock;
+
+/// `WatchdogSec` in systemd/lamp-agent.service.
+const WATCHDOG: Duration = Duration::from_secs(30);
 
 /// One machine. A clone is the same one.
 #[derive(Clone)]
@@ -42,6 +45,13 @@ pub struct Played {
     pub printed: Arc<AtomicU64>,
     /// How often it was asked to save.
     pub asked: Arc<AtomicU64>,
+    /// What was started says its first word so many seconds later.
+    pub starts_slowly: Arc<AtomicU64>,
+    /// What its processes wait for cannot be read.
+    pub stacks_hang: Arc<AtomicBool>,
+    /// When the agent last said that it lives, and the longest that it said nothing.
+    said: Arc<Mutex<Option<Duration>>>,
+    silent: Arc<Mutex<Duration>>,
     /// Where the agent publishes its measurements.
     pub meter: Option<Arc<dyn Meter>>,
 }
@@ -72,6 +82,10 @@ impl Played {
             stubborn: Arc::default(),
             printed: Arc::default(),
             asked: Arc::default(),
+            starts_slowly: Arc::default(),
+            stacks_hang: Arc::default(),
+            said: Arc::default(),
+            silent: Arc::default(),
             meter: None,
         }
     }
@@ -103,6 +117,7 @@ impl Played {
             folders: Folders { work: rig.path("work"), state, cache: rig.path("cache") },
             mode: Mode::Launched,
         };
+        *self.said.lock().expect("nobody panics with it") = None;
         let this = || Arc::new(self.clone());
         let world = World {
             sensors: Box::new(self.clone()),
@@ -119,6 +134,26 @@ impl Played {
         };
         let memory = boot::remember(&outbox);
         Agent::new(attempt, world, outbox, memory)
+    }
+
+    /// One life of an agent as systemd keeps it; `None`: it said nothing for so long that it was ended.
+    pub async fn watched(&self, agent: Agent) -> Option<Finish> {
+        let begun = self.clock.mono();
+        let silence = async {
+            loop {
+                let said = self.said.lock().expect("nobody panics with it").unwrap_or(begun);
+                let now = self.clock.mono();
+                if now >= said + WATCHDOG {
+                    break;
+                }
+                self.clock.sleep(said + WATCHDOG - now).await;
+            }
+        };
+        tokio::select! {
+            biased;
+            finish = agent.run() => Some(finish),
+            () = silence => None,
+        }
     }
 
     pub fn show(&self, change: impl FnOnce(&mut Now)) {
@@ -193,6 +228,7 @@ impl SensorFeed for Played {
 #[async_trait]
 impl Workloads for Played {
     async fn start(&self, _: &Launch) -> Result<Box<dyn Workload>, WorkloadError> {
+        self.clock.sleep(Duration::from_secs(self.starts_slowly.load(Ordering::Relaxed))).await;
         *self.started.lock().expect("nobody panics with it") += 1;
         self.ended.send_replace(None);
         Ok(Box::new(self.clone()))
@@ -255,13 +291,22 @@ impl Power for Played {
 #[async_trait]
 impl Stacks for Played {
     async fn dump(&self, _: &Scope, _: usize) -> String {
+        if self.stacks_hang.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
         String::new()
     }
 }
 
 impl Service for Played {
     fn ready(&self) {}
-    fn alive(&self) {}
+    fn alive(&self) {
+        let now = self.clock.mono();
+        let before = self.said.lock().expect("nobody panics with it").replace(now).unwrap_or(now);
+        let mut silent = self.silent.lock().expect("nobody panics with it");
+        *silent = now.saturating_sub(before).max(*silent);
+        assert!(*silent < WATCHDOG, "the agent said nothing for {silent:?}: systemd would have ended it");
+    }
     fn status(&self, _: &str) {}
     fn stopping(&self) {}
 }

@@ -1,7 +1,8 @@
 //! Local files without threads, for tests in virtual time; and a disk that can be full.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
@@ -11,6 +12,8 @@ use lamplighter::ports::{FileStamp, Files, Tree};
 #[derive(Default)]
 pub struct InlineFiles {
     pub full: AtomicBool,
+    /// A folder that does not answer to a look.
+    pub hangs: Mutex<Option<PathBuf>>,
 }
 
 impl InlineFiles {
@@ -49,6 +52,10 @@ impl Files for InlineFiles {
         LocalFiles.walk(folder, files_max)
     }
     async fn walk_aside(&self, folder: &Path, files_max: usize) -> io::Result<Tree> {
+        let hangs = self.hangs.lock().expect("nobody panics with it").as_deref() == Some(folder);
+        if hangs {
+            std::future::pending::<()>().await;
+        }
         LocalFiles.walk(folder, files_max)
     }
     fn remove(&self, path: &Path) -> io::Result<()> {

@@ -1,0 +1,158 @@
+//! What never answers on the way to the power switch: the agent says its word to the watchdog all the while, and the machine goes out.
+
+use std::sync::atomic::Ordering;
+
+use lamplighter::job::{EndedBecause, ExitStatus, Wish};
+use lamplighter::market::Span;
+use lamplighter::ports::Clock as _;
+
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
+
+const SUCCESS: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
+const CHECKPOINTS: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "100s", "signal": "SIGUSR1"}, "outputs": ["*.pt"]}"#;
+
+/// A network disk that is gone for good: one grace and a minute are spent on it, and what else there is is kept.
+#[test]
+fn a_checkpoint_folder_that_hangs_costs_its_checkpoint_and_keeps_no_machine_lit() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let ends = async {
+            clock.sleep(secs(60)).await;
+            std::fs::write(rig.path("work").join("model.pt"), "weights").expect("writable");
+            *rig.files.hangs.lock().expect("nobody panics with it") = Some(rig.path("work").join("ckpt"));
+            clock.sleep(secs(60)).await;
+            rig.dir().add_request(Wish::Stop, "somebody", rig.clock.now()).await.expect("the store takes it");
+            clock.mono()
+        };
+        let life = async { tokio::join!(machine.watched(machine.agent(&rig, CHECKPOINTS)), ends) };
+        let (finish, stopped) = tokio::select! {
+            lived = life => lived,
+            () = clock.sleep(secs(3600)) => panic!("an hour later the machine is still lit"),
+        };
+        assert_eq!(finish.expect("it was never silent").because, EndedBecause::UserStopped);
+        let lit = (clock.mono() - stopped).as_secs();
+        assert!(machine.is_off() && lit < 240, "{lit} s");
+        let losses = rig.outcome().await.losses;
+        assert!(losses[0].starts_with("no last checkpoint: the checkpoint folder did not answer within"), "{losses:?}");
+        let rest = "what the checkpoint folder held at the end is not kept: it did not answer within 1m";
+        assert_eq!(losses[1..], [rest], "and nothing else is lost");
+        assert_eq!(rig.store.keys("outputs/").len(), 1);
+    });
+}
+
+/// Whatever it is that agents die of in their end: after three of them the outcome is all that is still sent.
+#[test]
+fn after_three_agents_that_died_in_its_end_a_machine_goes_out_without_a_last_upload() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        rig.store.fault("outputs/", Fault::Hang, None);
+        for life in 1..=3 {
+            tokio::select! {
+                finish = machine.watched(machine.agent(&rig, CHECKPOINTS)) => panic!("life {life}: the outputs hang: {finish:?}"),
+                () = async {
+                    clock.sleep(secs(60)).await;
+                    std::fs::write(rig.path("work").join("model.pt"), "weights").expect("writable");
+                    machine.end(SUCCESS);
+                    clock.sleep(secs(60)).await;
+                } => {}
+            }
+            assert!(!machine.is_off());
+            clock.sleep(secs(2)).await;
+        }
+        let begun = clock.mono();
+        let finish = machine.watched(machine.agent(&rig, CHECKPOINTS)).await.expect("it was never silent");
+        assert!(machine.is_off() && clock.mono() - begun < secs(30), "{:?}", clock.mono() - begun);
+        assert_eq!((finish.because, finish.exit), (EndedBecause::Succeeded, Some(SUCCESS)));
+        let outcome = rig.outcome().await;
+        assert_eq!((outcome.because, outcome.exit), (EndedBecause::Succeeded, Some(SUCCESS)));
+        assert_eq!(outcome.losses, ["3 agents died while they ended this attempt: what was not kept by then is lost"]);
+    });
+}
+
+/// A machine that is kept for a look for days outlives any number of agents.
+#[test]
+fn a_look_is_as_long_as_it_was_promised_however_many_agents_die_in_it() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let spec = r#"{"on": {"success": {"keep": "1h"}}}"#;
+        for _ in 0..6 {
+            tokio::select! {
+                finish = machine.watched(machine.agent(&rig, spec)) => panic!("not yet: {finish:?}"),
+                () = async {
+                    clock.sleep(secs(60)).await;
+                    machine.end(SUCCESS);
+                    clock.sleep(secs(60)).await;
+                } => {}
+            }
+        }
+        let finish = machine.watched(machine.agent(&rig, spec)).await.expect("it was never silent");
+        assert_eq!(finish.because, EndedBecause::Succeeded);
+        assert!(clock.mono() >= secs(3600), "{:?}", clock.mono());
+        assert!(rig.outcome().await.losses.is_empty());
+    });
+}
+
+/// A holder may take as long over its first word as the watchdog waits for the agent's.
+#[test]
+fn a_slow_start_is_waited_for_with_a_word_to_the_watchdog() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.starts_slowly.store(31, Ordering::Relaxed);
+        let ends = async {
+            clock.sleep(secs(120)).await;
+            machine.end(SUCCESS);
+        };
+        let (finish, ()) = tokio::join!(machine.watched(machine.agent(&rig, "{}")), ends);
+        assert_eq!(finish.expect("it was never silent").because, EndedBecause::Succeeded);
+        assert_eq!(machine.starts(), 1);
+    });
+}
+
+#[test]
+fn a_start_that_never_comes_ends_the_attempt() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.starts_slowly.store(86_400, Ordering::Relaxed);
+        let finish = machine.watched(machine.agent(&rig, "{}")).await.expect("it was never silent");
+        assert_eq!(finish.because, EndedBecause::Failed);
+        assert!(finish.reason.text.contains("no answer within 120 s"), "{:?}", finish.reason);
+        assert!(machine.is_off() && clock.mono() < secs(300), "{:?}", clock.mono());
+    });
+}
+
+/// What a process in the kernel's hands waits for may not be readable: it is restarted all the same.
+#[test]
+fn a_stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.stacks_hang.store(true, Ordering::Relaxed);
+        let works = async {
+            for _ in 0..1800 {
+                machine.printed.fetch_add(10, Ordering::Relaxed);
+                clock.sleep(secs(1)).await;
+            }
+            while machine.starts() < 2 {
+                clock.sleep(secs(1)).await;
+            }
+            clock.mono()
+        };
+        let restarted = tokio::select! {
+            finish = machine.watched(machine.agent(&rig, r#"{"watch": {"stall": {"window": "5m"}}}"#)) => panic!("{finish:?}"),
+            restarted = works => restarted,
+            () = clock.sleep(secs(6 * 3600)) => panic!("it was never restarted"),
+        };
+        let waited = Span::from_duration(restarted - secs(1800));
+        assert!(waited < Span::from_secs(3600), "{waited}");
+        let attention = rig.attention().await;
+        assert!(attention.iter().any(|text| text.ends_with("it could not be read within 15 s")), "{attention:?}");
+    });
+}
