@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::dice::Dice;
-use super::host::{Host, WATCHDOG};
+use super::host::Host;
 use super::parties::Party;
 use super::play::{HOURS, scaled};
 use super::process::Process;
@@ -266,9 +266,10 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
         Fate::AgentGone => crash_loop(host, agent, u32::MAX),
         Fate::AgentHang(time) => {
             let Some(agent) = agent else { return };
+            // A long one dies of it, by the watchdog.
             agent.freeze(true);
-            world.timeline.sleep(time.min(WATCHDOG)).await;
-            if time > WATCHDOG { agent.kill() } else { agent.freeze(false) }
+            world.timeline.sleep(time).await;
+            agent.freeze(false);
         }
         Fate::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
         Fate::KernelHang => host.kernel.freeze(true),

@@ -18,6 +18,7 @@ use super::senses::Senses;
 use super::store::Line;
 use super::through::{SensesThrough, Through};
 use super::timeline::Timeline;
+use super::watchdog::Watchdog;
 use super::weather::Trouble;
 use super::workload::{Habit, Start};
 use super::world::{JOB, World};
@@ -36,8 +37,6 @@ const DEADMAN_EVERY: Duration = Duration::from_secs(60);
 const DEADMAN_LOOKS_AGAIN: Duration = Duration::from_secs(30);
 /// `RestartSec` of the agent's unit.
 const RESTART: Duration = Duration::from_secs(2);
-/// `WatchdogSec` of the agent's unit.
-pub const WATCHDOG: Duration = Duration::from_secs(30);
 /// Where the agent keeps what it must remember.
 const STATE: &str = "/var/lib/lamplighter/agent";
 /// Where systemd/lamp-boot.service counts boots that led to no lease, and how many are one too many.
@@ -184,10 +183,12 @@ impl Host {
             let agent = Process::mortal(Some(Arc::clone(boot)), dies);
             self.state().agent = Some(Arc::clone(&agent));
             let counted = Counted { world: &self.world, kind: "agent", process: &agent };
+            let watchdog = Watchdog::new(&self.world.timeline, &agent);
+            tokio::task::spawn_local(Arc::clone(self).watch(Arc::clone(&watchdog)));
             tokio::select! {
                 biased;
                 () = agent.died() => self.world.told(format_args!("{}: the agent died", self.id)),
-                () = self.agent(&agent) => {}
+                () = self.agent(&agent, watchdog) => {}
             }
             drop(counted);
             agent.kill();
@@ -196,8 +197,15 @@ impl Host {
         }
     }
 
+    /// Beside one life of the agent: it ends at the latest when that would have been silent for too long.
+    async fn watch(self: Arc<Self>, watchdog: Arc<Watchdog>) {
+        if watchdog.watch(&self.kernel).await {
+            self.world.told(format_args!("{}: the agent was silent and the watchdog has ended it", self.id));
+        }
+    }
+
     /// One life of the shipped agent.
-    async fn agent(self: &Arc<Self>, process: &Arc<Process>) {
+    async fn agent(self: &Arc<Self>, process: &Arc<Process>, service: Arc<dyn Service>) {
         let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(process, Arc::new(HostClock(Arc::clone(self))));
         let files: Arc<dyn Files> = Through::<dyn Files>::new(process, Arc::clone(&self.disk) as Arc<dyn Files>);
         let line = Line { world: Arc::clone(&self.world), who: self.id.clone(), cut_by: Trouble::MachineOffline, disk: Some(Arc::clone(&self.disk)) };
@@ -206,7 +214,7 @@ impl Host {
         let metadata: Arc<dyn Metadata> = Through::<dyn Metadata>::new(process, this());
         let power: Arc<dyn Power> = Through::<dyn Power>::new(process, this());
         let workloads: Arc<dyn Workloads> = Through::<dyn Workloads>::new(process, this());
-        let ports = BootPorts { clock, files, store, metadata, power, service: this(), nonce: format!("nonce of {}", self.id) };
+        let ports = BootPorts { clock, files, store, metadata, power, service, nonce: format!("nonce of {}", self.id) };
         let folders = Folders { work: "/lamp/work".into(), state: STATE.into(), cache: "/var/cache/lamplighter".into() };
         let Ok((attempt, outbox, memory)) = boot(&ports, folders).await else { return };
         let world = AgentWorld {
@@ -344,11 +352,4 @@ impl Stacks for Ports {
     async fn dump(&self, _: &Scope, _: usize) -> String {
         "all of them wait".into()
     }
-}
-
-impl Service for Ports {
-    fn ready(&self) {}
-    fn alive(&self) {}
-    fn status(&self, _: &str) {}
-    fn stopping(&self) {}
 }

@@ -33,6 +33,7 @@ mod strikes;
 mod through;
 mod timeline;
 mod trace;
+mod watchdog;
 mod weather;
 mod workload;
 mod world;
