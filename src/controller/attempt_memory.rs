@@ -159,7 +159,9 @@ impl AttemptMemory {
             if self.watched.launched_at.is_none() && self.asked_at.is_none() && self.beat.is_none() && view.state.bills() {
                 self.watched.silent_for = Duration::ZERO;
             }
+            let stood = self.watched.stood.filter(|_| self.watched.launched_at == Some(view.launched));
             self.watched.launched_at = Some(view.launched);
+            self.watched.stood = stood.into_iter().chain(view.ended.filter(|_| !view.state.bills())).min();
             if view.state.bills() {
                 (self.watched.billed_after_beat, self.dark_since) = (self.watched.silent_for, None);
             } else {
@@ -320,6 +322,20 @@ mod tests {
         assert!(memory.clear);
         memory.shown(None, secs(900));
         assert!(!memory.clear);
+    }
+
+    /// Its end has another date than the one when it began to stand; and what stood before its last start is no end of this one.
+    #[test]
+    fn since_when_it_stood_is_kept_until_it_is_started_again() {
+        let (secs, at) = (Duration::from_secs, |at| Some(Timestamp::from_second(at).expect("a time")));
+        let seen = |state, ended| InstanceView { ended, ..view(state) };
+        let mut memory = AttemptMemory::default();
+        memory.shown(Some(&view(InstanceState::Running)), secs(10));
+        memory.shown(Some(&seen(InstanceState::Stopped, at(100))), secs(200));
+        memory.shown(Some(&seen(InstanceState::Terminated, at(900))), secs(1000));
+        assert_eq!(memory.watched.stood, at(100));
+        memory.shown(Some(&InstanceView { launched: at(950).expect("it"), ..view(InstanceState::Running) }), secs(1010));
+        assert_eq!(memory.watched.stood, None);
     }
 
     /// Seed 1939: its boot had taken too long before it was launched.

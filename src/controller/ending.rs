@@ -3,7 +3,7 @@
 //! ```text
 //!   terminate ──> ending.json ──> TerminateInstances
 //!   not shown ──> by its token, where its tags are gone ──> as any other that has ended
-//!   gone, "by a user", no outcome ──> ending.json, the machine's alarm ──> policy::settlement
+//!   gone, "by a user" ──> ending.json ── no outcome ──> the machine's alarm ──> policy::settlement
 //! ```
 //! What must never live here: what follows from it.
 
@@ -43,9 +43,9 @@ impl Controller {
         if memory.ending_recorded {
             return Ok(());
         }
-        let status = observed.attempts.iter().find(|facts| facts.plan.attempt == attempt).and_then(|facts| facts.status.as_ref());
-        let ending =
-            Ending { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), why: why.to_owned(), heard: status.map(|status| status.at) };
+        let facts = observed.attempts.iter().find(|facts| facts.plan.attempt == attempt);
+        let (heard, stood) = (facts.and_then(|facts| Some(facts.status.as_ref()?.at)), facts.and_then(|facts| facts.watched.stood));
+        let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: self.name.clone(), why: why.to_owned(), heard, stood };
         let _theirs_is_as_good = dir.create_ending(attempt, &ending).await?;
         memory.ending_recorded = true;
         Ok(())
@@ -105,18 +105,18 @@ impl Controller {
         )
     }
 
-    /// Looks for what tells who ended the machine of the open attempt, where only that can tell. An error: nobody knows yet,
-    /// and nothing is settled meanwhile.
+    /// Looks for what tells who ended the machine of the open attempt, and since when it had stood, where only that can tell. An
+    /// error: nobody knows yet, and nothing is settled meanwhile.
     pub(super) async fn look_who_ended(&self, dir: &JobDir, observed: &mut Observed, answer: &CloudAnswer) -> Result<(), ActError> {
         let CloudAnswer::Known(views) = answer else { return Ok(()) };
-        let Some(open) = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none() && attempt.outcome.is_none()) else { return Ok(()) };
+        let Some(open) = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none()) else { return Ok(()) };
         let token = Some(open.plan.client_token.as_str());
         let Some(view) = views.iter().find(|view| view.client_token.as_deref() == token && view.tags.owner == self.owner) else { return Ok(()) };
         if !matches!(view.state, InstanceState::Terminated | InstanceState::Stopped) || !is_by_a_user(view) {
             return Ok(());
         }
         let ending = dir.ending(open.plan.attempt).await?;
-        let alarm = if ending.is_some() { AlarmSeen::Unknown } else { self.alarm_of(open, &view.machine()).await? };
+        let alarm = if ending.is_some() || open.outcome.is_some() { AlarmSeen::Unknown } else { self.alarm_of(open, &view.machine()).await? };
         open.watched.ended = Ended { ending, alarm };
         Ok(())
     }

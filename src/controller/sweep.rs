@@ -162,7 +162,8 @@ impl Controller {
                 Some(outcome) => dir.spec().await?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
                 None => false,
             };
-            let ending = Ending { format: RECORD_FORMAT, at: self.clock.now(), by: Ending::by_sweep(&self.name), why: why.clone(), heard };
+            let ending =
+                Ending { format: RECORD_FORMAT, at: self.clock.now(), by: Ending::by_sweep(&self.name), why: why.clone(), heard, stood: None };
             dir.create_ending(tags.attempt, &ending).await.map(|_| keeps)
         }
         .await;

@@ -32,6 +32,10 @@ pub struct Ending {
     /// The newest heartbeat at that moment, by the agent's clock. Whoever is heard later was not ended by this.
     #[serde(default)]
     pub heard: Option<Timestamp>,
+    /// Since when its machine billed no more, as the cloud said while it stood still; missing where it ran. EC2 dates a machine by its
+    /// last change alone, so that after its end nobody could say it any more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stood: Option<Timestamp>,
 }
 
 /// How `by` begins where it was no controller that drives the job, but a sweep.

@@ -38,12 +38,26 @@ fn launched_before(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timest
     (plan.starts.is_none() && elapsed(first, view.launched) > STARTED_AGAIN_AFTER).then_some(first)
 }
 
+/// When a machine billed no more: the earlier of what the cloud says now and of what it said while the machine stood still.
+fn ended(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timestamp> {
+    view.ended.into_iter().chain(stood(attempt, view.launched)).min()
+}
+
+/// Since when the machine of this launch stood still, where somebody saw it so: its end has another date. One that was heard long
+/// after was started again, by a cloud that does not say so.
+fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Timestamp> {
+    let recorded = attempt.watched.ended.ending.as_ref().and_then(|ending| ending.stood);
+    let heard_later = |at: Timestamp| last_heard(attempt).is_some_and(|heard| elapsed(at, heard) > LAST_BEATS);
+    recorded.into_iter().chain(attempt.watched.stood).filter(|at| *at >= launched && !heard_later(*at)).min()
+}
+
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
     // What a kept machine did before is of the attempt that kept it.
     let never_started = continuation::had_no_machine(attempt, view);
     let shown = view;
-    let view = view.filter(|_| !never_started);
+    let dated = view.filter(|_| !never_started).map(|view| InstanceView { ended: ended(attempt, view), ..view.clone() });
+    let view = dated.as_ref();
     let known = attempt.lease.as_ref().map(|lease| lease.instance.clone()).or_else(|| attempt.watched.launched.clone());
     let known = known.or_else(|| attempt.status.as_ref().map(|status| status.instance.clone()));
     let instance = view.map(|view| view.id.clone()).or(known).filter(|_| !never_started);
@@ -54,7 +68,8 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
     let before = view.and_then(|view| launched_before(attempt, view));
     let from = before.or(view.map(|view| view.launched)).or_else(|| existed.then(|| launched_by_the_records(attempt)));
-    let (to, billed_estimated) = match view.and_then(|view| view.ended) {
+    let unshown = || attempt.watched.launched_at.filter(|_| existed && view.is_none()).and_then(|launched| stood(attempt, launched));
+    let (to, billed_estimated) = match view.and_then(|view| view.ended).or_else(unshown) {
         Some(ended) => (Some(ended), false),
         None if unseen => (Some(unseen_until(facts, attempt)), true),
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),

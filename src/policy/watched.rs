@@ -47,6 +47,8 @@ pub struct Watched {
     pub dark_for: Option<Duration>,
     /// When the cloud launched the machine, as it said while it showed it.
     pub launched_at: Option<Timestamp>,
+    /// Since when it billed no more, the first that the cloud said of that launch: it dates a machine by its last change alone.
+    pub stood: Option<Timestamp>,
     /// Of a machine that the cloud does not show any more.
     pub unshown: Option<Unshown>,
     /// When the newest heartbeat came, by the store's clock: the machine's own may be an hour off.
@@ -73,7 +75,7 @@ pub struct Unshown {
     pub ending: Option<Timestamp>,
 }
 
-/// What tells who ended a machine of which the cloud says only that a user did. Looked for only then.
+/// What tells who ended a machine of which the cloud says only that a user did, and since when it had stood. Looked for only then.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ended {
     pub ending: Option<Ending>,

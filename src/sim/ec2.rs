@@ -43,6 +43,8 @@ struct Moment {
     since: Duration,
     state: InstanceState,
     reason: Option<String>,
+    /// When it last began to stop or to end: the one date that EC2 shows, whatever it showed before.
+    dated: Option<Duration>,
 }
 
 pub struct Machine {
@@ -106,10 +108,7 @@ impl Machine {
         let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
         // As it was then, in all of it: who sees it stand sees its last start too, and not the one that came meanwhile.
         let stood = self.launched > seen && moment.state == InstanceState::Stopped;
-        let (launched, ended) = match self.before.last().filter(|_| stood) {
-            Some(before) => (before.ended.saturating_sub(before.ran), Some(before.ended)),
-            None => (self.launched, self.ended.filter(|ended| *ended <= seen)),
-        };
+        let launched = self.before.last().filter(|_| stood).map_or(self.launched, |before| before.ended.saturating_sub(before.ran));
         let gone = moment.state.is_terminated() && seen.saturating_sub(moment.since) > SHOWN_AFTER_END;
         if seen < self.shown || gone {
             return None;
@@ -124,7 +123,7 @@ impl Machine {
             tags: Tags::from_map(&self.tags).ok()?,
             client_token: Some(self.token.clone()),
             launched: at(launched),
-            ended: ended.map(at),
+            ended: moment.dated.map(at),
             state_reason: moment.reason.clone(),
         })
     }
@@ -183,7 +182,7 @@ impl Ec2 {
             launched: now,
             shown: now + if late { LATE_SHOW } else { world.dice.cloud.between(Duration::ZERO, Duration::from_secs(4)) },
             ended: None,
-            history: vec![Moment { since: now, state: InstanceState::Pending, reason: None }],
+            history: vec![Moment { since: now, state: InstanceState::Pending, reason: None, dated: None }],
             stuck: false,
             taken: false,
             host: Some(Arc::clone(&host)),
@@ -214,7 +213,7 @@ impl Ec2 {
             }
             machine.before.extend(bill);
             (machine.launched, machine.ended) = (now, None);
-            machine.history.push(Moment { since: now, state: InstanceState::Pending, reason: None });
+            machine.history.push(Moment { since: now, state: InstanceState::Pending, reason: None, dated: None });
             let host = Host::again(machine.host.as_ref()?, plan);
             machine.host = Some(Arc::clone(&host));
             host
@@ -226,7 +225,7 @@ impl Ec2 {
 
     /// A machine of somebody else, running for ever.
     pub fn add_foreign(&self, id: &str, tags: BTreeMap<String, String>, offer: Offer) {
-        let history = vec![Moment { since: Duration::ZERO, state: InstanceState::Running, reason: None }];
+        let history = vec![Moment { since: Duration::ZERO, state: InstanceState::Running, reason: None, dated: None }];
         let (launched, shown, token) = (Duration::ZERO, Duration::ZERO, id.to_owned());
         let foreign = Machine {
             id: id.to_owned(),
@@ -256,8 +255,11 @@ impl Ec2 {
                 machine.ended = Some(now);
                 machine.taken = reason.is_some_and(|reason| reason.starts_with("Server.Spot"));
             }
-            let reason = reason.map(str::to_owned).or_else(|| machine.history.last().and_then(|moment| moment.reason.clone()));
-            machine.history.push(Moment { since: now, state, reason });
+            let last = machine.history.last();
+            let reason = reason.map(str::to_owned).or_else(|| last.and_then(|moment| moment.reason.clone()));
+            let begins = matches!(state, InstanceState::Stopping | InstanceState::ShuttingDown).then_some(now);
+            let dated = begins.or(last.and_then(|moment| moment.dated)).filter(|_| !state.bills());
+            machine.history.push(Moment { since: now, state, reason, dated });
             if !state.bills()
                 && let Some(host) = &machine.host
             {

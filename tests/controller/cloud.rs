@@ -7,12 +7,12 @@ use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
 use lamplighter::job::{AttemptPhase, CheckpointNo, EndedBecause, ExitStatus, JobId, Lease, Manifest, Outcome, Plan, RECORD_FORMAT, Reason};
 use lamplighter::jobdir::JobDir;
-use lamplighter::market::{self, Market, Region, Span, Usd, UsdPerHour};
+use lamplighter::market::{self, Market, Span, Usd, UsdPerHour};
 use lamplighter::ports::Clock;
 
 use super::dir_of;
-use super::fate::tags_of;
 pub use super::fate::{CloudFault, Life};
+use super::fate::{tags_of, view};
 use super::spot_market::SpotMarket;
 use super::support::virtual_clock::VirtualClock;
 
@@ -21,6 +21,14 @@ pub(super) struct Machine {
     price: UsdPerHour,
     /// What its earlier runs came to.
     before: Usd,
+    /// When it billed no more; the view has its last change alone, as EC2's has.
+    dark: Option<Timestamp>,
+}
+
+impl Machine {
+    fn new(view: InstanceView, price: UsdPerHour) -> Machine {
+        Machine { view, price, before: Usd::ZERO, dark: None }
+    }
 }
 
 #[derive(Default)]
@@ -133,7 +141,7 @@ impl FakeCloud {
         let mut state = self.state.lock().unwrap();
         let mut tags = tags_of(&self.dir);
         tags.owner = "somebody else".into();
-        state.machines.push(Machine { view: view("i-foreign", tags, "foreign", self.clock.now()), price: UsdPerHour::ZERO, before: Usd::ZERO });
+        state.machines.push(Machine::new(view("i-foreign", tags, "foreign", self.clock.now()), UsdPerHour::ZERO));
     }
 
     /// What becomes of machines from now on.
@@ -145,8 +153,7 @@ impl FakeCloud {
     pub fn add_late(&self, job: &JobId) -> String {
         let mut tags = tags_of(&self.dir);
         (tags.owner, tags.job) = ("me".into(), job.clone());
-        let machine = Machine { view: view("i-late", tags, "late", self.clock.now()), price: UsdPerHour::ZERO, before: Usd::ZERO };
-        self.state.lock().unwrap().machines.push(machine);
+        self.state.lock().unwrap().machines.push(Machine::new(view("i-late", tags, "late", self.clock.now()), UsdPerHour::ZERO));
         "i-late".into()
     }
 
@@ -154,7 +161,7 @@ impl FakeCloud {
     pub fn bill(&self) -> Usd {
         let state = self.state.lock().unwrap();
         let cost = |machine: &Machine| {
-            let (from, ended) = (machine.view.launched, machine.view.ended.unwrap_or_else(|| self.clock.now()));
+            let (from, ended) = (machine.view.launched, machine.dark.filter(|_| !machine.view.state.bills()).unwrap_or_else(|| self.clock.now()));
             let ran = Duration::try_from(ended.duration_since(from)).unwrap();
             let taken = machine.view.state_reason.as_deref().is_some_and(|reason| reason.starts_with("Server.Spot"));
             // As EC2: what it takes back within the first hour is free.
@@ -181,7 +188,7 @@ impl FakeCloud {
         }
         let id = format!("i-{}", state.machines.len() + 1);
         let bought = InstanceView { market: plan.offer.market, ..view(&id, tags, &plan.client_token, self.clock.now()) };
-        state.machines.push(Machine { view: bought, price: plan.offer.price, before: Usd::ZERO });
+        state.machines.push(Machine::new(bought, plan.offer.price));
         let number = plan.attempt.number() as usize - 1;
         let life = {
             let lives = self.lives.lock().unwrap();
@@ -202,7 +209,7 @@ impl FakeCloud {
         if machine.view.state != InstanceState::Stopped {
             return;
         }
-        let (launched, ended) = (machine.view.launched, machine.view.ended.unwrap());
+        let (launched, ended) = (machine.view.launched, machine.dark.take().unwrap());
         machine.before += machine.price.cost_of(Duration::try_from(ended.duration_since(launched)).unwrap());
         (machine.view.state, machine.view.launched) = (InstanceState::Running, now);
         (machine.view.ended, machine.view.state_reason) = (None, None);
@@ -371,28 +378,12 @@ impl FakeCloud {
         let now = self.clock.now();
         let mut state = self.state.lock().unwrap();
         let machine = state.machines.iter_mut().find(|machine| machine.view.id == instance).unwrap();
-        if machine.view.ended.is_none() {
-            machine.view.state = to;
-            machine.view.ended = Some(now);
-            machine.view.state_reason = Some(reason.into());
-        } else if to == InstanceState::Terminated {
-            machine.view.state = to;
+        if machine.view.state.bills() {
+            machine.dark = Some(now);
         }
-    }
-}
-
-fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {
-    InstanceView {
-        id: id.into(),
-        cloud: Default::default(),
-        region: Region::new("local"),
-        instance_type: "t".into(),
-        market: Market::Spot,
-        state: InstanceState::Running,
-        tags,
-        client_token: Some(token.into()),
-        launched: now,
-        ended: None,
-        state_reason: None,
+        if machine.view.state.bills() || (to, machine.view.state) == (InstanceState::Terminated, InstanceState::Stopped) {
+            (machine.view.state, machine.view.ended) = (to, Some(now));
+            machine.view.state_reason = Some(reason.into());
+        }
     }
 }

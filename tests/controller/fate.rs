@@ -1,8 +1,9 @@
 //! What the false cloud does to machines, and to the calls of a controller.
 
-use lamplighter::instance::Tags;
+use jiff::Timestamp;
+use lamplighter::instance::{InstanceState, InstanceView, Tags};
 use lamplighter::jobdir::JobDir;
-use lamplighter::market::Span;
+use lamplighter::market::{Market, Region, Span};
 
 /// What becomes of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,4 +57,21 @@ pub enum CloudFault {
 pub fn tags_of(dir: &JobDir) -> Tags {
     let (lease, boot) = (Span::from_secs(1800), lamplighter::job::BOOT);
     Tags { owner: "me".into(), job: dir.job().clone(), attempt: lamplighter::job::AttemptNo::FIRST, lease, boot, kill_at: None }
+}
+
+/// A machine that was launched just now.
+pub fn view(id: &str, tags: Tags, token: &str, now: Timestamp) -> InstanceView {
+    InstanceView {
+        id: id.into(),
+        cloud: Default::default(),
+        region: Region::new("local"),
+        instance_type: "t".into(),
+        market: Market::Spot,
+        state: InstanceState::Running,
+        tags,
+        client_token: Some(token.into()),
+        launched: now,
+        ended: None,
+        state_reason: None,
+    }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lamplighter::instance::InstanceState;
 use lamplighter::job::{EndedBecause, JobOutcome, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::ports::Clock;
@@ -323,4 +324,34 @@ fn a_machine_is_terminated_only_when_its_checkpoint_is_complete() {
         let states = world.cloud.states();
         assert!(states.len() == 1 && states[0].1.is_terminated(), "and it is gone: {states:?}");
     });
+}
+
+/// It stopped at its end, and whoever wakes eight hours later terminates it: the cloud dates it by that, and has billed until it stood.
+#[test]
+fn a_machine_that_stood_while_every_controller_slept_is_billed_until_it_stood() {
+    for dies in [false, true] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::new(clock.clone(), &[Life::Stops { secs: 600, code: 7 }]).await;
+            tokio::select! {
+                receipt = world.drive() => panic!("{receipt:?}"),
+                () = clock.sleep(Duration::from_secs(300)) => {}
+            }
+            clock.sleep(Duration::from_secs(8 * 3600)).await;
+            let terminated = async {
+                while world.cloud.states()[0].1 != InstanceState::Terminated {
+                    clock.sleep(Duration::from_millis(10)).await;
+                }
+            };
+            if dies {
+                tokio::select! {
+                    biased;
+                    () = terminated => {}
+                    receipt = world.drive() => panic!("settled before it died: {receipt:?}"),
+                }
+            }
+            let receipt = world.drive().await;
+            world.check(&receipt).await;
+            assert_eq!((receipt.outcome, receipt.attempts[0].billed_seconds), (JobOutcome::Failed, 601.0));
+        });
+    }
 }

@@ -34,7 +34,7 @@ fn record(lived: i64, reason: &str) -> AttemptRecord {
 }
 
 fn ending(by: String) -> Ending {
-    Ending { format: RECORD_FORMAT, at: Timestamp::UNIX_EPOCH, by, why: "no word of its agent for 480 s".into(), heard: None }
+    Ending { format: RECORD_FORMAT, at: Timestamp::UNIX_EPOCH, by, why: "no word of its agent for 480 s".into(), heard: None, stood: None }
 }
 
 const OFF: &str = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";

@@ -21,7 +21,8 @@ const BY_A_USER: &str = "Client.UserInitiatedShutdown: User initiated";
 /// what is known of it.
 fn facts(heard_before: Option<u64>, recorded: bool, alarm: &str, seen: AlarmSeen) -> AttemptFacts {
     let heard = heard_before.map(|secs| ago(ENDED + secs));
-    let ending = recorded.then(|| Ending { format: RECORD_FORMAT, at: ago(ENDED + 1), by: "me@here".into(), why: "it was silent".into(), heard });
+    let (by, why, at) = ("me@here".into(), "it was silent".into(), ago(ENDED + 1));
+    let ending = recorded.then_some(Ending { format: RECORD_FORMAT, at, by, why, heard, stood: None });
     let mut facts = attempt(1, 7200);
     facts.plan.launch = Some(LaunchRequest {
         image: "ami-1".into(),
@@ -185,4 +186,39 @@ fn a_machine_that_shows_a_later_start_is_billed_from_its_launch() {
         let settled = settled(&facts, 7200 - ENDED);
         assert_eq!((settled.billed_from, settled.billed_estimated), (Some(ago(from)), estimated), "{what}: {settled:?}");
     }
+}
+
+/// It stood stopped from 16:00 the day before, and was terminated a minute ago: EC2 shows the second date alone, and has billed until
+/// the first. Its hard cap lay between.
+#[test]
+fn a_machine_that_stood_is_billed_until_it_stood_and_ended_before_its_cap() {
+    let (lived, stood) = (9 * 3600, ago(8 * 3600));
+    let mut gone = gone(lived);
+    gone.tags.kill_at = Some(ago(4 * 3600));
+    let settled = |change: &dyn Fn(&mut AttemptFacts)| {
+        let mut facts = facts(Some(8 * 3600), true, "off", AlarmSeen::Unknown);
+        change(&mut facts);
+        let acts = acts(&[facts], &[], known(std::slice::from_ref(&gone)));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        (settled.billed_to, settled.billed_estimated, settled.because)
+    };
+    let recorded = |at| move |facts: &mut AttemptFacts| facts.watched.ended.ending.as_mut().unwrap().stood = Some(at);
+    let seen = |at| move |facts: &mut AttemptFacts| facts.watched.stood = Some(at);
+    let (to_stood, to_end) = ((Some(stood), false, EndedBecause::Lost), (Some(ago(ENDED)), false, EndedBecause::HardEnd));
+    assert_eq!(settled(&|_| {}), to_end, "nobody saw it stand");
+    assert_eq!(settled(&recorded(stood)), to_stood, "whoever terminated it has recorded that");
+    assert_eq!(settled(&seen(stood)), to_stood, "and so has who saw it");
+    assert_eq!(settled(&recorded(ago(10 * 3600))), to_end, "before its last start");
+    assert_eq!(settled(&seen(ago(8 * 3600 + 600))), to_end, "its agent was heard ten minutes after that, so it ran again");
+}
+
+/// The cloud has forgotten it by now, and whoever saw it stand has not.
+#[test]
+fn a_machine_that_stood_and_is_shown_no_more_is_billed_until_it_stood() {
+    let mut facts = facts(Some(8 * 3600), false, "off", AlarmSeen::Unknown);
+    facts.watched.missing_for = Duration::from_secs(90);
+    (facts.watched.launched_at, facts.watched.stood) = (Some(ago(9 * 3600)), Some(ago(8 * 3600)));
+    let acts = acts(&[facts], &[], known(&[]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!((settled.billed_to, settled.billed_estimated), (Some(ago(8 * 3600)), false));
 }
