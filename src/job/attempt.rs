@@ -118,7 +118,7 @@ pub struct Settled {
     #[serde(default)]
     pub billed_estimated: bool,
     pub usd: Usd,
-    /// Why no machine was to be had there, when the next placement may do better.
+    /// Why no machine was to be had there, when the next placement may do better. With an `instance`: it was named, and withdrawn.
     #[serde(default)]
     pub refusal: Option<Refusal>,
     /// The cloud's own reason for the state, or the launch error.
@@ -130,4 +130,11 @@ pub struct Settled {
     /// Its machine stood still then, and keeps its disk: who finds it running stops it, and ends nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+}
+
+impl Settled {
+    /// Whether a machine was had. One that had a name, and was withdrawn before it ran, was refused like any other.
+    pub fn had_machine(&self) -> bool {
+        self.instance.is_some() && self.refusal.is_none()
+    }
 }

@@ -81,7 +81,7 @@ impl Pool {
 
     fn lived(&mut self, record: &AttemptRecord, ended: Timestamp) {
         let settled = &record.settled;
-        if settled.instance.is_none() {
+        if !settled.had_machine() {
             // Only for want of capacity: a price or a quota says nothing of it.
             if settled.refusal == Some(Refusal::Capacity) {
                 self.look(record.plan.created, false);

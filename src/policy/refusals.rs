@@ -53,7 +53,7 @@ pub(super) fn asked_again_at(history: &[AttemptRecord], offer: &Offer, now: Time
 /// The last refusal of this offer, when it was, and for how long it speaks.
 fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Timestamp, Duration)> {
     // A machine that was had says that the refusals before it are over.
-    let refusals = history.iter().rev().take_while(|record| record.settled.instance.is_none() || !record.plan.offer.is_same_pool(offer));
+    let refusals = history.iter().rev().take_while(|record| !record.settled.had_machine() || !record.plan.offer.is_same_pool(offer));
     let speaking = refusals.filter_map(|record| {
         let refusal = record.settled.refusal?;
         let theirs = &record.plan.offer;

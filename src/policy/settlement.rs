@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
 use super::cloud_words::{cloud_text, cloud_words};
 use super::missing::came_too_late;
-use super::reconcile::{AlarmSeen, AttemptFacts, Facts};
+use super::reconcile::{AlarmSeen, AttemptFacts, Facts, heard};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceState, InstanceView, NoticeKind, Status};
@@ -75,8 +75,10 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
     };
     let billed_estimated = billed_estimated || before.is_some();
+    let withdrawn = view.is_some_and(|view| was_withdrawn(attempt, view));
     let billed = match (from, to) {
-        (Some(from), Some(to)) => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),
+        // It was pending to its end, and that is not billed.
+        (Some(from), Some(to)) if !withdrawn => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),
         _ => Duration::ZERO,
     };
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
@@ -108,7 +110,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         billed,
         billed_estimated,
         usd: if existed { billing::cost(&attempt.plan.offer, billed.duration(), taken_by_cloud(view)) } else { Usd::ZERO },
-        refusal: refused.and_then(|(refusal, _)| *refusal),
+        refusal: refused.and_then(|(refusal, _)| *refusal).or((withdrawn && because == EndedBecause::LaunchFailed).then_some(Refusal::Capacity)),
         cloud_reason,
         outcome,
         kept: shown.is_some_and(|view| view.state == InstanceState::Stopped),
@@ -161,6 +163,9 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     {
         return wish.because();
     }
+    if view.is_some_and(|view| was_withdrawn(attempt, view)) {
+        return EndedBecause::LaunchFailed;
+    }
     let kill_at = view.and_then(|view| view.tags.kill_at);
     if ended.is_some() && kill_at.is_some_and(|kill_at| ended >= Some(kill_at)) {
         return EndedBecause::HardEnd;
@@ -178,6 +183,15 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
         return EndedBecause::Idle;
     }
     EndedBecause::Lost
+}
+
+/// The cloud's word for a machine that it named, and then had no room for.
+const NO_ROOM: &str = "Server.InsufficientInstanceCapacity";
+
+/// Whether the cloud took a launch, and withdrew its machine before it ran: as good as refused. A fault of one host
+/// (`Server.InternalError`) says nothing of the place, and what spot takes back is an interruption, however young.
+fn was_withdrawn(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    view.state.is_terminated() && !heard(attempt) && view.state_reason.as_deref().is_some_and(|reason| reason.starts_with(NO_ROOM))
 }
 
 /// The cloud's word for an end that somebody asked it for: a person in the console, but also a controller, a sweep or an alarm.

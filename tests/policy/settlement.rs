@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, RECORD_FORMAT, Reaction, Wish};
+use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, RECORD_FORMAT, Reaction, Refusal, Request, Wish};
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, spec, status, view, wish, words};
@@ -221,4 +221,25 @@ fn a_machine_that_stood_and_is_shown_no_more_is_billed_until_it_stood() {
     let acts = acts(&[facts], &[], known(&[]));
     let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((settled.billed_to, settled.billed_estimated), (Some(ago(8 * 3600)), false));
+}
+
+/// EC2 took the launch, named a machine, and had no room for it: that is a refusal of the place, and costs nothing.
+#[test]
+fn a_machine_that_is_withdrawn_before_it_ran_was_refused() {
+    let settled = |reason: &str, facts: AttemptFacts, requests: &[Request]| {
+        let view = InstanceView { launched: ago(90), ..view(1, OWNER, InstanceState::Terminated, Some(reason)) };
+        let acts = acts(&[facts], requests, known(&[view]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        (settled.because, settled.refusal, settled.usd.micros() > 0, settled.instance.is_some())
+    };
+    let unheard = || facts(None, false, "off", AlarmSeen::Unknown);
+    let no_room = "Server.InsufficientInstanceCapacity";
+    let refused = (EndedBecause::LaunchFailed, Some(Refusal::Capacity), false, true);
+    assert_eq!(settled(no_room, unheard(), &[]), refused);
+    assert_eq!(settled(&format!("{no_room}: Insufficient capacity to satisfy instance request"), unheard(), &[]), refused);
+    assert_eq!(settled(no_room, unheard(), &[wish(Wish::Stop, 300)]), (EndedBecause::UserStopped, None, false, true));
+    assert_eq!(settled(no_room, facts(Some(20), false, "off", AlarmSeen::Unknown), &[]), (EndedBecause::Lost, None, true, true), "it ran");
+    assert_eq!(settled("Server.InternalError", unheard(), &[]), (EndedBecause::Lost, None, true, true), "a fault of one host");
+    let taken = "Server.SpotInstanceTermination: instance-terminated-no-capacity";
+    assert_eq!(settled(taken, unheard(), &[]).0, EndedBecause::Interrupted);
 }
