@@ -30,7 +30,7 @@ pub async fn of(context: &Context, store: &Store, planned: &[Change], costs: &Co
     let mut waits = BTreeMap::new();
     for change in planned {
         let Some(plan) = costs.plan(&change.file) else { continue };
-        let hourly = plan.offer.hourly();
+        let hourly = plan.offer.hourly_at_most(plan.bid);
         let reason = match change.kind {
             Applies::Job => cap::judge(&allowed, &spending, hourly, now),
             Applies::Schedule => cap::never(&allowed, hourly, now),

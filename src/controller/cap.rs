@@ -183,7 +183,8 @@ impl Controller {
             let settled = jobdir::unless_damaged(dir.settled(number).await)?;
             let from = settled.as_ref().and_then(|settled| settled.billed_from).unwrap_or(plan.created);
             let ended = settled.map(|settled| (settled.billed_to.unwrap_or(from), settled.usd));
-            spells.push(Spell { hourly: plan.offer.hourly(), from, ended });
+            let (hourly, at_most) = (plan.offer.hourly(), plan.offer.hourly_at_most(plan.bid));
+            spells.push(Spell { hourly, at_most, from, ended });
         }
         Ok(if receipt.is_some() { Account::Ended(spells) } else { Account::Open(spells) })
     }

@@ -21,8 +21,10 @@ pub struct Caps {
 /// One attempt, as far as money is concerned.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spell {
-    /// What an hour of its machine costs, disk and address included.
+    /// What an hour of its machine costs, disk and address included: what was spent is reckoned with it.
     pub hourly: UsdPerHour,
+    /// The most that an hour may come to yet: a spot machine's bid.
+    pub at_most: UsdPerHour,
     pub from: Timestamp,
     /// When it was gone, and what it cost in all; `None`: it runs, or may.
     pub ended: Option<(Timestamp, Usd)>,
@@ -32,6 +34,7 @@ pub struct Spell {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Spending {
     pub machines: usize,
+    /// The most that an hour of all of them may come to.
     pub usd_per_hour: UsdPerHour,
     /// In the last 24 hours.
     pub usd_last_day: Usd,
@@ -56,8 +59,8 @@ pub fn spending(spells: &[Spell], now: Timestamp) -> Spending {
     for spell in spells {
         if spell.ended.is_none() {
             // A workstation that costs nothing is no machine to wait for.
-            sum.machines += usize::from(spell.hourly > UsdPerHour::ZERO);
-            sum.usd_per_hour = UsdPerHour::new(sum.usd_per_hour.per_hour() + spell.hourly.per_hour());
+            sum.machines += usize::from(spell.at_most > UsdPerHour::ZERO);
+            sum.usd_per_hour = UsdPerHour::new(sum.usd_per_hour.per_hour() + spell.at_most.per_hour());
         }
         sum.usd_last_day += of_last_day(spell, now);
     }

@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use super::plan_aws::{market, root};
+use super::sandbox::Sandbox;
 use crate::place::{Place, end, signal, wait_until};
 
 const LONG: &str = "command = 'trap \"exit 5\" TERM; while :; do echo x; sleep 0.1; done'\nwatch.idle = 'off'\n";
@@ -368,4 +370,23 @@ fn what_a_cap_could_never_let_through_is_refused_before_there_is_a_job() {
     assert!(place.0.lamp(&["status"]).err.contains("no jobs in"), "none was made");
     let plan = place.0.lamp(&[&["plan"], &words[..]].concat());
     assert!(plan.code == 102 && plan.err.contains(why), "as `run` would end: {plan:?}");
+}
+
+/// A spot machine counts at its bid, whoever would launch it: $0.38 an hour now with its disk and address, and up to $0.43.
+#[test]
+fn a_cap_between_the_spot_price_and_the_bid_holds_back_the_same_for_apply_plan_and_run() {
+    let Some(ec2) = market() else { return };
+    let sandbox = Sandbox::with_script();
+    sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.4\n");
+    let machine = "[machine]\ncloud = 'aws'\nmarket = 'spot'\ngpus = 'A10G'\ninstance_types = ['g5.xlarge']\n";
+    sandbox.write("jobs/a.toml", format!("command = 'true'\ncheckpoint.path = 'saved'\n{machine}"));
+    let lamp = |words: &[&str]| sandbox.end(sandbox.command(words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)));
+    let why = "the cap of $0.40 an hour: no machine runs, and this one costs up to $0.43/h";
+    let applied = lamp(&["apply", "jobs", "--dry-run", "-o", "json"]);
+    let found: Value = serde_json::from_str(&applied.out).unwrap_or_else(|error| panic!("{error}: {applied:?}"));
+    assert!(found["changes"][0]["waits_for"].as_str().is_some_and(|waits| waits.starts_with(why)), "{found}");
+    for verb in ["plan", "run"] {
+        let ended = lamp(&[verb, "jobs/a.toml"]);
+        assert!(ended.code == 102 && ended.err.contains(why), "{verb}: {ended:?}");
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::controller::submit;
-use lamplighter::job::{EndedBecause, JobOutcome, Receipt};
+use lamplighter::job::{EndedBecause, JobOutcome, Plan, Receipt};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::UsdPerHour;
 use lamplighter::policy::cap::Caps;
@@ -181,5 +181,23 @@ fn word_of_ended_jobs_that_a_newer_version_left_is_neither_trusted_nor_touched()
         let receipt = world.controller().capped(per_hour("2")).drive(world.job()).await.unwrap();
         assert_eq!(receipt.outcome, JobOutcome::Succeeded);
         assert_eq!(world.store.get("jobs-over.json").await.unwrap().as_deref(), Some(newer.as_bytes()));
+    });
+}
+
+/// A spot price may rise to the bid: what runs counts with it for whoever launches next.
+#[test]
+fn a_spot_machine_that_runs_counts_at_its_bid() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::unmade(clock.clone(), &[HALF_AN_HOUR]).await;
+        let mut plan = world.controller().first_plan(&world.spec).await.unwrap().plan;
+        submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
+        plan.bid = Some(UsdPerHour::new("1.9".parse().unwrap()));
+        assert_eq!(world.dir.create_plan(&plan).await.unwrap(), Created::New);
+        let spending = world.controller().spending().await.unwrap();
+        assert_eq!((spending.machines, Some(spending.usd_per_hour)), (1, plan.bid));
+        // At the prices of now, $1.23 each, both would fit.
+        let next = Plan { bid: None, ..plan };
+        let reason = world.controller().capped(per_hour("3")).cap_on(&next).await.unwrap().unwrap();
+        assert_eq!(reason.text, "the cap of $3.00 an hour: 1 machine runs at $1.90/h, and this one costs up to $1.23/h");
     });
 }

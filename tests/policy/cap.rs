@@ -22,11 +22,11 @@ fn hourly(text: &str) -> UsdPerHour {
 }
 
 fn runs(price: &str, from: i64) -> Spell {
-    Spell { hourly: hourly(price), from: at(from), ended: None }
+    Spell { hourly: hourly(price), at_most: hourly(price), from: at(from), ended: None }
 }
 
 fn ended(price: &str, from: i64, to: i64, cost: &str) -> Spell {
-    Spell { hourly: hourly(price), from: at(from), ended: Some((at(to), usd(cost))) }
+    Spell { ended: Some((at(to), usd(cost))), ..runs(price, from) }
 }
 
 fn says(caps: Caps, spells: &[Spell], price: &str) -> Option<String> {
@@ -45,6 +45,17 @@ fn what_runs_and_what_is_asked_for_fit_under_the_hours_cap() {
     assert_eq!(says(Caps::default(), &three, "1000"), None);
 }
 
+/// What it has cost is known; what the next hour costs may rise to its bid.
+#[test]
+fn a_spot_machine_that_runs_is_counted_at_its_bid_and_has_spent_at_its_price() {
+    let caps = Caps { usd_per_hour: Some(hourly("3")), usd_per_day: Some(usd("20")) };
+    let spot = [Spell { at_most: hourly("2.5"), ..runs("1", -10) }];
+    let spent = spending(&spot, at(0));
+    assert_eq!((spent.usd_per_hour, spent.usd_last_day), (hourly("2.5"), usd("10")));
+    assert_eq!(says(caps, &spot, "0.5"), None);
+    assert_eq!(says(caps, &spot, "0.6").unwrap(), "the cap of $3.00 an hour: 1 machine runs at $2.50/h, and this one costs up to $0.60/h");
+}
+
 #[test]
 fn a_day_is_the_last_24_hours_and_what_runs_is_counted_for_one_more() {
     let caps = Caps { usd_per_hour: None, usd_per_day: Some(usd("50")) };
@@ -61,7 +72,7 @@ fn spells() -> impl Strategy<Value = Vec<Spell>> {
         let hourly = UsdPerHour::new(Usd::from_micros(micros));
         let to = (from + hours).min(0);
         let cost = hourly.cost_of(Duration::from_secs(((to - from) * HOUR) as u64));
-        Spell { hourly, from: at(from), ended: is_over.then(|| (at(to), cost)) }
+        Spell { hourly, at_most: hourly, from: at(from), ended: is_over.then(|| (at(to), cost)) }
     });
     prop::collection::vec(one, 0..12)
 }
