@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   a new plan ──────────────────> further off than five minutes? ──> nothing is launched, and somebody is told
+//!   a schedule that is due ──────> the same ──> nothing is decided, and that is logged
 //!   a machine is shown no more ──> the store's present, and when its outcome came ──> policy::billing_end
 //! ```
 //! A machine's hard end is counted from its plan, and whoever ends it goes by the cloud's clock: by a clock that is a day behind

@@ -1,7 +1,7 @@
 //! Runs what is scheduled: a job is made of the stored words each time that they are due, and then driven like any other.
 //!
 //! ```text
-//!   list ─ schedules/<set>/<name>.json ─ policy::schedule::judge ─┬─ Run, Skip ─ runs/<due>.json (once) ─ jobs/<job>/...
+//!   list ─ schedules/<set>/<name>.json ─ policy::schedule::judge ─┬─ Run, Skip ─ by a clock that is right ─ runs/<due>.json (once) ─ jobs/<job>/...
 //!                                                                 └─ Wait ─ waiting.json
 //! ```
 //! Two daemons decide a due time once: whoever creates the decision, and the job's whole spec is in it, so anybody may make
@@ -16,6 +16,7 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tracing::{info, warn};
 
+use super::act::ActError;
 use super::drive::Controller;
 use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Waiting};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules};
@@ -73,12 +74,13 @@ impl Controller {
             }
         }
         for known in memory.known.values_mut() {
-            let looked = self.look_at_schedule(known).await;
-            let trouble = looked.err().map(|error| chain(&error));
-            if let Some(text) = &trouble
+            let error = self.look_at_schedule(known).await.err();
+            // By how much a clock is off differs from look to look.
+            let trouble = error.as_ref().map(|error| if matches!(error, ActError::ClockOff { .. }) { "its clock".to_owned() } else { chain(error) });
+            if let Some(error) = &error
                 && known.trouble != trouble
             {
-                warn!(set = known.dir.set(), schedule = known.dir.name(), "trying again: {text}");
+                warn!(set = known.dir.set(), schedule = known.dir.name(), "trying again: {}", chain(error));
             }
             known.trouble = trouble;
         }
@@ -135,7 +137,7 @@ impl Controller {
         }
     }
 
-    async fn look_at_schedule(&self, known: &mut Known) -> Result<(), JobDirError> {
+    async fn look_at_schedule(&self, known: &mut Known) -> Result<(), ActError> {
         if known.decided.is_none() {
             known.decided = Some(self.newest_decision(&known.dir).await?);
         }
@@ -159,7 +161,7 @@ impl Controller {
             DueVerdict::Wait { due, until, reason } => {
                 known.seen = Some(due);
                 known.not_before = self.clock.mono() + WAIT_LOOK;
-                self.say_waiting(known, until, &reason).await
+                Ok(self.say_waiting(known, until, &reason).await?)
             }
             DueVerdict::Run { due, reason } => self.decide(known, due, &reason, true, None).await,
             DueVerdict::Skip { due, reason } => self.decide(known, due, &reason, false, running).await,
@@ -216,7 +218,13 @@ impl Controller {
         }
     }
 
-    async fn decide(&self, known: &mut Known, due: Timestamp, reason: &Reason, run: bool, running: Option<JobId>) -> Result<(), JobDirError> {
+    /// What is decided stays so: by a clock that is half a day ahead the run of the evening would be decided in the morning, and in the
+    /// evening nothing would run.
+    async fn decide(&self, known: &mut Known, due: Timestamp, reason: &Reason, run: bool, running: Option<JobId>) -> Result<(), ActError> {
+        if let Err(error) = self.must_know_the_time().await {
+            known.not_before = self.clock.mono() + WAIT_LOOK;
+            return Err(error);
+        }
         let now = self.clock.now();
         let job = run.then(|| Box::new(self.spec_of_run(&known.record, due, now)));
         let ours = ScheduleRun { format: RECORD_FORMAT, due, decided: now, by: self.name.clone(), reason: reason.text.clone(), job, running };

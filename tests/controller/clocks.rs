@@ -18,7 +18,7 @@ use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{OWNER, World};
 
 /// So many seconds beside the store's.
-struct Beside(Arc<VirtualClock>, AtomicI64);
+pub(super) struct Beside(pub Arc<VirtualClock>, pub AtomicI64);
 
 #[async_trait]
 impl Clock for Beside {
@@ -36,7 +36,7 @@ impl Clock for Beside {
     }
 }
 
-fn controller(world: &World, clock: &Arc<Beside>) -> Controller {
+pub(super) fn controller(world: &World, clock: &Arc<Beside>) -> Controller {
     let clouds = [(market::Cloud::Local, world.port()), (market::Cloud::Aws, world.port())].into();
     let clock: Arc<dyn Clock> = Arc::clone(clock) as Arc<dyn Clock>;
     Controller::new(world.store.clone(), clouds, clock, OWNER.into(), "test".into(), Zone::new("ws-test"))

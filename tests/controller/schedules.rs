@@ -1,6 +1,7 @@
 //! What is scheduled becomes jobs: once for each due time, whoever dies and however many look.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use lamplighter::jobdir::{JobDir, ScheduleDir, layout};
 use lamplighter::market::UsdPerHour;
 use lamplighter::ports::{Clock, Store};
 
+use super::clocks::{Beside, controller};
 use super::cloud::Life;
 use super::mortal;
 use super::support::faulty_store::Fault;
@@ -265,6 +267,27 @@ fn a_lost_reply_and_a_store_that_is_away_make_nothing_twice() {
             assert_eq!(at(&runs), ["01:00 run"], "{part}");
             assert_eq!(scheduled.jobs().await, 1, "{part}");
             assert!(scheduled.receipt(&runs[0]).await.is_some(), "{part}");
+        });
+    }
+}
+
+/// Twelve hours ahead, a daemon would decide the run of noon at midnight, and at noon nothing would run.
+#[test]
+fn nothing_is_decided_by_a_clock_that_is_wrong_or_that_nobody_could_check() {
+    for (off, part, right_after) in [(12 * 3600, "none", 30), (12 * 3600, "clock", 30), (0, "clock", 90)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let scheduled = Scheduled::new(clock.clone(), QUICK, |_| {}).await;
+            scheduled.world.store.fault(part, Fault::Down, None);
+            let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(off)));
+            let daemon = controller(&scheduled.world, &beside);
+            let mended = async {
+                clock.sleep(MINUTE * right_after).await;
+                assert_eq!(at(&scheduled.runs().await), Vec::<String>::new(), "{off} {part}");
+                beside.1.store(0, Ordering::Relaxed);
+                scheduled.world.store.mend();
+            };
+            tokio::join!(scheduled.daemon(daemon, 100), mended);
+            assert_eq!(at(&scheduled.runs().await), ["01:00 run"], "{off} {part}");
         });
     }
 }
