@@ -1,7 +1,7 @@
 //! Keeps what the user named as outputs, at the end of an attempt.
 //!
-//! A pattern is a path below the workdir, a folder (then all that is in it), or a glob: `*` and `?` within a part, `**`
-//! for any number of parts. What was not there or did not arrive is said in the outcome, never passed over.
+//! A pattern is a path below the workdir, a folder (then all that is in it), or a glob (`job::glob`). What was not there or did
+//! not arrive is said in the outcome, never passed over.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,8 +11,10 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
+use regex_lite::Regex;
 
 use super::outbox::{Outbox, Pace, chain};
+use crate::job::{GLOB_LETTERS, glob_expression, plain_path};
 use crate::jobdir::layout;
 use crate::ports::{StoreError, Tree, TreeFile};
 
@@ -130,7 +132,7 @@ async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
     let mut files = BTreeMap::new();
     let named = wanted.named.iter().map(|glob| (glob.as_str(), true));
     for (glob, is_named) in named.chain(wanted.if_any.iter().map(|glob| (*glob, false))) {
-        let base = base(glob);
+        let (base, pattern) = (base(glob), Pattern::new(glob));
         let (tree, prefix) = match look(outbox, workdir, &base).await {
             Ok(seen) => seen,
             Err(error) => {
@@ -140,7 +142,7 @@ async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
         };
         let full = |path: &str| format!("{prefix}{path}");
         let mut any = false;
-        for file in tree.files.iter().filter(|file| matches(glob, &full(&file.path))) {
+        for file in tree.files.iter().filter(|file| pattern.matches(&full(&file.path))) {
             any = true;
             files.insert(full(&file.path), file.stamp);
         }
@@ -150,7 +152,7 @@ async fn find(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>) -> Found {
         if tree.truncated {
             found.losses.push(format!("some of `{glob}` may be missing: there are more than {FILES_MAX} files"));
         }
-        let skipped = tree.skipped.iter().map(|text| full(text)).filter(|text| text.split_once(": ").is_some_and(|(path, _)| matches(glob, path)));
+        let skipped = tree.skipped.iter().map(|text| full(text)).filter(|text| text.split_once(": ").is_some_and(|(path, _)| pattern.matches(path)));
         found.losses.extend(skipped.take(LOSSES_MAX).map(|text| format!("output {text}")));
     }
     found.files = files.into_iter().map(|(path, stamp)| TreeFile { path, stamp }).collect();
@@ -169,50 +171,34 @@ async fn look(outbox: &Outbox, workdir: &Path, base: &str) -> std::io::Result<(T
 }
 
 fn base(glob: &str) -> String {
-    let literal = |part: &&str| !part.contains(['*', '?']);
-    let parts: Vec<&str> = glob.split('/').filter(|part| !part.is_empty() && *part != ".").take_while(literal).collect();
-    parts.join("/")
+    let glob = plain_path(glob);
+    let literal = |part: &&str| !part.contains(GLOB_LETTERS);
+    glob.split('/').take_while(literal).collect::<Vec<_>>().join("/")
 }
 
-/// Whether a path is what the pattern names, or lies below it.
-pub(super) fn matches(glob: &str, path: &str) -> bool {
-    let parts = |text: &str| text.split('/').filter(|part| !part.is_empty() && *part != ".").map(str::to_owned).collect::<Vec<_>>();
-    let (glob, path) = (parts(glob), parts(path));
-    !glob.is_empty() && parts_match(&glob, &path)
+/// A pattern, ready for many paths.
+pub(super) struct Pattern {
+    /// A file may be called what looks like a pattern.
+    path: String,
+    /// `None`: it is a path alone, or not well formed, which `lamp check` has refused.
+    regex: Option<Regex>,
 }
 
-/// A pattern that is used up names a folder: all below it belongs to it.
-fn parts_match(glob: &[String], path: &[String]) -> bool {
-    let Some((first, rest)) = glob.split_first() else { return true };
-    if first == "**" {
-        return rest.is_empty() || (0..path.len()).any(|skipped| parts_match(rest, &path[skipped..]));
+impl Pattern {
+    pub fn new(glob: &str) -> Self {
+        let regex = || glob_expression(glob).ok().and_then(|expression| Regex::new(&expression).ok());
+        let is_glob = glob.contains(GLOB_LETTERS);
+        Pattern { path: plain_path(glob), regex: if is_glob { regex() } else { None } }
     }
-    path.split_first().is_some_and(|(name, below)| part_matches(first.as_bytes(), name.as_bytes()) && parts_match(rest, below))
-}
 
-/// `*` and `?` within one part, in linear time: the newest star alone is ever widened.
-fn part_matches(glob: &[u8], name: &[u8]) -> bool {
-    let (mut g, mut n) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while n < name.len() {
-        match glob.get(g) {
-            Some(b'*') => {
-                star = Some((g, n));
-                g += 1;
-            }
-            Some(byte) if *byte == b'?' || *byte == name[n] => {
-                g += 1;
-                n += 1;
-            }
-            _ => {
-                let Some((at, from)) = star else { return false };
-                star = Some((at, from + 1));
-                g = at + 1;
-                n = from + 1;
-            }
+    /// Whether a path is what the pattern names, or lies below it.
+    pub fn matches(&self, path: &str) -> bool {
+        if self.path.is_empty() {
+            return false;
         }
+        let is_below = path.strip_prefix(&self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        is_below || self.regex.as_ref().is_some_and(|regex| regex.is_match(path))
     }
-    glob[g..].iter().all(|byte| *byte == b'*')
 }
 
 #[cfg(test)]
@@ -237,8 +223,25 @@ mod tests {
             ("**", "anything/at/all", true),
             ("", "a", false),
             ("*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", false),
+            ("out/**", "out/a/b", true),
+            ("a**b", "a/b", false),
+            ("model_[0-9].pt", "model_7.pt", true),
+            ("model_[0-9].pt", "model_x.pt", false),
+            ("model_[!0-9].pt", "model_x.pt", true),
+            ("a[!b]c", "a/c", false),
+            ("*.{pt,json}", "model.pt", true),
+            ("*.{pt,json}", "log.txt", false),
+            ("{runs/*,out}/m.csv", "runs/1/m.csv", true),
+            ("{**/x,y}", "a/b/x", true),
+            ("run[1].txt", "run1.txt", true),
+            ("run[1].txt", "run[1].txt", true),
+            ("run\\[1].txt", "run[1].txt", true),
+            ("run\\[1].txt", "run1.txt", false),
+            ("[a", "[a", true),
+            ("[]a-]*", "-x", true),
+            ("(a|b).$", "a.$", false),
         ] {
-            assert_eq!(matches(glob, path), expected, "{glob} {path}");
+            assert_eq!(Pattern::new(glob).matches(path), expected, "{glob} {path}");
         }
     }
 }

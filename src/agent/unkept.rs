@@ -8,7 +8,7 @@ use std::path::Path;
 use jiff::Timestamp;
 
 use super::outbox::Outbox;
-use super::outputs::{FILES_MAX, Wanted, matches};
+use super::outputs::{FILES_MAX, Pattern, Wanted};
 use crate::ports::TreeFile;
 
 /// Files that are named, the largest; the rest is a number.
@@ -21,10 +21,9 @@ const MADE_BY_TOOLS: [&str; 3] = ["__pycache__", "node_modules", "lost+found"];
 /// `apart`: what is no result, below the workdir: the checkpoint folder, the mark of the end.
 pub async fn left_behind(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, apart: &[&str], since: Timestamp) -> Option<String> {
     let tree = outbox.files.walk_aside(workdir, FILES_MAX).await.ok()?;
-    let is_kept = |path: &str| {
-        let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart.iter().copied());
-        named.into_iter().any(|glob| matches(glob, path))
-    };
+    let named = wanted.named.iter().map(String::as_str).chain(wanted.if_any.iter().copied()).chain(apart.iter().copied());
+    let patterns: Vec<Pattern> = named.map(Pattern::new).collect();
+    let is_kept = |path: &str| patterns.iter().any(|pattern| pattern.matches(path));
     let since = i64::try_from(since.as_nanosecond()).unwrap_or(i64::MAX);
     let by_the_work = |file: &&TreeFile| file.stamp.modified_nanos >= since && file.stamp.bytes > 0;
     let mut files: Vec<&TreeFile> =

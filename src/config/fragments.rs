@@ -43,7 +43,7 @@ pub struct JobFile {
     /// Environment variables of `setup` and the command. Names with `LAMP_` are the agent's.
     #[schemars(extend("examples" = [{"SEED": 1, "WANDB_MODE": "offline"}]))]
     pub env: Option<BTreeMap<String, EnvValue>>,
-    /// Paths or globs below the workdir that are kept at the end of every attempt.
+    /// Paths or globs below the workdir that are kept at the end of every attempt: `*`, `?`, `[0-9]` and `{a,b}` within a folder, `**` through all below.
     #[schemars(extend("default" = [], "examples" = [["model.pt", "metrics/*.json"]]))]
     pub outputs: Option<Vec<String>>,
     /// Files of the workdir that may hold what looks like a secret. They are shipped and not scanned.

@@ -33,6 +33,21 @@ fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
 }
 
 #[test]
+fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        for name in ["model_1.pt", "model_x.pt", "a.csv", "a.json", "a.txt", "run[1].txt", "sub/b.csv"] {
+            write(&rig, name, name);
+        }
+        let globs = ["model_[0-9].pt", "*.{csv,json}", "run[1].txt"].map(str::to_owned);
+        let kept = upload(&rig.outbox(), &rig.path("work"), Wanted { named: &globs, if_any: &[] }, secs(60)).await;
+        let keys: Vec<String> = rig.store.keys("").iter().map(|key| key.replace("jobs/digits-222222/outputs/", "")).collect();
+        assert_eq!(keys, ["a.csv", "a.json", "model_1.pt", "run[1].txt"]);
+        assert_eq!(kept.losses, [""; 0]);
+    });
+}
+
+#[test]
 fn what_does_not_arrive_in_time_is_named() {
     simulate(async |clock| {
         let rig = Rig::new(clock.clone());

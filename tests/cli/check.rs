@@ -372,3 +372,11 @@ fn a_schedule_that_is_never_due_in_its_hours_is_told_and_its_next_run_is_one_tha
     let shown = sandbox.lamp(&["schedules"]);
     assert!(shown.out.contains(" 22:00:00 UTC") && !shown.out.contains(" 12:00:00"), "{shown:?}");
 }
+
+/// The agent would find nothing by it, and the result of the run would go with the machine.
+#[test]
+fn a_pattern_of_outputs_that_is_not_well_formed_is_an_error() {
+    let (code, out) = findings("outputs = ['model_[0-9].pt', '*.{pt,json}', '[a']");
+    assert_eq!((code, out.matches("is no pattern").count()), (100, 1), "{out}");
+    assert!(out.contains("`outputs`: `[a` is no pattern: its `[` is not closed") && out.contains("a backslash before"), "{out}");
+}
