@@ -135,7 +135,9 @@ impl Summary {
         if matches!(summary.state, JobState::Submitted | JobState::Provisioning | JobState::Interrupted) && !is_there {
             // What it waited for before its last launch is over.
             let since = attempts.last().map_or(spec.created, |last| last.plan.created);
-            if let Some(waiting) = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since) {
+            // Nothing else is waited for while the next machine is held back.
+            let is_held = summary.waiting_until.is_some();
+            if let Some(waiting) = unless_damaged(dir.waiting().await)?.filter(|waiting| waiting.at >= since && !is_held) {
                 (summary.waiting, summary.waiting_until, summary.tried_again) = (Some(waiting.why), waiting.until, None);
             }
         }
@@ -197,6 +199,7 @@ impl Summary {
         };
         let unheard = attempts.iter().filter(|attempt| attempt.settled.is_none() && !is_heard(attempt));
         let scarcity = relaunch::scarcity(&spec.spec, &history(attempts), now).filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
+        let hold = relaunch::hold(&spec.spec, &history(attempts), wishes, now).filter(|_| attempts.iter().all(|attempt| attempt.settled.is_some()));
         let instance = |attempt: &AttemptFacts| {
             let settled = attempt.settled.as_ref().and_then(|settled| settled.instance.clone());
             settled.or_else(|| attempt.lease.as_ref().map(|lease| lease.instance.clone()))
@@ -229,8 +232,8 @@ impl Summary {
             heartbeat_seconds: status.map(|status| since(status.at).as_secs_f64()),
             reason: status.and_then(|status| status.reason.as_ref()).map(|reason| reason.text.clone()),
             exit_code: None,
-            waiting: scarcity.as_ref().map(|(waits, _)| waits.clone()),
-            waiting_until: None,
+            waiting: hold.as_ref().or(scarcity.as_ref()).map(|(waits, _)| waits.clone()),
+            waiting_until: hold.map(|(_, until)| until),
             tried_again: scarcity.map(|(_, again)| again),
             trouble: None,
             driven_here: None,
@@ -288,6 +291,7 @@ mod tests {
 
     use super::*;
     use crate::cli::live::money_text;
+    use crate::job::EndedBecause;
 
     fn at(hours: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + hours * 3600).unwrap()
@@ -375,9 +379,20 @@ mod tests {
         let spec = json!({ "format": 1, "job": "x-222222", "created": at(0), "written_by": "v",
             "spec": { "name": "x", "command": { "shell": "true" } } });
         let now = at(0) + std::time::Duration::from_secs(60);
-        let summary = Summary::of_records(&serde_json::from_value(spec).unwrap(), &[refused(1, "a"), refused(2, "b")], &Wishes::default(), now);
+        let spec: ResolvedSpec = serde_json::from_value(spec).unwrap();
+        let summary = Summary::of_records(&spec, &[refused(1, "a"), refused(2, "b")], &Wishes::default(), now);
         assert_eq!((summary.state, summary.usd, summary.usd_unheard), (JobState::Provisioning, Usd::ZERO, Usd::ZERO));
         assert_eq!(summary.waiting.unwrap(), "a machine: no capacity in 2 places, the last t in b, spot; tried again in 2m");
         assert_eq!(summary.tried_again, Some(at(0) + std::time::Duration::from_secs(180)));
+        let young = |number: u32| {
+            let mut facts = refused(number, "a");
+            let settled = facts.settled.as_mut().unwrap();
+            (settled.because, settled.refusal) = (EndedBecause::Interrupted, None);
+            (settled.instance, settled.billed_from, settled.billed_to) = (Some("i-1".into()), Some(at(0)), Some(at(0)));
+            facts
+        };
+        let summary = Summary::of_records(&spec, &[young(1), young(2), young(3)], &Wishes::default(), now);
+        assert!(summary.waiting.unwrap().ends_with("3 machines ended young within an hour; the next is tried in 9m; after 5 in a row it has failed"));
+        assert_eq!((summary.waiting_until, summary.tried_again), (Some(at(0) + std::time::Duration::from_secs(600)), None));
     }
 }

@@ -110,6 +110,16 @@ pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Optio
     Some((format!("a machine: {found}; {when}"), again))
 }
 
+/// Of a job whose machines died young too often: why the next waits, as it follows on "waits for", and when it is tried. `None`: it
+/// does not wait for that.
+pub fn hold(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<(String, Timestamp)> {
+    let Next::Attempt { not_before, reason, .. } = next(spec, history, wishes, now) else { return None };
+    let young = reason.numbers.get("young_deaths").filter(|_| reason.verdict == "hold" && not_before > now)?;
+    let rest = Span::from_secs(elapsed(now, not_before).as_secs());
+    let why = format!("{young} machines ended young within an hour; the next is tried in {rest}; after {YOUNG_GIVE_UP} in a row it has failed");
+    Some((format!("a better moment: {why}"), not_before))
+}
+
 /// The last refusals in a row, the newest first.
 fn refused_in_a_row(history: &[AttemptRecord]) -> impl Iterator<Item = &AttemptRecord> {
     history.iter().rev().take_while(|record| found_no_machine(&record.settled))

@@ -29,6 +29,7 @@ mod reconcile_laws;
 mod reconcile_refused;
 mod reconcile_silent;
 mod recordings;
+mod relaunch;
 #[cfg(feature = "lamp")]
 mod schedule;
 mod script;
