@@ -71,9 +71,10 @@ impl Offer {
         UsdPerHour::new(price.per_hour() + self.extras.per_hour())
     }
 
-    /// All that an hour may come to: a spot price may rise to the bid.
+    /// All that an hour may come to: a spot price may rise to the bid. Where it is above it now, the machine is not to be had before it
+    /// has come down.
     pub fn hourly_at_most(&self, bid: Option<UsdPerHour>) -> UsdPerHour {
-        self.hourly_at(bid.map_or(self.price, |bid| bid.max(self.price)))
+        self.hourly_at(bid.unwrap_or(self.price))
     }
 
     /// What a refusal for want of capacity says something about: the same type in the same zone on the same market.

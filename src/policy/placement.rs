@@ -119,13 +119,19 @@ impl<'a> Ask<'a> {
     pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
         offer.gpus >= self.spec.machine.gpus.count
             && self.has_quota(offer)
-            && self.terms(offer, None).check().is_ok()
+            && self.terms_later(offer).check().is_ok()
             && self.bid_reaches(offer)
             && bound.too_dear(offer).is_none()
     }
 
     pub(super) fn has_quota(&self, offer: &Offer) -> bool {
         self.supply.quota(offer).is_none_or(|quota| quota.vcpus_left() >= offer.vcpus)
+    }
+
+    /// At the least that it may cost then: no more than it is ever bid for.
+    fn terms_later(&self, offer: &'a Offer) -> Terms<'a> {
+        let most = bid::most_ever(self.spec.machine.max_price, offer).filter(|_| offer.market == Market::Spot && offer.cloud != Cloud::Local);
+        Terms { bid: most.map(|most| most.min(offer.price)), ..self.terms(offer, None) }
     }
 
     /// Whether the market may come down to the bid: it is there now, or was in the time that is looked back on, or nobody knows.

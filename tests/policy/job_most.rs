@@ -67,6 +67,14 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
         (spec.interruptions.max, spec.machine.max_price) = (3, PriceRule::Fixed(usd("0.5")));
     });
     assert_eq!(priced.usd, Some(usd("2")), "a price in dollars bounds each");
+    // One whose price is above that now is had when it has come down, and never costs more.
+    let fixed = wanted(|spec| {
+        run_time(spec);
+        (spec.interruptions.max, spec.machine.max_price) = (3, PriceRule::Fixed(usd("0.5")));
+    });
+    let beside = Offer { on_demand: Some(price(4.0)), ..offer("r1b", 3.0, Market::Spot) };
+    let found = placed(&fixed, &[offer("r1a", 0.4, Market::Spot), beside], &[], now()).unwrap();
+    assert_eq!(found.most_job.usd, Some(usd("2")), "a dearer one beside it changes nothing");
     let budget = most(|spec| {
         run_time(spec);
         spec.limits.budget = Some(usd("2.5"));
@@ -142,7 +150,7 @@ proptest! {
     /// more than was said before its first machine, reckoned with the most that each hour may be billed.
     #[test]
     fn no_course_of_interruptions_costs_more_than_was_said(
-        courses in prop::collection::vec((prop::collection::vec(0.1..1.0_f64, 3), 0.0..1.2_f64, 0..7200_i64), 1..12),
+        courses in prop::collection::vec((prop::collection::vec(0.1..1.4_f64, 3), 0.0..1.2_f64, 0..7200_i64), 1..12),
         budget in prop::option::of(1..30_u32), hours in prop::option::of(1..10_u64), deadline in prop::option::of(1..40_i64),
         max in 0..6_u32, rule in 0..3_usize,
     ) {
