@@ -46,8 +46,6 @@ pub enum PackKind {
 
 #[derive(Debug, thiserror::Error)]
 pub enum PackError {
-    #[error("cannot read the workdir")]
-    Walk(#[from] ignore::Error),
     #[error("cannot read `{}`", path.display())]
     Read {
         path: PathBuf,
@@ -73,9 +71,8 @@ const ZSTD_LEVEL: i32 = 3;
 /// Walks the workdir. `never` are folders below it that do not ship whatever the ignore files say (the job's own
 /// checkpoints); `bytes_max` is the limit above which there is a finding.
 ///
-/// # Errors
-/// A folder or an ignore file cannot be read.
-pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Result<Survey, PackError> {
+/// What cannot be read is a finding beside the others: who mends one thing after the other calls as often.
+pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Survey {
     let mut survey = Survey { root: root.to_owned(), ..Survey::default() };
     let mut left_out = LeftOut::default();
     let skip: Vec<PathBuf> = never.iter().map(|path| root.join(path)).collect();
@@ -91,13 +88,15 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Result<Survey, 
         }
     });
     for entry in walk.build() {
-        let entry = entry?;
+        let Ok(entry) = entry.map_err(|error| survey.findings.push(unwalked(root, &error))) else { continue };
         let path = entry.path().strip_prefix(root).unwrap_or(entry.path()).to_owned();
         if path.as_os_str().is_empty() {
             continue;
         }
-        let meta = fs::symlink_metadata(entry.path()).map_err(|source| PackError::Read { path: path.clone(), source })?;
-        take_in(&mut survey, &mut left_out, path, &meta)?;
+        let taken = fs::symlink_metadata(entry.path()).and_then(|meta| take_in(&mut survey, &mut left_out, path.clone(), &meta));
+        if let Err(error) = taken {
+            survey.findings.push(unreadable(&path, error.kind()));
+        }
     }
     left_out.pruned.extend(pruned.try_iter());
     left_out.tell(&mut survey);
@@ -109,7 +108,25 @@ pub fn survey(root: &Path, never: &[PathBuf], bytes_max: u64) -> Result<Survey, 
         let finding = too_large(&survey, bytes_max);
         survey.findings.push(finding);
     }
-    Ok(survey)
+    survey
+}
+
+fn unreadable(path: &Path, error: impl std::fmt::Display) -> Finding {
+    let shown = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let hint = "what need not ship is named in .lampignore, or the workdir is another folder: `--workdir FOLDER`, `.` by default";
+    Finding::error("workdir", format!("`{}` cannot be read: {error}", shown.display())).hint(hint)
+}
+
+/// What the walk stumbled over.
+fn unwalked(root: &Path, error: &ignore::Error) -> Finding {
+    match error {
+        ignore::Error::WithPath { path, err } => {
+            let cause = err.io_error().map_or_else(|| err.to_string(), |error| error.kind().to_string());
+            unreadable(path.strip_prefix(root).unwrap_or(path), cause)
+        }
+        ignore::Error::WithDepth { err, .. } | ignore::Error::WithLineNumber { err, .. } => unwalked(root, err),
+        other => unreadable(Path::new(""), other),
+    }
 }
 
 /// A line of `.lampignore` that names a file and brings nothing back: as in git, a folder that is ignored hides all below it.
@@ -206,16 +223,18 @@ impl LeftOut {
     }
 }
 
-fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Metadata) -> Result<(), PackError> {
+fn take_in(survey: &mut Survey, left_out: &mut LeftOut, path: PathBuf, meta: &Metadata) -> io::Result<()> {
     let kind = meta.file_type();
     let kind = if kind.is_dir() {
         PackKind::Folder
     } else if kind.is_file() {
+        // Asked and not opened: of a thousand files most are read a moment later.
+        rustix::fs::access(survey.root.join(&path), rustix::fs::Access::READ_OK)?;
         survey.bytes += meta.len();
         survey.files += 1;
         PackKind::File { bytes: meta.len() }
     } else if kind.is_symlink() {
-        let target = fs::read_link(survey.root.join(&path)).map_err(|source| PackError::Read { path: path.clone(), source })?;
+        let target = fs::read_link(survey.root.join(&path))?;
         if !link_stays_inside(&path, &target) {
             let message = format!("`{}` is a link to `{}`, which is not in the workdir", path.display(), target.display());
             let hint = "ignore it in .lampignore, put a copy in its place, or fetch the data in `setup`";

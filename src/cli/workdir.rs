@@ -9,6 +9,7 @@ use super::flags::JobArgs;
 use super::{Context, ExitCode, Fault, outputs};
 use crate::config::{self, Loaded};
 use crate::job::{Command, Finding, Severity};
+use crate::jobdir::layout;
 use crate::market::Cloud;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
@@ -81,13 +82,12 @@ impl JobArgs {
             return Ok(Examined { loaded, survey: None, findings });
         }
         let checkpoints = loaded.spec.checkpoint.iter().map(|checkpoint| PathBuf::from(&checkpoint.path));
-        // What earlier runs brought home stays at home.
-        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).collect();
-        let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max)?;
+        let kept = kept_in_workdir(context, &loaded.workdir);
+        // What earlier runs brought home stays at home, and so does every job that is kept.
+        let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept.iter().cloned()).collect();
+        let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max);
         let mut findings = loaded.findings.clone();
-        // That our own folder stays at home surprises nobody.
-        let ours = format!("`{}`", outputs::FOLDER);
-        findings.extend(survey.findings.iter().filter(|finding| !finding.message.starts_with(&ours)).cloned());
+        findings.extend(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept)));
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
@@ -96,6 +96,29 @@ impl JobArgs {
         findings.extend(secrets_in_files(&loaded, in_files));
         Ok(Examined { loaded, survey: Some(survey), findings })
     }
+}
+
+/// The folders of the job root below the workdir. Shipped, each job would hold all those before it.
+fn kept_in_workdir(context: &Context, workdir: &Path) -> Vec<PathBuf> {
+    let folder = context.job_root.strip_prefix("file://").map(|folder| Path::new(folder).canonicalize().unwrap_or_else(|_| folder.into()));
+    match folder.as_deref().and_then(|folder| folder.strip_prefix(workdir).ok()) {
+        None => Vec::new(),
+        // The workdir itself is the job root: what it keeps there has names.
+        Some(below) if below.as_os_str().is_empty() => layout::SHIPPED.map(PathBuf::from).to_vec(),
+        Some(below) => vec![below.to_owned()],
+    }
+}
+
+/// A finding of the survey, in words of its own where it is about a folder of ours; `None`: that it stays at home surprises nobody.
+fn about_ours(finding: &Finding, kept: &[PathBuf]) -> Option<Finding> {
+    let is_about = |folder: &Path| finding.message.starts_with(&format!("`{}` does not ship", folder.display()));
+    if is_about(Path::new(outputs::FOLDER)) {
+        return None;
+    }
+    let Some(folder) = kept.iter().find(|folder| is_about(folder)) else { return Some(finding.clone()) };
+    let message = format!("`{}` does not ship: jobs are kept there, and each would hold all those before it", folder.display());
+    let hint = "a job root elsewhere is out of the way: `--job-root ~/lamp-jobs`, LAMP_JOB_ROOT, or `job_root` in the configuration";
+    Some(Finding::warning("workdir", message).hint(hint))
 }
 
 /// Whether what ships is what was meant: an error in the words that say so would give a finding for each file of a wrong folder.
@@ -194,7 +217,7 @@ impl From<PackError> for Fault {
             PackError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
                 fault.hint("the disk of the state folder is full: free some space, or keep the state elsewhere, XDG_STATE_HOME=/a/larger/disk")
             }
-            PackError::Walk(_) | PackError::Read { .. } => {
+            PackError::Read { .. } => {
                 fault.hint("what cannot be read is named in .lampignore, or the workdir is another folder: `--workdir FOLDER`, `.` by default")
             }
             PackError::Write { .. } => fault,

@@ -7,6 +7,9 @@ use crate::job::{AttemptNo, CheckpointNo, JobId};
 
 pub const JOBS: &str = "jobs/";
 
+/// What stands at the top of a job root and holds what was shipped.
+pub const SHIPPED: [&str; 2] = ["jobs", "schedules"];
+
 /// The program that machines run, one copy for all jobs of the root; named by what it is.
 pub fn agent(sha256: &str) -> String {
     format!("agents/{sha256}/lamp-agent")
