@@ -48,8 +48,8 @@ pub struct Context {
 
 impl Context {
     /// # Errors
-    /// The user configuration has errors, or the job root is not a place.
-    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, forgives: Forgives) -> Result<Self, Fault> {
+    /// The user configuration has errors, the job root is not a place, or the current folder is gone and somebody needs it.
+    pub fn new(globals: &Globals, environment: Environment, printer: Arc<Printer>, forgives: Forgives, needs_no_folder: bool) -> Result<Self, Fault> {
         let (user, is_misread) = if forgives != Forgives::Nothing {
             let (user, wrong) = config::load_user_all_the_same(&environment, forgives == Forgives::Keys).map_err(all_the_same)?;
             let is_misread = wrong.is_some();
@@ -65,7 +65,11 @@ impl Context {
         } else {
             (config::load_user(&environment)?, false)
         };
-        let current_dir = environment.current_dir().map_err(ConfigError::from)?;
+        let current_dir = match environment.current_dir() {
+            // Of a verb that reads nothing there; what it names is then a whole path.
+            Err(_) if needs_no_folder => PathBuf::from("/"),
+            current_dir => current_dir.map_err(ConfigError::from)?,
+        };
         let mut said = globals.job_root.iter();
         let root = config::job_root(said.next().map(String::as_str), &environment, &user)?;
         // Of several, nobody can tell which one a command is about.
@@ -111,6 +115,7 @@ impl From<ConfigError> for Fault {
             | ConfigError::BlankOwner
             | ConfigError::NoHome
             | ConfigError::Folder { .. }
+            | ConfigError::NoFile { .. }
             | ConfigError::Script { .. } => ExitCode::FINDINGS,
             ConfigError::Read { .. } | ConfigError::CurrentDir(_) => ExitCode::UNREACHABLE,
         };

@@ -1,7 +1,8 @@
 //! All printing: data to stdout, everything else to stderr.
 //!
 //! A reader that went away (`lamp logs JOB | head`) is not an error: the printer notes it and stays silent, and verbs that
-//! stream ask [`Printer::reader_is_gone`]. What must never live here: a decision what to say.
+//! stream ask [`Printer::reader_is_gone`]. Output that cannot be written for another reason (a full disk) ends the streaming too, and
+//! the shell asks [`Printer::unwritten`]. What must never live here: a decision what to say.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -27,6 +28,8 @@ pub struct Printer {
     columns_out: Option<usize>,
     columns_err: Option<usize>,
     gone: AtomicBool,
+    /// Why data was not written, the first time.
+    unwritten: OnceLock<std::io::ErrorKind>,
     /// Something was printed since it was asked last.
     spoke: AtomicBool,
     warned: Mutex<Warned>,
@@ -84,6 +87,7 @@ impl Printer {
             columns_out: columns_of(std::io::stdout()),
             columns_err: columns_of(std::io::stderr()),
             gone: AtomicBool::new(false),
+            unwritten: OnceLock::new(),
             spoke: AtomicBool::new(false),
             warned: Mutex::default(),
             job_root: OnceLock::new(),
@@ -154,9 +158,24 @@ impl Printer {
             return;
         }
         let mut stdout = std::io::stdout().lock();
-        if stdout.write_all(bytes).and_then(|()| stdout.flush()).is_err() {
+        if let Err(error) = stdout.write_all(bytes).and_then(|()| stdout.flush()) {
             self.gone.store(true, Ordering::Relaxed);
+            self.note_unwritten(&error);
         }
+    }
+
+    /// Data that was not written, by this printer or by others.
+    pub fn note_unwritten(&self, error: &std::io::Error) {
+        if error.kind() != std::io::ErrorKind::BrokenPipe {
+            // The first says why.
+            let _ = self.unwritten.set(error.kind());
+        }
+    }
+
+    /// What became of data that could not be written, as the fault of a command that did its work else.
+    pub fn unwritten(&self) -> Option<Fault> {
+        let kind = self.unwritten.get()?;
+        Some(Fault::new(super::ExitCode::UNREACHABLE, format!("the output cannot be written: {kind}")).meaning("what is shown of it is not all"))
     }
 
     /// One document: pretty for `-o json`, one line for `-o jsonl`.

@@ -77,6 +77,12 @@ impl Verb {
             _ => Forgives::Nothing,
         }
     }
+
+    /// Whether it reads nothing of the current folder: what bills is stopped from anywhere, also from a folder that was removed.
+    fn needs_no_folder(&self) -> bool {
+        let ends = matches!(self, Verb::Stop(_) | Verb::Cancel(_) | Verb::Extend(_) | Verb::Sweep(_));
+        ends || matches!(self, Verb::Status(_) | Verb::Logs(_) | Verb::Receipt(_) | Verb::Explain(_) | Verb::Doctor(_) | Verb::Schedules(_))
+    }
 }
 
 /// Parses the command line, runs the verb, and turns its end into the process's.
@@ -99,12 +105,20 @@ pub fn main() -> std::process::ExitCode {
     let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
     let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
     traces::print(globals.verbose, printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
-    let end = Context::new(globals, environment, Arc::clone(&printer), cli.verb.forgives()).and_then(|context| dispatch(&cli.verb, &context));
-    end.unwrap_or_else(|fault| {
+    let context = Context::new(globals, environment, Arc::clone(&printer), cli.verb.forgives(), cli.verb.needs_no_folder());
+    let end = context.and_then(|context| dispatch(&cli.verb, &context));
+    let code = end.unwrap_or_else(|fault| {
         printer.fault(&fault);
         fault.code
-    })
-    .into()
+    });
+    unless_unwritten(code, &printer).into()
+}
+
+/// Success is not said of output that nobody can read.
+fn unless_unwritten(code: ExitCode, printer: &Printer) -> ExitCode {
+    let Some(fault) = printer.unwritten() else { return code };
+    printer.fault(&fault);
+    if code == ExitCode::SUCCESS { fault.code } else { code }
 }
 
 /// AWS Lambda starts a function's program without a word, and says where it is to be asked what to do.
@@ -185,21 +199,30 @@ pub(super) fn block_on<F: Future<Output = Result<ExitCode, Fault>>>(verb: F) -> 
 fn end_of_parsing(error: &clap::Error, words: &[OsString], environment: &Environment) -> ExitCode {
     let format = format_of(words);
     if !error.use_stderr() || format == Format::Text {
-        // Nobody is left to tell when the reader is gone.
-        let _ = error.print();
-        if let Some(hint) = forgotten_dashes(error, words).or_else(|| forgotten_sum(error)) {
-            Printer::new(format, false, ColorChoice::Never, environment.no_color).hint(hint);
+        let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
+        if let Err(unwritten) = error.print() {
+            printer.note_unwritten(&unwritten);
         }
-        return if error.use_stderr() { ExitCode::USAGE } else { ExitCode::SUCCESS };
+        if let Some(hint) = forgotten_dashes(error, words).or_else(|| forgotten_sum(error)) {
+            printer.hint(hint);
+        }
+        return if error.use_stderr() { ExitCode::USAGE } else { unless_unwritten(ExitCode::SUCCESS, &printer) };
     }
-    let text = error.to_string();
-    let what = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    let what = what_of(&error.to_string());
     let printer = Printer::new(format, false, ColorChoice::Never, environment.no_color);
     let hint = forgotten_dashes(error, words)
         .or_else(|| forgotten_sum(error))
         .unwrap_or_else(|| "`lamp --help` lists the verbs, `lamp VERB --help` its flags".to_owned());
     printer.fault(&Fault::new(ExitCode::USAGE, what).hint(hint));
     ExitCode::USAGE
+}
+
+/// The sentence of clap's with the lines that it introduces: the names of what is missing stand there.
+fn what_of(text: &str) -> String {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or_default().trim_start_matches("error: ");
+    let named: Vec<&str> = lines.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
+    if named.is_empty() { first.to_owned() } else { format!("{first} {}", named.join(", ")) }
 }
 
 /// `lamp prices --buy`: what only the user knows.

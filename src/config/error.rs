@@ -16,6 +16,9 @@ pub enum ConfigError {
         /// It has a job file of its own.
         has_file: bool,
     },
+    /// A pipe or a device, whose end may never come.
+    #[error("`{}` is no file: a job is read from a file alone", path.display())]
+    NoFile { path: PathBuf },
     #[error("`{}` is a script, not a job file", path.display())]
     Script { path: PathBuf, runner: &'static str },
     #[error("cannot read `{}`", path.display())]
@@ -35,7 +38,7 @@ pub enum ConfigError {
     BlankOwner,
     #[error("nothing says where the home folder is, and so where jobs are kept")]
     NoHome,
-    #[error("cannot tell the current folder")]
+    #[error("the current folder is gone, or may not be read")]
     CurrentDir(#[from] io::Error),
 }
 
@@ -51,6 +54,7 @@ impl ConfigError {
         match self {
             ConfigError::NotFound { what, path } => ConfigError::NotFound { what, path: short(path) },
             ConfigError::Folder { path, has_file } => ConfigError::Folder { path: short(path), has_file },
+            ConfigError::NoFile { path } => ConfigError::NoFile { path: short(path) },
             ConfigError::Script { path, runner } => ConfigError::Script { path: short(path), runner },
             ConfigError::Read { path, source } => ConfigError::Read { path: short(path), source },
             other => other,
@@ -65,6 +69,7 @@ impl ConfigError {
                 Some(format!("its job file is `{0}`: name that, as in `lamp run {0}`", plain(&path.join(JOB_FILE))))
             }
             ConfigError::Folder { path, has_file: false } => Some(format!("`lamp init {}` writes a job file into it", path.display())),
+            ConfigError::NoFile { .. } => Some("write it into a file that ends in `.toml` or `.json`, and name that".to_owned()),
             ConfigError::Script { path, runner } => {
                 Some(format!("`lamp run -- {runner} {}` runs it, and `lamp init` writes a job file for it", path.display()))
             }
@@ -77,6 +82,7 @@ impl ConfigError {
                 text.trim_start_matches("./")
             )),
             ConfigError::BlankOwner => Some("unset it: then `owner` of the configuration counts, or the login name".to_owned()),
+            ConfigError::CurrentDir(_) => Some("cd somewhere else, or into the folder again: `cd ~`".to_owned()),
             ConfigError::NoHome => Some("set HOME, or name a place with `--job-root /folder` or `--job-root s3://bucket/prefix`".to_owned()),
             _ => None,
         }

@@ -132,6 +132,10 @@ fn must_be_job_file(path: &Path) -> Result<(), ConfigError> {
     if path.is_dir() {
         return Err(ConfigError::Folder { has_file: path.join(JOB_FILE).is_file(), path: plain });
     }
+    // Who opens a pipe waits for who writes to it.
+    if path.exists() && !path.is_file() {
+        return Err(ConfigError::NoFile { path: plain });
+    }
     let runner = match path.extension().and_then(|extension| extension.to_str()) {
         Some("py") => "python3",
         Some("sh" | "bash") => "sh",
