@@ -90,10 +90,6 @@ impl OutOfReach {
         let limits = &spec.limits;
         let work = limits.work.map_or(0.0, |work| work.secs_f64() / 3600.0 / machine.speed);
         let is_local = spec.machine.cloud == Cloud::Local;
-        // Here a job starts at once, and may be over before its way out is reckoned.
-        if limits.work.is_none() && is_local {
-            return None;
-        }
         let start = if is_local { 0.0 } else { standing.start };
         let way_out = auto::way_out(spec).as_secs_f64() / 3600.0;
         let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
@@ -105,7 +101,10 @@ impl OutOfReach {
         let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
         let budget = paid.map(|paid| of_time(Limit::Budget, paid.saturating_sub(grace).as_secs_f64() / 3600.0));
         let short = |(_, left, _): &(Limit, f64, f64)| work + start - left;
-        let mut all: Vec<_> = [deadline, run_time, budget].into_iter().flatten().filter(|limit| short(limit) > 0.0).collect();
+        // Here a job starts at once, and may be over before its run time nears its end; but from a deadline or a budget that its way
+        // out takes whole nothing is left to begin with.
+        let is_told = |(limit, ..): &(Limit, f64, f64)| limits.work.is_some() || !is_local || *limit != Limit::MaxRuntime;
+        let mut all: Vec<_> = [deadline, run_time, budget].into_iter().flatten().filter(|limit| is_told(limit) && short(limit) > 0.0).collect();
         all.sort_by(|(_, one, _), (_, other, _)| one.total_cmp(other));
         let first = all.first()?;
         let needed = Duration::from_secs_f64((work + start + way_out).clamp(0.0, 1e7) * 3600.0);
@@ -148,6 +147,9 @@ impl OutOfReach {
         let longer = at_least(self.short_hours);
         if self.is_start_alone() {
             let limit = self.limit.name();
+            if self.start_hours == 0.0 {
+                return format!("`limits.{limit}` may be too short: the way out, with the last save and the outputs, takes {longer} longer");
+            }
             return format!(
                 "`limits.{limit}` may be too short: a start, reckoned at {}, and the way out take {longer} longer",
                 span(self.start_hours)
@@ -280,6 +282,12 @@ mod tests {
         spec.machine.cloud = Cloud::Local;
         spec.limits.max_runtime = Some("10s".parse().unwrap());
         assert_eq!(judge(&spec), None, "here it starts at once, and nobody knows how short the work is");
+        (spec.limits.max_runtime, spec.limits.deadline) = (None, Some(now + jiff::SignedDuration::from_secs(20)));
+        let found = judge(&spec).unwrap();
+        assert!(found.what().starts_with("`limits.deadline` may be too short: the way out, with the last save"), "{}", found.what());
+        assert!(!found.is_late(), "it is told, and not refused");
+        spec.limits.deadline = Some(now + jiff::SignedDuration::from_hours(1));
+        assert_eq!(judge(&spec), None);
     }
 
     #[test]
