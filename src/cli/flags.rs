@@ -12,7 +12,7 @@ use crate::config::{
     InterruptionsFile, JobFile, LimitsFile, Loaded, MachineFile, MarketWord, OnFile, Price, ReactionWord, RetriesFile, SpanOrOff, SpanWord,
     WatchFile,
 };
-use crate::job::{Command, MarketChoice};
+use crate::job::{Command, MarketChoice, name_problem};
 
 /// Which job: a file, flags, or both; a flag comes before the file's key.
 #[derive(Clone, Debug, Default, Args)]
@@ -67,10 +67,10 @@ pub struct MachineFlags {
     #[arg(long, value_name = "GPUS")]
     pub gpus: Option<Gpus>,
     /// Only this instance type; may be repeated
-    #[arg(long, value_name = "TYPE")]
+    #[arg(long, value_name = "TYPE", value_parser = one_name)]
     pub instance_type: Vec<String>,
     /// Only this region; may be repeated; before `regions` of the job file, of [aws] in the configuration, and AWS_REGION
-    #[arg(long, value_name = "REGION")]
+    #[arg(long, value_name = "REGION", value_parser = one_name)]
     pub region: Vec<String>,
     /// Machine image
     #[arg(long, value_name = "IMAGE")]
@@ -254,6 +254,14 @@ impl CheckpointFlags {
         };
         (fragment != CheckpointFile::default()).then_some(fragment)
     }
+}
+
+/// A region or an instance type: neither has a comma or a blank in its name, and a variable that is not set is none.
+///
+/// # Errors
+/// It is empty, or several.
+pub fn one_name(text: &str) -> Result<String, String> {
+    name_problem(text).map_or_else(|| Ok(text.to_owned()), |problem| Err(format!("{problem}; the flag may be repeated, with one name each")))
 }
 
 fn list(values: &[String]) -> Option<Vec<String>> {

@@ -18,6 +18,25 @@ use crate::policy::spell::ZoneSpells;
 /// Enough for one in twenty to be ten; more changes the mean by less than a price does in an hour.
 pub const RUNS: u32 = 200;
 
+/// So many of a long job: one in twenty is then one.
+const RUNS_MIN: u32 = 20;
+
+/// Hours of work that are played in all: seconds of a processor. The longer a job, the more alike are its courses.
+const HOURS_PLAYED: f64 = 100_000.0;
+
+/// Longer work is said to be played before it is: it takes seconds.
+const LONG_HOURS: f64 = HOURS_PLAYED / RUNS as f64;
+
+/// How many courses of a job are worth their time.
+pub fn courses(work: Duration) -> u32 {
+    let hours = work.as_secs_f64() / 3600.0;
+    if is_long(work) { ((HOURS_PLAYED / hours) as u32).clamp(RUNS_MIN, RUNS) } else { RUNS }
+}
+
+pub fn is_long(work: Duration) -> bool {
+    work.as_secs_f64() / 3600.0 > LONG_HOURS
+}
+
 /// Between two looks at the market, as in the controller.
 pub const TICK: Duration = Duration::from_secs(5 * 60);
 
@@ -73,15 +92,16 @@ impl Forecast {
         let outlook = planned.outlook.as_ref()?;
         let (standing, pool) = (&outlook.standing, &outlook.pool);
         let play = play(outlook, spec)?;
-        let ran = drawn(&play, Goes::Auto, &pool.spells, RUNS);
+        let courses = courses(play.work);
+        let ran = drawn(&play, Goes::Auto, &pool.spells, courses);
         let finished = || ran.iter().filter(|ran| ran.unfinished.is_none());
         let usd = Spread::of(finished(), |ran| ran.usd);
         let usd_unfinished = Spread::of(ran.iter().filter(|ran| ran.unfinished.is_some()), |ran| ran.usd).map(|usd| usd.mean);
         // The shipped rule both times: only the deadline differs.
-        let free = play.deadline.map(|_| drawn(&Play { deadline: None, ..play }, Goes::Auto, &pool.spells, RUNS));
+        let free = play.deadline.map(|_| drawn(&Play { deadline: None, ..play }, Goes::Auto, &pool.spells, courses));
         let free = free.filter(|free| usd_unfinished.is_none() && free.iter().all(|ran| ran.unfinished.is_none()));
         let free = free.and_then(|free| Spread::of(&free, |ran| ran.usd)).map(|usd| usd.mean);
-        let share = |is: fn(&Ran) -> bool| ran.iter().filter(|ran| is(ran)).count() as f64 / f64::from(RUNS);
+        let share = |is: fn(&Ran) -> bool| ran.iter().filter(|ran| is(ran)).count() as f64 / f64::from(courses);
         let at = |hours: f64| now.saturating_add(time(hours)).unwrap_or(Timestamp::MAX);
         let finish = Spread::of(finished(), |ran| ran.finish_hours);
         Some(Forecast {
@@ -101,7 +121,7 @@ impl Forecast {
             over_budget_share: share(|ran| ran.unfinished == Some(Unfinished::Budget)),
             unfinished_share: share(|ran| ran.unfinished.is_some()),
             usd_unfinished,
-            courses: RUNS,
+            courses,
             zone: pool.zone.clone(),
             instance_type: pool.instance_type.clone(),
             other_pools: other_pools(planned, pool),
@@ -202,4 +222,16 @@ fn other_pools(planned: &Planned, pool: &Pool) -> usize {
     let offers = std::iter::once(&planned.plan.offer).chain(&planned.fallbacks).filter(|offer| offer.market == Market::Spot);
     let pools: BTreeSet<(&str, &str)> = offers.map(|offer| (offer.zone.as_str(), offer.instance_type.as_str())).collect();
     pools.into_iter().filter(|other| *other != (pool.zone.as_str(), pool.instance_type.as_str())).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_job_the_fewer_of_its_courses_are_played() {
+        let of = |days: u64| courses(Duration::from_secs(days * 86_400));
+        assert_eq!([of(1), of(20), of(42), of(365)], [RUNS, RUNS, 99, RUNS_MIN]);
+        assert!(!is_long(Duration::from_secs(7 * 86_400)) && is_long(Duration::from_secs(60 * 86_400)));
+    }
 }

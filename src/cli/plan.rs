@@ -2,7 +2,7 @@
 
 use clap::Args as ClapArgs;
 
-use super::forecast::Forecast;
+use super::forecast::{self, Forecast};
 use super::patience::saying;
 use super::reach::OutOfReach;
 use super::table::counted;
@@ -49,6 +49,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     };
     let clock = clock.err().map(|error| error.to_string());
     let Planned { plan, most_job, fallbacks, ranking, quotas, refused, unready, .. } = &planned;
+    if spec.spec.limits.work.is_some_and(|work| planned.outlook.is_some() && forecast::is_long(work.duration())) {
+        context.printer.note("playing the job against courses of capacity; its work is long, and this takes a while ...");
+    }
     let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     let Permission { forbidden, unanswered } = Permission::asked(&controller, plan).await;
@@ -146,7 +149,12 @@ pub async fn held_back(controller: &Controller, planned: &Planned) -> Result<Opt
 /// No offer fits, or the cloud does not answer.
 pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSpec) -> Result<Planned, Fault> {
     let asked = format!("asking {} what it sells", spec.spec.machine.cloud);
-    saying(context, asked, controller.first_plan(spec)).await.map_err(|error| fault(&error).meaning("nothing was started, and nothing bills"))
+    saying(context, asked, controller.first_plan(spec)).await.map_err(|error| {
+        let fault = fault(&error).meaning("nothing was started, and nothing bills");
+        let slip = spec.spec.machine.regions.iter().find_map(|name| region::hint_of(name));
+        // A region that nobody knows has no address: the same again would end the same.
+        slip.filter(|_| error.is_silence()).map_or_else(|| fault.clone(), |slip| fault.clone().hint(slip))
+    })
 }
 
 /// A cloud that does not answer, or does not know us, is another thing than a job that fits nowhere.

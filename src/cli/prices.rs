@@ -5,6 +5,7 @@
 use clap::Args as ClapArgs;
 use serde_json::json;
 
+use super::flags::one_name;
 use super::patience::saying;
 use super::price_table::{self as table, Row};
 use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase, region};
@@ -29,10 +30,10 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Only this instance type; may be repeated
-    #[arg(long = "type", visible_alias = "instance-type", value_name = "TYPE")]
+    #[arg(long = "type", visible_alias = "instance-type", value_name = "TYPE", value_parser = one_name)]
     pub types: Vec<String>,
     /// Only this region; may be repeated [default: `regions` in [aws] of the configuration, else AWS_REGION, else that of the profile]
-    #[arg(long, value_name = "REGION")]
+    #[arg(long, value_name = "REGION", value_parser = one_name)]
     pub region: Vec<String>,
     /// How many days of spot prices to look at, up to 90
     #[arg(long, value_name = "N", default_value_t = 14, value_parser = clap::value_parser!(u32).range(1..=90))]
@@ -102,6 +103,12 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
         let meant = closest(wanted, names.iter().map(String::as_str)).map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
         let fault = Fault::new(ExitCode::NOT_FOUND, format!("no GPU is called `{wanted}`: there are {}", names.join(", ")));
         return fault.hint(format!("{meant}{all}"));
+    }
+    // A name that is nobody's sells nothing, whatever was asked for; all that is sold elsewhere is no news.
+    if !machine.regions.is_empty() && machine.regions.iter().all(|name| region::unknown(name).is_some()) {
+        let unknown: Vec<String> = machine.regions.iter().filter_map(|name| region::unknown(name)).collect();
+        let code = if is_asked { ExitCode::NOT_FOUND } else { ExitCode::UNREACHABLE };
+        return Fault::new(code, format!("nothing is sold in {}", machine.regions.join(", "))).hint(unknown.join("; "));
     }
     let untold: Vec<&str> = machine.instance_types.iter().map(String::as_str).filter(|name| catalog.machine_type(name).is_none()).collect();
     if let (false, Some(first)) = (is_asked, untold.first()) {

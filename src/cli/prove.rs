@@ -33,7 +33,7 @@ use crate::wire::{self, DrivingLock, Store, Workstation};
 pub struct ProofArgs {
     /// Where the proof is made [default: the first of `regions` in [aws] of the configuration, else AWS_REGION, else that of the
     /// profile]
-    #[arg(long, value_name = "REGION", requires = "prove")]
+    #[arg(long, value_name = "REGION", requires = "prove", value_parser = super::flags::one_name)]
     pub region: Option<String>,
 
     /// Of these types the cheapest is bought [default: the smallest that AWS has]

@@ -7,7 +7,11 @@ use crate::market::{nearest_regions, unknown_region};
 
 /// What to type where a sentence of a failure names a region that this version does not know.
 pub fn hint(sentence: &str) -> Option<String> {
-    let name = unknown_region(sentence)?;
+    hint_of(unknown_region(sentence)?)
+}
+
+/// The same of a name; `None`: it is known.
+pub fn hint_of(name: &str) -> Option<String> {
     let said = unknown(name)?;
     Some(format!("{said}; --region names another, as do `regions` in [aws] of the configuration, and AWS_REGION"))
 }

@@ -39,9 +39,9 @@ pub struct Args {
     /// A recorded course of capacity, as above; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Simulation")]
     pub trace: Vec<PathBuf>,
-    /// How often the job is played
-    #[arg(long, value_name = "N", default_value_t = forecast::RUNS, value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "Simulation")]
-    pub runs: u32,
+    /// How often the job is played [default: 200, and fewer where it works for weeks]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "Simulation")]
+    pub runs: Option<u32>,
     /// From the launch call to work [default: as measured, or 12m]
     #[arg(long, value_name = "TIME", help_heading = "Simulation")]
     pub start: Option<Span>,
@@ -64,7 +64,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
     let shown = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market));
-    let rows: Vec<Row> = shown.map(|(market, goes)| Row::of(market, &runs(args, &play, goes, &pool, &traces))).collect();
+    let times = args.runs.unwrap_or_else(|| forecast::courses(play.work));
+    if forecast::is_long(play.work) || times > forecast::RUNS {
+        context.printer.note(format!("playing {} of work {times} times; this may take a while ...", Span::from_secs(play.work.as_secs())));
+    }
+    let rows: Vec<Row> = shown.map(|(market, goes)| Row::of(market, &runs(times, &play, goes, &pool, &traces))).collect();
     let from = source(args, &pool, &traces);
     if context.is_machine_output() {
         let job = json!({
@@ -73,7 +77,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             "saves_every_seconds": play.saves_every.as_secs_f64(), "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
         });
         let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();
-        context.printer.json(&json!({ "job": job, "runs": args.runs, "from": from, "traces": traces, "markets": rows }));
+        context.printer.json(&json!({ "job": job, "runs": times, "from": from, "traces": traces, "markets": rows }));
         return Ok(ExitCode::SUCCESS);
     }
     let width = context.printer.columns(Stream::Out);
@@ -82,7 +86,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.line(format!("\n{}", text::plot(&rows, width)));
     }
     text::legend(&rows, &play).into_iter().for_each(|line| context.printer.note(line));
-    context.printer.note(format!("played {} times on {from}", args.runs));
+    context.printer.note(format!("played {times} times on {from}"));
     context.printer.note("nothing was started");
     Ok(ExitCode::SUCCESS)
 }
@@ -148,12 +152,12 @@ impl From<TraceError> for Fault {
 }
 
 /// All runs of one market.
-fn runs(args: &Args, play: &Play, goes: Goes, pool: &Pool, traces: &[CapacityTrace]) -> Vec<Ran> {
+fn runs(times: u32, play: &Play, goes: Goes, pool: &Pool, traces: &[CapacityTrace]) -> Vec<Ran> {
     if traces.is_empty() {
-        return forecast::drawn(play, goes, &pool.spells, args.runs);
+        return forecast::drawn(play, goes, &pool.spells, times);
     }
     let mut ran = Vec::new();
-    let each = args.runs.div_ceil(u32::try_from(traces.len()).unwrap_or(u32::MAX)) as usize;
+    let each = times.div_ceil(u32::try_from(traces.len()).unwrap_or(u32::MAX)) as usize;
     for trace in traces {
         let play = Play { tick: trace.tick, ..*play };
         let watch = planned(&play, &pool.spells);

@@ -185,6 +185,11 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
             Finding::warning("machine.market", "is `spot`, but this workstation has one price").hint("`lamp rehearse` plays an interruption on it"),
         );
     }
+    for (path, names) in [("machine.regions", &machine.regions), ("machine.instance_types", &machine.instance_types)] {
+        for problem in names.iter().filter_map(|name| name_problem(name)) {
+            found.push(Finding::error(path, format!("has a name that {problem}")).hint("one name an element: [\"one\", \"another\"]"));
+        }
+    }
     check_what_changes_nothing(spec, found);
     if machine.market != MarketChoice::OnDemand && spec.checkpoint.is_none() {
         found.push(
@@ -203,6 +208,14 @@ fn check_machine(spec: &Spec, found: &mut Vec<Finding>) {
         gib if gib > DISK_GIB_MAX => found.push(Finding::error("machine.disk", format!("is more than {DISK_GIB_MAX} GiB: no disk is so large"))),
         _ => {}
     }
+}
+
+/// What is wrong with the name of a region or an instance type, whichever there are; `None`: nothing.
+pub fn name_problem(name: &str) -> Option<String> {
+    if name.trim().is_empty() {
+        return Some("is empty".to_owned());
+    }
+    name.contains(|letter: char| letter == ',' || letter.is_whitespace()).then(|| format!("is several, or none: `{name}`"))
 }
 
 /// Beyond these a figure is a slip of the finger: no machine is a thousand times another.
@@ -294,6 +307,9 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
     }
 }
 
+/// A year. Such a job can be run without saying its work; courses of capacity for it take minutes to play, and mean nothing.
+const WORK_MAX: Span = Span::from_secs(365 * 86_400);
+
 fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {
     let limits = &spec.limits;
     if limits.max_runtime.is_some_and(|span| span == Span::ZERO) {
@@ -301,6 +317,10 @@ fn check_ends(spec: &Spec, found: &mut Vec<Finding>) {
     }
     if limits.budget.is_some_and(|budget| budget.micros() <= 0) {
         found.push(Finding::error("limits.budget", "is not more than zero: the job could not start"));
+    }
+    if limits.work.is_some_and(|work| work > WORK_MAX) {
+        let finding = Finding::error("limits.work", format!("is more than {WORK_MAX}: nobody can say what spot machines cost by then"));
+        found.push(finding.hint("say the work of one part of it: what is saved is taken up by the next job"));
     }
     for (path, time, (least, most)) in [("limits.lease", limits.lease, LEASE_BOUNDS), ("limits.boot", limits.boot, BOOT_BOUNDS)] {
         if !(least..=most).contains(&time) {

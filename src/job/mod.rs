@@ -34,7 +34,7 @@ mod spec;
 pub use alarm::{AlarmError, AlarmRule};
 pub use attempt::{AttemptPhase, Ending, Lease, Refusal, Settled};
 pub use attention::Attention;
-pub use check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, Finding, Severity, check};
+pub use check::{CHECKPOINT_SIGNALS, COMMAND_PLACEHOLDER, Finding, Severity, check, name_problem};
 pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest, NEVER_RESTS};
 pub use continuation::{Continues, Inherited, KeptMachine, Starts};
 pub use format::RECORD_FORMAT;

@@ -51,6 +51,7 @@ mod simulate;
 #[path = "../support/skipped.rs"]
 mod skipped;
 #[cfg(feature = "aws")]
+mod slips;
 mod ssh;
 mod start;
 #[path = "../support/mod.rs"]

@@ -1,0 +1,141 @@
+//! What people type and where they stand when they do: each is answered in words, with an exit code, and soon.
+
+use std::fs::{File, Permissions, create_dir};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::process::Stdio;
+
+use super::sandbox::Sandbox;
+
+/// A success that nobody can read is none.
+#[test]
+fn output_that_cannot_be_written_is_a_failure_and_a_reader_that_went_away_is_none() {
+    let sandbox = Sandbox::with_script();
+    for words in [&["schema", "job"][..], &["--help"], &["check", "--", "sh", "train.py"], &["status", "--help"]] {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let output = sandbox.command(words).stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(103), "{words:?}: {err}");
+        assert!(err.contains("error: the output cannot be written: no storage space"), "{words:?}: {err}");
+    }
+    let mut closed = sandbox.command(&["schema", "job"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(closed.stdout.take());
+    let output = closed.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.is_empty()), (Some(0), true));
+}
+
+#[test]
+fn a_job_root_in_the_workdir_does_not_ship() {
+    let sandbox = Sandbox::with_script();
+    for file in ["jobs/jobs/a-222222/code/x.tar.zst", "jobs/jobs/a-222222/spec.json"] {
+        sandbox.write(file, "x".repeat(1000));
+    }
+    let (code, checked) = sandbox.json(&["--job-root", "./jobs", "check", "-o", "json", "--", "sh", "train.py"]);
+    assert_eq!((code, &checked["workdir"]["files"]), (0, &1.into()), "{checked}");
+    let said = |checked: &serde_json::Value| checked["findings"].to_string().matches("jobs are kept there").count();
+    assert_eq!(said(&checked), 1, "{checked}");
+    // Elsewhere a folder of that name is as good as any other.
+    let (_, checked) = sandbox.json(&["--job-root", "./elsewhere", "check", "-o", "json", "--", "sh", "train.py"]);
+    assert_eq!((&checked["workdir"]["files"], said(&checked)), (&3.into(), 0), "{checked}");
+    // The workdir is the job root itself.
+    let (_, checked) = sandbox.json(&["--job-root", ".", "check", "-o", "json", "--", "sh", "train.py"]);
+    assert_eq!((&checked["workdir"]["files"], said(&checked)), (&1.into(), 1), "{checked}");
+}
+
+/// The one that is told hides no other.
+#[test]
+fn what_cannot_be_read_in_the_workdir_is_a_finding_beside_the_others() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("ok.toml", "command = ['sh', 'train.py']\nwatch.idle_cpu_percent = -1\n");
+    sandbox.write("closed.bin", "x");
+    create_dir(sandbox.path().join("shut")).unwrap();
+    let mode = |name: &str, mode: u32| std::fs::set_permissions(sandbox.path().join(name), Permissions::from_mode(mode)).unwrap();
+    mode("closed.bin", 0);
+    mode("shut", 0);
+    mode(".", 0o755);
+    let mut command = sandbox.command(&["check", "ok.toml"]);
+    // Nothing is closed to root.
+    if rustix::process::geteuid().is_root() {
+        command.uid(65534).gid(65534);
+    }
+    let ended = sandbox.end(&mut command);
+    mode("shut", 0o755);
+    assert_eq!(ended.code, 100, "{ended:?}");
+    for told in ["`closed.bin` cannot be read: permission denied", "`shut` cannot be read: permission denied", "idle_cpu_percent", ".lampignore"] {
+        assert!(ended.out.contains(told), "{told} in {}", ended.out);
+    }
+}
+
+/// Whoever opens a pipe waits for whoever writes to it.
+#[test]
+fn a_pipe_is_no_job_file() {
+    let sandbox = Sandbox::with_script();
+    rustix::fs::mknodat(rustix::fs::CWD, sandbox.path().join("pipe.toml"), rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let ended = sandbox.lamp(&["check", "pipe.toml"]);
+    assert_eq!(ended.code, 100, "{ended:?}");
+    assert!(ended.err.starts_with("error: `pipe.toml` is no file"), "{ended:?}");
+}
+
+/// What bills is ended from anywhere.
+#[test]
+fn from_a_folder_that_is_gone_what_needs_none_works_and_the_rest_says_so() {
+    let sandbox = Sandbox::with_script();
+    let from_nowhere = |words: &[&str]| {
+        let lamp = env!("CARGO_BIN_EXE_lamp");
+        let script = format!("mkdir -p gone && cd gone && rmdir ../gone && exec {lamp} {}", words.join(" "));
+        sandbox.end(
+            std::process::Command::new("/bin/sh")
+                .args(["-c", &script])
+                .current_dir(sandbox.path())
+                .env_clear()
+                .envs(sandbox.command(&[]).get_envs().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))),
+        )
+    };
+    assert_eq!(sandbox.lamp(&["run", "--", "true"]).code, 0);
+    for words in [&["status"][..], &["logs"], &["receipt"], &["explain"], &["stop", "true"], &["cancel", "true"], &["extend", "true", "1h"]] {
+        let ended = from_nowhere(words);
+        assert!(!ended.err.contains("current folder") && ended.code != 103, "{words:?}: {ended:?}");
+    }
+    assert!(!from_nowhere(&["doctor"]).err.contains("current folder"));
+    let ended = from_nowhere(&["run", "--", "true"]);
+    assert_eq!(ended.code, 103, "{ended:?}");
+    assert!(ended.err.contains("error: the current folder is gone") && ended.err.contains("hint: cd somewhere else"), "{ended:?}");
+}
+
+#[test]
+fn a_usage_error_for_machines_names_what_is_missing() {
+    let ended = Sandbox::new().lamp(&["-o", "json", "completions"]);
+    let error: serde_json::Value = serde_json::from_str(&ended.err).unwrap();
+    assert_eq!((ended.code, &error["error"]["code"]), (2, &2.into()), "{ended:?}");
+    assert!(error["error"]["what"].as_str().unwrap().contains("<SHELL>"), "{error}");
+}
+
+#[test]
+fn a_region_or_a_type_that_is_empty_or_several_is_refused_before_anybody_is_asked() {
+    let sandbox = Sandbox::with_script();
+    for [flag, value] in [["--region", ""], ["--region", "us-east-1,us-west-2"], ["--instance-type", "a b"], ["--instance-type", "a,b"]] {
+        for words in [&["plan", "--cloud", "aws", flag, value, "--", "true"][..], &["prices", flag, value]] {
+            let ended = sandbox.lamp(words);
+            assert!(ended.code == 2 && ended.err.contains("the flag may be repeated"), "{words:?}: {ended:?}");
+        }
+    }
+    sandbox.write("lamp.toml", "command = 'true'\n[machine]\ncloud = 'aws'\nregions = ['us-east-1,us-west-2']\ninstance_types = ['']\n");
+    let ended = sandbox.lamp(&["check"]);
+    assert_eq!((ended.code, ended.out.matches("one name an element").count()), (100, 2), "{ended:?}");
+}
+
+/// Beside the names of all machines that are sold elsewhere the one that matters is not seen.
+#[test]
+fn a_region_that_nobody_knows_sells_nothing_in_one_line() {
+    let sandbox = Sandbox::with_script();
+    let ended = sandbox.end(sandbox.command(&["prices", "--region", "us-east-9"]).env("AWS_EC2_METADATA_DISABLED", "true"));
+    assert_eq!(ended.code, 103, "{ended:?}");
+    assert!(ended.err.contains("error: nothing is sold in us-east-9\nhint: `us-east-9` is no region that this version knows"), "{ended:?}");
+}
+
+#[test]
+fn work_of_more_than_a_year_is_refused_in_words() {
+    let ended =
+        Sandbox::with_script().lamp(&["simulate", "--work", "520w", "--spot-price", "0.4", "--on-demand-price", "1.2", "--", "sh", "train.py"]);
+    assert!(ended.code == 100 && ended.err.contains("`limits.work`: is more than"), "{ended:?}");
+}
