@@ -126,11 +126,12 @@ impl Reader<'_> {
                 '\\' => self.next().ok_or(GlobError::OpenClass)?,
                 letter => letter,
             };
-            let to = match self.letters.get(self.at..self.at + 2) {
-                Some(['-', to]) if *to != ']' && *to != '/' => *to,
-                _ => letter,
-            };
-            self.at += if to == letter && self.letters.get(self.at..self.at + 2) != Some(&['-', to]) { 0 } else { 2 };
+            let mut to = letter;
+            if let Some(['-', last]) = self.letters.get(self.at..self.at + 2)
+                && !matches!(last, ']' | '/')
+            {
+                (to, self.at) = (*last, self.at + 2);
+            }
             if to < letter {
                 return Err(GlobError::Backwards);
             }
