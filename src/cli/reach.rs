@@ -94,8 +94,12 @@ impl OutOfReach {
         let way_out = auto::way_out(spec).as_secs_f64() / 3600.0;
         let until = limits.deadline.map(|deadline| elapsed(now, deadline).as_secs_f64() / 3600.0);
         // Each: how long the machine may work, and how much longer than that the whole of the limit is.
-        let deadline = standing.time_left.zip(until).map(|(left, until)| (Limit::Deadline, left, until - left));
         let of_time = |limit: Limit, hours: f64| (limit, hours - way_out, way_out);
+        // What is left of a deadline is never less than nothing; by how much it is too short is told all the same.
+        let deadline = match standing.time_left.zip(until) {
+            Some((left, until)) if left > 0.0 || limits.work.is_some() || !is_local => Some((Limit::Deadline, left, until - left)),
+            _ => until.map(|until| of_time(Limit::Deadline, until)),
+        };
         let run_time = limits.max_runtime.map(|time| of_time(Limit::MaxRuntime, time.secs_f64() / 3600.0));
         let grace = if is_local { Duration::ZERO } else { STOP_GRACE };
         let paid = limits.budget.and_then(|budget| machine.hour.time_for(budget));
