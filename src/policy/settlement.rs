@@ -16,7 +16,7 @@ use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceState, InstanceView, NoticeKind, Status};
 use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled};
-use crate::market::{Cloud, Span, Usd, elapsed};
+use crate::market::{Cloud, Market, Span, Usd, elapsed};
 
 /// The earliest that a machine can have been launched which the cloud does not show any more. Its plan is dated by the workstation
 /// that made it, whose clock may have been a day off.
@@ -68,7 +68,9 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     // Of a machine that the cloud no longer shows, only its own records tell from when to when.
     let before = view.and_then(|view| launched_before(attempt, view));
     let from = before.or(view.map(|view| view.launched)).or_else(|| existed.then(|| launched_by_the_records(attempt)));
-    let unshown = || attempt.watched.launched_at.filter(|_| existed && view.is_none()).and_then(|launched| stood(attempt, launched));
+    // A spot machine never stands; and who ended it, which may make it free, the cloud says no more (seed 1062).
+    let may_have_stood = existed && view.is_none() && attempt.plan.offer.market == Market::OnDemand;
+    let unshown = || attempt.watched.launched_at.filter(|_| may_have_stood).and_then(|launched| stood(attempt, launched));
     let (to, billed_estimated) = match view.and_then(|view| view.ended).or_else(unshown) {
         Some(ended) => (Some(ended), false),
         None if unseen => (Some(unseen_until(facts, attempt)), true),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, RECORD_FORMAT, Reaction, Refusal, Request, Wish};
+use lamplighter::market::Market;
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, spec, status, view, wish, words};
@@ -218,9 +219,13 @@ fn a_machine_that_stood_and_is_shown_no_more_is_billed_until_it_stood() {
     let mut facts = facts(Some(8 * 3600), false, "off", AlarmSeen::Unknown);
     facts.watched.missing_for = Duration::from_secs(90);
     (facts.watched.launched_at, facts.watched.stood) = (Some(ago(9 * 3600)), Some(ago(8 * 3600)));
-    let acts = acts(&[facts], &[], known(&[]));
-    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
-    assert_eq!((settled.billed_to, settled.billed_estimated), (Some(ago(8 * 3600)), false));
+    let settled = |market| {
+        facts.plan.offer.market = market;
+        let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        (settled.billed_to == Some(ago(8 * 3600)), settled.billed_estimated)
+    };
+    assert_eq!([Market::OnDemand, Market::Spot].map(settled), [(true, false), (false, true)], "spot never stands, and may have been free");
 }
 
 /// EC2 took the launch, named a machine, and had no room for it: that is a refusal of the place, and costs nothing.
