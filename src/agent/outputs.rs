@@ -11,10 +11,9 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::StreamExt;
-use regex_lite::Regex;
 
 use super::outbox::{Outbox, Pace, chain};
-use crate::job::{GLOB_LETTERS, glob_expression, plain_path};
+use crate::job::{GLOB_LETTERS, OutputGlob, plain_path};
 use crate::jobdir::layout;
 use crate::ports::{StoreError, Tree, TreeFile};
 
@@ -181,14 +180,13 @@ pub(super) struct Pattern {
     /// A file may be called what looks like a pattern.
     path: String,
     /// `None`: it is a path alone, or not well formed, which `lamp check` has refused.
-    regex: Option<Regex>,
+    glob: Option<OutputGlob>,
 }
 
 impl Pattern {
     pub fn new(glob: &str) -> Self {
-        let regex = || glob_expression(glob).ok().and_then(|expression| Regex::new(&expression).ok());
         let is_glob = glob.contains(GLOB_LETTERS);
-        Pattern { path: plain_path(glob), regex: if is_glob { regex() } else { None } }
+        Pattern { path: plain_path(glob), glob: if is_glob { OutputGlob::new(glob).ok() } else { None } }
     }
 
     /// Whether a path is what the pattern names, or lies below it.
@@ -197,7 +195,7 @@ impl Pattern {
             return false;
         }
         let is_below = path.strip_prefix(&self.path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-        is_below || self.regex.as_ref().is_some_and(|regex| regex.is_match(path))
+        is_below || self.glob.as_ref().is_some_and(|glob| glob.names(path))
     }
 }
 

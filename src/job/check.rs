@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::check_market::check_market;
 use super::spec::{BOOT_BOUNDS, LEASE_BOUNDS};
-use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, Reaction, Spec, WatchSpec, glob_expression};
+use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec};
 use crate::market::{Cloud, Span};
 
 /// One problem in a spec.
@@ -131,7 +131,7 @@ fn check_paths(spec: &Spec, found: &mut Vec<Finding>) {
                 Finding::error("outputs", format!("`{output}` is not below the workdir")).hint("outputs are paths or globs relative to the workdir"),
             );
         }
-        if let Err(error) = glob_expression(output) {
+        if let Err(error) = OutputGlob::new(output) {
             let hint = "a backslash before `[`, `{` or `*` means the letter itself: \"a\\\\[1].txt\"";
             found.push(Finding::error("outputs", format!("`{output}` is no pattern: {error}")).hint(hint));
         }

@@ -39,7 +39,7 @@ pub use checkpoint::{CheckpointFile, CheckpointSummary, Manifest, NEVER_RESTS};
 pub use continuation::{Continues, Inherited, KeptMachine, Starts};
 pub use format::RECORD_FORMAT;
 pub use given_up::GivenUp;
-pub use glob::{GLOB_LETTERS, GlobError, glob_expression, plain_path};
+pub use glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use image::{ImageChoice, ImageError, System};
 pub use market_log::MarketLog;

@@ -378,5 +378,5 @@ fn a_schedule_that_is_never_due_in_its_hours_is_told_and_its_next_run_is_one_tha
 fn a_pattern_of_outputs_that_is_not_well_formed_is_an_error() {
     let (code, out) = findings("outputs = ['model_[0-9].pt', '*.{pt,json}', '[a']");
     assert_eq!((code, out.matches("is no pattern").count()), (100, 1), "{out}");
-    assert!(out.contains("`outputs`: `[a` is no pattern: its `[` is not closed") && out.contains("a backslash before"), "{out}");
+    assert!(out.contains("`outputs`: `[a` is no pattern: unclosed character class") && out.contains("a backslash before"), "{out}");
 }
