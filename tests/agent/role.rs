@@ -21,6 +21,8 @@ fn an_agent_asks_for_nothing_that_its_role_does_not_allow() {
         let played = Played::new(&rig);
         let spec = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "90s"}, "outputs": ["out/*"]}"#;
         let work = async {
+            // The agent begins with an empty folder.
+            rig.clock.sleep(Duration::from_secs(60)).await;
             for name in ["ckpt", "out"] {
                 std::fs::create_dir_all(rig.path(&format!("work/{name}"))).expect("a folder");
                 std::fs::write(rig.path(&format!("work/{name}/model")), name).expect("the folder is there");
