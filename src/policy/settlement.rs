@@ -76,8 +76,8 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         None if unseen => (Some(unseen_until(facts, attempt)), true),
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
     };
-    let billed_estimated = billed_estimated || before.is_some();
     let withdrawn = view.is_some_and(|view| was_withdrawn(attempt, view));
+    let billed_estimated = (billed_estimated || before.is_some()) && !withdrawn;
     let billed = match (from, to) {
         // It was pending to its end, and that is not billed.
         (Some(from), Some(to)) if !withdrawn => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),

@@ -235,6 +235,7 @@ fn a_machine_that_is_withdrawn_before_it_ran_was_refused() {
         let view = InstanceView { launched: ago(90), ..view(1, OWNER, InstanceState::Terminated, Some(reason)) };
         let acts = acts(&[facts], requests, known(&[view]));
         let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        assert!(settled.usd.micros() > 0 || !settled.billed_estimated, "what bills nothing is no estimate: {settled:?}");
         (settled.because, settled.refusal, settled.usd.micros() > 0, settled.instance.is_some())
     };
     let unheard = || facts(None, false, "off", AlarmSeen::Unknown);
