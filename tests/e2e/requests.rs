@@ -66,8 +66,11 @@ fn copied(bench: &Bench, from: &str, job: &str) {
 #[test]
 fn of_several_jobs_of_a_name_nobody_guesses_which_is_meant() {
     let bench = Bench::new();
-    bench.trainer("STEPS = 1", "[limits]\nmax_runtime = '1h'\n");
+    // Whoever extends a job drives it, so that one that was copied may begin at any moment, and must not end.
+    bench.shell(&format!("while [ ! -e {} ]; do sleep 0.1; done", bench.file("go").display()), "[limits]\nmax_runtime = '1h'\n");
+    bench.write("go", "");
     assert_code(&bench.lamp(&["run", "job.toml"]).finish(), 0);
+    std::fs::remove_file(bench.file("go")).unwrap();
     let ended = bench.only_job().unwrap();
     // One that has ended never stands before one that is under way.
     copied(&bench, &ended, "toy-222222");
@@ -81,9 +84,10 @@ fn of_several_jobs_of_a_name_nobody_guesses_which_is_meant() {
     }
     let refused = bench.lamp(&["stop", &ended]).finish();
     assert!(text(&refused.stderr).contains("nothing of it bills"), "{}", text(&refused.stderr));
-    let more = bench.lamp(&["run", "job.toml"]).finish();
+    let more = bench.lamp(&["run", "--detach", "job.toml"]).finish();
     assert_code(&more, 0);
     assert!(text(&more.stderr).contains("`toy-222222` of this name is under way already"), "{}", text(&more.stderr));
+    bench.write("go", "");
 }
 
 #[test]
