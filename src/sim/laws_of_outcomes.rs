@@ -75,8 +75,10 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::OutOfMemory | EndedBecause::SetupFailed | EndedBecause::Moved => false,
         // What only a controller says.
         EndedBecause::Lost | EndedBecause::LaunchFailed => false,
+        // Where nothing can be written down no workload is started (seed 1203).
         EndedBecause::Failed => {
-            outcome.exit.is_some_and(|exit| exit.code != Some(0)) && host.state().starts.last().is_none_or(|start| start.is_over())
+            let failed = outcome.exit.is_some_and(|exit| exit.code != Some(0)) && host.state().starts.last().is_none_or(|start| start.is_over());
+            failed || host.disk.is_full()
         }
     };
     let stood = stood.map_or(0, |stood| stood.as_secs());
@@ -88,7 +90,9 @@ fn a_limit_was_near(judge: &Judge, world: &World, (outcome, host): (&Outcome, &H
     let spec = world.objects.body(&layout::spec(&outcome.job)).and_then(|body| serde_json::from_slice::<ResolvedSpec>(&body).ok());
     let (Some(spec), Some(launched)) = (spec, world.ec2.with(&outcome.instance, |machine| machine.launched)) else { return Ok(()) };
     let limits = &spec.spec.limits;
-    let told = told(world, host, outcome);
+    // Whose machine is to be taken saves for that at first, and meanwhile its limit may come so near that it ends by it (seed 1410).
+    let noticed = host.state().notices.iter().any(|notice| notice.kind == NoticeKind::Interruption);
+    let told = if noticed { world.timeline.now() } else { told(world, host, outcome) };
     let (more_time, more_money) = judge.granted(outcome.job.as_str(), told);
     let tenth = limits.max_runtime.map_or(Duration::MAX, |most| most.duration() / 10);
     let way_out = if judge.was_line_ill_since(launched) { tenth.min(WAY_OUT_MAX) } else { tenth.min(WAY_OUT) };
