@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::observe::{Drawers, Rhythm};
-use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, JobId, Plan, Reason, ResolvedSpec};
+use crate::job::{AttemptNo, CheckpointNo, CheckpointSummary, ExitStatus, JobId, Plan, Reason, ResolvedSpec};
 use crate::market::{Span, Usd, UsdPerHour};
 use crate::policy::{End, Extension, HardwareFault, Stage};
 use crate::ports::Clock;
@@ -93,6 +93,10 @@ pub struct Memory {
     /// What was being done to the workload when this was written: an agent that comes after a crash goes on with it.
     #[serde(default)]
     pub ending: Option<Ending>,
+    /// How the command had ended when the end in `ending` began: a reboot takes it, and what it left as its last word is not believed
+    /// then (seed 23000332 of 24 h).
+    #[serde(default)]
+    pub exit: Option<ExitStatus>,
     /// How many agents came up in the end that is in `ending`, with the one that began it.
     #[serde(default)]
     pub ending_lives: u32,
@@ -267,6 +271,7 @@ impl Memory {
             kill_at: None,
             anchor: None,
             ending: None,
+            exit: None,
             ending_lives: 0,
             hardware: None,
             held: None,

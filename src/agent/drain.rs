@@ -49,7 +49,7 @@ impl Agent {
     pub(super) async fn drain(&mut self, end: End, reason: Reason) -> Drained {
         if let (Afterwards::Hold(time), Some(_)) = (end.then, self.memory.held) {
             // An agent before this one has drained and died while the machine was kept for a look: the look goes on.
-            self.ended = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never());
+            self.ended = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never()).or(self.ended);
             self.hold(time).await;
             return self.finish(end, reason).await;
         }

@@ -30,6 +30,7 @@ impl Agent {
     pub(super) fn begin_end(&mut self, ending: Ending) {
         if !matches!(self.memory.ending, Some(Ending::End { .. })) {
             self.memory.ending_lives = 1;
+            self.memory.exit = self.ended.map(|ended| ended.exit);
         }
         self.memory.ending = Some(ending);
         self.keep();

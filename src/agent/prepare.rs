@@ -19,7 +19,7 @@ use crate::instance::Sample;
 use crate::job::{AttemptPhase, EndedBecause, Manifest, Reason, Severity};
 use crate::jobdir::{What, layout};
 use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
-use crate::ports::{Scope, WorkloadError};
+use crate::ports::{Ended, Scope, WorkloadError};
 
 /// Fetching may take as long as the store needs; only the limits of the job, a notice or a person end it.
 const FOREVER: Duration = Duration::from_secs(7 * 86_400);
@@ -79,7 +79,7 @@ impl Agent {
                 match over {
                     Some(ended) if self.is_last_way().is_some() => self.ended = Some(ended),
                     Some(ended) => self.observe(Wake::Ended(ended)).await,
-                    None => {}
+                    None => self.ended = self.memory.exit.map(|exit| Ended { exit, orphans: 0 }),
                 }
                 self.reasons.push(reason.clone());
                 return Some(Decision { step: Step::End(end), standing: Standing::Starting, reason });

@@ -24,17 +24,15 @@ const RUNS_MIN: u32 = 20;
 /// Hours of work that are played in all: seconds of a processor. The longer a job, the more alike are its courses.
 const HOURS_PLAYED: f64 = 100_000.0;
 
-/// Longer work is said to be played before it is: it takes seconds.
-const LONG_HOURS: f64 = HOURS_PLAYED / RUNS as f64;
-
 /// How many courses of a job are worth their time.
 pub fn courses(work: Duration) -> u32 {
     let hours = work.as_secs_f64() / 3600.0;
-    if is_long(work) { ((HOURS_PLAYED / hours) as u32).clamp(RUNS_MIN, RUNS) } else { RUNS }
+    ((HOURS_PLAYED / hours) as u32).clamp(RUNS_MIN, RUNS)
 }
 
+/// Longer work is said to be played before it is: it takes seconds.
 pub fn is_long(work: Duration) -> bool {
-    work.as_secs_f64() / 3600.0 > LONG_HOURS
+    courses(work) < RUNS
 }
 
 /// Between two looks at the market, as in the controller.

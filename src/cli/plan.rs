@@ -153,7 +153,10 @@ pub async fn first(context: &Context, controller: &Controller, spec: &ResolvedSp
         let fault = fault(&error).meaning("nothing was started, and nothing bills");
         let slip = spec.spec.machine.regions.iter().find_map(|name| region::hint_of(name));
         // A region that nobody knows has no address: the same again would end the same.
-        slip.filter(|_| error.is_silence()).map_or_else(|| fault.clone(), |slip| fault.clone().hint(slip))
+        match slip.filter(|_| error.is_silence()) {
+            Some(slip) => fault.hint(slip),
+            None => fault,
+        }
     })
 }
 

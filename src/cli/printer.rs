@@ -168,7 +168,7 @@ impl Printer {
     pub fn note_unwritten(&self, error: &std::io::Error) {
         if error.kind() != std::io::ErrorKind::BrokenPipe {
             // The first says why.
-            let _ = self.unwritten.set(error.kind());
+            self.unwritten.get_or_init(|| error.kind());
         }
     }
 

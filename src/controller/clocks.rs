@@ -88,9 +88,7 @@ impl Controller {
         let open = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none())?;
         let shown = views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token));
         let missing = open.watched.missing_for;
-        // Of one that was never heard of nothing is known that could be dated.
-        let heard = open.status.is_some() || open.lease.is_some();
-        if self.is_home() || shown || !heard || missing < MISSED {
+        if self.is_home() || shown || missing < MISSED {
             return None;
         }
         let [plan, outcome, ending] = [layout::plan, layout::outcome, layout::ending].map(|path| path(dir.job(), open.plan.attempt));

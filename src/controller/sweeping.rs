@@ -73,7 +73,7 @@ impl Controller {
             return;
         }
         memory.due = Some(now + EACH);
-        let Some((suspects, stopped)) = self.bounded(self.suspects(memory, root)).await else {
+        let Some((suspects, stopped)) = self.bounded(LOOK_MAX, self.suspects(memory, root)).await else {
             return warn!("looking for machines that no job needs took more than {} s; again in 5 min", LOOK_MAX.as_secs());
         };
         if !suspects.is_empty() {
@@ -85,17 +85,17 @@ impl Controller {
             }
         }
         memory.suspects = suspects;
-        if self.bounded(self.tell_kept(&mut memory.kept, &stopped)).await.is_none() {
+        if self.bounded(LOOK_MAX, self.tell_kept(&mut memory.kept, &stopped)).await.is_none() {
             warn!("what forgotten disks cost was not told within {} s", LOOK_MAX.as_secs());
         }
-        if self.bounded(self.miss_kept(&mut memory.gone, root, &stopped)).await.is_none() {
+        if self.bounded(LOOK_MAX, self.miss_kept(&mut memory.gone, root, &stopped)).await.is_none() {
             debug!("whether what ended jobs kept is still there was not found out within {} s", LOOK_MAX.as_secs());
         }
     }
 
     async fn end_suspect(&self, suspect: &Judged) {
         let machine = suspect.view.machine();
-        match self.bounded(self.end_orphan(suspect)).await {
+        match self.bounded(LOOK_MAX, self.end_orphan(suspect)).await {
             Some(Ok(Some(_))) => {}
             Some(Ok(None)) => info!(%machine, "left alone: it is no orphan any more"),
             Some(Err(error)) => warn!(%machine, "may still run and bill; the next sweep tries again: {}", chain(&error)),
@@ -103,24 +103,20 @@ impl Controller {
         }
     }
 
-    async fn bounded<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    async fn bounded<T>(&self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             done = work => Some(done),
-            () = self.clock.sleep(LOOK_MAX) => None,
+            () = self.clock.sleep(most) => None,
         }
     }
 
     /// One region that hangs must not hide the others.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, CloudError>>) -> Result<T, CloudError> {
-        tokio::select! {
-            biased;
-            done = work => done,
-            () = self.clock.sleep(REGION_MAX) => {
-                let cause = format!("nobody answered within {} s", REGION_MAX.as_secs());
-                Err(CloudError::Ambiguous { act: "look for machines that no job needs".into(), cause: cause.into() })
-            }
-        }
+        self.bounded(REGION_MAX, work).await.unwrap_or_else(|| {
+            let cause = format!("nobody answered within {} s", REGION_MAX.as_secs());
+            Err(CloudError::Ambiguous { act: "look for machines that no job needs".into(), cause: cause.into() })
+        })
     }
 
     /// Machines that bill and that, by one look, no job needs; and those that do not, for their disks.

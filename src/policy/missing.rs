@@ -54,7 +54,10 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
     // Whoever launched it had a clock that was right; this workstation's own may be a day ahead.
     let now = attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now);
-    let age = elapsed(attempt.plan.created, now);
+    // A plan that a clock a day ahead has dated is as old as the store says, and as old as it was watched at the least (seed 23000075
+    // of 24 h).
+    let created = attempt.watched.unshown.and_then(|unshown| unshown.planned).unwrap_or(attempt.plan.created);
+    let age = elapsed(created, now).max(attempt.watched.missing_for);
     // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
     let shown_within = attempt.watched.asked_for.unwrap_or(age).min(since_first_word(attempt, now));
     // A kept machine is there or gone: a launch would not bring it back.

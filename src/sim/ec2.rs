@@ -104,6 +104,12 @@ impl Machine {
         self.before.iter().find(|bill| bill.attempt == attempt).map(|bill| (bill.usd, Some(bill.ended)))
     }
 
+    /// When it was first launched, or started, for the attempt that it has now.
+    pub fn begun(&self) -> Duration {
+        let of_this = self.before.iter().filter(|bill| self.attempt() == Some(bill.attempt));
+        of_this.map(|bill| bill.ended.saturating_sub(bill.ran)).min().unwrap_or(self.launched)
+    }
+
     fn view(&self, seen: Duration) -> Option<InstanceView> {
         let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
         // As it was then, in all of it: who sees it stand sees its last start too, and not the one that came meanwhile.

@@ -23,7 +23,7 @@ use super::weather::Trouble;
 use super::workload::{Habit, Start};
 use super::world::{JOB, World};
 use crate::agent::boot::{BootPorts, boot};
-use crate::agent::{Agent, Folders, World as AgentWorld};
+use crate::agent::{Agent, Folders, MEMORY, Memory, World as AgentWorld};
 use crate::instance::Notice;
 use crate::job::{Plan, Shutdown};
 use crate::ports::{Clock, Files, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Service, Stacks, Store, Workloads};
@@ -116,6 +116,12 @@ impl Host {
             () = self.deadman() => {}
             () = self.boots() => {}
         }
+    }
+
+    /// Whether its disk says that an attempt is being ended.
+    pub fn tells_its_end(&self) -> bool {
+        let memory = self.disk.read(&Path::new(STATE).join(MEMORY)).ok().flatten();
+        memory.and_then(|body| serde_json::from_slice::<Memory>(&body).ok()).is_some_and(|memory| memory.ending.is_some())
     }
 
     /// The deadline unit: knows nothing of the agent.

@@ -44,14 +44,14 @@ struct Asked {
     tags: Tags,
     state: InstanceState,
     market: Market,
-    launched: Duration,
+    begun: Duration,
 }
 
 impl Asked {
     fn of(world: &World, id: &str) -> Option<Self> {
         let facts = |machine: &Machine| {
             let tags = Tags::from_map(&machine.tags).ok()?;
-            Some(Asked { attempt: machine.attempt()?, tags, state: machine.state(), market: machine.offer.market, launched: machine.launched })
+            Some(Asked { attempt: machine.attempt()?, tags, state: machine.state(), market: machine.offer.market, begun: machine.begun() })
         };
         world.ec2.with(id, facts).flatten()
     }
@@ -124,7 +124,8 @@ pub(super) fn given_up_for_a_cause(judge: &Judge, world: &World, deed: &Deed<'_>
     }
     let Some((heard, ..)) = judge.beats.get(&asked.attempt) else {
         // What has not said a word has nothing to save, and whoever wants it to end need not wait for one.
-        let silent = now.saturating_sub(asked.launched);
+        // One that put itself out in its boot and was started once more has no more time by that (seed 23003246 of 24 h).
+        let silent = now.saturating_sub(asked.begun);
         // Whoever asked for it first, in vain, counts from that (seed 18000109 of 24 h: ten seconds).
         let may = judge.wish.is_some() || silent + Duration::from_secs(30) >= asked.tags.boot.duration();
         return if may { Ok(()) } else { Err(format!("{by} ended {id}, which was silent for {} s of its boot", silent.as_secs())) };

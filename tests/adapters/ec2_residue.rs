@@ -24,14 +24,20 @@ fn find<'a>(all: &'a [Residue], kind: &str) -> Vec<&'a Residue> {
     all.iter().filter(|one| one.kind == kind).collect()
 }
 
-#[tokio::test]
-async fn what_is_left_is_found_priced_and_removed() {
-    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
-    let aws = AwsCloud::new(session(&ec2));
+/// A spot machine whose alarm is armed.
+async fn guarded(aws: &AwsCloud) -> String {
     let mut watched = plan("token-1", Market::Spot);
     watched.launch.as_mut().unwrap().alarm = Some("cpu<=0.3 for 5m".parse::<AlarmRule>().unwrap());
     let id = aws.launch(&watched).await.unwrap();
     aws.guard(&watched, &machine(&id)).await.unwrap();
+    id
+}
+
+#[tokio::test]
+async fn what_is_left_is_found_priced_and_removed() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let aws = AwsCloud::new(session(&ec2));
+    let id = guarded(&aws).await;
     assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), [], "a living machine uses all of it");
 
     let volume = |owner| make(&ec2, "CreateVolume", &[("Size", "100"), ("AvailabilityZone", "us-east-1a")], tagged("volume", owner), "volumeId");
@@ -71,10 +77,7 @@ async fn what_is_left_is_found_priced_and_removed() {
 async fn what_is_gone_already_is_removed() {
     let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
     let aws = AwsCloud::new(session(&ec2));
-    let mut watched = plan("token-1", Market::Spot);
-    watched.launch.as_mut().unwrap().alarm = Some("cpu<=0.3 for 5m".parse::<AlarmRule>().unwrap());
-    let id = aws.launch(&watched).await.unwrap();
-    aws.guard(&watched, &machine(&id)).await.unwrap();
+    let id = guarded(&aws).await;
     ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
     make(&ec2, "CreateVolume", &[("Size", "100"), ("AvailabilityZone", "us-east-1a")], tagged("volume", OWNER), "volumeId");
     make(&ec2, "AllocateAddress", &[("Domain", "vpc")], tagged("elastic-ip", OWNER), "allocationId");

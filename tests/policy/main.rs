@@ -26,6 +26,7 @@ mod reconcile_extended;
 mod reconcile_facts;
 mod reconcile_kept;
 mod reconcile_laws;
+mod reconcile_missing;
 mod reconcile_refused;
 mod reconcile_silent;
 mod recordings;
