@@ -48,8 +48,15 @@ pub struct Alarm {
 pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> Result<(), CloudError> {
     let Some(rule) = plan.launch.as_ref().and_then(|launch| launch.alarm).filter(|rule| *rule != AlarmRule::Off) else { return Ok(()) };
     let act = format!("arm the alarm of {machine}");
-    if matches!(rule, AlarmRule::Heartbeat { .. }) && !has_arrived(session, machine).await? {
+    // What was measured of a kept machine before it was started again says nothing of this life of it.
+    let begun = plan.starts.as_ref().map(|_| plan.created);
+    if matches!(rule, AlarmRule::Heartbeat { .. }) && !has_arrived(session, machine, begun).await? {
         return Err(Trouble::ambiguous(&act, "none of its heartbeats has reached CloudWatch yet"));
+    }
+    if let (AlarmRule::Cpu { minutes, .. }, Some(begun)) = (rule, begun)
+        && SystemClock.now() < begun + SignedDuration::from_mins(minutes.into())
+    {
+        return Err(Trouble::ambiguous(&act, &format!("the last {minutes} minutes of its CPU are partly of before it was started again")));
     }
     let Some(watched) = watched(rule) else { return Ok(()) };
     let tags = plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
@@ -136,11 +143,13 @@ fn dimension(machine: &MachineRef) -> Dimension {
     Dimension::builder().name("InstanceId").value(&machine.id).build()
 }
 
-async fn has_arrived(session: &AwsSession, machine: &MachineRef) -> Result<bool, CloudError> {
+/// `begun`: earlier heartbeats do not count.
+async fn has_arrived(session: &AwsSession, machine: &MachineRef, begun: Option<Timestamp>) -> Result<bool, CloudError> {
     let now = SystemClock.now();
+    let since = begun.map_or(now - ARRIVED_WITHIN, |begun| begun.max(now - ARRIVED_WITHIN));
     let at = |time: Timestamp| DateTime::from_secs(time.as_second());
     let ask = session.cloudwatch(&machine.region).await.get_metric_statistics().namespace(NAMESPACE).metric_name(HEARTBEAT);
-    let ask = ask.dimensions(dimension(machine)).period(60).statistics(Statistic::SampleCount).start_time(at(now - ARRIVED_WITHIN));
+    let ask = ask.dimensions(dimension(machine)).period(60).statistics(Statistic::SampleCount).start_time(at(since));
     // CloudWatch dates them, and its clock may be a little ahead of ours.
     let told = ask.end_time(at(now + SignedDuration::from_mins(1))).send().await;
     let told = told.map_err(|error| meaning(&format!("look for the heartbeat of {machine}"), error))?;

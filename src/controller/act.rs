@@ -19,7 +19,7 @@ use crate::policy::fallback::TooDear;
 use crate::policy::placement::NoOffer;
 use crate::policy::reconcile::{Act, history};
 use crate::policy::relaunch;
-use crate::ports::{CloudError, Created, NoCredentials, chain};
+use crate::ports::{CloudError, Created, NoCredentials, PowerOff, chain};
 
 /// Why an act was not done. The next tick tries again.
 #[derive(Debug, thiserror::Error)]
@@ -133,22 +133,8 @@ impl Controller {
                 info!(%job, %machine, %kill_at, "raising the hard cap");
                 self.cloud(machine.cloud)?.raise_kill_at(machine, *kill_at).await?;
             }
-            Act::Terminate { machine, ends, why } => {
-                // Whoever slept since has seen a machine that may be another attempt's by now; here, and after the records.
-                if self.has_spoken(dir, observed, *ends).await? || self.is_long_ago(memory) {
-                    return Ok(Done::Changed);
-                }
-                warn!(%job, %machine, "terminating: {why}");
-                if let Some(attempt) = ends {
-                    self.intend_to_end(dir, memory, observed, *attempt, why).await?;
-                }
-                if self.has_spoken(dir, observed, *ends).await? || self.is_long_ago(memory) {
-                    return Ok(Done::Changed);
-                }
-                self.cloud(machine.cloud)?.terminate(machine).await?;
-                return Ok(Done::Waiting);
-            }
-            Act::Stop { machine, ends, why } => return self.stop(dir, memory, observed, machine, (*ends, why)).await,
+            Act::Terminate { machine, ends, why } => return self.put_out(dir, memory, observed, (machine, PowerOff::Terminate), (*ends, why)).await,
+            Act::Stop { machine, ends, why } => return self.put_out(dir, memory, observed, (machine, PowerOff::Stop), (*ends, why)).await,
             Act::Guard { attempt, machine } => {
                 self.guard(job, memory.attempts.entry(*attempt).or_default(), machine).await;
                 return Ok(Done::Waiting);

@@ -18,7 +18,7 @@ use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::policy::is_by_a_user;
 use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere};
-use crate::ports::{CloudError, chain};
+use crate::ports::{CloudError, PowerOff, chain};
 
 /// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a workstation that slept in between: what
 /// it saw run may have ended, and been started again for the next job (seed 12001547 of 24 h).
@@ -70,23 +70,32 @@ impl Controller {
         Ok(beat.is_some_and(|beat| Some(beat.modified) != facts.watched.heard_at))
     }
 
-    /// Stops a machine, whose disk is to stay.
-    pub(super) async fn stop(
+    /// Ends a machine, or stops one whose disk is to stay: unless it has spoken since the look that this rests on, or that look is long
+    /// ago. Whoever slept since has seen a machine that may be another attempt's by now; asked here, and after the records.
+    pub(super) async fn put_out(
         &self,
         dir: &JobDir,
         memory: &mut JobMemory,
         observed: &Observed,
-        machine: &MachineRef,
+        (machine, how): (&MachineRef, PowerOff),
         (ends, why): (Option<AttemptNo>, &str),
     ) -> Result<Done, ActError> {
-        tracing::warn!(job = %dir.job(), %machine, "stopping: {why}");
+        if self.has_spoken(dir, observed, ends).await? || self.is_long_ago(memory) {
+            return Ok(Done::Changed);
+        }
+        let doing = if how == PowerOff::Stop { "stopping" } else { "terminating" };
+        tracing::warn!(job = %dir.job(), %machine, "{doing}: {why}");
         if let Some(attempt) = ends {
             self.intend_to_end(dir, memory, observed, attempt, why).await?;
         }
-        if self.is_long_ago(memory) {
+        if self.has_spoken(dir, observed, ends).await? || self.is_long_ago(memory) {
             return Ok(Done::Changed);
         }
-        self.cloud(machine.cloud)?.stop(machine).await?;
+        let cloud = self.cloud(machine.cloud)?;
+        match how {
+            PowerOff::Stop => cloud.stop(machine).await?,
+            PowerOff::Terminate => cloud.terminate(machine).await?,
+        }
         Ok(Done::Waiting)
     }
 

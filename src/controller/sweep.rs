@@ -22,7 +22,7 @@ use crate::instance::{ForeignMachine, InstanceView, Residue};
 use crate::job::{Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::Region;
-use crate::policy::kept::{is_to_be_kept, was_kept, was_started_past_its_cap};
+use crate::policy::kept::{is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
 
@@ -154,13 +154,11 @@ impl Controller {
             if let Some(settled) = dir.settled(tags.attempt).await? {
                 return Ok(was_kept(&settled, &orphan.view));
             }
-            if dir.plan(tags.attempt).await?.is_none() {
-                return Ok(false);
-            }
+            let Some(plan) = dir.plan(tags.attempt).await? else { return Ok(false) };
             let (heard, outcome) = (dir.status(tags.attempt).await?.map(|status| status.at), unless_damaged(dir.outcome(tags.attempt).await)?);
             let keeps = match outcome {
                 Some(outcome) => dir.spec().await?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
-                None => false,
+                None => heard.is_none() && is_all_its_job_has(&plan, &orphan.view) && unless_damaged(dir.lease(tags.attempt).await)?.is_none(),
             };
             let ending =
                 Ending { format: RECORD_FORMAT, at: self.clock.now(), by: Ending::by_sweep(&self.name), why: why.clone(), heard, stood: None };

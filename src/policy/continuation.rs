@@ -12,8 +12,9 @@
 
 use std::time::Duration;
 
+use super::kept::can_stand;
 use super::reconcile::{Act, AttemptFacts, Facts, heard};
-use super::settlement::settle;
+use super::settlement::{our_ending, settle};
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView};
 use crate::job::{AttemptRecord, Continues, KeptMachine, Plan};
@@ -90,13 +91,14 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
 /// Whether a kept machine that was started can stand still again: nobody has heard its agent, which has changed nothing on its
 /// disk. What is not bought on demand is only ever terminated, and this workstation stops no folder.
 pub(super) fn is_unheard_and_can_stand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    attempt.plan.starts.is_some() && !heard(attempt) && view.cloud == Cloud::Aws && view.market == Market::OnDemand
+    attempt.plan.starts.is_some() && !heard(attempt) && can_stand(view)
 }
 
-/// Whether it was started for this attempt, never heard of, and stands still again, by us.
+/// Whether it was started for this attempt, and stands still again, by us, who had heard no word of it. A first word that came while it
+/// was being stopped changes nothing.
 pub(super) fn never_came_up(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    let by_us = attempt.watched.ended.ending.is_some();
-    is_unheard_and_can_stand(attempt, view) && view.state == InstanceState::Stopped && !stands_as_kept(&attempt.plan, view) && by_us
+    let unheard = our_ending(attempt).is_some_and(|ending| ending.heard.is_none()) && attempt.outcome.is_none();
+    unheard && view.state == InstanceState::Stopped && can_stand(view) && attempt.plan.starts.is_some() && !stands_as_kept(&attempt.plan, view)
 }
 
 /// Whether an attempt could not have its kept machine, which is gone or was not given.

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::stopped::keeps_disk;
 use crate::instance::{InstanceState, InstanceView};
-use crate::job::{OnSpec, Outcome, Settled};
+use crate::job::{OnSpec, Outcome, Plan, Settled};
 use crate::market::{Cloud, Market, elapsed};
 
 /// A disk that stood unused for so long is told of (FAULTS row 31). Sooner is news to nobody who went home for the weekend
@@ -42,6 +42,13 @@ pub fn was_started_past_its_cap(view: &InstanceView) -> bool {
     can_stand(view) && view.tags.kill_at.is_some_and(|kill_at| view.launched > kill_at)
 }
 
-fn can_stand(view: &InstanceView) -> bool {
+/// Whether a machine whose agent has never said a word is stopped, because it was started on the disk that is all its job has. With a
+/// checkpoint the job goes on elsewhere.
+pub fn is_all_its_job_has(plan: &Plan, view: &InstanceView) -> bool {
+    plan.starts.is_some() && plan.resume_from.is_none() && can_stand(view)
+}
+
+/// What is not bought on demand is only ever terminated, and this workstation stops no folder.
+pub(super) fn can_stand(view: &InstanceView) -> bool {
     view.cloud == Cloud::Aws && view.market == Market::OnDemand
 }

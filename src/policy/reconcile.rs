@@ -15,7 +15,7 @@ use jiff::Timestamp;
 
 use super::continuation;
 use super::hard_end::Terms;
-use super::kept::{is_to_be_kept, was_kept};
+use super::kept::{is_all_its_job_has, is_to_be_kept, was_kept};
 use super::missing::missing;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
@@ -286,19 +286,18 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     }
     let heard = heard(attempt);
     let patience = if heard { attempt.plan.lease } else { attempt.plan.boot }.duration();
-    let may_stand = continuation::is_unheard_and_can_stand(attempt, view);
     if watched.silent_for > patience {
         let words = if heard { "no heartbeat" } else { "no word of its agent" };
         let why = format!("{words} for {} s, and {} s is the most", watched.silent_for.as_secs(), patience.as_secs());
         // With a checkpoint the job goes on elsewhere; without one, all that it has is on this disk.
-        return if may_stand && attempt.plan.resume_from.is_none() { stop(why) } else { terminate(why) };
+        return if !heard && is_all_its_job_has(&attempt.plan, view) { stop(why) } else { terminate(why) };
     }
     if let Some(wish) = wishes.end.as_ref().filter(|_| !heard)
         && (wish.cancel && attempt.plan.offer.cloud == Cloud::Aws
             || facts.now.duration_since(wish.at) > WISH_TO_AGENT.try_into().expect("half a minute fits"))
     {
         let why = format!("asked to end by {} before its agent said a word", wish.by);
-        return if may_stand && !wish.cancel { stop(why) } else { terminate(why) };
+        return if continuation::is_unheard_and_can_stand(attempt, view) && !wish.cancel { stop(why) } else { terminate(why) };
     }
     if let Some(wish) = wishes.end.as_ref().filter(|wish| wish.cancel)
         && facts.now.duration_since(wish.at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")

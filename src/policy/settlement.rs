@@ -215,7 +215,7 @@ pub(super) fn is_by_hand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
 const LAST_BEATS: Duration = Duration::from_secs(2 * 60);
 
 /// What a controller or a sweep has recorded of its own end of this machine.
-fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
+pub(super) fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
     let ending = attempt.watched.ended.ending.as_ref()?;
     let status = attempt.status.as_ref();
     let heard_for = status.map_or(Duration::ZERO, |status| elapsed(ending.heard.unwrap_or(status.started), status.at));

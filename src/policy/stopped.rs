@@ -3,10 +3,12 @@
 //! ```text
 //!   ended, and the job file says `stop`  ─> settled; the disk is kept
 //!   ended otherwise, or without a word   ─> terminated, and settled when it is gone
+//!   by us, before its first word         ─> settled: the disk that it was started on stays
 //!   by its alarm, as idle                ─> as the job file says of idle
 //!   stopped by hand, without a word      ─> settled: somebody wants it so, and nothing is launched in its place
 //! ```
 
+use super::continuation::never_came_up;
 use super::reconcile::{Act, AttemptFacts, Facts};
 use super::settlement::{idled_by_alarm, is_by_hand, settle};
 use crate::instance::InstanceView;
@@ -20,6 +22,7 @@ pub(super) fn stopped(facts: &Facts<'_>, attempt: &AttemptFacts, view: &Instance
         Some(_) => terminate("its attempt has ended, and its disk is not to be kept"),
         None if attempt.watched.damaged.outcome || is_by_hand(attempt, view) => done(),
         None if idled_by_alarm(attempt, view) && keeps_disk(&facts.spec.spec.on, EndedBecause::Idle) => done(),
+        None if never_came_up(attempt, view) => done(),
         None => terminate("it is stopped, and its agent left no outcome"),
     }
 }

@@ -12,7 +12,7 @@ use super::judge::Judge;
 use super::timeline::at;
 use super::world::{Ask, Deed, Which, World};
 use crate::instance::{InstanceState, Tags};
-use crate::job::{Outcome, ResolvedSpec, Settled};
+use crate::job::{Outcome, Plan, ResolvedSpec, Settled};
 use crate::jobdir::layout;
 use crate::market::Market;
 use crate::policy::keeps_disk;
@@ -69,6 +69,20 @@ impl Asked {
         keeps && self.market == Market::OnDemand
     }
 
+    /// It was started on a kept disk without which its job begins anew, and what it has there is as it was.
+    fn is_all_its_job_has(&self, judge: &Judge, world: &World) -> bool {
+        let plan = world.objects.body(&layout::plan(&self.tags.job, self.tags.attempt)).and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
+        let only = plan.is_some_and(|plan| plan.starts.is_some() && plan.resume_from.is_none());
+        let spoke = world.objects.body(&layout::lease(&self.tags.job, self.tags.attempt)).is_some() || judge.beats.contains_key(&self.attempt);
+        only && !spoke && self.market == Market::OnDemand
+    }
+
+    /// Its attempt was settled as one whose disk stays.
+    fn was_kept(&self, world: &World) -> bool {
+        let body = world.objects.body(&layout::settled(&self.tags.job, self.tags.attempt));
+        body.and_then(|body| serde_json::from_slice::<Settled>(&body).ok()).is_some_and(|settled| settled.kept)
+    }
+
     /// Its attempt is over: a launch that came through after all.
     fn is_settled(&self, world: &World) -> bool {
         world.objects.body(&layout::settled(&self.tags.job, self.tags.attempt)).is_some()
@@ -115,7 +129,16 @@ fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), St
 pub(super) fn given_up_for_a_cause(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Asked { ask: Ask::Terminate, id, by } = deed else { return Ok(()) };
     let now = world.timeline.now();
-    let Some(asked) = Asked::of(world, id).filter(|asked| asked.state.bills()) else { return Ok(()) };
+    let Some(asked) = Asked::of(world, id) else { return Ok(()) };
+    if asked.state == InstanceState::Stopped && asked.was_kept(world) && judge.cancelled.is_none() {
+        return Err(format!("{by} ended {id}, which stood still with the disk that was kept"));
+    }
+    if !asked.state.bills() {
+        return Ok(());
+    }
+    if asked.is_all_its_job_has(judge, world) && judge.cancelled.is_none() && !judge.was_store_ill(now, INTENT_MAX) {
+        return Err(format!("{by} ended {id}, which was started on the disk that is all its job has, and never said a word"));
+    }
     if asked.is_to_stay(world) && judge.cancelled.is_none() && !judge.was_store_ill(now, INTENT_MAX) {
         return Err(format!("{by} ended {id}, whose disk was to stay"));
     }

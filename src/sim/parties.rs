@@ -98,9 +98,10 @@ pub async fn sweep(world: Arc<World>) {
         let process = Process::new(None);
         // Inside the cloud there is no laptop's line to cut.
         let controller = controller(&process, &world, "sweeper", Trouble::StoreDown, None);
-        let (due, could) = (world.due(), Judge::can_sweep(&world));
+        let (due, could, throttled) = (world.due(), Judge::can_sweep(&world), world.weather.is(Trouble::Ec2Throttled));
         let visit = controller.visit("sim", "sim", VISIT_ROOM).await;
-        if could && Judge::can_sweep(&world) && visit.unknown.is_empty() && visit.trouble.is_empty() {
+        // Excused by the weather alone, and never by its own word.
+        if could && Judge::can_sweep(&world) && !world.weather.is(Trouble::Ec2Throttled) && !throttled {
             world.visited(due);
         }
         for ended in &visit.ended {

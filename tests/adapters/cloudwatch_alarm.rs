@@ -1,6 +1,7 @@
 //! Switch C: an alarm for a machine that publishes, armed once, gone with its machine.
 
-use lamplighter::job::{AlarmRule, Plan, Shutdown};
+use jiff::SignedDuration;
+use lamplighter::job::{AlarmRule, Plan, Shutdown, Starts};
 use lamplighter::market::Market;
 use lamplighter::ports::Cloud;
 
@@ -105,4 +106,26 @@ async fn the_classic_rule_needs_no_agent_and_a_kept_disk_is_kept() {
     assert_eq!(ec2.take_calls().len(), 0);
     ec2.fault(Fault::code("PutMetricAlarm", "AccessDenied"));
     assert_eq!(kind(&aws.guard(&other, &machine(&other_id)).await.unwrap_err()), "denied");
+}
+
+/// A machine whose last heartbeat is of a few minutes ago is started again: an alarm on five minutes of silence would stop it in its boot.
+#[tokio::test]
+async fn what_was_measured_before_a_kept_machine_was_started_again_does_not_arm_it() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let aws = cloud(&ec2);
+    let started = |alarm: &str, minutes: i64| {
+        let mut plan = watched("token-1", Market::OnDemand, alarm);
+        let now = jiff::Timestamp::now();
+        plan.starts = Some(Starts { job: "before-333333".parse().unwrap(), instance: "i-1".into(), launched: now - SignedDuration::from_hours(9) });
+        plan.created = now - SignedDuration::from_mins(minutes);
+        plan
+    };
+    let id = machine(&aws.launch(&watched("token-1", Market::OnDemand, "off")).await.unwrap());
+    beat(&ec2, &id.id);
+    for (alarm, minutes, armed) in [("heartbeat for 5m", -2, 0), ("cpu<=0.3 for 10m", 9, 0), ("heartbeat for 5m", 2, 1), ("cpu<=0.3 for 10m", 11, 1)]
+    {
+        let told = aws.guard(&started(alarm, minutes), &id).await;
+        assert_eq!((told.is_ok(), alarms(&ec2).len()), (armed == 1, armed), "{alarm}, started {minutes} min ago: {told:?}");
+        aws.release(&id).await.unwrap();
+    }
 }

@@ -74,6 +74,34 @@ fn after_three_agents_that_died_in_its_end_a_machine_goes_out_without_a_last_upl
     });
 }
 
+/// Seed 23000332 of 24 h of the false world: whoever waits for the job ends with its exit code, and after a reboot no last word of a failure
+/// is believed.
+#[test]
+fn an_end_that_a_reboot_cuts_short_keeps_the_exit_code() {
+    for spec in ["{}", r#"{"on": {"failure": {"keep": "10m"}}}"#] {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            rig.store.fault("outcome.json", Fault::Down, None);
+            let failed = ExitStatus { code: Some(3), ..ExitStatus::default() };
+            tokio::select! {
+                finish = machine.watched(machine.agent(&rig, spec)) => panic!("nothing can be told yet: {finish:?}"),
+                () = async {
+                    clock.sleep(secs(60)).await;
+                    machine.end(failed);
+                    clock.sleep(secs(60)).await;
+                } => {}
+            }
+            machine.rebooted.store(true, Ordering::Relaxed);
+            rig.store.mend();
+            let finish = machine.watched(machine.agent(&rig, spec)).await.expect("it was never silent");
+            assert_eq!((finish.because, finish.exit), (EndedBecause::Failed, Some(failed)), "{spec}");
+            let outcome = rig.outcome().await;
+            assert_eq!((outcome.because, outcome.exit), (EndedBecause::Failed, Some(failed)), "{spec}");
+        });
+    }
+}
+
 /// A machine that is kept for a look for days outlives any number of agents.
 #[test]
 fn a_look_is_as_long_as_it_was_promised_however_many_agents_die_in_it() {

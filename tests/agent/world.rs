@@ -49,6 +49,8 @@ pub struct Played {
     pub starts_slowly: Arc<AtomicU64>,
     /// What its processes wait for cannot be read.
     pub stacks_hang: Arc<AtomicBool>,
+    /// A reboot took what was started, and what it left as its last word.
+    pub rebooted: Arc<AtomicBool>,
     /// When the agent last said that it lives, and the longest that it said nothing.
     said: Arc<Mutex<Option<Duration>>>,
     silent: Arc<Mutex<Duration>>,
@@ -84,6 +86,7 @@ impl Played {
             asked: Arc::default(),
             starts_slowly: Arc::default(),
             stacks_hang: Arc::default(),
+            rebooted: Arc::default(),
             said: Arc::default(),
             silent: Arc::default(),
             meter: None,
@@ -234,7 +237,7 @@ impl Workloads for Played {
         Ok(Box::new(self.clone()))
     }
     async fn attach(&self, _: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
-        Ok((self.starts() > 0).then(|| Box::new(self.clone()) as Box<dyn Workload>))
+        Ok((self.starts() > 0 && !self.rebooted.load(Ordering::Relaxed)).then(|| Box::new(self.clone()) as Box<dyn Workload>))
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lamplighter::instance::InstanceState;
 use lamplighter::instance::visit::{Suspects, Visit};
-use lamplighter::job::{AttemptNo, Reaction};
+use lamplighter::job::{AttemptNo, CheckpointNo, Reaction, Starts};
 use lamplighter::jobdir::layout;
 use lamplighter::market::{Cloud, Market, Span};
 use lamplighter::ports::{Clock, Store};
@@ -254,6 +254,37 @@ fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
             let visit = visit(&world, ROOM).await;
             assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{success:?}, {market:?}: {visit:?}");
             assert!(world.dir.ending(AttemptNo::FIRST).await.unwrap().is_some(), "why it was ended is there for the receipt");
+        });
+    }
+}
+
+/// `lamp start` has started a kept machine, its agent never says a word, and every workstation sleeps: all that its job has may be on
+/// its disk.
+#[test]
+fn a_kept_machine_that_was_started_and_never_speaks_is_stopped_and_not_terminated() {
+    for (checkpoint, spoken, market, ends) in [
+        (false, false, Market::OnDemand, InstanceState::Stopped),
+        (true, false, Market::OnDemand, InstanceState::Terminated),
+        (false, true, Market::OnDemand, InstanceState::Terminated),
+        (false, false, Market::Spot, InstanceState::Terminated),
+    ] {
+        simulate(async |clock| {
+            let life = if spoken { Life::FallsSilent } else { Life::NeverSpeaks };
+            let world = World::with(clock.clone(), &[life], |spec| spec.limits.max_runtime = Some(Span::from_secs(24 * 3600))).await;
+            world.controller().look(world.job()).await.unwrap();
+            let mut plan = world.dir.plan(AttemptNo::FIRST).await.unwrap().unwrap();
+            plan.starts = Some(Starts { job: "before-333333".parse().unwrap(), instance: "i-1".into(), launched: plan.created });
+            plan.resume_from = checkpoint.then(|| CheckpointNo::new(1));
+            let key = layout::plan(world.job(), AttemptNo::FIRST);
+            world.store.put(&key, serde_json::to_vec(&plan).unwrap().into()).await.unwrap();
+            clock.sleep(Duration::from_secs(3600)).await;
+            {
+                let mut state = world.cloud.state.lock().unwrap();
+                let view = &mut state.machines[0].view;
+                (view.cloud, view.market) = (Cloud::Aws, market);
+            }
+            let visit = visit(&world, ROOM).await;
+            assert_eq!((ids(&visit), &world.cloud.states()[0].1), (vec!["i-1"], &ends), "{checkpoint} {spoken} {market:?}: {visit:?}");
         });
     }
 }

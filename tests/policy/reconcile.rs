@@ -3,11 +3,9 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
-use lamplighter::job::{
-    AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Lease, RECORD_FORMAT, Reason, Request, Settled, Wish,
-};
+use lamplighter::job::{AlarmRule, AttemptPhase, EndedBecause, JobOutcome, JobState, LaunchRequest, Reason, Request, Settled, Wish};
 use lamplighter::market::{Span, Usd};
-use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Unshown, Watched, history, job_state};
+use lamplighter::policy::reconcile::{Act, AttemptFacts, CloudAnswer, Damaged, Watched, history, job_state};
 use lamplighter::policy::relaunch;
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, settled, signed_until, status, unknown, view, wish, words};
@@ -137,7 +135,7 @@ fn from_submission_to_the_receipt() {
         (
             "launched, not shown yet",
             vec![AttemptFacts {
-                watched: Watched { launched: Some("i-1".into()), missing_for: Duration::from_secs(500), ..Watched::default() },
+                watched: Watched { launched: Some("i-1".into()), missing_for: Duration::from_secs(290), ..Watched::default() },
                 ..attempt(1, 299)
             }],
             vec![],

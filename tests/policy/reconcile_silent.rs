@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lamplighter::instance::{InstanceState, InstanceView};
+use lamplighter::instance::{InstanceState, InstanceView, Status};
 use lamplighter::job::{AttemptPhase, CheckpointNo, EndedBecause, Ending, JobOutcome, RECORD_FORMAT, Request, Starts, Wish};
 use lamplighter::market::{self, Market, Span};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Ended, Watched};
@@ -73,6 +73,12 @@ fn what_was_stopped_so_has_failed_to_start_and_says_why() {
     let [Act::WriteReceipt(receipt)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!(receipt.outcome, JobOutcome::Failed);
     assert_eq!(receipt.reason, format!("ws stopped the machine: {why}"));
+    // Its first word came while it was being stopped: its disk stays all the same.
+    let word = Status { started: ago(65), ..status(AttemptPhase::Running, ago(60)) };
+    let late = AttemptFacts { watched: ended(), status: Some(word), ..started(121) };
+    let acts = super::reconcile_facts::acts(&[late], &[], known(&[on_demand(InstanceState::Stopped, by_user)]));
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!((settled.because, settled.kept), (EndedBecause::LaunchFailed, true));
     // Somebody wanted it so.
     let facts = AttemptFacts { watched: ended(), ..started(121) };
     let acts = super::reconcile_facts::acts(&[facts], &[wish(Wish::Stop, 100)], known(&[on_demand(InstanceState::Stopped, by_user)]));
