@@ -1,4 +1,4 @@
-//! `code.tar.zst` on the machine that trains: unpacking what somebody else packed, trusting none of it.
+//! The code archive on the machine that trains: unpacking what somebody else packed, trusting none of it.
 //!
 //! An archive comes from a bucket that others may write to. So: no absolute path, no `..`, no link that leaves the folder, no
 //! device, no hard link, no more bytes and entries than the spec says. Links are made last and never below one another, so

@@ -1,7 +1,7 @@
 //! The workdir on the workstation: what of it ships, and the archive of that.
 //!
 //! ```text
-//! survey: walk, honouring .gitignore and .lampignore ─ Survey (files in order, findings) ─ pack ─ code.tar.zst
+//! survey: walk, honouring .gitignore and .lampignore ─ Survey (files in order, findings) ─ pack ─ the code archive
 //! ```
 //!
 //! Two packs of the same tree give the same bytes: entries are sorted and carry no user. What must never live here: the

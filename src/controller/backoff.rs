@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
-/// The longest wait (FAULTS §4). A cloud that comes back is asked within a minute; sooner, and whoever throttles us goes on.
+/// The longest wait. A cloud that comes back is asked within a minute; sooner, and whoever throttles us goes on.
 const MAX: Duration = Duration::from_secs(60);
 
 /// From one second to a minute, doubling, and at each step somewhere in the upper half: by a hash of who asks for what, so that a

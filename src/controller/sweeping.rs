@@ -26,7 +26,7 @@ use crate::market::Cloud;
 use crate::policy::orphan::{self, OrphanVerdict};
 use crate::ports::{CloudError, chain};
 
-/// Between two sweeps (FAULTS §1: S). The bound on what an orphan costs counts with it; more often is a call for each region
+/// Between two sweeps. The bound on what an orphan costs counts with it; more often is a call for each region
 /// that finds nothing.
 const EACH: Duration = Duration::from_secs(5 * 60);
 

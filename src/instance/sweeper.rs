@@ -35,7 +35,7 @@ pub const RUNTIME: &str = "provided.al2023";
 /// The C library of that machine; a program that needs a newer one does not start there.
 pub const RUNTIME_GLIBC: (u32, u32) = (2, 34);
 
-/// How often it comes (FAULTS §1: S). The bound on what an orphan costs counts with it.
+/// How often it comes. The bound on what an orphan costs counts with it.
 pub const EACH: &str = "rate(5 minutes)";
 
 /// A visit has its second look a minute after the first and is bounded in every wait; five minutes later the next one comes, and

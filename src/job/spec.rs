@@ -214,15 +214,15 @@ pub struct LimitsSpec {
 }
 
 /// The right to run an attempt lasts this long without a heartbeat. A hundred and twenty missed ones: shorter ends a healthy
-/// machine behind a broken line, longer lets a dead one bill (FAULTS §1).
+/// machine behind a broken line, longer lets a dead one bill.
 pub const LEASE: Span = Span::from_secs(30 * 60);
 
 /// The shortest and the longest lease. Eight heartbeats in a row must be lost in two minutes, and the client of the store gives
 /// up a call after 20 s: shorter, and one slow answer ends a machine. Longer than a day is no lease.
 pub const LEASE_BOUNDS: (Span, Span) = (Span::from_secs(2 * 60), Span::from_secs(24 * 3600));
 
-/// A machine whose agent has not taken its lease by then never will (FAULTS §1: boot time-to-live). A boot takes one to three
-/// minutes and the download seconds; shorter ends slow images, longer bills a machine on which nothing runs.
+/// A machine whose agent has not taken its lease by then never will. A boot takes one to three minutes and the download seconds;
+/// shorter ends slow images, longer bills a machine on which nothing runs.
 pub const BOOT: Span = Span::from_secs(15 * 60);
 
 /// The shortest and the longest time for a boot. A small machine from a plain image is up in a minute; an hour is for one that

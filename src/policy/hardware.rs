@@ -21,7 +21,7 @@ use crate::market::Span;
 const FATAL_XIDS: [u64; 2] = [48, 79];
 
 /// How long a workload may be silent on a machine with a fault before it is taken to hang in it. A collective gives up
-/// after ten minutes, which is also what FAULTS allows for the whole of it; most programs end with an error in seconds.
+/// after ten minutes, which is also the bound of row 43 of docs/promises.md; most programs end with an error in seconds.
 /// Shorter, and a long step on the other GPUs is taken for a hang.
 const SILENT_SECS: f64 = 180.0;
 

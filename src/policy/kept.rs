@@ -13,8 +13,8 @@ use crate::instance::{InstanceState, InstanceView};
 use crate::job::{OnSpec, Outcome, Plan, Settled};
 use crate::market::{Cloud, Market, elapsed};
 
-/// A disk that stood unused for so long is told of (FAULTS row 31). Sooner is news to nobody who went home for the weekend
-/// and goes on on Monday; later is money that nobody thinks of.
+/// A disk that stood unused for so long is told of (row 31 of docs/promises.md). Sooner is news to nobody who went home for
+/// the weekend and goes on on Monday; later is money that nobody thinks of.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
 /// For how long a machine has stood still, once that is longer than anybody is likely to mean. A machine of which the cloud

@@ -19,7 +19,7 @@ use super::wishes::Wishes;
 use crate::job::Plan;
 use crate::market::{Cloud, elapsed};
 
-/// EC2 keeps a client token for at least a day after the machine's end (FAULTS §3). A plan that was never launched for
+/// EC2 keeps a client token for at least a day after the machine's end. A plan that was never launched for
 /// almost as long is not launched any more: the same token might then buy a second machine.
 const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
 

@@ -188,7 +188,7 @@ fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
     Ok(Some(bid))
 }
 
-/// After a machine with a broken GPU, its pool likely hands out the same one again (FAULTS §6, row 43).
+/// After a machine with a broken GPU, its pool likely hands out the same one again (row 43 of docs/promises.md).
 const BROKEN_FOR: Duration = Duration::from_secs(30 * 60);
 
 fn broke_lately(ask: &Ask<'_>, offer: &Offer) -> Option<Duration> {

@@ -19,8 +19,8 @@ use crate::job::{
 };
 use crate::market::{Cloud, GpuRequirement, Span, elapsed};
 
-/// How long a proof is good for (FAULTS §5). Images, roles and the sweeper change in months; every day would cost a cent and
-/// ten minutes of somebody's patience.
+/// How long a proof is good for. Images, roles and the sweeper change in months; every day would cost a cent and ten minutes of
+/// somebody's patience.
 pub const HOLDS: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A proof of a workstation whose clock is ahead counts as of now; one that is dated later than this says nothing.

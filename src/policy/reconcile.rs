@@ -119,7 +119,7 @@ pub enum Act {
 const OUTCOME_TO_DARK: Duration = Duration::from_secs(3 * 60);
 
 /// A machine that boots has nothing to save. Its agent may be about to take the lease and end it in order: it gets this
-/// long (FAULTS §6, 16: a minute in all, with the tick before and the call after). A cancel saves nothing: on EC2, where an
+/// long (row 16 of docs/promises.md: a minute in all, with the tick before and the call after). A cancel saves nothing: on EC2, where an
 /// agent takes minutes to come up, nothing is gained by waiting for it.
 const WISH_TO_AGENT: Duration = Duration::from_secs(30);
 

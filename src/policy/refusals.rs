@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::job::{AttemptRecord, Refusal};
 use crate::market::{Offer, elapsed};
 
-/// How long a refusal speaks of a place. Capacity comes back in minutes (FAULTS §4: 3), a price moves within hours, a quota
+/// How long a refusal speaks of a place. Capacity comes back in minutes, a price moves within hours, a quota
 /// waits for a person or for a machine to end, and what is not sold in a zone is not sold there tomorrow either.
 fn memory_of(refusal: Refusal) -> Duration {
     Duration::from_secs(match refusal {

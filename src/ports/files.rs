@@ -90,7 +90,7 @@ pub trait Files: Send + Sync {
     /// Moves a file over another one, creating the folders on the way; gives it these permission bits, if any.
     fn place(&self, from: &Path, to: &Path, mode: Option<u32>) -> io::Result<()>;
 
-    /// Unpacks `code.tar.zst` into an empty folder; refuses whatever would leave it, and more than was packed.
+    /// Unpacks the code archive into an empty folder; refuses whatever would leave it, and more than was packed.
     fn unpack(&self, archive: &Path, into: &Path, code: &CodeArchive) -> io::Result<()>;
 
     /// The same without anybody waiting for a large archive.

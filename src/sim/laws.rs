@@ -1,4 +1,4 @@
-//! The laws of the world (FAULTS section 7), each a function with its number, held against every deed.
+//! The laws of the world (docs/promises.md), each a function with its number, held against every deed.
 //!
 //! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes nothing, and a world whose
 //! faults are over converges. What must never live here: a memory (that is [`super::judge`]).
@@ -22,7 +22,7 @@ pub const BOUND_MINUTES: u32 = 37;
 /// The sweep and two minutes.
 const CAP_MINUTES: u32 = 7;
 
-/// From the outcome to the dark, while the agent lives: two minutes are promised (FAULTS, row 33). The rest is for agents that
+/// From the outcome to the dark, while the agent lives: two minutes are promised (row 33 of docs/promises.md). The rest is for agents that
 /// crash and come back meanwhile.
 const LINGER_MINUTES: u32 = 6;
 

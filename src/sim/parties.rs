@@ -22,7 +22,7 @@ use crate::ports::{Clock, Cloud, Store};
 /// A visit's part of the four minutes that the function has.
 const VISIT_ROOM: Duration = Duration::from_secs(235);
 
-/// How often the sweeper comes (DESIGN, switch E).
+/// How often the sweeper comes: as often as the real one.
 const SWEEP_EVERY: Duration = Duration::from_secs(300);
 
 /// A workstation: its controller, its clock, its lid.

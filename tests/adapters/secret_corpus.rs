@@ -7,7 +7,7 @@ use std::fs;
 use lamplighter::adapters::secret_scan::scan;
 use lamplighter::adapters::workdir_pack::survey;
 
-/// What is true of this corpus; FAULTS of the design asks for 95 % and 2 %.
+/// What is true of this corpus; the design asked for 95 % and 2 %.
 const FOUND_MIN_PERCENT: f64 = 99.0;
 const FALSE_MAX_PERCENT: f64 = 0.5;
 

@@ -104,7 +104,7 @@ fn what_another_process_found_in_the_way_is_cleared_by_the_next() {
     });
 }
 
-/// FAULTS 57: somebody hears of it within a day and an hour, once; without a sweeper there is nothing to hear.
+/// Row 57 of docs/promises.md: somebody hears of it within a day and an hour, once; without a sweeper there is nothing to hear.
 #[test]
 fn a_sweeper_that_comes_no_more_is_told_after_a_day() {
     for was_there in [true, false] {

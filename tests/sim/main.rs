@@ -108,7 +108,7 @@ fn a_machine_that_the_cloud_has_forgotten_is_in_the_receipt_with_the_most_that_i
     }
 }
 
-/// FAULTS 11: while nobody can say how a machine is, none is bought in its place.
+/// Row 11 of docs/promises.md: while nobody can say how a machine is, none is bought in its place.
 #[test]
 fn a_machine_whose_zone_is_out_for_twenty_minutes_is_waited_for_and_goes_on() {
     let played = played(Play { story: Some(Story::ZoneBlinks), ..Play::seed(0) });
