@@ -2,6 +2,26 @@
 //!
 //! The only folder that asks the operating system for time, environment, files, processes or randomness. What must never
 //! live here: a decision; an adapter answers what is, and does what it is told.
+//!
+//! | Files | Port | What |
+//! |---|---|---|
+//! | `aws_cloud`, `ec2_*`, `cloudwatch_alarm` | `Cloud` | EC2 as a seller of machines; `ec2_*` is a question or a deed each |
+//! | `local_cloud`, `local_*` | `Cloud`, `Metadata`, `Power`, `Files` | the cloud `local`: machines that are folders and processes here; `local_files` serves every machine |
+//! | `objects`, `object_*`, `aws_objects`, `counted` | `Store` | job roots: a folder (`object_file`), S3 (`object_s3`), and what counts its own traffic |
+//! | `aws_*` otherwise | | credentials and the way to AWS; `aws_setup*`, `aws_ready`, `aws_doctor`: the account, made ready and looked at |
+//! | `child_workload`, `unit_workload`, `held_workload`, `whole_machine`, `ask` | `Workloads`, `Workload` | what runs a job: a process, a systemd unit, or all of a machine that somebody started by hand |
+//! | `holder`, `holder_*` | | the process between agent and workload, and its records |
+//! | `sensors`, `sensor_thread`, `host*`, `nvml*`, `logins`, `typing`, `network`, `counter` | `Sensors`, `SensorFeed` | one sample of the machine and of the workload |
+//! | `proc_stacks`, `proc_*` | `Stacks` | what a stalled process waits for; `/proc`, read |
+//! | `imds`, `imds_said` | `Metadata` | what EC2 tells a machine of itself |
+//! | `poweroff`, `then_command` | `Power` | the switch of a real machine, and what replaces it where an agent runs alone |
+//! | `cloudwatch_metrics` | `Meter` | what the agent measures, published |
+//! | `notify`, `notify_command` | `Service`, `Notifier` | systemd's socket; the user's own command |
+//! | `system_clock`, `launch_turns`, `agent_files`, `agent_elf` | `Clock`, `Turns`, `Agents` | the time; a turn by a lock file; the agent's program |
+//! | `archive`, `hashed`, `secret_scan`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
+//! | `sweeper_program`, `lambda_runtime`, `zip` | | the sweeper in the cloud |
+//! | `capacity_trace`, `series`, `series_csv` | | recordings, read |
+//! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `signals`, `user_file` | | processes, files and folders of the user |
 
 #[cfg(feature = "lamp")]
 mod agent_elf;

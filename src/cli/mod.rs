@@ -7,6 +7,22 @@
 //! A verb is a file `cli/VERB.rs` with `pub struct Args` (clap) and `pub fn run(args, &Context) -> Result<ExitCode, Fault>`,
 //! or `pub async fn run` where it talks to a store or a cloud; it gets a line in `shell::Verb` and one in
 //! `shell::dispatch`. What must never live here: a decision about a job (`policy`), or the choice of an adapter (`wire`).
+//!
+//! | Files | What |
+//! |---|---|
+//! | `check`, `init`, `plan`, `run`, `rehearse`, `start`, `apply`, `schedules` | verbs that make or show a job |
+//! | `status`, `logs`, `explain`, `receipt`, `outputs`, `prices`, `simulate`, `replay` | verbs that look |
+//! | `stop` (and `lamp cancel`), `extend`, `ssh` | verbs that act on a job that runs; `give_up` is `stop` of one that has ended |
+//! | `daemon`, `sweep`, `doctor`, `iam`, `init_aws`, `uninit`, `sweeper` | verbs of the workstation and of the account |
+//! | `completions`, `schema` | verbs about the program itself |
+//! | `NAME_*` | a part of the verb before the underscore: `apply_cost`, `explain_words`, `plan_text`, `price_table` |
+//! | `args`, `flags`, `until`, `workdir`, `submission`, `job_root`, `context` | shared by verbs: from the command line to a job |
+//! | `attach`, `live`, `log_tail`, `signals`, `patience`, `confirm`, `fetch` | shared by verbs: beside a job that runs, and questions to the user |
+//! | `caps`, `cadence`, `forecast`, `most`, `reach`, `ready`, `proven`, `prove`, `purchase`, `region`, `nothing_fits`, `kept`, `rehearsal` | shared by verbs: what a job can cost, needs or keeps |
+//! | `alone`, `attempt_words`, `machine`, `summary` | shared by verbs: a job, read from its records |
+//! | `printer`, `table`, `wrap`, `traces` | text: the only place that prints |
+//! | `exit`, `fault` | what a verb ends with |
+//! | `shell` | the only place that knows every verb |
 
 mod alone;
 mod apply;

@@ -9,12 +9,16 @@
 //!   jobs/<job>/attempts/<n>/{events,samples,log,stacks}/...     agent, once each
 //!   jobs/<job>/checkpoints/<n>/...  manifest.json               agent, once, manifest last
 //!   jobs/<job>/told/<what>.json                                 controller, once each
-//!   jobs/<job>/waiting.json                                     controller, overwritten
+//!   jobs/<job>/waiting.json  market.json  attention.json        controller, overwritten
+//!   jobs/<job>/given-up.json                                    whoever gave up what an ended job kept, once
 //!   jobs/<job>/outputs/...                                      agent
 //!   news/<job>/...                                              whoever wrote something new, where a look costs money (news.rs)
 //!   schedules/<set>/<name>...                                   lamp apply and the daemon (schedules.rs)
 //!   sweeper/<name>/suspects.json  visit.json                    the sweeper in the cloud, overwritten (sweeper.rs)
 //!   jobs-over.json                                              who launches under a cap, overwritten (over.rs)
+//!   market/<zone>/<type>.json                                   what is known of a spot pool, a controller, overwritten
+//!   agents/<sha256>/lamp-agent  checked                         the program that machines run, controller
+//!   clock                                                       who asks the store for the time; empty, overwritten
 //!   proofs/<account>/<region>.json                              whoever proves that machines end, overwritten (proofs.rs)
 //! ```
 //! One writer per key; create-if-absent is the only primitive for agreement. Records carry a format number: readers

@@ -1,4 +1,4 @@
-//! What we need from the world, as traits with their errors. `adapters` implement them, `sim` will too.
+//! What we need from the world, as traits with their errors. `adapters` implement them, and `sim` does too.
 //!
 //! An error says what any implementation can say (not found, denied, try again) apart from everything else. What must
 //! never live here: a decision, or the name of a particular cloud.
