@@ -49,6 +49,13 @@ pub fn unless_damaged<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<
 }
 
 /// One job in a job root. Cheap to clone.
+///
+/// A read of a record gives `None` where it is not written yet. It fails when the store does not answer, when a newer version
+/// wrote the record, and when it is damaged; where a damaged one is as good as none, the method says so.
+///
+/// A `create_` writes where nothing is, and fails only where the store does. [`Created::Exists`] says that somebody
+/// else's record is there, which stays; our own, after a lost reply, counts as new. A `put_` overwrites, and fails when the
+/// store refuses.
 #[derive(Clone)]
 pub struct JobDir {
     store: Arc<dyn Store>,
@@ -80,11 +87,13 @@ impl JobDir {
         &self.store
     }
 
+    /// The words of the job. `None`: not written yet.
     pub async fn spec(&self) -> Result<Option<ResolvedSpec>, JobDirError> {
         self.read(layout::spec(&self.job)).await
     }
 
-    /// Makes the job. Its news go beside it: whoever finds them before the spec looks again until it is there.
+    /// Makes the job; [`Created::Exists`]: somebody else's spec has its name. Its news go beside it: whoever finds them before the
+    /// spec looks again until it is there.
     pub async fn create_spec(&self, spec: &ResolvedSpec) -> Result<Created, JobDirError> {
         let create = self.create(layout::spec(&self.job), spec);
         if spec.is_alone() {
@@ -97,47 +106,57 @@ impl JobDir {
         created
     }
 
+    /// Why the job ended. `None`: not written yet.
     pub async fn receipt(&self) -> Result<Option<Receipt>, JobDirError> {
         self.read(layout::receipt(&self.job)).await
     }
 
+    /// [`Created::Exists`]: another one ended the job first, and its receipt stands.
     pub async fn create_receipt(&self, receipt: &Receipt) -> Result<Created, JobDirError> {
         self.create(layout::receipt(&self.job), receipt).await
     }
 
+    /// That what the job kept was given up. `None`: it was not, or the record is damaged.
     pub async fn given_up(&self) -> Result<Option<GivenUp>, JobDirError> {
         unless_damaged(self.read(layout::given_up(&self.job)).await)
     }
 
+    /// [`Created::Exists`]: it was given up already.
     pub async fn create_given_up(&self, given_up: &GivenUp) -> Result<Created, JobDirError> {
         self.create(layout::given_up(&self.job), given_up).await
     }
 
+    /// Why nothing is launched just now. `None`: nobody ever waited.
     pub async fn waiting(&self) -> Result<Option<Waiting>, JobDirError> {
         self.read(layout::waiting(&self.job)).await
     }
 
+    /// Overwrites it; fails when the store refuses.
     pub async fn put_waiting(&self, waiting: &Waiting) -> Result<(), JobDirError> {
         Ok(self.store.put(&layout::waiting(&self.job), Bytes::from(encode(waiting))).await?)
     }
 
+    /// What a person must know. `None`: nothing was said yet, or the record is damaged.
     pub async fn attention(&self) -> Result<Option<Attention>, JobDirError> {
         unless_damaged(self.read(layout::attention(&self.job)).await)
     }
 
+    /// Overwrites it; fails when the store refuses.
     pub async fn put_attention(&self, attention: &Attention) -> Result<(), JobDirError> {
         Ok(self.store.put(&layout::attention(&self.job), Bytes::from(encode(attention))).await?)
     }
 
+    /// What was decided between the markets. `None`: nothing yet, or the record is damaged.
     pub async fn market(&self) -> Result<Option<MarketLog>, JobDirError> {
         unless_damaged(self.read(layout::market(&self.job)).await)
     }
 
+    /// Overwrites it; fails when the store refuses.
     pub async fn put_market(&self, log: &MarketLog) -> Result<(), JobDirError> {
         Ok(self.store.put(&layout::market(&self.job), Bytes::from(encode(log))).await?)
     }
 
-    /// The numbers of all attempts that were begun, in order.
+    /// The numbers of all attempts that were begun, in order; fails when the store cannot be listed.
     pub async fn attempts(&self) -> Result<Vec<AttemptNo>, JobDirError> {
         let names = self.store.children(&layout::attempts(&self.job)).await?;
         let mut numbers: Vec<AttemptNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -145,6 +164,7 @@ impl JobDir {
         Ok(numbers)
     }
 
+    /// The plan of an attempt. `None`: not written yet.
     pub async fn plan(&self, no: AttemptNo) -> Result<Option<Plan>, JobDirError> {
         self.read(layout::plan(&self.job, no)).await
     }
@@ -154,23 +174,28 @@ impl JobDir {
         self.create(layout::plan(&self.job, plan.attempt), plan).await
     }
 
+    /// What became of its machine. `None`: not written yet.
     pub async fn settled(&self, no: AttemptNo) -> Result<Option<Settled>, JobDirError> {
         self.read(layout::settled(&self.job, no)).await
     }
 
+    /// [`Created::Exists`]: another controller settled it first.
     pub async fn create_settled(&self, settled: &Settled) -> Result<Created, JobDirError> {
         self.create(layout::settled(&self.job, settled.attempt), settled).await
     }
 
-    /// A damaged one is as good as none: what it says can also be guessed.
+    /// Why one of ours ended the machine. `None`: not written, or damaged, which is as good as none: what it says can also be
+    /// guessed.
     pub async fn ending(&self, no: AttemptNo) -> Result<Option<Ending>, JobDirError> {
         unless_damaged(self.read(layout::ending(&self.job, no)).await)
     }
 
+    /// [`Created::Exists`]: somebody of ours gave a reason before.
     pub async fn create_ending(&self, no: AttemptNo, ending: &Ending) -> Result<Created, JobDirError> {
         self.create(layout::ending(&self.job, no), ending).await
     }
 
+    /// Who holds the attempt. `None`: nobody yet.
     pub async fn lease(&self, no: AttemptNo) -> Result<Option<Lease>, JobDirError> {
         self.read(layout::lease(&self.job, no)).await
     }
@@ -178,7 +203,8 @@ impl JobDir {
     /// Takes the lease, or confirms that it is ours already (the agent was restarted, or a reply was lost).
     ///
     /// # Errors
-    /// [`JobDirError::Taken`] when another machine holds it: this one must put itself out.
+    /// [`JobDirError::Taken`] when another machine holds it: this one must put itself out. When the store does not answer, or the
+    /// lease that is there cannot be read, nobody knows.
     pub async fn take_lease(&self, no: AttemptNo, lease: &Lease) -> Result<(), JobDirError> {
         if self.create(layout::lease(&self.job, no), lease).await? == Created::New {
             return Ok(());
@@ -190,13 +216,13 @@ impl JobDir {
     }
 
     /// The newest heartbeat. It is not synced to the disk, so a power cut may leave a torn one: that is as good as none, and
-    /// must not stand in the way of everything else.
+    /// must not stand in the way of everything else. `None`: no agent has spoken yet, or the record is torn.
     pub async fn status(&self, no: AttemptNo) -> Result<Option<Status>, JobDirError> {
         unless_damaged(self.read(layout::status(&self.job, no)).await)
     }
 
     /// The only record that is ever overwritten, so the only one that is read before, unless the caller has written it
-    /// already (`ours`): an agent that was put back to an older version must not write over what it does not understand.
+    /// already (`ours`): an agent that was put back to an older version must not write over what it does not understand, and fails.
     pub async fn put_status(&self, no: AttemptNo, status: &Status, ours: bool) -> Result<(), JobDirError> {
         let key = layout::status(&self.job, no);
         if !ours {
@@ -208,16 +234,18 @@ impl JobDir {
         Ok(self.store.put(&key, Bytes::from(encode(status))).await?)
     }
 
+    /// Why the attempt ended, by its agent. `None`: not written yet.
     pub async fn outcome(&self, no: AttemptNo) -> Result<Option<Outcome>, JobDirError> {
         self.read(layout::outcome(&self.job, no)).await
     }
 
+    /// [`Created::Exists`]: an outcome is there, and stands.
     pub async fn create_outcome(&self, outcome: &Outcome) -> Result<Created, JobDirError> {
         self.create(layout::outcome(&self.job, outcome.attempt), outcome).await
     }
 
     /// All requests, in order of their numbers. One that is not understood, damaged or of a newer version, is passed over with
-    /// a word: it must not hide a cancel.
+    /// a word: it must not hide a cancel. Fails when the store does not answer.
     pub async fn requests(&self) -> Result<Vec<Request>, JobDirError> {
         let names = self.store.children(&layout::requests(&self.job)).await?;
         let numbers: Vec<u32> = names.iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
@@ -226,7 +254,7 @@ impl JobDir {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Leaves a wish under the next free number.
+    /// Leaves a wish under the next free number; fails when the store does not answer.
     pub async fn add_request(&self, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
         let mut number = self.requests().await?.last().map_or(1, |last| last.number + 1);
         loop {
@@ -244,18 +272,20 @@ impl JobDir {
         }
     }
 
-    /// All events of an attempt, in order. A line that is torn or not ours is left out: the others still tell their part.
+    /// All events of an attempt, in order. A line that is torn or not ours is left out: the others still tell their part. Fails
+    /// when the store does not answer.
     pub async fn events(&self, no: AttemptNo) -> Result<Vec<Event>, JobDirError> {
         self.events_in(self.event_batches(no).await?).await
     }
 
-    /// The pieces of its journal.
+    /// The pieces of its journal; fails when the store cannot be listed.
     pub async fn event_batches(&self, no: AttemptNo) -> Result<Vec<ObjectMeta>, JobDirError> {
         Ok(self.store.list(&layout::events(&self.job, no)).await?)
     }
 
     /// What they say. An agent that dies and comes back for hours leaves a piece each time: thousands of them, one after the other,
-    /// would hold up the end of the job (seed 6003105 of 24 h of the false world).
+    /// would hold up the end of the job (seed 6003105 of 24 h of the false world). One that is gone says nothing; fails when the
+    /// store does not answer.
     pub async fn events_in(&self, batches: Vec<ObjectMeta>) -> Result<Vec<Event>, JobDirError> {
         let mut events = Vec::new();
         let read = |batch: ObjectMeta| async move { self.store.get(&batch.key).await };
@@ -270,7 +300,7 @@ impl JobDir {
         Ok(events)
     }
 
-    /// Writes a batch of events. A retry after a lost reply writes the same bytes under the same key.
+    /// Writes a batch of events; fails when the store refuses. A retry after a lost reply writes the same bytes under the same key.
     pub async fn put_events(&self, no: AttemptNo, events: &[Event]) -> Result<(), JobDirError> {
         let Some(first) = events.first() else { return Ok(()) };
         let mut body = Vec::new();
@@ -281,7 +311,7 @@ impl JobDir {
         Ok(self.store.put_durable(&layout::event_batch(&self.job, no, first.seq), Bytes::from(body)).await?)
     }
 
-    /// Every checkpoint number that was begun, complete or torn, in order.
+    /// Every checkpoint number that was begun, complete or torn, in order; fails when the store cannot be listed.
     pub async fn checkpoint_numbers(&self) -> Result<Vec<CheckpointNo>, JobDirError> {
         let names = self.store.children(&layout::checkpoints(&self.job)).await?;
         let mut numbers: Vec<CheckpointNo> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -289,16 +319,18 @@ impl JobDir {
         Ok(numbers)
     }
 
+    /// The files of a checkpoint. `None`: it is torn, or still being written.
     pub async fn manifest(&self, no: CheckpointNo) -> Result<Option<Manifest>, JobDirError> {
         self.read(layout::manifest(&self.job, no)).await
     }
 
-    /// Written last, after every file of the checkpoint.
+    /// Written last, after every file of the checkpoint. [`Created::Exists`]: another one with its number is complete.
     pub async fn create_manifest(&self, manifest: &Manifest) -> Result<Created, JobDirError> {
         self.create(layout::manifest(&self.job, manifest.number), manifest).await
     }
 
     /// The newest complete checkpoint. A checkpoint whose manifest cannot be understood is passed over like a torn one.
+    /// `None`: none is complete. Fails when the store does not answer, or a newer version wrote one.
     pub async fn newest_checkpoint(&self) -> Result<Option<Manifest>, JobDirError> {
         for number in self.checkpoint_numbers().await?.into_iter().rev() {
             match self.manifest(number).await {
