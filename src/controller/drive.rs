@@ -96,8 +96,8 @@ const TICK_ATTACHED_AWAY: Duration = Duration::from_secs(5);
 /// seconds.
 const TICK_BUSY_HOME: Duration = Duration::from_secs(2);
 
-/// Between two looks of the daemon otherwise. Oftener is requests to the bucket that find nothing new; seldomer lets a wish and
-/// a new job wait.
+/// Between two looks of the daemon otherwise. More often is requests to the bucket that find nothing new; less often, and a
+/// wish or a new job waits longer.
 const TICK_REST: Duration = Duration::from_secs(15);
 
 /// The same where the job root is a folder: a listing of a thousand jobs costs a millisecond there and no money, and a job
