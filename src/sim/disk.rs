@@ -5,6 +5,7 @@ use std::io;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use async_trait::async_trait;
 
@@ -23,6 +24,8 @@ struct Inner {
     files: BTreeMap<String, (Vec<u8>, FileStamp)>,
     inodes: u64,
     full: bool,
+    /// When it last had room again.
+    full_until: Option<Duration>,
 }
 
 impl Disk {
@@ -31,11 +34,22 @@ impl Disk {
     }
 
     pub fn fill(&self, full: bool) {
-        self.inner().full = full;
+        let now = self.timeline.now();
+        let mut inner = self.inner();
+        if inner.full {
+            inner.full_until = Some(now);
+        }
+        inner.full = full;
     }
 
     pub fn is_full(&self) -> bool {
         self.inner().full
+    }
+
+    /// Whether it has been full at some moment since then.
+    pub fn was_full_since(&self, since: Duration) -> bool {
+        let inner = self.inner();
+        inner.full || inner.full_until.is_some_and(|until| until >= since)
     }
 
     /// The workload's own hand: whole, or not at all when the disk is full.

@@ -29,6 +29,9 @@ const WAY_OUT: Duration = Duration::from_secs(106);
 /// Of a job without a longest run time.
 const WAY_OUT_MAX: Duration = Duration::from_secs(3600);
 
+/// So long an outcome may wait for its store.
+const OUTCOME_WAITS: Duration = Duration::from_secs(45 * 60);
+
 /// The outcome that a deed writes.
 fn outcome_of(deed: &Deed<'_>) -> Option<Outcome> {
     let Deed::Wrote { key, body, new: true, .. } = deed else { return None };
@@ -58,13 +61,15 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
     let stood = truth.map(|truth| now.saturating_sub(truth.moved));
     let (word, steps) = (outcome.because, host.habit().steps);
     let had = |kind: NoticeKind| host.state().notices.iter().any(|notice| notice.kind == kind);
+    // An outcome may wait for a store that is down (seed 23004395 of 24 h).
+    let was_full = || host.disk.was_full_since(now.saturating_sub(OUTCOME_WAITS));
     let is_true = match word {
         EndedBecause::Stalled => stood.is_none_or(|stood| stood >= Duration::from_secs(20 * 60)),
         EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
         EndedBecause::Interrupted => had(NoticeKind::Interruption),
         EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
         // Nothing can be unpacked on a disk that is full (seed 18000415 of 24 h).
-        EndedBecause::PreflightFailed => host.lacks_gpu || host.disk.is_full(),
+        EndedBecause::PreflightFailed => host.lacks_gpu || was_full(),
         EndedBecause::Succeeded => truth.is_some_and(|truth| truth.step >= steps),
         EndedBecause::UserStopped => judge.wish.is_some(),
         EndedBecause::UserCancelled => judge.cancelled.is_some(),
@@ -78,7 +83,7 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         // Where nothing can be written down no workload is started (seed 1203).
         EndedBecause::Failed => {
             let failed = outcome.exit.is_some_and(|exit| exit.code != Some(0)) && host.state().starts.last().is_none_or(|start| start.is_over());
-            failed || host.disk.is_full()
+            failed || was_full()
         }
     };
     let stood = stood.map_or(0, |stood| stood.as_secs());

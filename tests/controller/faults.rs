@@ -191,6 +191,7 @@ fn a_silent_cloud_means_unknown_and_nothing_is_done() {
             clock.sleep(Duration::from_secs(120)).await;
             assert_eq!(world.cloud.launches(), 1, "nothing is launched while nobody knows");
             assert_eq!(world.store.keys("settled.json"), Vec::<String>::new());
+            assert_eq!(world.store.keys("ending.json"), Vec::<String>::new(), "nothing is ended either");
         });
         world.check(&receipt.unwrap()).await;
     });

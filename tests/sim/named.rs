@@ -1,7 +1,7 @@
 //! The seeds that found something once, and play without a violation since.
 
 /// How many hours the world is long, and its seed. What each found is in docs/soak.md, or beside what it taught.
-pub const NAMED: [(u64, u64); 62] = [
+pub const NAMED: [(u64, u64); 69] = [
     (6, 121),
     (6, 462),
     (6, 584),
@@ -64,4 +64,11 @@ pub const NAMED: [(u64, u64); 62] = [
     (24, 21006770),
     (24, 21007953),
     (24, 21008952),
+    (24, 23000075),
+    (24, 23000332),
+    (24, 23001268),
+    (24, 23002124),
+    (24, 23002818),
+    (24, 23003246),
+    (24, 23004395),
 ];
