@@ -148,12 +148,9 @@ impl Agent {
         self.memory.ending = Some(Ending::Restart);
         self.keep();
         self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration()).await;
-        // In steps, so that the watchdog and the heartbeat see a living agent.
-        let until = self.out.clock.mono() + after.duration();
-        while self.out.clock.mono() < until && self.wish().is_none() {
-            self.out.clock.sleep(Duration::from_millis(200).min(until.saturating_sub(self.out.clock.mono()))).await;
-            self.world.service.alive();
-            self.report();
+        // A delay may be long: a notice, a wish or a limit ends it, and nothing is started for that.
+        if let Some(decision) = self.guard_for(after.duration()).await {
+            return Some(decision);
         }
         self.attention.retain(|line| !line.starts_with("stalled:"));
         self.start_main().await

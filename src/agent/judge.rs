@@ -154,6 +154,7 @@ impl Agent {
 
     fn workload_fact(&self) -> WorkloadFact {
         match self.ended {
+            _ if matches!(self.memory.ending, Some(Ending::Restart)) => WorkloadFact::Between,
             Some(ended) => WorkloadFact::Ended { exit: ended.exit, stage: self.memory.stage },
             None => WorkloadFact::Running,
         }

@@ -202,7 +202,7 @@ impl Agent {
     }
 
     /// As [`Agent::guard`], for so long at most.
-    async fn guard_for(&mut self, time: Duration) -> Option<Decision> {
+    pub(super) async fn guard_for(&mut self, time: Duration) -> Option<Decision> {
         let clock = Arc::clone(&self.out.clock);
         tokio::select! {
             biased;

@@ -57,7 +57,12 @@ pub struct Reached {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WorkloadFact {
     Running,
-    Ended { exit: ExitStatus, stage: Stage },
+    Ended {
+        exit: ExitStatus,
+        stage: Stage,
+    },
+    /// It was ended or has failed, and is about to be started again: nothing runs that could be judged, and how it ended was.
+    Between,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

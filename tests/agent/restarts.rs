@@ -154,3 +154,48 @@ fn a_limit_waits_until_what_was_added_to_it_is_read() {
         }
     });
 }
+
+/// Nothing runs while a retry is waited for, so that nothing is saved or stopped: but it is paid for.
+#[test]
+fn the_wait_before_a_retry_ends_at_a_limit_and_at_a_wish() {
+    for is_stopped in [false, true] {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            let fails = async {
+                clock.sleep(secs(60)).await;
+                machine.end(ExitStatus { code: Some(3), signal: None, oom: false });
+                if is_stopped {
+                    clock.sleep(secs(120)).await;
+                    rig.dir().add_request(Wish::Stop, "somebody", clock.now()).await.expect("the store works");
+                }
+            };
+            let spec = r#"{"retries": {"max": 1, "delay": "2h"}, "limits": {"max_runtime": "10m"}}"#;
+            let (finish, ()) = tokio::join!(machine.agent(&rig, spec).run(), fails);
+            let (because, within) = if is_stopped { (EndedBecause::UserStopped, secs(240)) } else { (EndedBecause::MaxRuntime, secs(600)) };
+            assert_eq!((finish.because, machine.starts()), (because, 1), "{finish:?}");
+            assert!(machine.is_off() && clock.mono() <= within, "{:?}", clock.mono());
+        });
+    }
+}
+
+/// The retry itself is made, and its own end counts.
+#[test]
+fn a_retry_comes_after_its_delay_and_not_before() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let failed = ExitStatus { code: Some(3), signal: None, oom: false };
+        let fails = async {
+            clock.sleep(secs(60)).await;
+            machine.end(failed);
+            clock.sleep(secs(1790)).await;
+            assert_eq!(machine.starts(), 1);
+            clock.sleep(secs(20)).await;
+            assert_eq!(machine.starts(), 2);
+            machine.end(failed);
+        };
+        let (finish, ()) = tokio::join!(machine.agent(&rig, r#"{"retries": {"max": 1, "delay": "30m"}}"#).run(), fails);
+        assert_eq!((finish.because, finish.exit, machine.starts()), (EndedBecause::Failed, Some(failed), 2));
+    });
+}

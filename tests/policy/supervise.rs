@@ -109,6 +109,30 @@ fn the_order_of_verdicts() {
     assert_eq!(world.because(), Some(EndedBecause::Succeeded));
 }
 
+/// Whoever waits for a retry has nothing to judge and nothing to end twice, and yet a machine that bills.
+#[test]
+fn between_two_starts_only_what_ends_an_attempt_from_outside_counts() {
+    let mut world = World {
+        workload: WorkloadFact::Between,
+        stall: verdict(Standing::Stalled, WatchAction::Stop),
+        idle: verdict(Standing::Idle, WatchAction::Stop),
+        done_for: Some(Span::from_secs(3600)),
+        warning: Warning::Save,
+        ..World::default()
+    };
+    assert_eq!(world.step(), Step::Continue);
+    world.moves = moves();
+    assert_eq!(world.because(), None, "the workload said that it is done");
+    world.done_for = None;
+    assert_eq!(world.because(), Some(EndedBecause::Moved));
+    world.limit = Some(Reached { because: EndedBecause::Budget, reason: Reason::new(at(0), "budget", "stop", "spent"), by: at(60) });
+    assert_eq!(world.because(), Some(EndedBecause::Budget));
+    world.wish = Some(EndWish { cancel: false, by: "me".into(), at: Timestamp::UNIX_EPOCH });
+    assert_eq!(world.because(), Some(EndedBecause::UserStopped));
+    world.warning = Warning::Final { by: at(100), at: at(115) };
+    assert_eq!(world.because(), Some(EndedBecause::Interrupted));
+}
+
 #[test]
 fn being_told_of_a_stall_does_not_keep_an_idle_machine() {
     let mut world = World { idle: verdict(Standing::Idle, WatchAction::Stop), ..World::default() };
