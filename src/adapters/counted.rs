@@ -89,6 +89,12 @@ impl Store for CountedStore {
         Ok(found)
     }
 
+    async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
+        let found = self.store.get_file_counted(key, path, come).await?;
+        self.add(found.as_ref().map_or(0, |(bytes, _)| *bytes));
+        Ok(found)
+    }
+
     async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {
         self.store.presign_get(key, lives, endpoint).await
     }

@@ -8,13 +8,14 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::{StreamExt, TryStreamExt};
 
 use super::checkpoints::{KEPT, Kept};
+use super::fetching::Fetching;
 use super::journal::Journal;
 use super::outbox::{Outbox, Pace, chain};
 use crate::job::{CheckpointFile, CheckpointNo, JobId, Manifest};
@@ -26,10 +27,6 @@ const FILES_IN_FLIGHT: usize = 4;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    #[error("the job directory does not say which checkpoints there are")]
-    Unknown(#[source] JobDirError),
-    #[error("the job directory did not answer within {0} s")]
-    TooSlow(u64),
     #[error("cannot write the checkpoint folder")]
     Disk(#[source] io::Error),
 }
@@ -64,38 +61,38 @@ impl From<Damaged> for Stop {
 
 /// Restores the newest complete checkpoint, or, as long as the job has none, the newest of the job that it goes on from
 /// (`inherited`); `None`: there is none yet. Files that are in the folder and not in the
-/// checkpoint are left alone. Records `Resumed`. Tries for as long as `within` when the store does not answer.
+/// checkpoint are left alone. Records `Resumed`. Tries without end when the store does not answer, and says so to `fetching`.
 ///
 /// `is_kept`: the folder is that of the job that this one goes on from, on its own disk. Where one of the checkpoint's files was
 /// written there after it, uploads had not come so far: the folder stays as it is, and nobody knows its step.
 ///
 /// # Errors
-/// When nobody knows whether there is a checkpoint, or it cannot be written down.
+/// When it cannot be put in place.
 pub async fn restore(
     outbox: &Outbox,
     inherited: Option<&JobId>,
     journal: &Journal,
     (folder, is_kept): (&Path, bool),
-    within: Duration,
+    fetching: &Fetching,
 ) -> Result<Option<Manifest>, RestoreError> {
     let scratch = scratch(folder);
     let theirs = inherited.map(|job| Outbox { dir: JobDir::new(Arc::clone(outbox.dir.store()), job.clone()), ..outbox.clone() });
     let mut own = true;
     let try_both = async {
-        match (try_all(outbox, journal, (folder, false), &scratch).await?, &theirs) {
+        match (try_all(outbox, journal, (folder, false), &scratch, fetching).await?, &theirs) {
             (None, Some(theirs)) => {
                 own = false;
-                try_all(theirs, journal, (folder, is_kept), &scratch).await
+                try_all(theirs, journal, (folder, is_kept), &scratch, fetching).await
             }
             (found, _) => Ok(found),
         }
     };
-    let found = outbox.within(within, try_both).await;
+    fetching.begin("the checkpoint of the job".into());
+    let found: Result<Option<Found>, RestoreError> = try_both.await;
     if let Err(error) = outbox.files.remove(&scratch) {
         tracing::warn!("cannot remove {}: {error}", scratch.display());
     }
-    let found = found.unwrap_or(Err(RestoreError::TooSlow(within.as_secs())))?;
-    let manifest = match found {
+    let manifest = match found? {
         None => return Ok(None),
         Some(Found::Restored(manifest)) => manifest,
         Some(Found::OlderThan { path, manifest }) => {
@@ -127,7 +124,13 @@ enum Found {
     },
 }
 
-async fn try_all(outbox: &Outbox, journal: &Journal, (folder, is_kept): (&Path, bool), scratch: &Path) -> Result<Option<Found>, RestoreError> {
+async fn try_all(
+    outbox: &Outbox,
+    journal: &Journal,
+    (folder, is_kept): (&Path, bool),
+    scratch: &Path,
+    fetching: &Fetching,
+) -> Result<Option<Found>, RestoreError> {
     let pace = Pace::default();
     let mut failures = 0;
     let mut damaged: BTreeSet<CheckpointNo> = BTreeSet::new();
@@ -142,7 +145,7 @@ async fn try_all(outbox: &Outbox, journal: &Journal, (folder, is_kept): (&Path, 
             Ok(Some((_, Ok(manifest)))) if is_kept && let Some(path) = newer_on_disk(outbox, &manifest, folder) => {
                 return Ok(Some(Found::OlderThan { path, manifest }));
             }
-            Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, folder, scratch).await {
+            Ok(Some((number, Ok(manifest)))) => match fetch(outbox, &manifest, folder, scratch, fetching).await {
                 Ok(()) => return Ok(Some(Found::Restored(manifest))),
                 Err(Stop::Damaged(why)) => {
                     pass_over(journal, number, &why);
@@ -154,8 +157,10 @@ async fn try_all(outbox: &Outbox, journal: &Journal, (folder, is_kept): (&Path, 
             },
             Err(error) => error,
         };
-        if matches!(problem, JobDirError::Store(StoreError::Denied { .. })) {
-            return Err(RestoreError::Unknown(problem));
+        fetching.failed(&problem);
+        // What came is fetched anew: until then the log and the agent's own records need the room.
+        if let Err(error) = outbox.files.remove(scratch) {
+            tracing::warn!("cannot remove {}: {error}", scratch.display());
         }
         failures += 1;
         tracing::warn!("the checkpoint is not restored yet: {}", chain(&problem));
@@ -182,11 +187,15 @@ async fn newest(outbox: &Outbox, damaged: &BTreeSet<CheckpointNo>) -> Result<Opt
 }
 
 /// Downloads everything beside the folder, checks it, and only then moves it in.
-async fn fetch(outbox: &Outbox, manifest: &Manifest, folder: &Path, scratch: &Path) -> Result<(), Stop> {
+async fn fetch(outbox: &Outbox, manifest: &Manifest, folder: &Path, scratch: &Path, fetching: &Fetching) -> Result<(), Stop> {
     check(manifest)?;
+    // A number that somebody has written.
+    let bytes = manifest.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
+    fetching.begin(format!("checkpoint {} ({:.1} MB)", manifest.number, bytes as f64 / 1e6));
+    let come = fetching.counter();
     outbox.files.remove(scratch).map_err(Stop::Disk)?;
     outbox.files.create_folder(scratch).map_err(Stop::Disk)?;
-    let download = |(index, file)| download(outbox, file, scratch.join(format!("{index}"))).boxed();
+    let download = |(index, file)| download(outbox, file, scratch.join(format!("{index}")), &come).boxed();
     let downloads: Vec<BoxFuture<'_, _>> = manifest.files.iter().enumerate().map(download).collect();
     futures::stream::iter(downloads).buffer_unordered(FILES_IN_FLIGHT).try_collect::<()>().await?;
     for (index, file) in manifest.files.iter().enumerate() {
@@ -221,9 +230,9 @@ fn check(manifest: &Manifest) -> Result<(), Damaged> {
     Ok(())
 }
 
-async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf) -> Result<(), Stop> {
+async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Arc<AtomicU64>) -> Result<(), Stop> {
     let key = format!("{}{}", layout::job(outbox.dir.job()), file.key);
-    match outbox.dir.store().get_file(&key, &to).await {
+    match outbox.dir.store().get_file_counted(&key, &to, come).await {
         Ok(Some((bytes, sha256))) if bytes == file.bytes && sha256 == file.sha256 => Ok(()),
         Ok(Some(_)) => Err(Damaged::Content(file.path.clone()).into()),
         Ok(None) => Err(Damaged::Missing(file.path.clone()).into()),

@@ -26,6 +26,7 @@ pub mod cli;
 pub mod deadman;
 mod drain;
 pub mod environment;
+pub mod fetching;
 pub mod heartbeat;
 pub mod journal;
 mod judge;

@@ -1,6 +1,6 @@
 //! Before the first start: find a workload that still runs, or fetch code and checkpoint, and look at the machine.
 //!
-//! While this waits for the store, a person's cancel, a notice and the limits are obeyed all the same.
+//! While this waits for the store, a person's cancel, a notice and the limits are obeyed all the same; how long it waits is `fetching`'s.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use super::act::in_no_time;
 use super::attempt::{Attempt, Ending, Mode};
 use super::boot::kept_work;
 use super::checkpoints::{Checkpoints, restore};
+use super::fetching::Fetching;
 use super::outbox::{Outbox, TRY_SECS_MAX, chain};
 use super::preflight::preflight;
 use super::tick::{Agent, MEMORY};
@@ -21,8 +22,9 @@ use crate::jobdir::{What, layout};
 use crate::policy::{Decision, End, Stage, Standing, Step, afterwards};
 use crate::ports::{Ended, Scope, WorkloadError};
 
-/// Fetching may take as long as the store needs; only the limits of the job, a notice or a person end it.
-const FOREVER: Duration = Duration::from_secs(7 * 86_400);
+/// Between two looks at how the fetching stands. Oftener shows nobody anything sooner, since the heartbeat is slower; less often
+/// leaves what is over for longer in the status.
+const FETCH_LOOK: Duration = Duration::from_secs(2);
 
 /// How long the driver may take to answer for the first time.
 const FIRST_SAMPLE_MAX: Duration = Duration::from_secs(15);
@@ -35,9 +37,9 @@ const ATTACH_AGAIN: Duration = Duration::from_secs(2);
 /// lit for nothing.
 const ENDING_UNSEEN_MAX: Duration = Duration::from_secs(30);
 
-/// How long a start waits for room on the disk: what fills it may be a checkpoint that takes another one's place, and ten
+/// How long a start, or what is fetched for it, waits for room on the disk: what fills it may be a checkpoint that takes another one's place, and ten
 /// minutes of a machine cost less than a job that is given up. Longer pays for a machine on which nothing runs.
-const ROOM_WITHIN: Duration = Duration::from_secs(600);
+pub(super) const ROOM_WITHIN: Duration = Duration::from_secs(600);
 
 /// How a sentence about such a disk begins.
 const NO_ROOM: &str = "a start cannot be written down on this machine";
@@ -224,18 +226,37 @@ impl Agent {
 
     async fn prepare(&mut self) -> Option<Decision> {
         if self.attempt.mode == Mode::Launched {
-            let fetching = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone());
-            let resumed = tokio::select! {
-                biased;
-                fetched = fetching => match fetched {
-                    Ok(resumed) => resumed,
-                    Err(error) => return Some(self.unprepared(chain(&error))),
-                },
-                decision = self.guard() => return Some(decision),
+            let resumed = match self.fetched().await {
+                Ok(resumed) => resumed,
+                Err(decision) => return Some(decision),
             };
             self.memory.resumed_from = resumed.map(|manifest| manifest.summary());
         }
         self.look_at_machine().await
+    }
+
+    /// Code and checkpoint, or the decision that ends the attempt before they are here.
+    async fn fetched(&mut self) -> Result<Option<Manifest>, Decision> {
+        let fetching = Fetching::new(Arc::clone(&self.out.clock));
+        let mut work = fetch(self.out.clone(), self.attempt.clone(), self.journal.clone(), fetching.clone()).boxed();
+        loop {
+            let decision = tokio::select! {
+                biased;
+                fetched = &mut work => {
+                    self.tell_of_fetching(None);
+                    return fetched.map_err(|error| self.unprepared(chain(&error)));
+                }
+                decision = self.guard_for(FETCH_LOOK) => decision,
+            };
+            if let Some(decision) = decision {
+                return Err(decision);
+            }
+            let look = fetching.look();
+            self.tell_of_fetching(look.told);
+            if let Some(text) = look.over {
+                return Err(self.unprepared(text));
+            }
+        }
     }
 
     /// The first call into a driver wakes the GPUs, which takes seconds where nothing keeps them awake.
@@ -293,7 +314,7 @@ impl Agent {
 }
 
 /// Code into the work folder, then the newest complete checkpoint over it.
-async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) -> Result<Option<Manifest>, PrepareError> {
+async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal, fetching: Fetching) -> Result<Option<Manifest>, PrepareError> {
     let folders = &attempt.folders;
     let is_kept = is_work_kept(&out, &attempt);
     if is_kept {
@@ -307,7 +328,8 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
     }
     if let Some(code) = attempt.resolved.code.as_ref().filter(|_| !is_kept) {
         let archive = folders.state.join("code.tar.zst");
-        let sha256 = download(&out, &layout::code(attempt.job(), &code.sha256), &archive).await?;
+        let sha256 = download(&out, &layout::code(attempt.job(), &code.sha256), &archive, &fetching).await?;
+        fetching.done();
         if sha256 != code.sha256 {
             return Err(PrepareError::BadCode);
         }
@@ -320,7 +342,8 @@ async fn fetch(out: Outbox, attempt: Attempt, journal: super::journal::Journal) 
         return Ok(None);
     }
     let inherited = attempt.resolved.inherited().map(|from| &from.job);
-    let restored = restore(&out, inherited, &journal, (&attempt.checkpoint_dir(), is_kept), FOREVER).await.map_err(PrepareError::Restore)?;
+    let restored = restore(&out, inherited, &journal, (&attempt.checkpoint_dir(), is_kept), &fetching).await.map_err(PrepareError::Restore)?;
+    fetching.done();
     // A script writes into the folder that it was told of; at the first start nothing was restored into it.
     out.files.create_folder(&attempt.checkpoint_dir()).map_err(PrepareError::Unpack)?;
     Ok(restored)
@@ -333,12 +356,16 @@ fn is_work_kept(out: &Outbox, attempt: &Attempt) -> bool {
     noted.is_some_and(|job| job == continues.job.as_str().as_bytes())
 }
 
-async fn download(out: &Outbox, key: &str, to: &std::path::Path) -> Result<String, PrepareError> {
+async fn download(out: &Outbox, key: &str, to: &std::path::Path, fetching: &Fetching) -> Result<String, PrepareError> {
+    fetching.begin("the code of the job".into());
     loop {
-        match out.dir.store().get_file(key, to).await {
+        match out.dir.store().get_file_counted(key, to, &fetching.counter()).await {
             Ok(Some((_, sha256))) => return Ok(sha256),
             Ok(None) => return Err(PrepareError::NoCode),
-            Err(error) => tracing::warn!("cannot fetch `{key}`, trying again: {}", chain(&error)),
+            Err(error) => {
+                tracing::warn!("cannot fetch `{key}`, trying again: {}", chain(&error));
+                fetching.failed(&error.into());
+            }
         }
         out.clock.sleep(RETRY).await;
     }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use super::fetching::CANNOT;
 use super::tick::Agent;
 use crate::instance::{Reading, Sample};
 
@@ -37,6 +38,14 @@ impl Agent {
             Some(Reading::Known(free)) if *free < ROOM_BYTES_MIN => self.attend(FULL.to_owned()),
             Some(Reading::Known(free)) if *free >= ROOM_BYTES_AGAIN => self.attention.retain(|line| line != FULL),
             _ => {}
+        }
+    }
+
+    /// `None`: it comes, or is here.
+    pub(super) fn tell_of_fetching(&mut self, told: Option<String>) {
+        self.attention.retain(|line| !line.starts_with(CANNOT) || told.as_ref() == Some(line));
+        if let Some(text) = told {
+            self.attend(text);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Random workloads, faults and crashes, by seed: what arrives is whole, or is not called complete.
 
 use lamplighter::agent::checkpoints::{Checkpoints, restore};
+use lamplighter::agent::fetching::Fetching;
 use lamplighter::agent::journal::Journal;
 use lamplighter::agent::logship::{BYTES_MAX_DEFAULT, LogPace, LogSettings, LogShip};
 use lamplighter::agent::marks::Board;
@@ -103,7 +104,7 @@ fn a_manifest_never_mixes_two_saves() {
             assert_eq!(versions(&rig, &newest), ["12"], "seed {seed}: {saved:?}");
             let outbox = rig.outbox_of(AttemptNo::new(2));
             let journal = Journal::start(outbox.clone());
-            let restored = restore(&outbox, None, &journal, (&rig.path("second"), false), secs(60)).await.unwrap();
+            let restored = restore(&outbox, None, &journal, (&rig.path("second"), false), &Fetching::new(clock.clone())).await.unwrap();
             assert_eq!(restored.map(|manifest| manifest.number), Some(newest.number), "seed {seed}");
             assert!(std::fs::read_to_string(rig.path("second/shards/0.txt")).unwrap().starts_with("12 "));
             complete

@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use lamplighter::agent::checkpoints::restore;
+use lamplighter::agent::fetching::Fetching;
 use lamplighter::agent::journal::Journal;
 use lamplighter::agent::outbox::Outbox;
 use lamplighter::job::{AttemptNo, CheckpointNo};
 use lamplighter::jobdir::JobDir;
 
+use super::Rig;
 use super::checkpoints::two_checkpoints;
 use super::support::virtual_clock::simulate;
-use super::{Rig, secs};
 
 /// Uploads lagged when the machine was stopped, or failed for hours: what a kept disk has is newer than what the job directory has,
 /// and why somebody kept it.
@@ -30,7 +31,8 @@ fn what_is_newer_on_a_kept_disk_is_not_written_over() {
         let journal = Journal::start(outbox.clone());
         dated("a.pt", "three", 60);
         dated("sub/b.pt", "same", -60);
-        let go_on = async || restore(&outbox, Some(&theirs), &journal, (&folder, true), secs(300)).await.unwrap().expect("there is one");
+        let go_on =
+            async || restore(&outbox, Some(&theirs), &journal, (&folder, true), &Fetching::new(clock.clone())).await.unwrap().expect("there is one");
         let found = go_on().await;
         assert_eq!((found.number, found.step), (CheckpointNo::new(2), None), "nobody knows its step");
         assert_eq!(std::fs::read_to_string(folder.join("a.pt")).unwrap(), "three");

@@ -10,6 +10,7 @@ mod checkpoints;
 mod clocks;
 mod deadman;
 mod ends;
+mod fetching;
 mod full_disk;
 mod hangs;
 mod hardware;

@@ -56,6 +56,8 @@ pub struct Played {
     silent: Arc<Mutex<Duration>>,
     /// Where the agent publishes its measurements.
     pub meter: Option<Arc<dyn Meter>>,
+    /// What the spec says of the packed workdir.
+    pub code: Value,
 }
 
 /// What the next sample shows.
@@ -90,6 +92,7 @@ impl Played {
             said: Arc::default(),
             silent: Arc::default(),
             meter: None,
+            code: Value::Null,
         }
     }
 
@@ -103,7 +106,7 @@ impl Played {
         let more: Value = serde_json::from_str(spec).expect("JSON");
         words.as_object_mut().expect("a table").extend(more.as_object().expect("a table").clone());
         let resolved: ResolvedSpec = serde_json::from_value(json!({
-            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": null, "origins": {}, "spec": words,
+            "format": 1, "job": "digits-222222", "created": "2026-01-01T00:00:00Z", "written_by": "test", "code": self.code, "origins": {}, "spec": words,
         }))
         .expect("a spec");
         let state = rig.path("state");

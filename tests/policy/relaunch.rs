@@ -27,3 +27,11 @@ fn a_hold_after_machines_that_died_young_is_told_until_it_is_over() {
     assert_eq!(relaunch::hold(&spec, &three[..2], &wishes, now()), None);
     assert_eq!(relaunch::hold(&spec, &[], &wishes, now()), None);
 }
+
+/// The next machine would be refused too, or have the same disk: what is wrong is not the machine's.
+#[test]
+fn a_job_that_could_not_be_prepared_is_not_launched_again() {
+    let record = AttemptRecord { settled: settled(1, EndedBecause::PreflightFailed), ..young(1, 15) };
+    let next = relaunch::next(&spec().spec, &[record], &Wishes::default(), now());
+    assert!(matches!(next, Next::End { because: EndedBecause::PreflightFailed, .. }), "{next:?}");
+}
