@@ -80,6 +80,12 @@ impl Ec2Line {
         }
     }
 
+    /// The same of a call that names a machine: one that was just launched is not known everywhere yet.
+    async fn meet_known(&self, act: &str, machine: &MachineRef) -> Result<bool, CloudError> {
+        let lost = self.meet(act).await?;
+        if self.world.ec2.is_known(&machine.id, self.world.timeline.now()) { Ok(lost) } else { Err(ambiguous(act, "InvalidInstanceID.NotFound")) }
+    }
+
     fn reply<T>(lost: bool, act: &str, value: T) -> Result<T, CloudError> {
         if lost { Err(ambiguous(act, "the reply was lost")) } else { Ok(value) }
     }
@@ -188,7 +194,7 @@ impl Cloud for Ec2Line {
             return self.stop(machine).await;
         }
         let act = "terminate the machine";
-        let lost = self.meet(act).await?;
+        let lost = self.meet_known(act, machine).await?;
         self.world.happened(&Deed::Asked { ask: Ask::Terminate, id: &machine.id, by: &self.who });
         self.world.ec2.terminate(&self.world, &machine.id, "Client.UserInitiatedShutdown: User initiated shutdown");
         Self::reply(lost, act, ())
@@ -196,7 +202,7 @@ impl Cloud for Ec2Line {
 
     async fn stop(&self, machine: &MachineRef) -> Result<(), CloudError> {
         let act = "stop the machine";
-        let lost = self.meet(act).await?;
+        let lost = self.meet_known(act, machine).await?;
         self.world.happened(&Deed::Asked { ask: Ask::Stop, id: &machine.id, by: &self.who });
         self.world.ec2.stop(&self.world, &machine.id, "Client.UserInitiatedShutdown: User initiated shutdown");
         Self::reply(lost, act, ())
@@ -222,8 +228,8 @@ impl Cloud for Ec2Line {
     }
 
     async fn raise_kill_at(&self, machine: &MachineRef, kill_at: Timestamp) -> Result<(), CloudError> {
-        let lost = self.meet("raise the hard cap").await?;
-        self.world.ec2.raise_kill_at(&machine.id, kill_at);
+        let lost = self.meet_known("raise the hard cap", machine).await?;
+        self.world.ec2.raise_kill_at(&machine.id, kill_at, self.world.timeline.now());
         Self::reply(lost, "raise the hard cap", ())
     }
 

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 
 use super::host::Host;
 use super::laws::CANARY;
+use super::planted::KILL_AT_TAG;
 use super::timeline::at;
 use super::weather::Trouble;
 use super::world::{Deed, Which, World, which};
@@ -64,6 +65,8 @@ pub struct Machine {
     pub host: Option<Arc<Host>>,
     /// What it did before it was stopped and started again.
     pub before: Vec<Bill>,
+    /// Its tags as they were, each until when: an old answer shows old tags.
+    tags_before: Vec<(Duration, BTreeMap<String, String>)>,
 }
 
 /// What a machine did for one attempt, and cost.
@@ -110,6 +113,15 @@ impl Machine {
         of_this.map(|bill| bill.ended.saturating_sub(bill.ran)).min().unwrap_or(self.launched)
     }
 
+    fn tags_at(&self, seen: Duration) -> &BTreeMap<String, String> {
+        self.tags_before.iter().find(|(until, _)| seen < *until).map_or(&self.tags, |(_, tags)| tags)
+    }
+
+    fn tag(&mut self, tags: impl IntoIterator<Item = (String, String)>, now: Duration) {
+        self.tags_before.push((now, self.tags.clone()));
+        self.tags.extend(tags);
+    }
+
     fn view(&self, seen: Duration) -> Option<InstanceView> {
         let moment = self.history.iter().rev().find(|moment| moment.since <= seen).or(self.history.first())?;
         // As it was then, in all of it: who sees it stand sees its last start too, and not the one that came meanwhile.
@@ -126,7 +138,7 @@ impl Machine {
             instance_type: self.offer.instance_type.clone(),
             market: self.offer.market,
             state: moment.state,
-            tags: Tags::from_map(&self.tags).ok()?,
+            tags: Tags::from_map(self.tags_at(seen)).ok()?,
             client_token: Some(self.token.clone()),
             launched: at(launched),
             ended: moment.dated.map(at),
@@ -193,6 +205,7 @@ impl Ec2 {
             taken: false,
             host: Some(Arc::clone(&host)),
             before: Vec::new(),
+            tags_before: Vec::new(),
         });
         drop(machines);
         boot(world, &id, host);
@@ -213,7 +226,7 @@ impl Ec2 {
                 ended,
             });
             // The tags first, whatever comes of the start.
-            machine.tags.extend(plan.tags.clone());
+            machine.tag(plan.tags.clone(), now);
             if found != InstanceState::Stopped {
                 return Some(found);
             }
@@ -247,6 +260,7 @@ impl Ec2 {
             taken: false,
             host: None,
             before: Vec::new(),
+            tags_before: Vec::new(),
         };
         self.lock().push(foreign);
     }
@@ -305,10 +319,19 @@ impl Ec2 {
         });
     }
 
-    pub fn raise_kill_at(&self, id: &str, kill_at: Timestamp) {
+    /// A cap is never lowered.
+    pub fn raise_kill_at(&self, id: &str, kill_at: Timestamp, now: Duration) {
         self.with_mut(id, |machine| {
-            machine.tags.insert("lamplighter:kill-at".into(), kill_at.to_string());
+            let set = Tags::from_map(&machine.tags).ok().and_then(|tags| tags.kill_at);
+            if set.is_none_or(|set| set < kill_at) {
+                machine.tag([(KILL_AT_TAG.to_owned(), kill_at.to_string())], now);
+            }
         });
+    }
+
+    /// InvalidInstanceID.NotFound: a machine that was just launched is not known to every server of EC2 yet.
+    pub fn is_known(&self, id: &str, now: Duration) -> bool {
+        self.with(id, |machine| machine.shown <= now) == Some(true)
     }
 
     /// What Describe by this owner's tag says of the world as it was `behind` ago.
