@@ -12,7 +12,7 @@ use super::judge::Judge;
 use super::timeline::at;
 use super::workload::Truth;
 use super::world::{Deed, World};
-use crate::instance::NoticeKind;
+use crate::instance::{Notice, NoticeKind};
 use crate::job::{AttemptNo, EndedBecause, Outcome, ResolvedSpec, Settled};
 use crate::jobdir::layout;
 use crate::market::Usd;
@@ -28,6 +28,9 @@ const WAY_OUT: Duration = Duration::from_secs(106);
 
 /// Of a job without a longest run time.
 const WAY_OUT_MAX: Duration = Duration::from_secs(3600);
+
+/// A notice ends what it was given for soon after its time.
+const NOTICE_HOLDS: Duration = Duration::from_secs(10 * 60);
 
 /// So long an outcome may wait for its store.
 const OUTCOME_WAITS: Duration = Duration::from_secs(45 * 60);
@@ -57,16 +60,20 @@ fn told(world: &World, host: &Host, outcome: &Outcome) -> Duration {
 pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Some(outcome) = outcome_of(deed) else { return Ok(()) };
     let Some(host) = host_of(world, &outcome) else { return Err(format!("{} has an outcome, and never was", outcome.instance)) };
-    let (now, truth) = (world.timeline.now(), last_truth(&host));
-    let stood = truth.map(|truth| now.saturating_sub(truth.moved));
+    let (now, truth, told) = (world.timeline.now(), last_truth(&host), told(world, &host, &outcome));
+    // By then, and not by the half-hour that its save and its outcome may have taken since.
+    let stood = truth.map(|truth| told.saturating_sub(truth.moved));
     let (word, steps) = (outcome.because, host.habit().steps);
-    let had = |kind: NoticeKind| host.state().notices.iter().any(|notice| notice.kind == kind);
+    // One that came to nothing an hour before says nothing of now.
+    let recent = if host.knows_the_time() { NOTICE_HOLDS } else { OUTCOME_WAITS };
+    let is_recent = |notice: &Notice| notice.kind == NoticeKind::Interruption && since_epoch(notice.at) + recent >= told;
+    let noticed = || host.state().notices.iter().any(is_recent);
     // An outcome may wait for a store that is down (seed 23004395 of 24 h).
     let was_full = || host.disk.was_full_since(now.saturating_sub(OUTCOME_WAITS));
     let is_true = match word {
         EndedBecause::Stalled => stood.is_none_or(|stood| stood >= Duration::from_secs(20 * 60)),
         EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
-        EndedBecause::Interrupted => had(NoticeKind::Interruption),
+        EndedBecause::Interrupted => noticed(),
         EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
         // Nothing can be unpacked on a disk that is full (seed 18000415 of 24 h).
         EndedBecause::PreflightFailed => host.lacks_gpu || was_full(),
@@ -154,12 +161,19 @@ pub(super) fn unknown_is_never_idle(judge: &Judge, world: &World, deed: &Deed<'_
     if seen + IDLE_SLACK < IDLE_WINDOW { Err(format!("idle, and it was seen to be for {} s", seen.as_secs())) } else { Ok(()) }
 }
 
+/// Whether a loss that was told is that of a checkpoint, or of all.
+fn is_of_a_checkpoint(loss: &String) -> bool {
+    loss.contains("checkpoint") || loss.contains("what was not kept by then is lost")
+}
+
 pub(super) fn saved_or_said(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Some(outcome) = outcome_of(deed).filter(|_| world.spec.spec.checkpoint.is_some()) else { return Ok(()) };
     let saved = host_of(world, &outcome).and_then(|host| last_truth(&host)).and_then(|truth| truth.saved);
     match saved {
         Some((step, _))
-            if judge.committed.is_none_or(|kept| kept < step) && outcome.losses.is_empty() && outcome.because != EndedBecause::UserCancelled =>
+            if judge.committed.is_none_or(|kept| kept < step)
+                && !outcome.losses.iter().any(is_of_a_checkpoint)
+                && outcome.because != EndedBecause::UserCancelled =>
         {
             Err(format!("step {step} was saved on the disk, {:?} is kept, and no loss is told", judge.committed))
         }
