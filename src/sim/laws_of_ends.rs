@@ -10,6 +10,7 @@ use super::ec2::Machine;
 use super::host::Host;
 use super::judge::Judge;
 use super::timeline::at;
+use super::workload::Start;
 use super::world::{Ask, Deed, Which, World};
 use crate::instance::{InstanceState, Tags};
 use crate::job::{Outcome, Plan, ResolvedSpec, Settled};
@@ -30,6 +31,10 @@ pub(super) const ON_ITS_WAY: Duration = Duration::from_millis(700);
 /// Minutes in a row from a wish to the outcome, while nothing is in its agent's way: it reads wishes every few seconds, saves for a
 /// minute, waits for half of one until the workload obeys, and uploads.
 const HEEDED_MINUTES: u32 = 4;
+
+/// The least that `policy::stall` takes for a hang, and so long after its time a notice may have turned out to be void.
+const STANDS: Duration = Duration::from_secs(600);
+const NOTICE_MAY_BE_VOID: Duration = Duration::from_secs(1800);
 
 /// Minutes in a row from a cancel to the end of a machine whose agent does not obey, while a workstation is awake: it waits for three.
 const CANCELLED_MINUTES: u32 = 5;
@@ -103,8 +108,20 @@ pub(super) fn useful_work_is_never_stopped(judge: &Judge, world: &World, deed: &
             if held && moves && !may { Err(format!("{by} ended {id}, whose work was at step {} and went on", truth.step)) } else { Ok(()) }
         }
         Deed::State { id, reason, .. } if reason.starts_with("Client.InstanceInitiated") => its_own_switch_waits(judge, world, id),
+        Deed::Started { host, start, .. } => is_restarted_for_a_cause(now, host, start),
         _ => Ok(()),
     }
+}
+
+/// Work that somebody has ended and begins once more on the same machine stood still before that, or was to be taken with its machine.
+fn is_restarted_for_a_cause(now: Duration, host: &Host, start: &Start) -> Result<(), String> {
+    let state = host.state();
+    let before = state.starts.iter().rev().find(|other| !other.is_setup() && other.launch.dir != start.launch.dir);
+    let Some(truth) = before.filter(|before| before.was_ended() && !start.is_setup()).map(|before| before.truth()) else { return Ok(()) };
+    let stood = now.saturating_sub(truth.moved);
+    // By the machine's own clock, which may be an hour behind (seed 555).
+    let noticed = state.notices.iter().any(|notice| !host.knows_the_time() || notice.at + NOTICE_MAY_BE_VOID >= at(now));
+    if stood >= STANDS || noticed { Ok(()) } else { Err(format!("{} began its work anew, which had moved {} s before", host.id, stood.as_secs())) }
 }
 
 /// A power-off on the machine, by its agent or by its deadline unit: not while work moves that somebody hears of.

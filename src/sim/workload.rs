@@ -77,6 +77,11 @@ impl Start {
         self.gone.load(Ordering::Relaxed) || self.ended.borrow().is_some()
     }
 
+    /// Somebody made it end: a signal, and not its own doing.
+    pub fn was_ended(&self) -> bool {
+        self.ended.borrow().is_some_and(|ended| matches!(ended.exit.code, Some(137 | 143)))
+    }
+
     pub fn is_busy(&self) -> bool {
         !self.is_over() && self.busy.load(Ordering::Relaxed)
     }
