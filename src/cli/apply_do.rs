@@ -12,12 +12,12 @@ use super::signals::Left;
 use super::submission::{self, Pending};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root, run};
-use crate::controller::{Controller, JobMemory, submit};
+use crate::controller::{Controller, JobMemory};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Receipt, ResolvedSpec, Schedule, Wish};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
 use crate::market::Cloud;
 use crate::policy::apply::{Applies, Change, JobFact};
-use crate::wire::Store;
+use crate::wire::{Store, Workstation};
 
 /// A schedule as the file says it, and as it is kept.
 pub struct Scheduled {
@@ -145,7 +145,7 @@ pub async fn carry_out(
 async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedule)]) -> Result<(), Fault> {
     for (dir, record) in kept.iter().filter(|(_, record)| record.applied.file == file) {
         let ended = Schedule { removed: Some(context.clock.now()), ..record.clone() };
-        dir.put_record(&ended).await.map_err(|error| job_root::record_fault(&error))?;
+        dir.put_record(&ended, &*context.clock).await.map_err(|error| schedule_fault(&error))?;
         context.printer.note(format!("{file}: its schedule has ended"));
     }
     Ok(())
@@ -155,7 +155,7 @@ async fn unschedule(context: &Context, file: &str, kept: &[(ScheduleDir, Schedul
 async fn stop(context: &Context, store: &Store, controller: &Controller, job: &JobId, wait: Option<&mut Left>) -> Result<(), Fault> {
     let workstation = job_root::workstation(context)?;
     let dir = JobDir::new(Arc::clone(store), job.clone());
-    dir.add_request(Wish::Stop, &workstation.name, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    dir.insist_on(Wish::Stop, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, job))?;
     context.printer.note(format!("asked {job} to stop"));
     let waits = wait.is_some();
     if let Some(left) = wait
@@ -192,7 +192,7 @@ async fn make_job(
     let here = JobDir::new(Arc::clone(store), job.clone());
     let is_old = jobs.iter().any(|old| old.job == job);
     if !is_old && is_there(&here).await {
-        return Ok(made_by_another(context, applied, &here));
+        return there_already(context, &workstation, applied, &here);
     }
     let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
     let planned = left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
@@ -203,7 +203,7 @@ async fn make_job(
                 Ok(launched) => launched,
                 // Others may have been made before.
                 Err(fault) if fault.code == ExitCode::CTRL_C => return Err(broken_off()),
-                Err(_) if !is_old && is_there(&here).await => return Ok(made_by_another(context, applied, &here)),
+                Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
                 Err(fault) => return Err(fault),
             };
             if let Some(receipt) = run::refused_for_good(&dir, &memory).await {
@@ -217,10 +217,10 @@ async fn make_job(
         Err(error) => {
             context.printer.warn(format!("{}: not launched yet, and tried again: {error}", applied.file));
             let pending = submission::pack(context, &ready.prepared, spec)?;
-            let (made, _) = left.undisturbed(context, submit(store, &pending.spec, Some(pending.archive()))).await;
+            let (made, _) = left.undisturbed(context, controller.submit(&pending.spec, pending.archive())).await;
             match made.ok_or_else(broken_off)? {
                 Ok(dir) => dir,
-                Err(_) if !is_old && is_there(&here).await => return Ok(made_by_another(context, applied, &here)),
+                Err(_) if !is_old && is_there(&here).await => return there_already(context, &workstation, applied, &here),
                 Err(error) => return Err(submission::submit_fault(&error)),
             }
         }
@@ -235,12 +235,19 @@ async fn is_there(dir: &JobDir) -> bool {
     matches!(dir.spec().await, Ok(Some(_)))
 }
 
-/// Two calls at once give it the same name, and one of them makes it: what the file asks for is done all the same.
-fn made_by_another(context: &Context, applied: &Applied, dir: &JobDir) -> (String, Option<Receipt>) {
+/// Two calls at once give it the same name, and one of them makes it; or this one has, and lost the reply. What the file asks for is
+/// done all the same, and two that drive it do no harm: nobody here knows that another does.
+fn there_already(context: &Context, workstation: &Workstation, applied: &Applied, dir: &JobDir) -> Result<(String, Option<Receipt>), Fault> {
     let job = dir.job();
-    context.printer.note(format!("{}: job {job} was made a moment ago by another `lamp apply`, which sees to it; it runs, and bills", applied.file));
+    let driver = run::hand_over(workstation, job)?;
+    context.printer.note(format!("{}: job {job} is there already; {driver}", applied.file));
     context.printer.hint(format!("`lamp status {job}` shows how it stands"));
-    (job.to_string(), None)
+    Ok((job.to_string(), None))
+}
+
+fn schedule_fault(error: &JobDirError) -> Fault {
+    let fault = job_root::record_fault(error);
+    if matches!(error, JobDirError::Unsure(_)) { fault.hint("`lamp schedules` shows what is kept; to run it again does no harm") } else { fault }
 }
 
 async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault> {
@@ -249,7 +256,7 @@ async fn keep(context: &Context, scheduled: &Scheduled) -> Result<String, Fault>
     if let Some(code) = &new.code {
         dir.put_code(&code.sha256, packed.archive()).await.map_err(fault)?;
     }
-    dir.put_record(new).await.map_err(fault)?;
+    dir.put_record(new, &*context.clock).await.map_err(|error| schedule_fault(&error))?;
     context.printer.note(format!("{}: schedule `{}/{}`", new.applied.file, dir.set(), dir.name()));
     Ok(format!("{}/{}", dir.set(), dir.name()))
 }

@@ -78,7 +78,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         confirm(context, &what, args.yes, "nothing was changed")?;
     }
     let wish = Wish::Extend { time: args.time, budget, fallback_cost };
-    let request = dir.add_request(wish, &workstation.name, context.clock.now()).await.map_err(fault)?;
+    let request = dir.insist_on(wish, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, dir.job()))?;
     // The machine's own switches go by the cap in its tags, and only a controller raises that.
     if theirs.is_none() && !workstation.is_driven(dir.job().as_str()) {
         let_it_be_driven(context, &workstation, &dir, &format!("`lamp daemon --job {} --until-done` does", dir.job()));

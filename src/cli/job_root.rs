@@ -88,6 +88,20 @@ pub fn record_fault(error: &JobDirError) -> Fault {
         JobDirError::Store(_) => Fault::from_error(ExitCode::UNREACHABLE, error)
             .meaning("nothing was changed; what runs goes on, and its machine puts itself out when it is done")
             .or_hint(way_there(&wire::causes(error))),
+        JobDirError::Unsure(_) => Fault::from_error(ExitCode::UNREACHABLE, error).meaning(UNSURE).or_hint(way_there(&wire::causes(error))),
+    }
+}
+
+/// What it means that nobody has answered a write.
+const UNSURE: &str = "whether it was written is not known";
+
+/// What it means for a wish that it could not be left.
+pub fn wish_fault(error: &JobDirError, job: &JobId) -> Fault {
+    match error {
+        JobDirError::Unsure(_) => record_fault(error)
+            .meaning(format!("{UNSURE}: if it was, it is carried out, and to ask again asks twice"))
+            .hint(format!("`lamp status {job}` shows how it stands, `lamp explain {job}` what was asked of it")),
+        _ => record_fault(error),
     }
 }
 

@@ -21,7 +21,7 @@ use super::printer::{Stream, Style};
 use super::table::counted;
 use super::{Context, ExitCode, Fault, confirm, job_root, plan, proven, ready, run, signals};
 use crate::config::SpanWord;
-use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned};
+use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, SubmitError};
 use crate::instance::sweeper;
 use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial, Tried, Wish};
 use crate::jobdir::{JobDir, JobDirError, ProofDir, SweeperDir};
@@ -194,8 +194,16 @@ impl Desk<'_> {
                     memories.push(memory);
                 }
                 Err(error) => {
-                    let fault = super::submission::submit_fault(&error);
+                    let mut fault = super::submission::submit_fault(&error);
+                    // It may be there all the same, and somebody would launch it.
+                    if matches!(error, SubmitError::Unsure { .. }) {
+                        self.context.printer.warn(format!("{}: cancelling it", fault.sentence()));
+                        attempts.push(Attempt { trial, within, dir: dir.clone(), _driving });
+                    }
                     self.end(&attempts).await;
+                    if let Ok(Some(_)) = dir.receipt().await {
+                        fault = fault.meaning("it was, and it has been cancelled: nothing of it runs or bills, and nothing was proven");
+                    }
                     return Err(fault);
                 }
             }
@@ -247,7 +255,7 @@ impl Desk<'_> {
 
     async fn cancel(&self, attempts: &[Attempt]) {
         for attempt in attempts {
-            let wish = attempt.dir.add_request(Wish::Cancel, &self.workstation.name, self.context.clock.now()).await;
+            let wish = attempt.dir.insist_on(Wish::Cancel, &self.workstation.name, &*self.context.clock).await;
             if let Err(error) = wish {
                 // Its patience and its hard cap end it.
                 self.context.printer.warn(format!("{} could not be cancelled, and ends later: {error}", attempt.dir.job()));

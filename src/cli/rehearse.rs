@@ -99,7 +99,7 @@ impl<'a> Stage<'a> {
         let workstation = job_root::workstation(context)?;
         let store = job_root::open(context).await?;
         let controller = run::controller(&workstation, &store)?;
-        let dir = submission::make(context, &store, prepared).await?;
+        let dir = submission::make(context, &controller, prepared).await?;
         context.printer.note(format!("job {}; `lamp logs -f {0}` shows its output", dir.job()));
         Ok(Stage { args, context, workstation, controller, dir })
     }
@@ -285,7 +285,7 @@ impl<'a> Stage<'a> {
     }
 
     async fn wish(&self, wish: Wish) -> Result<(), JobDirError> {
-        self.dir.add_request(wish, &self.workstation.name, self.context.clock.now()).await.map(drop)
+        self.dir.insist_on(wish, &self.workstation.name, &*self.context.clock).await.map(drop)
     }
 
     async fn pause(&self) {

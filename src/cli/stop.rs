@@ -65,7 +65,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let again = before.is_some();
     let request = match before {
         Some(request) => request,
-        None => dir.add_request(wish, &workstation.name, now).await.map_err(fault)?,
+        None => dir.insist_on(wish, &workstation.name, &*context.clock).await.map_err(|error| job_root::wish_fault(&error, dir.job()))?,
     };
     let verb = if wish == Wish::Stop { "stop" } else { "cancel" };
     let otherwise = format!("`lamp {verb} --wait {}` does", dir.job());

@@ -6,7 +6,7 @@ use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Loaded, shown};
-use crate::controller::{SubmitError, submit, upload_code};
+use crate::controller::{Controller, SubmitError, upload_code};
 use crate::job::{CodeArchive, JobId, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::wire::{self, Store, Survey};
@@ -36,9 +36,9 @@ impl Pending {
 ///
 /// # Errors
 /// The workdir cannot be packed, or the job root refuses.
-pub async fn make(context: &Context, store: &Store, prepared: &Prepared) -> Result<JobDir, Fault> {
+pub async fn make(context: &Context, controller: &Controller, prepared: &Prepared) -> Result<JobDir, Fault> {
     let pending = pack(context, prepared, spec(context, &prepared.loaded))?;
-    submit(store, &pending.spec, Some(&pending.archive.0)).await.map_err(|error| submit_fault(&error))
+    controller.submit(&pending.spec, &pending.archive.0).await.map_err(|error| submit_fault(&error))
 }
 
 /// The spec of a new job, whose code is not packed yet.
@@ -100,6 +100,11 @@ impl Drop for Scratch {
 
 pub fn submit_fault(error: &SubmitError) -> Fault {
     let fault = match error {
+        SubmitError::Unsure { job, .. } => {
+            return Fault::from_error(ExitCode::UNREACHABLE, error)
+                .meaning(format!("whether job `{job}` was made is not known: if it was, it may be launched, and bill"))
+                .hint(format!("`lamp status {job}` shows whether it is there, `lamp cancel {job}` ends it"));
+        }
         error if error.is_full() => Fault::from_error(ExitCode::UNREACHABLE, error)
             .hint("the disk of the job root is full: free some space there, or name another place, `--job-root ~/lamp-jobs`"),
         SubmitError::Store(_) | SubmitError::Record(JobDirError::Store(_)) => Fault::from_error(ExitCode::UNREACHABLE, error),

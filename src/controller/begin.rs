@@ -14,7 +14,7 @@ use super::drive::Controller;
 use super::market::{NotNow, WAIT_LOOK};
 use super::memory::JobMemory;
 use super::planning::Planned;
-use super::submit::{SubmitError, create_spec};
+use super::submit::SubmitError;
 use crate::job::{AttemptNo, JobId, Plan, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::elapsed;
@@ -50,7 +50,7 @@ impl Controller {
     /// asked for; if not, a drive tries again.
     ///
     /// # Errors
-    /// When no job was made.
+    /// [`SubmitError::Unsure`] when nobody has answered whether a job was made; with any other none was, by this.
     pub async fn begin(&self, dir: &JobDir, spec: &ResolvedSpec, planned: Planned) -> Result<(JobMemory, Result<(), ActError>), SubmitError> {
         let mut memory = JobMemory { spec: Some(spec.clone()), ..JobMemory::default() };
         let Planned { mut plan, decided, waits, .. } = planned;
@@ -68,34 +68,34 @@ impl Controller {
             Ok(()) => {}
             // It exists, and a drive looks again and again whether its moment has come.
             Err(ActError::NotNow(NotNow { reason, until })) => {
-                create_spec(dir, spec).await?;
+                self.make(dir, spec).await?;
                 self.log_market(dir, memory.market(), &reason).await;
                 self.wait_for(dir, &mut memory, reason, until, WAIT_LOOK).await;
                 return Ok((memory, Ok(())));
             }
             Err(error) => {
-                create_spec(dir, spec).await?;
+                self.make(dir, spec).await?;
                 return Ok((memory, Err(error)));
             }
         }
         // What a cap over all jobs holds back, or may, is made all the same, and a drive launches it.
         let Some(turn) = self.turn_to_launch(&plan).await else {
-            create_spec(dir, spec).await?;
+            self.make(dir, spec).await?;
             return Ok((memory, Ok(())));
         };
         match self.cap_on(&plan).await {
             Ok(None) => {}
             Ok(Some(reason)) => {
-                create_spec(dir, spec).await?;
+                self.make(dir, spec).await?;
                 self.wait_for(dir, &mut memory, reason, None, super::cap::LOOK).await;
                 return Ok((memory, Ok(())));
             }
             Err(error) => {
-                create_spec(dir, spec).await?;
+                self.make(dir, spec).await?;
                 return Ok((memory, Err(error.into())));
             }
         }
-        let (made, planned) = tokio::join!(create_spec(dir, spec), dir.create_plan(&plan));
+        let (made, planned) = tokio::join!(self.make(dir, spec), dir.create_plan(&plan));
         drop(turn);
         made?;
         let begun = match planned {

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::job::ResolvedSpec;
-use crate::jobdir::{JobDir, JobDirError, layout};
+use super::drive::Controller;
+use crate::job::{JobId, ResolvedSpec};
+use crate::jobdir::{JobDir, JobDirError, insist, layout};
 use crate::ports::{Created, Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]
@@ -15,13 +16,20 @@ pub enum SubmitError {
     Record(#[from] JobDirError),
     /// Two jobs drew the same name, or somebody submits the same twice.
     #[error("job `{0}` exists already")]
-    Exists(crate::job::JobId),
+    Exists(JobId),
     /// The archive changed between packing and uploading.
     #[error("the packed workdir changed while it was uploaded")]
     Changed,
     /// Somebody has cleared it away.
     #[error("the code of job `{0}` is not in the job root any more")]
-    NoCode(crate::job::JobId),
+    NoCode(JobId),
+    /// Nobody has answered, several times: it may be there, and then somebody may launch it.
+    #[error("nobody has answered whether job `{job}` was made")]
+    Unsure {
+        job: JobId,
+        #[source]
+        cause: StoreError,
+    },
 }
 
 impl SubmitError {
@@ -34,13 +42,14 @@ impl SubmitError {
 /// Writes a job; `archive` is the packed workdir that `spec.code` describes.
 ///
 /// # Errors
-/// When the store refuses, or the job is there already; then no job was made.
+/// When the store refuses, or the job is there already; then no job was made by this. When the store does not answer, it may have
+/// been.
 pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option<&Path>) -> Result<JobDir, SubmitError> {
     let dir = JobDir::new(Arc::clone(store), spec.job.clone());
     if let Some(path) = archive {
         upload_code(store, spec, path).await?;
     }
-    create_spec(&dir, spec).await?;
+    made(spec, dir.create_spec(spec).await)?;
     Ok(dir)
 }
 
@@ -54,10 +63,29 @@ pub async fn upload_code(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &
     if sha256 == code.sha256 { Ok(()) } else { Err(SubmitError::Changed) }
 }
 
-/// The second half: now the job exists.
-pub(super) async fn create_spec(dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
-    match dir.create_spec(spec).await? {
-        Created::New => Ok(()),
-        Created::Exists => Err(SubmitError::Exists(spec.job.clone())),
+impl Controller {
+    /// As [`submit`], for somebody who waits: what nobody has answered is asked again.
+    ///
+    /// # Errors
+    /// [`SubmitError::Unsure`] when the job may have been made all the same; with any other it was not, by this.
+    pub async fn submit(&self, spec: &ResolvedSpec, archive: &Path) -> Result<JobDir, SubmitError> {
+        upload_code(&self.store, spec, archive).await?;
+        let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
+        self.make(&dir, spec).await?;
+        Ok(dir)
+    }
+
+    /// The second half: now the job exists.
+    pub(super) async fn make(&self, dir: &JobDir, spec: &ResolvedSpec) -> Result<(), SubmitError> {
+        made(spec, insist(&*self.clock, || dir.create_spec(spec)).await)
+    }
+}
+
+fn made(spec: &ResolvedSpec, created: Result<Created, JobDirError>) -> Result<(), SubmitError> {
+    match created {
+        Ok(Created::New) => Ok(()),
+        Ok(Created::Exists) => Err(SubmitError::Exists(spec.job.clone())),
+        Err(JobDirError::Unsure(cause)) => Err(SubmitError::Unsure { job: spec.job.clone(), cause }),
+        Err(error) => Err(error.into()),
     }
 }

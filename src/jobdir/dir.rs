@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use super::insist::insist;
 use super::journal::Event;
 use super::layout;
 use super::news::News;
@@ -17,7 +18,7 @@ use crate::job::{
     AttemptNo, Attention, CheckpointNo, Ending, GivenUp, JobId, Lease, Manifest, MarketLog, Outcome, Plan, RECORD_FORMAT, Receipt, Request,
     ResolvedSpec, Settled, Waiting, Wish,
 };
-use crate::ports::{Created, ObjectMeta, Store, StoreError};
+use crate::ports::{Clock, Created, ObjectMeta, Store, StoreError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum JobDirError {
@@ -28,6 +29,9 @@ pub enum JobDirError {
     /// The record is there and says something else: somebody else's, never overwritten.
     #[error("`{key}` was written by somebody else")]
     Taken { key: String },
+    /// Several times nobody has answered a write: it may be there, or come to be. Only [`insist`] says so.
+    #[error(transparent)]
+    Unsure(StoreError),
 }
 
 impl JobDirError {
@@ -254,12 +258,29 @@ impl JobDir {
         Ok(found.into_iter().flatten().collect())
     }
 
-    /// Leaves a wish under the next free number; fails when the store does not answer.
+    /// Leaves a wish under the next free number. After an error it may be there all the same: who repeats this may leave it twice.
     pub async fn add_request(&self, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
+        self.leave(None, wish, by, at).await
+    }
+
+    /// The same for somebody who waits: what nobody has answered is asked again, and is left once.
+    ///
+    /// # Errors
+    /// [`JobDirError::Unsure`] when it may be there all the same; with any other it is not.
+    pub async fn insist_on(&self, wish: Wish, by: &str, clock: &dyn Clock) -> Result<Request, JobDirError> {
+        self.leave(Some(clock), wish, by, clock.now()).await
+    }
+
+    async fn leave(&self, insists: Option<&dyn Clock>, wish: Wish, by: &str, at: Timestamp) -> Result<Request, JobDirError> {
         let mut number = self.requests().await?.last().map_or(1, |last| last.number + 1);
         loop {
             let request = Request { format: RECORD_FORMAT, number, at, by: by.to_owned(), wish };
-            match self.create(layout::request(&self.job, number), &request).await? {
+            let create = || self.create(layout::request(&self.job, number), &request);
+            let created = match insists {
+                Some(clock) => insist(clock, create).await?,
+                None => create().await?,
+            };
+            match created {
                 Created::New => {
                     // Who misses this looks a little later, and the agent asks for itself.
                     if let Err(error) = self.tell_news(News::Wish(number)).await {

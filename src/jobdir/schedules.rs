@@ -15,11 +15,12 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
+use super::insist::insist;
 use super::layout;
 use super::record::{decode, encode};
 use super::{JobDir, JobDirError};
 use crate::job::{ResolvedSpec, Schedule, ScheduleRun, Waiting};
-use crate::ports::{Created, Store, StoreError};
+use crate::ports::{Clock, Created, Store, StoreError};
 
 /// One schedule in a job root. Cheap to clone.
 #[derive(Clone)]
@@ -69,16 +70,19 @@ impl ScheduleDir {
         self.read(layout::schedule(&self.set, &self.name)).await
     }
 
-    /// Overwrites the words. A record of a newer version is left alone.
+    /// Overwrites the words, for somebody who waits: what nobody has answered is asked again. A record of a newer version is left
+    /// alone.
     ///
     /// # Errors
-    /// As any write of a record, and when a newer version wrote what is there.
-    pub async fn put_record(&self, record: &Schedule) -> Result<(), JobDirError> {
+    /// [`JobDirError::Unsure`] when it may be written all the same; with any other it is not, as when a newer version wrote what is
+    /// there.
+    pub async fn put_record(&self, record: &Schedule, clock: &dyn Clock) -> Result<(), JobDirError> {
         match self.record().await {
             Err(error) if !error.is_damage() => return Err(error),
             _ => {}
         }
-        Ok(self.store.put_durable(&layout::schedule(&self.set, &self.name), Bytes::from(encode(record))).await?)
+        let (key, body) = (layout::schedule(&self.set, &self.name), Bytes::from(encode(record)));
+        insist(clock, || async { Ok(self.store.put_durable(&key, body.clone()).await?) }).await
     }
 
     /// Keeps the packed workdir, once for each content.

@@ -22,6 +22,8 @@ mod kept;
 #[cfg(feature = "aws")]
 mod launch_aws;
 mod logs;
+#[cfg(feature = "aws")]
+mod lost;
 mod machine_output;
 #[cfg(feature = "aws")]
 #[path = "../support/moto.rs"]

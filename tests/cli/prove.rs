@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use super::ec2::{FalseEc2, Options, Seen, State};
+use super::lost::{ALL_TRIES, lose_the_spec};
 use super::place::{Place, end, signal, wait_until};
 
 /// Longer than any test is slow: who waits for it has failed.
@@ -196,6 +197,19 @@ fn ctrl_c_ends_the_machine_and_proves_nothing() {
     assert_eq!((code, err.contains("nothing was proven")), (130, true), "{err}");
     assert_eq!(account.ec2.instance(&machine.id).state, State::Terminated);
     assert_eq!(account.object(&account.proof_key()), None);
+}
+
+/// A trial that may be there is nobody's to launch: its prover has left.
+#[test]
+fn a_trial_of_which_nobody_knows_whether_it_was_made_is_cancelled() {
+    let Some(account) = Account::new() else { return };
+    lose_the_spec(&account, ALL_TRIES);
+    let (code, _, err) = end(account.prove(NEVER, NEVER));
+    assert!(code == 103 && err.contains("nobody has answered whether job `proof-"), "{code}: {err}");
+    assert!(err.contains("it has been cancelled: nothing of it runs or bills"), "{err}");
+    let (_, listed) = account.json(&["status"]);
+    assert_eq!((listed["jobs"].as_array().map(Vec::len), &listed["jobs"][0]["state"]), (Some(1), &"cancelled".into()), "{listed:#}\n{err}");
+    assert!(account.ec2.instances().is_empty());
 }
 
 /// On the second machine a sweep has the first word; its own unit comes after everything that is tried, and never not at all.

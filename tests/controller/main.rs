@@ -21,6 +21,7 @@ mod guard;
 mod keeping;
 mod leavings;
 mod lives;
+mod lost;
 mod market;
 mod mortal;
 mod owners;

@@ -57,7 +57,7 @@ impl Scheduled {
         let mut record = hourly(clock.now());
         change(&mut record);
         world.store.put(&dir.code_key(SHA), Bytes::from_static(b"code")).await.unwrap();
-        dir.put_record(&record).await.unwrap();
+        dir.put_record(&record, &*clock).await.unwrap();
         Scheduled { world, dir }
     }
 
@@ -169,7 +169,7 @@ fn a_price_that_is_too_high_is_waited_for_and_said() {
         // Somebody changes his mind; the daemon takes up the new words.
         let mut record = scheduled.dir.record().await.unwrap().unwrap();
         record.schedule.only_while_spot_under = Some(UsdPerHour::new("2".parse().unwrap()));
-        scheduled.dir.put_record(&record).await.unwrap();
+        scheduled.dir.put_record(&record, &*clock).await.unwrap();
         scheduled.daemon(scheduled.world.controller(), 40).await;
         assert_eq!(at(&scheduled.runs().await), ["01:00 run", "02:00 run"], "what has waited, and the next");
     });

@@ -1,0 +1,82 @@
+//! A job root that does what it is asked and whose answers nobody can read: what a verb says then, and who drives what was made.
+
+use super::ec2::Fault;
+use super::place::wait_until;
+use super::prove::Account;
+
+/// It is done, and what comes back is no HTTP. An S3 that resets the connection is met in the same way: the client does not ask
+/// again by itself, as it would where the connection just ends.
+pub(super) fn torn(call: &str) -> Fault {
+    Fault::code(call, "Torn").status(0).after()
+}
+
+const MAKES_THE_JOB: &str = "PUT /*/spec.json";
+
+/// No plan is made beside a spec that is lost: whoever comes after launches at once, and does not wait until the plan of another is
+/// a minute old.
+pub(super) fn lose_the_spec(account: &Account, tries: u32) {
+    account.ec2.fault(torn(MAKES_THE_JOB).times(tries));
+    account.ec2.fault(Fault::code("PUT /*/plan.json", "AccessDenied"));
+}
+
+/// As often as it is asked for before it is given up.
+pub(super) const ALL_TRIES: u32 = 5;
+
+#[test]
+fn whoever_gets_no_answer_is_told_that_the_job_may_be_there_and_how_to_end_it() {
+    let Some(account) = Account::new() else { return };
+    lose_the_spec(&account, ALL_TRIES);
+    let (code, _, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert!(code == 103 && err.contains("error: nobody has answered whether job `alone-"), "{code}: {err}");
+    for said in
+        ["whether job `alone-", "was made is not known: if it was, it may be launched, and bill", "hint: `lamp status alone-", "`lamp cancel alone-"]
+    {
+        assert!(err.contains(said), "{said}: {err}");
+    }
+    assert!(!err.contains("nothing bills") && !err.contains("no job was made"), "{err}");
+    let (_, listed) = account.json(&["status"]);
+    let job = listed["jobs"][0]["job"].as_str().expect("it is there").to_owned();
+    assert!(err.contains(&format!("`lamp cancel {job}` ends it")), "{err}");
+
+    account.ec2.fault(torn("PUT /*/requests/*").times(ALL_TRIES));
+    let (code, _, err) = account.lamp(&["cancel", &job]);
+    assert!(
+        code == 103 && err.contains("whether it was written is not known: if it was, it is carried out") && !err.contains("nothing was"),
+        "{err}"
+    );
+    assert!(err.contains(&format!("`lamp status {job}` shows how it stands")), "{err}");
+    let (_, explained) = account.json(&["explain", &job]);
+    assert_eq!(explained["requests"].as_array().map(Vec::len), Some(1), "{explained:#}");
+    let (code, _, err) = account.lamp(&["cancel", &job]);
+    assert!(code == 0 && err.contains("once is enough"), "{code}: {err}");
+    assert!(account.ec2.instances().is_empty());
+}
+
+#[test]
+fn an_answer_that_is_lost_once_is_nothing_that_anybody_sees() {
+    let Some(account) = Account::new() else { return };
+    account.ec2.fault(torn(MAKES_THE_JOB));
+    let (code, out, err) = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert_eq!(code, 0, "{err}");
+    assert_eq!(account.machines(1)[0].tags["lamplighter:job"], out.trim(), "{err}");
+    account.ec2.fault(torn("PUT /*/requests/*"));
+    let (code, _, err) = account.lamp(&["extend", out.trim(), "2h"]);
+    assert!(code == 0 && err.contains("3h instead of 1h"), "{code}: {err}");
+}
+
+/// Nobody else has made it: who finds it there has it driven.
+#[test]
+fn a_job_that_apply_finds_there_is_driven_to_its_end() {
+    let Some(account) = Account::new() else { return };
+    account.place.0.write("jobs/night.toml", account.place.0.read("job.toml").replace("'w'", "'../w'"));
+    lose_the_spec(&account, ALL_TRIES);
+    let (code, _, err) = account.lamp(&["apply", "jobs", "--unproven"]);
+    let is_told = err.contains("is there already; a background process drives it") && !err.contains("another `lamp apply`");
+    assert!(code == 0 && is_told, "{code}: {err}");
+    let job = account.machines(1)[0].tags["lamplighter:job"].clone();
+    assert_eq!(account.json(&["status", &job]).1["jobs"][0]["driven_here"], true);
+    let (code, _, err) = account.lamp(&["cancel", &job]);
+    assert_eq!(code, 0, "{err}");
+    wait_until("it has its receipt", || (account.lamp(&["receipt", &job]).0 == 0).then_some(()));
+    assert!(account.ec2.instances().iter().all(|seen| seen.state.is_gone()));
+}
