@@ -165,7 +165,7 @@ impl AwsSetup {
             | SetupStep::CloseBucket
             | SetupStep::EncryptBucket
             | SetupStep::TidyBucket
-            | SetupStep::EmptyBucket
+            | SetupStep::EmptyRoot
             | SetupStep::ForgetHouse
             | SetupStep::DeleteBucket => bucket::act(&self.session.s3(&self.home()).await, &self.names, step).await,
             SetupStep::CreateGroup { region, vpc } => group::create(&self.session, &self.names, region, vpc).await,

@@ -1,5 +1,6 @@
 //! The bucket of the job root: its settings, what is in it, and its end.
 
+use std::collections::BTreeSet;
 use std::error::Error as StdError;
 
 use aws_sdk_s3::Client;
@@ -16,7 +17,7 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use super::aws_said::{found, is_gone, said};
 use super::aws_setup::SetupError;
 use crate::instance::OWNER_TAG;
-use crate::instance::setup::{BucketFound, Found, InUse, SetupNames, SetupStep, is_of_the_house};
+use crate::instance::setup::{BucketFound, Found, InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root, job_of, place_of};
 
 /// Unfinished uploads go after so long: longer than any upload takes, short enough that nobody pays for them. AWS's own
 /// example says seven days.
@@ -129,8 +130,8 @@ pub(super) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Re
             let call = s3.put_bucket_lifecycle_configuration().bucket(bucket).lifecycle_configuration(lifecycle());
             done(call.send().await, "give the bucket a lifecycle")
         }
-        SetupStep::EmptyBucket => empty(s3, bucket, "").await,
-        SetupStep::ForgetHouse => forget_house(s3, names).await,
+        SetupStep::EmptyRoot => forget(s3, names, &names.prefix, is_of_the_root).await,
+        SetupStep::ForgetHouse => forget(s3, names, &names.prefix, is_of_the_house).await,
         SetupStep::DeleteBucket => match s3.delete_bucket().bucket(bucket).send().await {
             Err(error) if is_gone(&error) => Ok(()),
             answer => done(answer, "delete the bucket"),
@@ -171,25 +172,36 @@ where
     answer.map(|_| ()).map_err(|error| SetupError::new(act, said(&error)))
 }
 
-/// How many jobs, and how much in all versions.
+/// How many jobs, and how much in all versions; and what in the bucket is not of the job root.
 pub(super) async fn contents(s3: &Client, names: &SetupNames) -> Result<InUse, SetupError> {
     let (bucket, prefix, sweeper) = (names.bucket.as_str(), names.prefix.as_str(), sweepers(names));
     let refused = |why| SetupError::new(format!("see what is in the bucket {bucket}"), why);
-    let mut used = InUse::default();
-    let mut pages = s3.list_objects_v2().bucket(bucket).prefix(format!("{prefix}jobs/")).delimiter("/").into_paginator().send();
-    while let Some(page) = pages.next().await {
-        used.jobs += page.map_err(|error| refused(said(&error)))?.common_prefixes().len() as u64;
-    }
+    let (mut used, mut jobs) = (InUse::default(), BTreeSet::new());
     let mut marker = None;
     loop {
         let (page, next) = versions(s3, bucket, "", marker).await.map_err(refused)?;
-        let own = page.iter().filter(|(object, _)| object.key().starts_with(&sweeper)).count();
-        used.objects += (page.len() - own) as u64;
-        used.sweeper_objects += own as u64;
-        used.house_objects += page.iter().filter(|(object, _)| is_own(object, prefix)).count() as u64;
-        used.bytes += page.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        for object in &page {
+            let key = object.id.key();
+            match key.strip_prefix(prefix) {
+                _ if key.starts_with(&sweeper) => used.sweeper_objects += 1,
+                Some(own) if is_of_the_root(own) => {
+                    used.objects += 1;
+                    used.house_objects += u64::from(is_of_the_house(own));
+                    jobs.extend(job_of(own).filter(|_| object.is_current).map(str::to_owned));
+                }
+                _ => {
+                    used.other_objects += 1;
+                    let place = place_of(prefix, key);
+                    if used.others.len() < PLACES && !used.others.contains(&place) {
+                        used.others.push(place);
+                    }
+                    continue;
+                }
+            }
+            used.bytes += object.bytes;
+        }
         if next.is_none() {
-            return Ok(used);
+            return Ok(InUse { jobs: jobs.len() as u64, ..used });
         }
         marker = next;
     }
@@ -197,17 +209,25 @@ pub(super) async fn contents(s3: &Client, names: &SetupNames) -> Result<InUse, S
 
 type Marker = (Option<String>, Option<String>);
 
-/// A page of objects in all their versions, with their sizes; and where the next one begins.
-async fn versions(s3: &Client, bucket: &str, prefix: &str, marker: Option<Marker>) -> Result<(Vec<(ObjectIdentifier, u64)>, Option<Marker>), String> {
+/// One version of an object, or the mark that it was deleted.
+struct Version {
+    id: ObjectIdentifier,
+    bytes: u64,
+    is_current: bool,
+}
+
+/// A page of objects in all their versions; and where the next one begins.
+async fn versions(s3: &Client, bucket: &str, prefix: &str, marker: Option<Marker>) -> Result<(Vec<Version>, Option<Marker>), String> {
     let (key, version) = marker.unwrap_or_default();
     let call = s3.list_object_versions().bucket(bucket).prefix(prefix).set_key_marker(key).set_version_id_marker(version);
     let page = call.send().await.map_err(|error| said(&error))?;
-    let one = |key: Option<&str>, version: Option<&str>, bytes: Option<i64>| {
+    let one = |key: Option<&str>, version: Option<&str>, bytes: Option<i64>, is_current| {
         let id = ObjectIdentifier::builder().key(key.unwrap_or_default()).set_version_id(version.map(str::to_owned)).build();
-        (id.expect("a key is given"), bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0))
+        let bytes = bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+        Version { id: id.expect("a key is given"), bytes, is_current }
     };
-    let objects = page.versions().iter().map(|object| one(object.key(), object.version_id(), object.size()));
-    let deleted = page.delete_markers().iter().map(|marker| one(marker.key(), marker.version_id(), None));
+    let objects = page.versions().iter().map(|object| one(object.key(), object.version_id(), object.size(), object.is_latest() == Some(true)));
+    let deleted = page.delete_markers().iter().map(|marker| one(marker.key(), marker.version_id(), None, false));
     let all = objects.chain(deleted).collect();
     let next = page.is_truncated().unwrap_or(false).then_some((page.next_key_marker, page.next_version_id_marker));
     Ok((all, next))
@@ -220,31 +240,19 @@ fn sweepers(names: &SetupNames) -> String {
 
 /// Deletes the records of the sweeper of this owner.
 pub(super) async fn forget_sweeper(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
-    empty(s3, &names.bucket, &sweepers(names)).await
+    forget(s3, names, &sweepers(names), |_| true).await
 }
 
-/// Deletes every version of every object below a prefix. A page is at most a thousand, which is also the most that one call
-/// deletes.
-async fn empty(s3: &Client, bucket: &str, prefix: &str) -> Result<(), SetupError> {
-    let refused = |why| SetupError::new(format!("empty the bucket {bucket}"), why);
-    loop {
-        let (page, _) = versions(s3, bucket, prefix, None).await.map_err(refused)?;
-        if page.is_empty() {
-            return Ok(());
-        }
-        delete(s3, bucket, page.into_iter().map(|(id, _)| id).collect()).await.map_err(refused)?;
-    }
-}
-
-/// Deletes every version of what is lamp's own and of no job, and nothing else: a job that was submitted since somebody looked
-/// keeps the bucket.
-async fn forget_house(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
-    let (bucket, prefix) = (names.bucket.as_str(), names.prefix.as_str());
-    let refused = |why| SetupError::new(format!("delete lamp's own records in {bucket}"), why);
+/// Deletes every version of every object below a prefix whose key, from there on, is asked for; nothing else. A page is at most a
+/// thousand, which is also the most that one call deletes. What came meanwhile keeps the bucket.
+async fn forget(s3: &Client, names: &SetupNames, below: &str, is_meant: impl Fn(&str) -> bool) -> Result<(), SetupError> {
+    let bucket = names.bucket.as_str();
+    let refused = |why| SetupError::new(format!("delete what is lamp's in the bucket {bucket}"), why);
     let mut marker = None;
     loop {
-        let (page, next) = versions(s3, bucket, prefix, marker).await.map_err(refused)?;
-        let ids: Vec<ObjectIdentifier> = page.into_iter().map(|(id, _)| id).filter(|id| is_own(id, prefix)).collect();
+        let (page, next) = versions(s3, bucket, below, marker).await.map_err(refused)?;
+        let is_meant = |id: &ObjectIdentifier| id.key().strip_prefix(below).is_some_and(&is_meant);
+        let ids: Vec<ObjectIdentifier> = page.into_iter().map(|version| version.id).filter(is_meant).collect();
         if !ids.is_empty() {
             delete(s3, bucket, ids).await.map_err(refused)?;
         }
@@ -253,11 +261,6 @@ async fn forget_house(s3: &Client, names: &SetupNames) -> Result<(), SetupError>
         }
         marker = next;
     }
-}
-
-/// Whether an object is lamp's own and of no job, below the job root's prefix.
-fn is_own(object: &ObjectIdentifier, prefix: &str) -> bool {
-    object.key().strip_prefix(prefix).is_some_and(is_of_the_house)
 }
 
 /// At most a thousand; an error is one of the first that could not be deleted, or whoever asks again would go round for ever.

@@ -1,6 +1,7 @@
 //! `lamp uninit aws`: takes away what `lamp init aws` made, and nothing else.
 //!
-//! Only what carries our owner tag goes; a bucket with jobs in it stays unless that is said and their number is typed.
+//! Only what carries our owner tag goes; a job root with jobs in it stays unless that is said and their
+//! number is typed, and what else its bucket holds stays with the bucket.
 
 use std::sync::Arc;
 
@@ -37,11 +38,11 @@ pub struct AwsArgs {
     #[command(flatten)]
     pub place: Place,
 
-    /// Delete the bucket although it holds jobs, with all of them
+    /// Delete the jobs of the job root too, and the bucket with them where it holds nothing else
     #[arg(long)]
     pub delete_jobs: bool,
 
-    /// How many jobs are in the bucket (the table says it), instead of typing it when asked; with --yes, jobs go only by this
+    /// How many jobs are in the job root (the table says it), instead of typing it when asked; with --yes, jobs go only by this
     #[arg(long, value_name = "JOBS", requires = "delete_jobs")]
     pub count: Option<u64>,
 }
@@ -79,8 +80,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     show(context, &setup, &lines);
     let goes = |step: &SetupStep| lines.iter().any(|line| line.steps.contains(step));
-    // The configuration goes on naming a bucket that stays, and where it is: else nobody reads its jobs any more.
-    let stays = |key: &str| !goes(&SetupStep::DeleteBucket) && ["job_root", "regions"].contains(&key);
+    // The configuration goes on naming a job root that stays, and where it is: else nobody reads its jobs any more.
+    let root_goes = [SetupStep::DeleteBucket, SetupStep::EmptyRoot, SetupStep::ForgetHouse].iter().any(goes);
+    let stays = |key: &str| !root_goes && ["job_root", "regions"].contains(&key);
     let wanted: Vec<_> = settings(&setup.names, false).into_iter().filter(|setting| !stays(setting.key)).collect();
     let wanted = if lines.iter().any(|line| !line.steps.is_empty()) { wanted } else { Vec::new() };
     let configuration = edited(context, |text| edit::take_away(text, &wanted))?;
@@ -93,7 +95,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(gone) = configuration.as_ref().map(|edited| &edited.changed).filter(|changed| !changed.is_empty() && !is_blocked) {
         context.printer.note(format!("the configuration will no longer say {}", gone.join(", ")));
     }
-    tell_schedules(context, &schedules, goes(&SetupStep::EmptyBucket));
+    tell_schedules(context, &schedules, goes(&SetupStep::EmptyRoot));
     if place.dry_run {
         tell(false);
         refuse_blocked(&lines)?;
@@ -106,8 +108,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note("there is nothing of ours to take away");
         return Ok(ExitCode::SUCCESS);
     }
-    if goes(&SetupStep::EmptyBucket) {
-        confirm_count(args, context, &used)?;
+    if goes(&SetupStep::EmptyRoot) {
+        confirm_count(args, context, &setup.names.job_root(), &used)?;
     } else if !place.yes {
         confirm(context, "Take it away? [y/N]", "y")?;
     }
@@ -139,7 +141,7 @@ async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found
     for job in job_root::all_that_may_be_open(&store).await.map_err(nothing_done)? {
         let dir = JobDir::new(Arc::clone(&store), job.clone());
         match job_root::owner_of(&dir).await.map_err(nothing_done)? {
-            // The bucket would go from under it, whosever it is.
+            // The job root would go from under it, whosever it is.
             _ if args.delete_jobs => open.push(job),
             Some(owner) if owner == setup.names.owner => open.push(job),
             // What runs with another owner's rights loses none.
@@ -160,7 +162,7 @@ fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
     let Some(first) = schedules.first() else { return };
     let number = counted(schedules.len() as u64, "schedule");
     context.printer.warn(match go {
-        true => format!("{number} will be gone with the bucket: {}", schedules.join(", ")),
+        true => format!("{number} will be gone with the job root: {}", schedules.join(", ")),
         false => format!("left in the job root, where a daemon goes on with them: {number}, {}", schedules.join(", ")),
     });
     if !go {
@@ -170,13 +172,13 @@ fn tell_schedules(context: &Context, schedules: &[String], go: bool) {
 }
 
 /// `--yes` alone never deletes a job: the number says that somebody looked.
-fn confirm_count(args: &AwsArgs, context: &Context, used: &InUse) -> Result<(), Fault> {
+fn confirm_count(args: &AwsArgs, context: &Context, root: &str, used: &InUse) -> Result<(), Fault> {
     let refused = |what: String| Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed");
-    let held = format!("{} with {}", counted(used.jobs, "job"), counted(used.objects, "object"));
+    let held = format!("{} with {} in {root}", counted(used.jobs, "job"), counted(used.objects, "object"));
     match args.count {
         Some(count) if count == used.jobs => Ok(()),
-        Some(count) => Err(refused(format!("the bucket holds {held}, not {count}"))),
-        None if args.place.yes => Err(refused(format!("the bucket holds {held}")).hint(format!("`--count {}` says that they may go", used.jobs))),
+        Some(count) => Err(refused(format!("there are {held}, not {count}"))),
+        None if args.place.yes => Err(refused(format!("there are {held}")).hint(format!("`--count {}` says that they may go", used.jobs))),
         None => confirm(context, &format!("{held} will be gone for ever. Type the number of jobs:"), &used.jobs.to_string()),
     }
 }

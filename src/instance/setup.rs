@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::permissions::{Permissions, partition};
 use super::sweeper::{SweeperStep, name as sweeper_name};
+use crate::job::JobId;
 
 /// What was found when somebody looked. `Unknown` is never `Nothing`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -153,13 +154,64 @@ pub struct InUse {
     /// Regions that did not say which machines are there, each with why.
     pub unasked_regions: Vec<String>,
     pub jobs: u64,
-    /// Objects with all their versions, without the records of our own sweeper.
+    /// Objects of the job root with all their versions, without the records of our own sweeper.
     pub objects: u64,
     /// Those of them that are of no job and no schedule: the clock, news, programs, what was learned of markets, proofs.
     pub house_objects: u64,
     pub bytes: u64,
     /// The records of our own sweeper, with all their versions.
     pub sweeper_objects: u64,
+    /// Objects in the bucket that are not of the job root, with all their versions: another job root's, or what is not lamp's.
+    pub other_objects: u64,
+    /// Where those are; the first places.
+    pub others: Vec<String>,
+}
+
+/// So many places are told. With fewer, whoever shares a bucket by prefixes might miss his own; with more, the line that holds
+/// them is no longer read, and the number of objects says how much there is.
+pub const PLACES: usize = 5;
+
+/// What a job's folder holds.
+const OF_A_JOB: [&str; 13] = [
+    "spec.json",
+    "code",
+    "code.tar.zst",
+    "requests",
+    "attempts",
+    "checkpoints",
+    "outputs",
+    "told",
+    "attention.json",
+    "waiting.json",
+    "market.json",
+    "receipt.json",
+    "given-up.json",
+];
+
+/// The job that a key of the job root is of. A folder of another job root whose prefix begins with `jobs/` is no job.
+pub fn job_of(key: &str) -> Option<&str> {
+    let (job, inner) = key.strip_prefix("jobs/")?.split_once('/')?;
+    let first = inner.split('/').next()?;
+    (job.parse::<JobId>().is_ok() && OF_A_JOB.contains(&first)).then_some(job)
+}
+
+/// Whether a key is of the job root at all. What is not goes with no job root: it is another's, or somebody's own.
+pub fn is_of_the_root(key: &str) -> bool {
+    let parts: Vec<&str> = key.split('/').collect();
+    match parts.as_slice() {
+        ["schedules", _, file] | ["schedules", _, _, "runs", file] => file.ends_with(".json"),
+        ["schedules", _, _, "waiting.json"] => true,
+        ["schedules", _, _, "code", file] => file.ends_with(".tar.zst"),
+        ["sweeper", _, "suspects.json" | "visit.json"] => true,
+        _ => is_of_the_house(key) || job_of(key).is_some(),
+    }
+}
+
+/// Where a key lies that is not of the job root, as people call it: another job root, or the first folder.
+pub fn place_of(prefix: &str, key: &str) -> String {
+    let (shared, rest) = key.strip_prefix(prefix).map_or(("", key), |rest| (prefix, rest));
+    let folder = rest.split_once("/jobs/").or_else(|| rest.split_once('/'));
+    folder.map_or_else(|| key.to_owned(), |(folder, _)| format!("{shared}{folder}/"))
 }
 
 /// Whether a key of the job root is lamp's own and of no job: it is made anew where it is missed, or was only learned. (The names
@@ -177,7 +229,7 @@ pub fn is_of_the_house(key: &str) -> bool {
 }
 
 impl InUse {
-    /// Whether the bucket holds anything that somebody may want: a job, a schedule, or what is none of ours.
+    /// Whether the job root holds anything that somebody may want: a job or a schedule.
     pub fn holds_anything(&self) -> bool {
         self.jobs > 0 || self.objects > self.house_objects
     }
@@ -204,7 +256,8 @@ pub enum SetupStep {
     },
     CreateSpotRole,
     CreateAlarmRole,
-    EmptyBucket,
+    /// Deletes the job root, in all versions, and nothing beside it.
+    EmptyRoot,
     /// The same of what is lamp's own and of no job; whatever else came meanwhile keeps the bucket.
     ForgetHouse,
     DeleteBucket,
@@ -233,7 +286,7 @@ impl SetupStep {
             SetupStep::WriteRolePolicy => "write its policy",
             SetupStep::WriteSessionPolicy => "let shells in through Session Manager",
             SetupStep::PutRoleInProfile => "put the role in",
-            SetupStep::EmptyBucket => "delete all jobs in it",
+            SetupStep::EmptyRoot => "delete all jobs of the job root",
             SetupStep::ForgetHouse => "delete lamp's own records in it",
             SetupStep::TakeRoleFromProfile => "take the role out",
             SetupStep::DeleteRolePolicy => "delete its policy",

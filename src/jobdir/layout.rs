@@ -262,11 +262,11 @@ mod tests {
 
     #[test]
     fn what_is_of_no_job_and_no_schedule_is_known_to_the_set_up() {
-        use crate::instance::setup::is_of_the_house;
+        use crate::instance::setup::{is_of_the_house, is_of_the_root, job_of};
         let job: JobId = "toy-222222".parse().expect("an id");
         let (made, program, checked) = (format!("{}made", news(&job)), agent(&"0a".repeat(32)), agent_checked(&"0a".repeat(32)));
         for key in [CLOCK, JOBS_OVER, &made, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1"), &program, &checked] {
-            assert!(is_of_the_house(key), "{key}");
+            assert!(is_of_the_house(key) && is_of_the_root(key), "{key}");
         }
         for key in [
             &spec(&job),
@@ -280,6 +280,41 @@ mod tests {
             &visit("sweeper"),
         ] {
             assert!(!is_of_the_house(key), "{key}");
+        }
+        let (no, saved): (AttemptNo, CheckpointNo) = (AttemptNo::FIRST, CheckpointNo::FIRST);
+        for key in [
+            &spec(&job),
+            &receipt(&job),
+            &given_up(&job),
+            &code(&job, "0a"),
+            &format!("jobs/{job}/code.tar.zst"),
+            &request(&job, 1),
+            &plan(&job, no),
+            &log_piece(&job, no, 1),
+            &manifest(&job, saved),
+            &told(&job, "ended-0a"),
+            &attention(&job),
+            &waiting(&job),
+            &market(&job),
+            &format!("{}model.pt", outputs(&job)),
+        ] {
+            assert!(is_of_the_root(key) && job_of(key) == Some(job.as_str()), "{key}");
+        }
+        let due: Timestamp = "2026-11-20T21:00:00Z".parse().expect("a time");
+        let (own, set_code) = (schedule("set", "name"), schedule_code("set", "name", "0a"));
+        for key in [&own, &set_code, &schedule_run("set", "name", due), &schedule_waiting("set", "name"), &visit("sweeper"), &suspects("sweeper")] {
+            assert!(is_of_the_root(key) && job_of(key).is_none(), "{key}");
+            // Those of another job root, whatever its prefix is called.
+            for prefix in ["a/", "jobs/", "jobs/team-a/", "schedules/", "sweeper/", "news/", "market/", "proofs/", "agents/"] {
+                for inner in
+                    [key, &spec(&job), &plan(&job, no), CLOCK, JOBS_OVER, &pool("us-east-1a", "g5.xlarge"), &proof("123456789012", "us-east-1")]
+                {
+                    assert!(!is_of_the_root(&format!("{prefix}{inner}")), "{prefix}{inner}");
+                }
+            }
+        }
+        for key in ["notes.txt", "clocks", "market/prices.parquet", "news/today/paper.pdf", "jobs/list.txt", "jobs/toy-222222/mine.txt"] {
+            assert!(!is_of_the_root(key), "{key}");
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::instance::permissions::PolicyName;
 use crate::instance::setup::{
-    BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, BucketFound, Found, GROUP, GroupFound, InUse, ProfileFound, RegionFound, RoleFound, SetupFound,
+    BOX_POLICY, BOX_ROLE, BOX_SESSION_POLICY, BucketFound, Found, GROUP, GroupFound, InUse, PLACES, ProfileFound, RegionFound, RoleFound, SetupFound,
     SetupNames, SetupStep,
 };
 use crate::job::JobId;
@@ -358,27 +358,35 @@ fn removal<T>(thing: String, found: &Found<T>, ours: impl Fn(&T) -> bool, steps:
     }
 }
 
+/// Only the job root goes. What else the bucket holds stays, whosever it is, and keeps the bucket.
 fn bucket_removal(names: &SetupNames, found: &Found<BucketFound>, used: &InUse, delete_jobs: bool) -> SetupLine {
     let ours = |bucket: &BucketFound| bucket.owner.as_deref() == Some(&names.owner);
-    let steps = |_: &BucketFound| match used.objects {
-        0 => vec![SetupStep::DeleteBucket],
-        _ if used.holds_anything() => vec![SetupStep::EmptyBucket, SetupStep::DeleteBucket],
-        _ => vec![SetupStep::ForgetHouse, SetupStep::DeleteBucket],
-    };
-    let mut line = removal(format!("bucket {}", names.bucket), found, ours, steps);
-    if line.steps.is_empty() || used.objects == 0 {
+    let mut line = removal(format!("bucket {}", names.bucket), found, ours, |_| vec![SetupStep::DeleteBucket]);
+    if line.steps.is_empty() || used.objects + used.other_objects == 0 {
         return line;
     }
+    let (holds, others) = (used.holds_anything(), used.other_objects > 0);
     line.found = format!("ours, {}, {}", counted(used.jobs, "job"), counted(used.objects, "object"));
-    if !used.holds_anything() {
-        line.found.push_str(" of lamp's own");
-    } else if !delete_jobs {
-        line.steps.clear();
-        let holds = match used.jobs {
-            0 => format!("it holds {} of no job (schedules, or what is not lamp's)", counted(used.objects - used.house_objects, "object")),
-            _ => "it holds jobs".to_owned(),
-        };
-        line.remark = Some(format!("{holds}, and stays; `--delete-jobs` deletes it with all of them"));
+    line.found.push_str(if holds || used.objects == 0 { "" } else { " of lamp's own" });
+    if others {
+        line.found.push_str(&format!(", {} not of this job root", used.other_objects));
     }
+    let empties = [(holds, SetupStep::EmptyRoot), (used.objects > 0, SetupStep::ForgetHouse)];
+    let empties = empties.into_iter().find_map(|(is, step)| is.then_some(step));
+    line.steps = match others {
+        false if delete_jobs || !holds => empties.into_iter().chain([SetupStep::DeleteBucket]).collect(),
+        true if delete_jobs => empties.into_iter().collect(),
+        _ => Vec::new(),
+    };
+    let kept = (holds && !delete_jobs).then(|| match used.jobs {
+        0 => format!("it holds {} of no job (schedules)", counted(used.objects - used.house_objects, "object")),
+        _ => "it holds jobs".to_owned(),
+    });
+    let kept = kept.map(|kept| format!("{kept}, and stays; `--delete-jobs` deletes {}", if others { "them" } else { "it with all of them" }));
+    let keeps = others.then(|| {
+        let places = used.others.join(", ") + if used.others.len() < PLACES { "" } else { ", ..." };
+        format!("what is not of {} stays, and keeps it: {} ({places})", names.job_root(), counted(used.other_objects, "object"))
+    });
+    line.remark = [kept, keeps].into_iter().flatten().reduce(|one, other| format!("{one}; {other}"));
     line
 }

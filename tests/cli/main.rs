@@ -65,4 +65,6 @@ mod sweep;
 mod sweeper;
 #[cfg(feature = "aws")]
 mod sweeper_setup;
+#[cfg(feature = "aws")]
+mod uninit;
 mod wishes;

@@ -196,9 +196,9 @@ fn a_bucket_with_lamps_own_records_alone_goes_and_one_with_somebodys_file_stays(
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     put(&["clock", "market/prices.parquet"]);
     let (_, dry) = user.json(&["uninit", "aws", "--dry-run"]);
-    assert_eq!((&dry["in_use"]["objects"], &dry["in_use"]["house_objects"]), (&2.into(), &1.into()), "{dry}");
+    assert_eq!((&dry["in_use"]["objects"], &dry["in_use"]["other_objects"]), (&1.into(), &1.into()), "{dry}");
     let kept = user.lamp(&["uninit", "aws", "--yes"]);
-    assert!(kept.code == 0 && kept.err.contains("it holds 1 object of no job"), "{kept:?}");
+    assert!(kept.code == 0 && kept.err.contains("stays, and keeps it: 1 object (market/)"), "{kept:?}");
     let config = user.sandbox.read(CONFIG);
     assert!(config.contains("job_root") && config.contains("regions"), "what stays is read by these: {config}");
 }

@@ -184,7 +184,7 @@ fn a_bucket_with_jobs_stays_unless_that_is_said() {
     let kept = plan_removal(&names(), &ready("alice"), &used, false);
     assert!(!steps(&kept).contains(&SetupStep::DeleteBucket) && steps(&kept).contains(&SetupStep::DeleteRole), "{kept:?}");
     let all = steps(&plan_removal(&names(), &ready("alice"), &used, true));
-    assert!(all.ends_with(&[SetupStep::EmptyBucket, SetupStep::DeleteBucket]), "{all:?}");
+    assert!(all.ends_with(&[SetupStep::EmptyRoot, SetupStep::DeleteBucket]), "{all:?}");
     let own = InUse { objects: 7, house_objects: 7, ..InUse::default() };
     let own = steps(&plan_removal(&names(), &ready("alice"), &own, false));
     assert!(own.ends_with(&[SetupStep::ForgetHouse, SetupStep::DeleteBucket]), "its clock and its news are no jobs: {own:?}");
@@ -196,6 +196,30 @@ fn a_bucket_with_jobs_stays_unless_that_is_said() {
     assert!(at(&SetupStep::TakeRoleFromProfile) < at(&SetupStep::DeleteProfile) && at(&SetupStep::DeleteProfile) < at(&SetupStep::DeleteRole));
     let running = InUse { machines: vec!["i-1".into()], ..InUse::default() };
     assert!(plan_removal(&names(), &ready("alice"), &running, true)[0].blocks);
+}
+
+/// Another job root of the bucket, perhaps a colleague's, or a file of somebody's.
+#[test]
+fn what_is_not_of_the_job_root_stays_and_keeps_the_bucket() {
+    let bucket = |used: &InUse, delete_jobs| {
+        let names = SetupNames { prefix: "b/".into(), ..names() };
+        plan_removal(&names, &ready("alice"), used, delete_jobs).into_iter().find(|line| line.thing.starts_with("bucket ")).unwrap()
+    };
+    let others =
+        |jobs, objects, house_objects| InUse { jobs, objects, house_objects, other_objects: 4, others: vec!["a/".into()], ..InUse::default() };
+    let keeps = "what is not of s3://lamplighter-1-us-east-2/b stays, and keeps it: 4 objects (a/)";
+    let jobs = bucket(&others(2, 70, 1), true);
+    assert_eq!((jobs.steps, jobs.remark.as_deref()), (vec![SetupStep::EmptyRoot], Some(keeps)));
+    assert_eq!(jobs.found, "ours, 2 jobs, 70 objects, 4 not of this job root");
+    let kept = bucket(&others(2, 70, 1), false);
+    let said = format!("it holds jobs, and stays; `--delete-jobs` deletes them; {keeps}");
+    assert_eq!((kept.steps, kept.remark), (vec![], Some(said)));
+    let house = bucket(&others(0, 3, 3), true);
+    assert_eq!((house.steps, house.remark.as_deref()), (vec![SetupStep::ForgetHouse], Some(keeps)));
+    for (nothing, delete_jobs) in [(others(0, 3, 3), false), (others(0, 0, 0), false), (others(0, 0, 0), true)] {
+        let line = bucket(&nothing, delete_jobs);
+        assert_eq!((line.steps, line.remark.as_deref()), (vec![], Some(keeps)), "{nothing:?}");
+    }
 }
 
 /// Before a launch: everything at once, and never what nobody could see.

@@ -1,0 +1,45 @@
+//! `lamp uninit aws` of one job root, in a bucket that holds another.
+
+use super::setup::User;
+
+/// A prefix is a job root of its own, perhaps a colleague's: it is in no number that is typed, and stays.
+#[test]
+fn of_two_job_roots_in_a_bucket_the_other_stays_with_all_that_is_in_it() {
+    let Some(user) = User::new() else { return };
+    let bucket = user.bucket();
+    let keys = |prefix: &str| {
+        let listed = user.ec2.s3("GET", &format!("/{bucket}?versions&prefix={prefix}"), b"").1;
+        String::from_utf8_lossy(&listed).matches("<Key>").count()
+    };
+    for (prefix, more) in [("a", &[][..]), ("b", &["--instead"])] {
+        let made = user.lamp(&[&["init", "aws", "--yes", "--bucket", &bucket, "--prefix", prefix], more].concat());
+        assert_eq!(made.code, 0, "{made:?}");
+    }
+    for (key, body) in [
+        ("a/jobs/digits-222222/spec.json", b"{}".as_slice()),
+        ("a/jobs/digits-222222/receipt.json", b"{}"),
+        ("a/jobs/digits-222222/checkpoints/0001/manifest.json", b"{}"),
+        ("a/jobs/words-333333/receipt.json", b"{}"),
+        ("a/clock", b""),
+        ("b/jobs/digits-444444/receipt.json", b"{}"),
+        ("b/jobs/digits-444444/receipt.json", b"{ }"),
+        ("b/jobs/digits-555555/receipt.json", b"{}"),
+        ("b/jobs/jobs/digits-666666/receipt.json", b"{}"),
+        ("b/clock", b""),
+        ("notes.txt", b"mine"),
+    ] {
+        user.ec2.s3("PUT", &format!("/{bucket}/{key}"), body);
+    }
+    let others = keys("a/");
+    let (code, dry) = user.json(&["uninit", "aws", "--dry-run", "--delete-jobs"]);
+    assert_eq!((code, &dry["in_use"]["jobs"], &dry["in_use"]["other_objects"]), (0, &2.into(), &7.into()), "{dry}");
+    assert_eq!(dry["in_use"]["others"], serde_json::json!(["a/", "b/jobs/", "notes.txt"]), "{dry}");
+    let all = user.lamp(&["uninit", "aws", "--yes", "--delete-jobs", "--count", "4"]);
+    assert!(all.code == 102 && all.err.contains(&format!("there are 2 jobs with 4 objects in s3://{bucket}/b, not 4")), "{all:?}");
+    let gone = user.lamp(&["uninit", "aws", "--yes", "--delete-jobs", "--count", "2"]);
+    assert_eq!(gone.code, 0, "{gone:?}");
+    let said = format!("what is not of s3://{bucket}/b stays, and keeps it: 7 objects (a/, b/jobs/, notes.txt)");
+    assert!(gone.err.contains(&said) && gone.out.contains("delete all jobs of the job root"), "{gone:?}");
+    assert_eq!((keys("a/"), keys("b/jobs/digits"), keys("b/jobs/jobs/"), keys("notes.txt")), (others, 0, 1, 1));
+    assert!(!user.sandbox.read("home/.config/lamplighter/config.toml").contains("job_root"), "nothing is read there any more");
+}
