@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Context, ExitCode, Fault, job_root};
-use crate::job::{Plan, Proof};
+use crate::job::{MachineSpec, Plan, Proof};
 use crate::jobdir::ProofDir;
 use crate::market::Cloud;
 use crate::policy::proof::{Standing, standing};
@@ -41,6 +41,15 @@ pub async fn account(workstation: &Workstation) -> Result<String, Fault> {
             .meaning("nothing was started, and nothing bills")
             .hint("`lamp doctor` says who you are to AWS")
     })
+}
+
+/// Where a job that is left alone may have a machine: a refusal or an interruption launches in any of these, wherever the first
+/// plan is.
+pub async fn regions(workstation: &Workstation, machine: &MachineSpec, plan: &Plan) -> BTreeSet<String> {
+    let mut regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
+    // That of a kept machine, where the configuration has changed since.
+    regions.insert(plan.offer.region.to_string());
+    regions
 }
 
 impl Proofs {
@@ -78,14 +87,14 @@ impl Proofs {
 }
 
 /// For whoever leaves an attached job: it goes on, and they are told what nobody has shown.
-pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, region: &str) {
+pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, regions: &BTreeSet<String>) {
     let looked = tokio::select! {
         looked = look(workstation, store) => looked.ok(),
         () = context.clock.sleep(WARN_WITHIN) => None,
     };
     let Some(proofs) = looked else { return };
-    let standing = proofs.standing(context, region);
-    if !standing.is_good() {
+    let unproven = regions.iter().map(|region| (region, proofs.standing(context, region))).find(|(_, standing)| !standing.is_good());
+    if let Some((region, standing)) = unproven {
         context.printer.warn(format!(
             "its machine is driven from here only while this workstation is on, and {region} {} that machines end by themselves",
             standing.words()

@@ -1,5 +1,6 @@
 //! `lamp run`: submit a job, drive it, stand beside it until it has ended.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
@@ -85,9 +86,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     ready::warn_unready(context, &planned.unready);
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
-    let region = planned.plan.offer.region.to_string();
+    let regions = if is_asked { proven::regions(&workstation, &spec.spec.machine, &planned.plan).await } else { BTreeSet::new() };
     if let Some(proofs) = proofs {
-        proofs?.refuse(context, &[region.clone()].into(), Some(&planned.plan))?;
+        proofs?.refuse(context, &regions, Some(&planned.plan))?;
     }
     if let Some(reason) = controller.cap_forbids(&planned.plan) {
         return Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
@@ -113,7 +114,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         Some(receipt) => end(context, &dir, &receipt, args.outputs.as_deref()).await,
         None => {
             if is_asked {
-                proven::warn(context, &workstation, &store, &region).await;
+                proven::warn(context, &workstation, &store, &regions).await;
             }
             Ok(ExitCode::CTRL_C)
         }

@@ -91,8 +91,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.warn(format!("it waits for {reason}"));
     }
     if args.detach && proven::is_asked(spec.spec.machine.cloud, args.unproven) {
-        let region = planned.plan.offer.region.to_string();
-        proven::look(&workstation, &store).await?.refuse(context, &[region].into(), Some(&planned.plan))?;
+        let regions = proven::regions(&workstation, &spec.spec.machine, &planned.plan).await;
+        proven::look(&workstation, &store).await?.refuse(context, &regions, Some(&planned.plan))?;
     }
     let scratch = submission::scratch(context, next.job())?;
     let mut left = Left::listen();

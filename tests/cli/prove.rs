@@ -4,9 +4,9 @@
 use std::process::{Child, Command, Stdio};
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::ec2::{FalseEc2, Options, Seen, State};
+use super::ec2::{FalseEc2, Fault, Options, Seen, State};
 use super::lost::{ALL_TRIES, lose_the_spec};
 use super::place::{Place, end, signal, wait_until};
 
@@ -75,6 +75,18 @@ impl Account {
     pub(super) fn put(&self, key: &str, value: &Value) {
         let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
         assert_eq!(self.ec2.s3("PUT", &format!("/{bucket}/{key}"), value.to_string().as_bytes()).0, 200);
+    }
+
+    /// Its launch is refused for good, and something was saved; launches go on being refused.
+    pub(super) fn ended_with_a_checkpoint(&self, file: &str) -> String {
+        self.ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").saying("you may not").always());
+        assert_eq!(self.lamp(&["run", "--detach", "--unproven", file]).0, 104);
+        let (_, status) = self.json(&["status"]);
+        let job = status["jobs"][0]["job"].as_str().expect("a job").to_owned();
+        let manifest =
+            json!({"format": 1, "number": 1, "attempt": 1, "created": "2026-11-20T21:11:00Z", "files": [], "save_secs": 0.1, "upload_secs": 0.1});
+        self.put(&format!("jobs/{job}/checkpoints/0001/manifest.json"), &manifest);
+        job
     }
 
     fn proof_key(&self) -> String {
@@ -261,6 +273,27 @@ fn a_proof_of_31_days_ago_does_not_count_and_unproven_is_a_word_of_its_own() {
     // This workstation bills nobody.
     let local = account.lamp(&["run", "--detach", "--cloud", "local", "--", "true"]);
     assert_eq!(local.0, 0, "{local:?}");
+}
+
+/// The first machine is planned in one of them, and a refusal or an interruption launches in the other.
+#[test]
+fn a_job_of_two_regions_is_left_alone_only_where_both_are_proven() {
+    let Some(account) = Account::new() else { return };
+    let both = account.place.0.read("job.toml").replace("[machine]\n", "[machine]\nregions = ['us-east-1', 'us-east-2']\n");
+    account.place.0.write("both.toml", both);
+    account.proven(1, true);
+    let named = |ended: &(i32, String, String)| (ended.0, ended.2.contains("us-east-2 has no proof"), ended.2.contains("us-east-1 has no proof"));
+    let refused = account.lamp(&["run", "--detach", "both.toml"]);
+    assert_eq!(named(&refused), (111, true, false), "{refused:?}");
+    assert!(refused.2.contains("`lamp doctor --prove --region us-east-2` shows it"), "{refused:?}");
+    let (_, jobs) = account.json(&["status"]);
+    assert_eq!((jobs["jobs"].as_array().map(Vec::len), account.ec2.instances().len()), (Some(0), 0), "{jobs}");
+    // From a checkpoint it may be bought anywhere, too.
+    let job = account.ended_with_a_checkpoint("both.toml");
+    let refused = account.lamp(&["start", "--detach", &job]);
+    assert_eq!(named(&refused), (111, true, false), "{refused:?}");
+    let (_, jobs) = account.json(&["status"]);
+    assert_eq!(jobs["jobs"].as_array().map(Vec::len), Some(1), "{jobs}");
 }
 
 #[test]
