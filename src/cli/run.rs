@@ -75,13 +75,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(measured) = measured.filter(|_| !args.late_save && planned.plan.offer.market == Market::Spot) {
         measured.refuse()?;
     }
-    controller.agent_fits(&planned.plan).await.map_err(|error| {
-        let hint = match error {
-            ShipError::ShortLived { .. } => "sign in again, `aws sso login`, or for longer; a shorter `limits.boot` needs less",
-            _ => "`lamp doctor` says which agent would be shipped",
-        };
-        Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills").or_hint(hint)
-    })?;
+    refuse_agent(&controller, &planned).await?;
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     ready::warn_unready(context, &planned.unready);
@@ -90,11 +84,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(proofs) = proofs {
         proofs?.refuse(context, &regions, Some(&planned.plan))?;
     }
-    if let Some(reason) = controller.cap_forbids(&planned.plan) {
-        return Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
-            .meaning("nothing was started, and nothing bills")
-            .hint("a higher cap in [caps] of the configuration, a cheaper machine, or a lower `max_price` where the bid is what is dear"));
-    }
+    refuse_forbidden(&controller, &planned)?;
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
     }
@@ -119,6 +109,31 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             Ok(ExitCode::CTRL_C)
         }
     }
+}
+
+/// A machine that its agent does not come to, or could not run on, is not bought.
+///
+/// # Errors
+/// When there is no agent for it.
+pub async fn refuse_agent(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
+    controller.agent_fits(&planned.plan).await.map_err(|error| {
+        let hint = match error {
+            ShipError::ShortLived { .. } => "sign in again, `aws sso login`, or for longer; a shorter `limits.boot` needs less",
+            _ => "`lamp doctor` says which agent would be shipped",
+        };
+        Fault::from_error(ExitCode::LAUNCH_FAILED, &error).meaning("nothing was started, and nothing bills").or_hint(hint)
+    })
+}
+
+/// What a cap could never let through is not left to wait.
+///
+/// # Errors
+/// When it never could.
+pub fn refuse_forbidden(controller: &Controller, planned: &Planned) -> Result<(), Fault> {
+    let Some(reason) = controller.cap_forbids(&planned.plan) else { return Ok(()) };
+    Err(Fault::new(ExitCode::REFUSED, format!("it would wait for ever for {}", reason.text))
+        .meaning("nothing was started, and nothing bills")
+        .hint("a higher cap in [caps] of the configuration, a cheaper machine, or a lower `max_price` where the bid is what is dear"))
 }
 
 /// A job that nobody would launch is not left to wait for somebody who sets a clock.

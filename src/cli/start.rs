@@ -20,6 +20,7 @@ use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticke
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::Usd;
+use crate::policy::setup::Lack;
 use crate::wire::{Store, Workstation};
 
 /// Go on with a job that has ended: on the machine that was stopped and kept, or from its checkpoint
@@ -79,11 +80,18 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let spec = spec_of(args, context, &kept, next.job())?;
     run::refuse_cloud(spec.spec.machine.cloud)?;
-    let (planned, clock) = tokio::join!(plan::first(context, &controller, &spec), controller.check_clock());
-    let planned = planned?;
-    if args.dry_run {
-        return show(context, &controller, &store, &spec, &planned).await;
+    let ((planned, lacks), clock) = tokio::join!(ready::planned(context, &controller, &spec), controller.check_clock());
+    // A kept machine has its network, its rights and its agent; one that is bought anew is bought as by `lamp run`.
+    let buys = planned.as_ref().map_or(spec.continues.as_ref().is_none_or(|from| from.machine.is_none()), |planned| planned.plan.starts.is_none());
+    if planned.is_err() && buys && ready::was_seen(context, &lacks) {
+        ready::refuse(&lacks, &spec)?;
     }
+    let planned = planned?;
+    let refused = refuse(&controller, &spec, &planned, if buys { &lacks } else { &[] }).await;
+    if args.dry_run {
+        return show(context, &controller, &store, &spec, &planned, refused.err()).await;
+    }
+    refused?;
     run::refuse_wrong_clock(clock)?;
     ready::warn_unready(context, &planned.unready);
     plan_text::before_a_run(&planned).into_iter().for_each(|line| context.printer.note(line));
@@ -117,6 +125,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         return run::detach(context, &workstation, &next).map(|_| ExitCode::CTRL_C);
     }
     stand_beside(args, context, &workstation, &controller, &next, memory, &mut left).await
+}
+
+/// What refuses `lamp run` refuses this.
+async fn refuse(controller: &Controller, spec: &ResolvedSpec, planned: &Planned, lacks: &[Lack]) -> Result<(), Fault> {
+    ready::refuse(lacks, spec)?;
+    run::refuse_agent(controller, planned).await?;
+    run::refuse_forbidden(controller, planned)
 }
 
 async fn stand_beside(
@@ -249,10 +264,24 @@ fn refuse_nothing_kept(kept: &Kept) -> Result<(), Fault> {
     Ok(())
 }
 
-async fn show(context: &Context, controller: &Controller, store: &Store, spec: &ResolvedSpec, found: &Planned) -> Result<ExitCode, Fault> {
+/// `refused`: why nothing would be started.
+async fn show(
+    context: &Context,
+    controller: &Controller,
+    store: &Store,
+    spec: &ResolvedSpec,
+    found: &Planned,
+    refused: Option<Fault>,
+) -> Result<ExitCode, Fault> {
     let caps = caps::shown(context, store).await?;
     let waits_for = plan::held_back(controller, found).await?;
     let planned = &found.plan;
+    // As the start itself would end.
+    let code = refused.as_ref().map_or(ExitCode::SUCCESS, |refused| refused.code);
+    if let Some(refused) = &refused {
+        context.printer.warn(format!("it would be refused: {}", refused.sentence()));
+        refused.hint.iter().for_each(|hint| context.printer.hint(hint));
+    }
     if context.is_machine_output() {
         let continues = spec.continues.as_ref();
         context.printer.json(&json!({
@@ -260,15 +289,16 @@ async fn show(context: &Context, controller: &Controller, store: &Store, spec: &
             "instance": planned.starts.as_ref().map(|starts| &starts.instance), "limits": spec.spec.limits, "offer": planned.offer,
             "reasons": planned.reasons, "most_usd": planned.most_whichever(), "most_usd_offer": planned.most_usd, "most_job_usd": found.most_job.usd,
             "kill_at": planned.kill_at, "caps": caps, "waits_for": waits_for, "unready": found.unready,
+            "refusal": refused.map(|refused| refused.sentence()),
         }));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     plan_text::before_a_run(found).into_iter().for_each(|line| context.printer.line(line));
     ready::warn_unready(context, &found.unready);
     caps.iter().for_each(|caps| context.printer.line(caps.text()));
-    if let Some(reason) = waits_for {
+    if let Some(reason) = waits_for.filter(|_| refused.is_none()) {
         context.printer.line(format!("it would wait for {reason}"));
     }
     context.printer.note("nothing was started");
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }

@@ -51,12 +51,7 @@ fn a_launch_that_is_refused_for_good_ends_apply_as_it_ends_run() {
 #[test]
 fn a_launch_that_is_refused_for_good_ends_a_detached_start_as_it_ends_run() {
     let Some(account) = Account::new() else { return };
-    account.ec2.fault(Fault::code("RunInstances", "UnauthorizedOperation").saying("you may not").always());
-    assert_eq!(account.lamp(&["run", "--detach", "--unproven", "job.toml"]).0, 104);
-    let (_, status) = account.json(&["status"]);
-    let job = status["jobs"][0]["job"].as_str().expect("a job").to_owned();
-    let manifest = serde_json::json!({"format": 1, "number": 1, "attempt": 1, "created": "2026-11-20T21:11:00Z", "files": [], "save_secs": 0.1, "upload_secs": 0.1});
-    account.put(&format!("jobs/{job}/checkpoints/0001/manifest.json"), &manifest);
+    let job = account.ended_with_a_checkpoint("job.toml");
     let (code, out, err) = account.lamp(&["start", &job, "--detach", "--unproven"]);
     assert_eq!(code, 104, "{out}\n{err}");
     assert!(err.contains("you may not") && err.contains(&format!("{job} goes on as ")), "{err}");
@@ -64,6 +59,20 @@ fn a_launch_that_is_refused_for_good_ends_a_detached_start_as_it_ends_run() {
     let states: Vec<_> = status["jobs"].as_array().expect("jobs").iter().map(|job| job["state"].clone()).collect();
     assert_eq!(states, ["failed", "failed"], "{status:#}");
     assert!(account.ec2.instances().is_empty());
+}
+
+/// It is bought anew: with what `lamp run` needs, and with nothing less.
+#[test]
+fn a_start_that_buys_a_machine_is_refused_for_what_the_account_lacks() {
+    let Some(account) = Account::new() else { return };
+    let job = account.ended_with_a_checkpoint("job.toml");
+    let config = "home/.config/lamplighter/config.toml";
+    let said = account.place.0.read(config).replace("instance_profile = \"lamplighter-box\"", "instance_profile = \"another\"");
+    account.place.0.write(config, said);
+    let refused = account.lamp(&["start", &job, "--detach", "--unproven"]);
+    assert!(refused.0 == 102 && refused.2.contains("the account is not ready for machines: no instance profile `another`"), "{refused:?}");
+    let (_, status) = account.json(&["status"]);
+    assert_eq!(status["jobs"].as_array().map(Vec::len), Some(1), "{status:#}");
 }
 
 #[test]

@@ -55,6 +55,27 @@ fn a_job_goes_on_on_the_disk_that_was_kept() {
     place.nothing_is_left();
 }
 
+/// As `lamp run`: nobody is left to wait for what never comes, and no job is made that does.
+#[test]
+fn what_a_cap_could_never_let_through_is_not_started_either() {
+    let place = stops_on_failure("");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    place.0.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.01\n");
+    let why = "it would wait for ever for the cap of $0.0100 an hour: no machine runs, and this one costs up to $36.00/h, more than the cap allows";
+    for words in [&["start"][..], &["start", "--detach"], &["start", "--dry-run"]] {
+        let refused = place.0.lamp(words);
+        assert!(refused.code == 102 && refused.err.contains(why) && refused.err.contains("hint: a higher cap in [caps]"), "{words:?}: {refused:?}");
+    }
+    let (code, dry) = place.0.json(&["start", "--dry-run", "-o", "json"]);
+    assert!(code == 102 && dry["refusal"].as_str().is_some_and(|refused| refused.contains(why)), "{dry}");
+    assert_eq!(jobs(&place).len(), 1, "none was made");
+    // And what it would have started is kept for when it may.
+    place.0.write("home/.config/lamplighter/config.toml", "");
+    place.0.write("code", "0");
+    assert_eq!(end(place.start(&["start", "-q"])).0, 0);
+    place.nothing_is_left();
+}
+
 #[test]
 fn two_that_start_a_job_start_it_once() {
     let place = stops_on_failure("");
