@@ -54,6 +54,7 @@ pub fn resolved(call: &Alone, now: Timestamp, random: [u8; 6]) -> ResolvedSpec {
         code: None,
         origins: Default::default(),
         applied: None,
+        owner: None,
         continues: None,
         trial: None,
     }

@@ -101,6 +101,7 @@ impl AloneRun {
             kept: Vec::new(),
             attention,
             plan: None,
+            owner: None,
             moved: None,
             limited: Limited::Job,
         }

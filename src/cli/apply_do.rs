@@ -194,7 +194,7 @@ async fn make_job(
     if !is_old && is_there(&here).await {
         return there_already(context, &workstation, applied, &here);
     }
-    let spec = ResolvedSpec { job, applied: Some(applied.clone()), ..submission::spec(context, &ready.prepared.loaded) };
+    let spec = ResolvedSpec { job, applied: Some(applied.clone()), owner: None, ..submission::spec(context, &ready.prepared.loaded) };
     let planned = left.or_give_up(broken_off, async { Ok(controller.first_plan(&spec).await) }).await?;
     let dir = match planned {
         Ok(planned) => {

@@ -222,7 +222,7 @@ pub async fn all_that_may_be_open(store: &Store) -> Result<Vec<JobId>, Fault> {
     Ok(read.into_iter().flatten().collect())
 }
 
-/// Whose the machines of a job are, by its newest plan that can be read; `None`: no plan says it yet.
+/// Whose the machines of a job are, by its newest plan that can be read, and without one by its spec; `None`: neither says it.
 ///
 /// # Errors
 /// When the job root does not answer.
@@ -234,7 +234,10 @@ pub async fn owner_of(dir: &JobDir) -> Result<Option<String>, Fault> {
             Ok(None) | Err(_) => {}
         }
     }
-    Ok(None)
+    match dir.spec().await {
+        Err(error @ JobDirError::Store(_)) => Err(record_fault(&error)),
+        spec => Ok(spec.ok().flatten().and_then(|spec| spec.owner().map(str::to_owned))),
+    }
 }
 
 /// Receipts that are read at once.

@@ -201,6 +201,7 @@ mod tests {
             kept: Vec::new(),
             attention: vec![],
             plan: None,
+            owner: None,
             moved: None,
             limited: Limited::Job,
         }

@@ -42,6 +42,7 @@ mod context;
 mod daemon;
 mod doctor;
 mod doctor_aws;
+mod end_asked;
 mod exit;
 mod explain;
 mod explain_cost;

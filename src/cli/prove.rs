@@ -155,6 +155,7 @@ impl Desk<'_> {
             code: None,
             origins: Default::default(),
             applied: None,
+            owner: Some(self.context.user.owner.clone()),
             continues: None,
             trial: Some(trial),
         }

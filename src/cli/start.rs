@@ -240,6 +240,7 @@ fn spec_of(args: &Args, context: &Context, kept: &Kept, next: &JobId) -> Result<
         code: kept.spec.code.clone(),
         origins,
         applied: None,
+        owner: Some(context.user.owner.clone()),
         continues: Some(kept.continues.clone()),
         trial: None,
     })

@@ -16,7 +16,7 @@ use crate::job::{JobId, JobState};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
 use crate::policy::LIMIT_NEARS;
-use crate::policy::reconcile::belongs_elsewhere;
+use crate::policy::reconcile::{belongs_elsewhere, is_of_another};
 
 /// Show jobs: what runs, what it costs, how it stands
 #[derive(Clone, Debug, ClapArgs)]
@@ -113,6 +113,14 @@ fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Sum
         return summary;
     }
     if summary.alone || summary.state.is_final() {
+        return summary;
+    }
+    if let Some(owner) = &summary.owner
+        && let Some(whose) = is_of_another(Some(owner), &context.user.owner)
+    {
+        let there = summary.waiting.map(|why| format!(", and there for {why}")).unwrap_or_default();
+        summary.waiting = Some(format!("its owner `{owner}`, who buys its machine{there}"));
+        summary.attention.push(format!("{whose}: no machine is bought for it from here"));
         return summary;
     }
     let Ok(workstation) = job_root::workstation(context) else { return summary };

@@ -52,6 +52,7 @@ pub fn spec(context: &Context, loaded: &Loaded) -> ResolvedSpec {
         code: None,
         origins: loaded.origins.clone(),
         applied: None,
+        owner: Some(context.user.owner.clone()),
         continues: None,
         trial: None,
     }

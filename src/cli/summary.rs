@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::alone::AloneRun;
 use super::attempt_words::moved;
+use super::end_asked::EndAsked;
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
 use super::most::{Limited, hard_end, most, most_of_job};
@@ -13,7 +14,7 @@ use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, Res
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
 use crate::policy::reconcile::{AttemptFacts, Journal, Watched, history, job_state};
-use crate::policy::{EndWish, Wishes, relaunch};
+use crate::policy::{Wishes, relaunch};
 
 /// The field names are an interface.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,27 +71,15 @@ pub struct Summary {
     /// Of the last attempt of a job that has not ended: whose it is; and when its machine ends at the latest, by what was added since.
     #[serde(skip)]
     pub plan: Option<Plan>,
+    /// Whose it is while there is no plan, where its spec says so.
+    #[serde(skip)]
+    pub owner: Option<String>,
     /// Where it is now and why, of an attempt under way that follows on others.
     #[serde(skip)]
     pub moved: Option<String>,
     /// What the limits of the spec bound.
     #[serde(skip)]
     pub limited: Limited,
-}
-
-/// A wish to end that has not come true. The field names are an interface.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct EndAsked {
-    /// `stop` or `cancel`.
-    pub wish: &'static str,
-    pub by: String,
-    pub at: Timestamp,
-}
-
-impl From<EndWish> for EndAsked {
-    fn from(wish: EndWish) -> Self {
-        EndAsked { wish: if wish.cancel { "cancel" } else { "stop" }, by: wish.by, at: wish.at }
-    }
 }
 
 impl Summary {
@@ -179,6 +168,7 @@ impl Summary {
             kept: Vec::new(),
             attention: receipt.losses,
             plan: None,
+            owner: None,
             moved: None,
             limited: Limited::Job,
         }
@@ -240,6 +230,7 @@ impl Summary {
             kept: Vec::new(),
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
             plan: last.map(|attempt| Plan { kill_at: hard_end(&spec.spec, attempt, attempts, wishes), ..attempt.plan.clone() }),
+            owner: spec.owner().filter(|_| attempts.is_empty()).map(str::to_owned),
             moved: moved(attempts),
             limited: Limited::of(&spec.spec.limits),
         }

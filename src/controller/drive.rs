@@ -23,7 +23,7 @@ use crate::job::{JobId, Receipt};
 use crate::jobdir::{JobDir, JobDirError, RecordError};
 use crate::market::{self, Zone};
 use crate::policy::cap::Caps;
-use crate::policy::reconcile::{Act, Facts, belongs_elsewhere, reconcile};
+use crate::policy::reconcile::{Act, Facts, is_elsewhere, reconcile};
 use crate::ports::{Clock, Cloud, CloudError, Notifier, Store};
 
 /// Drives jobs of one job root on one cloud. Cheap to clone the parts of, expensive to share: one loop each.
@@ -351,8 +351,9 @@ impl Controller {
             here: self.here.as_str(),
             now: self.clock.now(),
         };
-        // Whose job it is, its newest plan says: whoever created that has won, for this attempt and those that follow.
-        let elsewhere = observed.attempts.last().and_then(|last| belongs_elsewhere(&last.plan, &self.owner, self.here.as_str()));
+        // Whose job it is, its newest plan says: whoever created that has won, for this attempt and those that follow. Before the
+        // first one its spec does.
+        let elsewhere = is_elsewhere(&spec, &observed.attempts, &self.owner, self.here.as_str());
         let mut step = elsewhere.map_or(Step::Waiting, Step::Elsewhere);
         for act in reconcile(&facts) {
             if let Act::Wait { why, .. } = &act {

@@ -23,7 +23,7 @@ use super::observe::recall;
 use crate::instance::InstanceView;
 use crate::job::{JobId, LeavingFate, Receipt};
 use crate::jobdir::{self, JobDir, JobNews};
-use crate::policy::reconcile::{Act, CloudAnswer, Facts, belongs_elsewhere, reconcile};
+use crate::policy::reconcile::{Act, CloudAnswer, Facts, is_elsewhere, reconcile};
 use crate::ports::StoreError;
 use crate::ports::chain;
 
@@ -228,8 +228,7 @@ impl Controller {
             return None;
         }
         let observed = recall(memory, news, answers, self.clock.mono());
-        let last = observed.attempts.last();
-        let elsewhere = last.and_then(|last| belongs_elsewhere(&last.plan, &self.owner, self.here.as_str()));
+        let elsewhere = is_elsewhere(memory.spec.as_ref()?, &observed.attempts, &self.owner, self.here.as_str());
         let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
         if let (CloudAnswer::Known(views), Some(open), None) =
             (&answer, observed.attempts.iter().find(|attempt| attempt.settled.is_none()), &elsewhere)

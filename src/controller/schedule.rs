@@ -258,6 +258,7 @@ impl Controller {
             code: record.code.clone(),
             origins: record.origins.clone(),
             applied: Some(Applied { due: Some(due), ..applied.clone() }),
+            owner: None,
             continues: None,
             trial: None,
         }

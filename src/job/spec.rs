@@ -29,6 +29,9 @@ pub struct ResolvedSpec {
     /// The file that `lamp apply` made it from; `None`: somebody ran it.
     #[serde(default)]
     pub applied: Option<Applied>,
+    /// Who submitted it, where `applied` does not say so ([`ResolvedSpec::owner`]).
+    #[serde(default)]
+    pub owner: Option<String>,
     /// The job that it goes on from; `None`: it begins by itself.
     #[serde(default)]
     pub continues: Option<Continues>,
@@ -44,6 +47,12 @@ impl ResolvedSpec {
     /// Whether its agent runs without a controller: there is no plan, and nobody launches anything for it.
     pub fn is_alone(&self) -> bool {
         self.written_by.starts_with(ALONE_WRITER)
+    }
+
+    /// Whose job it is as long as no plan says so: with whose money its first machine is bought. `None`: of an older version, and
+    /// whoever plans it first has it.
+    pub fn owner(&self) -> Option<&str> {
+        self.applied.as_ref().map(|applied| &applied.owner).or(self.owner.as_ref()).map(String::as_str)
     }
 
     /// What it goes on from as long as it has no checkpoint of its own.

@@ -202,10 +202,20 @@ pub fn belongs_elsewhere(plan: &Plan, owner: &str, here: &str) -> Option<String>
     away.then(|| format!("its machine is on the workstation {}, and this is {here}", plan.offer.zone))
 }
 
+/// The same of a job that may have no plan yet: then its spec says whose it is.
+pub fn is_elsewhere(spec: &ResolvedSpec, attempts: &[AttemptFacts], owner: &str, here: &str) -> Option<String> {
+    attempts.last().map_or_else(|| is_of_another(spec.owner(), owner), |last| belongs_elsewhere(&last.plan, owner, here))
+}
+
+/// Why a job without a plan is left to its owner: a machine for it would be bought with another's money.
+pub fn is_of_another(theirs: Option<&str>, owner: &str) -> Option<String> {
+    theirs.filter(|theirs| *theirs != owner).map(|theirs| format!("it is a job of the owner `{theirs}`, and this is `{owner}`"))
+}
+
 /// No machine is under way.
 fn between(facts: &Facts<'_>) -> Vec<Act> {
     let history = history(facts.attempts);
-    let elsewhere = facts.attempts.last().and_then(|last| belongs_elsewhere(&last.plan, facts.owner, facts.here));
+    let elsewhere = is_elsewhere(facts.spec, facts.attempts, facts.owner, facts.here);
     match (relaunch::next(&facts.spec.spec, &history, &Wishes::of(facts.requests), facts.now), elsewhere) {
         // Another workstation may lack what the job needs, so it goes on where it was; its end anybody may write.
         (Next::Attempt { .. }, Some(elsewhere)) => wait(elsewhere),

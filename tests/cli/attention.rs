@@ -35,6 +35,28 @@ fn what_stands_in_the_way_is_seen_in_the_list_and_of_the_job() {
     assert!(document["jobs"][0]["attention"].as_array().is_some_and(|all| all.iter().any(|one| one == text)), "{document:#}");
 }
 
+/// Held back by a cap of its own: whoever else looks is told whose it is, and not that nobody drives it.
+#[test]
+fn a_job_of_another_owner_that_waits_says_whose_it_is() {
+    let sandbox = Sandbox::new();
+    let mut spec: Value = serde_json::from_str(&record("spec.json")).expect("JSON");
+    (spec["applied"], spec["owner"]) = (Value::Null, "bob".into());
+    sandbox.write(&format!("{JOB}/spec.json"), spec.to_string());
+    let list = sandbox.lamp(&["status"]);
+    assert!(list.code == 0 && list.err.contains("digits-7f3k2q waits for its owner `bob`, who buys its machine"), "{list:?}");
+    assert!(!list.err.contains("nobody on this workstation drives"), "{list:?}");
+    let mut waiting: Value = serde_json::from_str(&record("waiting.json")).expect("JSON");
+    waiting["at"] = "2026-11-20T23:00:00Z".into();
+    sandbox.write(&format!("{JOB}/waiting.json"), waiting.to_string());
+    let (_, document) = sandbox.json(&["status", "-o", "json"]);
+    let job = &document["jobs"][0];
+    let why = waiting["why"].as_str().expect("a sentence");
+    assert_eq!(job["waiting"], format!("its owner `bob`, who buys its machine, and there for {why}"), "{document:#}");
+    assert_eq!((&job["driven_here"], job["attention"].as_array().map(Vec::len)), (&Value::Null, Some(1)), "{document:#}");
+    let refused = sandbox.lamp(&["cancel", "digits"]);
+    assert!(refused.code == 102 && refused.err.contains("is of the owner `bob`"), "{refused:?}");
+}
+
 #[test]
 fn what_is_over_is_not_shown_and_a_torn_record_hides_no_job() {
     let mut over: Value = serde_json::from_str(&record("attention.json")).expect("JSON");

@@ -159,6 +159,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
         code: None,
         origins: Default::default(),
         applied: None,
+        owner: None,
         continues: None,
         trial: None,
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::controller::{Controller, Ticked};
+use lamplighter::controller::{Controller, Ticked, submit};
 use lamplighter::instance::OWNER_TAG;
-use lamplighter::job::{AttemptNo, EndedBecause};
+use lamplighter::job::{Applied, AttemptNo, EndedBecause, JobOutcome, Wish};
 use lamplighter::ports::{Clock, Cloud, Store};
 use lamplighter::sim::Process;
 
@@ -69,6 +69,56 @@ fn whoever_creates_the_plan_has_the_job_and_all_of_its_attempts() {
         }
     }
     assert!(mine > 5 && yours > 5, "each of them wins sometimes: {mine}, {yours}");
+}
+
+/// Held back by a cap of its owner, say: nobody else buys its machine with their own money.
+#[test]
+fn a_job_without_a_plan_is_launched_by_its_owner_alone() {
+    let applied = |owner: &str| Applied { set: "jobs".into(), file: "a.toml".into(), sha256: "0a".into(), owner: owner.into(), due: None };
+    // What its spec says; and whether `you` may launch it.
+    let cases = [(Some("me"), None, false), (None, Some(applied("me")), false), (Some("you"), None, true), (None, None, true)];
+    for (owner, applied, is_theirs) in cases {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let mut world = World::unmade(clock.clone(), &[Life::Ends { secs: 2, code: 0 }]).await;
+            (world.spec.owner, world.spec.applied) = (owner.map(str::to_owned), applied.clone());
+            submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
+            let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Ends { secs: 2, code: 0 }]);
+            let you = other(&world, &theirs, &Process::new(None));
+            let hour = clock.sleep(Duration::from_secs(3600));
+            let jobs = [world.job().clone()];
+            if is_theirs {
+                you.drive(world.job()).await.unwrap();
+                assert_eq!((theirs.launches(), world.cloud.launches()), (1, 0), "{owner:?}");
+                return;
+            }
+            let ticked = you.look(world.job()).await.unwrap();
+            let Ticked::Elsewhere(why) = ticked else { panic!("{ticked:?}") };
+            assert_eq!(why, "it is a job of the owner `me`, and this is `you`");
+            tokio::select! {
+                () = you.drive_all(&jobs, |_| {}) => panic!("it is not over"),
+                receipt = you.drive(world.job()) => panic!("it is not over: {receipt:?}"),
+                () = hour => {}
+            }
+            assert_eq!((theirs.launches(), world.store.keys("plan.json")), (0, Vec::<String>::new()));
+            let receipt = world.drive().await;
+            assert_eq!((theirs.launches(), world.cloud.launches()), (0, 1));
+            world.check(&receipt).await;
+        });
+    }
+}
+
+/// What ends it costs nobody anything: whoever drives it may write that.
+#[test]
+fn a_cancel_of_anothers_job_without_a_plan_ends_it() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let mut world = World::unmade(clock.clone(), &[Life::Endless]).await;
+        world.spec.owner = Some("me".to_owned());
+        submit(&(world.store.clone() as Arc<dyn Store>), &world.spec, None).await.unwrap();
+        let theirs = FakeCloud::new(clock.clone(), world.dir.clone(), &[Life::Endless]);
+        world.wish(Wish::Cancel).await;
+        let receipt = other(&world, &theirs, &Process::new(None)).drive(world.job()).await.unwrap();
+        assert_eq!((receipt.outcome, theirs.launches(), world.cloud.launches()), (JobOutcome::Cancelled, 0, 0));
+    });
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub fn spec() -> ResolvedSpec {
         code: None,
         origins: Default::default(),
         applied: None,
+        owner: None,
         continues: None,
         trial: None,
     }
