@@ -162,7 +162,7 @@ pub(super) fn unknown_is_never_idle(judge: &Judge, world: &World, deed: &Deed<'_
 }
 
 /// Whether a loss that was told is that of a checkpoint, or of all.
-fn is_of_a_checkpoint(loss: &String) -> bool {
+fn is_of_a_checkpoint(loss: &str) -> bool {
     loss.contains("checkpoint") || loss.contains("what was not kept by then is lost")
 }
 
@@ -172,7 +172,7 @@ pub(super) fn saved_or_said(judge: &Judge, world: &World, deed: &Deed<'_>) -> Re
     match saved {
         Some((step, _))
             if judge.committed.is_none_or(|kept| kept < step)
-                && !outcome.losses.iter().any(is_of_a_checkpoint)
+                && !outcome.losses.iter().any(|loss| is_of_a_checkpoint(loss))
                 && outcome.because != EndedBecause::UserCancelled =>
         {
             Err(format!("step {step} was saved on the disk, {:?} is kept, and no loss is told", judge.committed))
