@@ -24,7 +24,8 @@ use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::detach::detach;
-use super::local_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder, RELEASED, boot_id};
+use super::holder_records::boot_id;
+use super::local_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder, RELEASED};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
 use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Tags};
 use crate::job::{MachineSpec, Plan};

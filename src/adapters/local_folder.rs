@@ -275,8 +275,3 @@ impl LocalFolder {
         Ok(())
     }
 }
-
-/// The number of this boot of the workstation.
-pub fn boot_id() -> String {
-    fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
-}

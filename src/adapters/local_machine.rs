@@ -28,10 +28,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Signal, WaitOptions};
-use rustix::time::{ClockId, clock_gettime};
 
-use super::local_folder::{EndedRecord, InstanceRecord, LocalFolder, MachineRecord, STOP, boot_id};
+use super::holder_records::boot_id;
+use super::local_folder::{EndedRecord, InstanceRecord, LocalFolder, MachineRecord, STOP};
 use super::proc_tree::{ProcessRef, tree, with_environment};
+use super::system_clock::since_boot;
 use crate::instance::{Notice, NoticeKind, Tags};
 use crate::market::elapsed;
 
@@ -92,18 +93,13 @@ impl Deadline {
         if self.wall != wall {
             self.wall = wall;
             let left = wall.map(|wall| elapsed(now, wall));
-            self.steady = steady() + left.unwrap_or_default();
+            self.steady = since_boot() + left.unwrap_or_default();
         }
     }
 
     fn passed(&self) -> bool {
-        self.wall.is_some() && steady() >= self.steady
+        self.wall.is_some() && since_boot() >= self.steady
     }
-}
-
-fn steady() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 impl Machine {
@@ -116,7 +112,7 @@ impl Machine {
         }
         let me = ProcessRef::of(std::process::id()).ok_or_else(|| io::Error::other("no /proc"))?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
-        let booted = (Timestamp::now(), steady());
+        let booted = (Timestamp::now(), since_boot());
         if !folder.create("machine.json", &MachineRecord { process: me, boot_id: boot_id(), started: booted.0 })? {
             return Ok(None);
         }
@@ -140,7 +136,7 @@ impl Machine {
     /// billed as one, and must not bring the hard cap nearer.
     fn now(&self) -> Timestamp {
         let (wall, then) = self.booted;
-        wall.saturating_add(steady().saturating_sub(then)).unwrap_or(wall)
+        wall.saturating_add(since_boot().saturating_sub(then)).unwrap_or(wall)
     }
 
     fn run(mut self) -> ExitCode {
@@ -149,7 +145,7 @@ impl Machine {
                 return self.end(&reason, stopped);
             }
             self.reap();
-            let now = steady();
+            let now = since_boot();
             if self.agent.is_none() && now >= self.restart_at {
                 self.start_agent();
             }
@@ -185,7 +181,7 @@ impl Machine {
     }
 
     fn start_agent(&mut self) {
-        self.restart_at = steady() + RESTART_PAUSE;
+        self.restart_at = since_boot() + RESTART_PAUSE;
         match self.spawn_agent() {
             Ok(child) => {
                 self.log(&format!("agent started, pid {}", child.id()));
@@ -214,7 +210,7 @@ impl Machine {
         while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
             if self.agent.as_ref().is_some_and(|agent| i64::from(agent.id()) == i64::from(pid.as_raw_nonzero().get())) {
                 self.agent = None;
-                self.restart_at = steady() + RESTART_PAUSE;
+                self.restart_at = since_boot() + RESTART_PAUSE;
                 self.log(&format!("agent ended ({status:?}), starting it again"));
             }
         }
@@ -234,8 +230,8 @@ impl Machine {
     }
 
     fn kill_everything(&mut self) {
-        let until = steady() + KILL_WITHIN;
-        while steady() < until {
+        let until = since_boot() + KILL_WITHIN;
+        while since_boot() < until {
             self.reap();
             let left = kill_below(Some(std::process::id()), &self.record.instance);
             if left == 0 {

@@ -8,8 +8,9 @@ use std::io;
 
 use jiff::Timestamp;
 
+use super::holder_records::boot_id;
 use super::local_cloud::{ID_PREFIX, LocalCloud, failed};
-use super::local_folder::{InstanceRecord, boot_id};
+use super::local_folder::InstanceRecord;
 use crate::job::Plan;
 use crate::ports::CloudError;
 

@@ -13,11 +13,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::host::HostSensors;
 use super::network::Network;
 use super::nvml::{self, Gpus};
+use super::system_clock::since_boot;
 use super::typing::Typing;
 use crate::instance::{Marks, Sample};
 use crate::ports::{Scope, Sensors};
@@ -89,7 +89,7 @@ impl SystemSensors {
 impl Sensors for SystemSensors {
     fn sample(&mut self, scope: &Scope) -> Sample {
         // The time first and the driver last: it is the one that may be slow, and counters must fit their time.
-        let (at, mono) = (Timestamp::now(), boot_time());
+        let (at, mono) = (Timestamp::now(), since_boot());
         let host = self.host.read(scope, mono);
         let network = self.network.read(scope.own_network_bytes);
         let typing = self.typing.read(mono);
@@ -114,9 +114,4 @@ impl Sensors for SystemSensors {
             marks: Marks::default(),
         }
     }
-}
-
-fn boot_time() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }

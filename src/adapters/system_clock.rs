@@ -14,6 +14,12 @@ use crate::ports::Clock;
 /// and a laptop that wakes up notices a passed deadline later; shorter only wakes the processor more often.
 const SLICE: Duration = Duration::from_secs(30);
 
+/// `CLOCK_BOOTTIME`: never steps, and counts suspend.
+pub(super) fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+}
+
 /// Wall time of the system, and `CLOCK_BOOTTIME`, which never steps and counts suspend.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
@@ -25,8 +31,7 @@ impl Clock for SystemClock {
     }
 
     fn mono(&self) -> Duration {
-        let time = clock_gettime(ClockId::Boottime);
-        Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
+        since_boot()
     }
 
     fn boot(&self) -> String {

@@ -14,7 +14,7 @@ use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{
     Account, Afterwards, Decision, End, EndWish, Extension, Facts, HardwareFault, LimitLevel, MoveWish, NoticeFacts, NoticeStep, Reached, Stage,
-    Standing, Warning, WorkloadFact, check_cadence, judge_limits, judge_notice, limit_level, supervise,
+    Standing, Warning, WorkloadFact, check_cadence, judge_limits, judge_notice, limit_level, standing, supervise,
 };
 use crate::ports::{PowerOff, Signal};
 
@@ -173,7 +173,7 @@ impl Agent {
     }
 
     pub(super) fn standing(&self) -> Standing {
-        if self.watching.stall.standing == Standing::Stalled { Standing::Stalled } else { self.watching.idle.standing }
+        standing(&self.watching.stall, &self.watching.idle)
     }
 
     fn done_for(&self) -> Option<Span> {

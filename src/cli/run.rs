@@ -15,7 +15,7 @@ use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, Sh
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, Market};
-use crate::wire::{Store, Workstation};
+use crate::wire::{Store, Workstation, is_built_for};
 
 /// Run a job: a file, or a command after `--`
 ///
@@ -202,7 +202,7 @@ pub async fn launch(
 
 /// A program that was built without AWS says so before it packs or uploads anything.
 pub fn refuse_cloud(cloud: Cloud) -> Result<(), Fault> {
-    if cloud == Cloud::Local || cfg!(feature = "aws") {
+    if is_built_for(cloud) {
         return Ok(());
     }
     Err(Fault::new(ExitCode::LAUNCH_FAILED, format!("this `lamp` was built without cloud `{cloud}`"))

@@ -12,7 +12,7 @@ use super::observe::Observed;
 use super::ready::Unready;
 use super::ship::ShipError;
 use crate::instance::MachineRef;
-use crate::job::{AttemptNo, JobId, Reason, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, CheckpointNo, JobId, Reason, Receipt, ResolvedSpec, Settled};
 use crate::jobdir::{JobDir, JobDirError};
 use crate::market::elapsed;
 use crate::policy::fallback::TooDear;
@@ -87,40 +87,7 @@ impl Controller {
         let job = dir.job();
         match act {
             Act::CreatePlan { attempt, resume_from, reason } => {
-                if self.is_held_back(memory) {
-                    return Ok(Done::Waiting);
-                }
-                self.must_know_the_time().await?;
-                let _one_at_a_time = self.launching.here.lock().await;
-                let planned = self.plan(dir, memory, spec, observed, (*attempt, *resume_from, reason)).await;
-                let mut plan = match planned {
-                    Err(ActError::NotNow(NotNow { reason, until })) => {
-                        self.wait_for(dir, memory, reason, until, WAIT_LOOK).await;
-                        return Ok(Done::Waiting);
-                    }
-                    Err(ActError::NoOffer(NoOffer { because, too_dear: Some(dear), .. })) => {
-                        self.wait_for_a_word(dir, spec, memory, observed, &because, &dear).await;
-                        return Ok(Done::Waiting);
-                    }
-                    planned => planned?,
-                };
-                let Some(turn) = self.turn_to_launch(&plan).await else { return Ok(Done::Waiting) };
-                if self.hold_back(dir, memory, &plan).await? {
-                    return Ok(Done::Waiting);
-                }
-                self.write_user_data(spec, &mut plan).await?;
-                let created = dir.create_plan(&plan).await?;
-                drop(turn);
-                info!(%job, attempt = attempt.number(), ?created, "{reason}");
-                // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
-                // and if somebody has since, its token makes it the same machine.
-                // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
-                if created == Created::New {
-                    memory.attempts.entry(*attempt).or_default().planned(plan);
-                    if attempt.number() == 1 || dir.receipt().await?.is_none() {
-                        self.launch(job, memory, *attempt).await?;
-                    }
-                }
+                return self.create_plan(dir, spec, memory, observed, (*attempt, *resume_from, reason)).await;
             }
             Act::Launch { attempt } => {
                 // Whoever drives this job too may have written down since our look that it was refused.
@@ -153,33 +120,82 @@ impl Controller {
                 self.release(memory, &settled).await;
                 return Ok(Done::Recorded);
             }
-            Act::WriteReceipt(receipt) => {
-                // A list of attempts may be late, and another controller launch what no receipt would name.
-                let next = observed.attempts.last().map_or(AttemptNo::FIRST, |last| last.plan.attempt.next());
-                if dir.plan(next).await?.is_some() {
-                    return Ok(Done::Waiting);
-                }
-                // Once: a store that is down meanwhile must not make it a question at every tick.
-                let leavings = match memory.leavings.take() {
-                    Some(known) => known,
-                    None => {
-                        let leavings = self.leave_nothing(job, observed).await;
-                        self.learn_from_end(memory, observed).await;
-                        leavings
-                    }
-                };
-                let receipt = leavings.on(receipt);
-                memory.leavings = Some(leavings);
-                if dir.plan(next).await?.is_some() {
-                    return Ok(Done::Waiting);
-                }
-                let created = dir.create_receipt(&receipt).await?;
-                info!(%job, outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
-                return Ok(Done::Final);
-            }
+            Act::WriteReceipt(receipt) => return self.write_receipt(dir, memory, observed, receipt).await,
             Act::Wait { .. } => return Ok(Done::Waiting),
         }
         Ok(Done::Changed)
+    }
+
+    /// Plans an attempt, and launches it where the plan is ours.
+    async fn create_plan(
+        &self,
+        dir: &JobDir,
+        spec: &ResolvedSpec,
+        memory: &mut JobMemory,
+        observed: &Observed,
+        (attempt, resume_from, reason): (AttemptNo, Option<CheckpointNo>, &str),
+    ) -> Result<Done, ActError> {
+        if self.is_held_back(memory) {
+            return Ok(Done::Waiting);
+        }
+        self.must_know_the_time().await?;
+        let _one_at_a_time = self.launching.here.lock().await;
+        let planned = self.plan(dir, memory, spec, observed, (attempt, resume_from, reason)).await;
+        let mut plan = match planned {
+            Err(ActError::NotNow(NotNow { reason, until })) => {
+                self.wait_for(dir, memory, reason, until, WAIT_LOOK).await;
+                return Ok(Done::Waiting);
+            }
+            Err(ActError::NoOffer(NoOffer { because, too_dear: Some(dear), .. })) => {
+                self.wait_for_a_word(dir, spec, memory, observed, &because, &dear).await;
+                return Ok(Done::Waiting);
+            }
+            planned => planned?,
+        };
+        let Some(turn) = self.turn_to_launch(&plan).await else { return Ok(Done::Waiting) };
+        if self.hold_back(dir, memory, &plan).await? {
+            return Ok(Done::Waiting);
+        }
+        self.write_user_data(spec, &mut plan).await?;
+        let created = dir.create_plan(&plan).await?;
+        drop(turn);
+        info!(job = %dir.job(), attempt = attempt.number(), ?created, "{reason}");
+        // Somebody else's plan is as good: the next look finds it. Ours needs no look: nobody has launched it yet,
+        // and if somebody has since, its token makes it the same machine.
+        // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
+        if created == Created::New {
+            memory.attempts.entry(attempt).or_default().planned(plan);
+            if attempt.number() == 1 || dir.receipt().await?.is_none() {
+                self.launch(dir.job(), memory, attempt).await?;
+            }
+        }
+        Ok(Done::Changed)
+    }
+
+    /// Writes the end of the job, with what it leaves.
+    async fn write_receipt(&self, dir: &JobDir, memory: &mut JobMemory, observed: &Observed, receipt: &Receipt) -> Result<Done, ActError> {
+        // A list of attempts may be late, and another controller launch what no receipt would name.
+        let next = observed.attempts.last().map_or(AttemptNo::FIRST, |last| last.plan.attempt.next());
+        if dir.plan(next).await?.is_some() {
+            return Ok(Done::Waiting);
+        }
+        // Once: a store that is down meanwhile must not make it a question at every tick.
+        let leavings = match memory.leavings.take() {
+            Some(known) => known,
+            None => {
+                let leavings = self.leave_nothing(dir.job(), observed).await;
+                self.learn_from_end(memory, observed).await;
+                leavings
+            }
+        };
+        let receipt = leavings.on(receipt);
+        memory.leavings = Some(leavings);
+        if dir.plan(next).await?.is_some() {
+            return Ok(Done::Waiting);
+        }
+        let created = dir.create_receipt(&receipt).await?;
+        info!(job = %dir.job(), outcome = %receipt.outcome, total = %receipt.total_usd, ?created, "{}", receipt.reason);
+        Ok(Done::Final)
     }
 
     /// All that may be bought is not to be had, and what is to be had is dearer than anybody was told.

@@ -52,6 +52,14 @@ pub fn unless_damaged<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<
     }
 }
 
+/// A record, by its key. `None`: not written yet.
+pub(super) async fn read<T: DeserializeOwned>(store: &dyn Store, key: &str) -> Result<Option<T>, JobDirError> {
+    match store.get(key).await? {
+        Some(bytes) => Ok(Some(decode(key, &bytes)?)),
+        None => Ok(None),
+    }
+}
+
 /// One job in a job root. Cheap to clone.
 ///
 /// A read of a record gives `None` where it is not written yet. It fails when the store does not answer, when a newer version
@@ -364,10 +372,7 @@ impl JobDir {
     }
 
     async fn read<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {
-        match self.store.get(&key).await? {
-            Some(bytes) => Ok(Some(decode(&key, &bytes)?)),
-            None => Ok(None),
-        }
+        read(&*self.store, &key).await
     }
 
     async fn read_if_understood<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {

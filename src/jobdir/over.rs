@@ -11,9 +11,9 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use super::dir::{JobDirError, unless_damaged};
+use super::dir::{JobDirError, read, unless_damaged};
 use super::layout;
-use super::record::{decode, encode};
+use super::record::encode;
 use crate::job::{JobId, RECORD_FORMAT};
 use crate::ports::Store;
 
@@ -29,11 +29,8 @@ pub struct JobsOver {
 /// # Errors
 /// When the store does not answer, or a newer version wrote it.
 pub async fn jobs_over(store: &dyn Store) -> Result<BTreeSet<JobId>, JobDirError> {
-    let read = match store.get(layout::JOBS_OVER).await? {
-        Some(bytes) => decode::<JobsOver>(layout::JOBS_OVER, &bytes).map(Some).map_err(JobDirError::from),
-        None => Ok(None),
-    };
-    Ok(unless_damaged(read)?.map(|over| over.jobs).unwrap_or_default())
+    let known: Option<JobsOver> = unless_damaged(read(store, layout::JOBS_OVER).await)?;
+    Ok(known.map(|over| over.jobs).unwrap_or_default())
 }
 
 /// Overwrites what was known, which the caller has read.

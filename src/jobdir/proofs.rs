@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::dir::{JobDirError, unless_damaged};
+use super::dir::{JobDirError, read, unless_damaged};
 use super::layout;
-use super::record::{decode, encode};
+use super::record::encode;
 use crate::job::Proof;
 use crate::ports::Store;
 
@@ -34,10 +34,7 @@ impl ProofDir {
     /// When the store does not answer, or a newer version wrote it.
     pub async fn newest(&self, region: &str) -> Result<Option<Proof>, JobDirError> {
         let key = layout::proof(&self.account, region);
-        unless_damaged(match self.store.get(&key).await? {
-            Some(bytes) => decode(&key, &bytes).map(Some).map_err(JobDirError::from),
-            None => Ok(None),
-        })
+        unless_damaged(read(&*self.store, &key).await)
     }
 
     /// The newest of each region.

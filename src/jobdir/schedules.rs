@@ -15,9 +15,10 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 
+use super::dir::read;
 use super::insist::insist;
 use super::layout;
-use super::record::{decode, encode};
+use super::record::encode;
 use super::{JobDir, JobDirError};
 use crate::job::{ResolvedSpec, Schedule, ScheduleRun, Waiting};
 use crate::ports::{Clock, Created, Store, StoreError};
@@ -168,9 +169,6 @@ impl ScheduleDir {
     }
 
     async fn read<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {
-        match self.store.get(&key).await? {
-            Some(bytes) => Ok(Some(decode(&key, &bytes)?)),
-            None => Ok(None),
-        }
+        read(&*self.store, &key).await
     }
 }

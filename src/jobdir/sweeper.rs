@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::dir::{JobDirError, unless_damaged};
+use super::dir::{JobDirError, read, unless_damaged};
 use super::layout;
-use super::record::{decode, encode};
+use super::record::encode;
 use crate::instance::visit::{Suspects, Visit};
 use crate::ports::{Store, StoreError};
 
@@ -78,10 +78,7 @@ impl SweeperDir {
     }
 
     async fn read<T: DeserializeOwned>(&self, key: String) -> Result<Option<T>, JobDirError> {
-        match self.store.get(&key).await? {
-            Some(bytes) => Ok(Some(decode(&key, &bytes)?)),
-            None => Ok(None),
-        }
+        read(&*self.store, &key).await
     }
 
     async fn put<T: Serialize>(&self, key: String, record: &T) -> Result<(), JobDirError> {

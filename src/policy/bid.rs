@@ -110,11 +110,6 @@ pub fn most_ever(rule: PriceRule, offer: &Offer) -> Option<UsdPerHour> {
     }
 }
 
-/// Whether a rule cannot be followed without a price history.
-pub fn needs_history(rule: PriceRule) -> bool {
-    rule.looks_back().is_some()
-}
-
 fn capped(price: UsdPerHour, on_demand: Option<UsdPerHour>) -> (UsdPerHour, &'static str) {
     match on_demand {
         Some(full) if full < price => (full, ", cut to the on-demand price"),

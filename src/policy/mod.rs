@@ -80,6 +80,6 @@ pub use settlement::is_by_a_user;
 pub use signals::rate as rate_text;
 pub use stall::{StallRhythm, StallWatch};
 pub use stopped::keeps_disk;
-pub use supervise::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact, afterwards, supervise};
+pub use supervise::{Afterwards, Decision, End, Facts, Reached, Stage, Step, Warning, WorkloadFact, afterwards, standing, supervise};
 pub use verdict::{Standing, WatchAction, WatchVerdict};
 pub use wishes::{EndWish, MoveWish, Wishes};

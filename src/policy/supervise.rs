@@ -171,7 +171,7 @@ fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
         Warning::None => None,
         Warning::Save if facts.workload == WorkloadFact::Running => {
             let reason = Reason::new(facts.now, "interruption", "save", "the cloud gave notice: saving a checkpoint now");
-            Some(Decision { step: Step::Save { asked_by: "notice" }, standing: standing(facts), reason })
+            Some(Decision { step: Step::Save { asked_by: "notice" }, standing: standing(facts.stall, facts.idle), reason })
         }
         Warning::Save => None,
         Warning::Final { by, at } => {
@@ -179,7 +179,7 @@ fn interrupted(facts: &Facts<'_>) -> Option<Decision> {
             let text = format!("the cloud takes the machine at {at}: saving and ending");
             let reason = Reason::new(facts.now, "interruption", "interrupted", text).with("left_secs", secs);
             let end = End { because: EndedBecause::Interrupted, save: true, by: Some(by), then: Afterwards::LeaveToCloud { at } };
-            Some(Decision { step: Step::End(end), standing: standing(facts), reason })
+            Some(Decision { step: Step::End(end), standing: standing(facts.stall, facts.idle), reason })
         }
     }
 }
@@ -239,7 +239,7 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
     if counts && facts.retries_used < facts.retries.max {
         let text = format!("the workload {}: starting it again ({} of {})", in_words(exit), facts.retries_used + 1, facts.retries.max);
         let reason = Reason::new(facts.now, "workload", "retry", text).with("retries_used", used);
-        return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts), reason });
+        return Some(Decision { step: Step::Restart { after: facts.retries.delay }, standing: standing(facts.stall, facts.idle), reason });
     }
     let because = if exit.oom { EndedBecause::OutOfMemory } else { EndedBecause::Failed };
     let reason = Reason::new(facts.now, "workload", because.word(), format!("the workload {}", in_words(exit))).with("retries_used", used);
@@ -292,11 +292,12 @@ fn watched(facts: &Facts<'_>, verdict: &WatchVerdict, judged: Standing, policy: 
 
 fn watching(facts: &Facts<'_>) -> Decision {
     let (verdict, policy) = if facts.stall.standing == Standing::Stalled { (facts.stall, "stall") } else { (facts.idle, "idle") };
-    Decision { step: Step::Continue, standing: standing(facts), reason: verdict.reason(facts.now, policy) }
+    Decision { step: Step::Continue, standing: standing(facts.stall, facts.idle), reason: verdict.reason(facts.now, policy) }
 }
 
-fn standing(facts: &Facts<'_>) -> Standing {
-    if facts.stall.standing == Standing::Stalled { Standing::Stalled } else { facts.idle.standing }
+/// What is said of the work: that it hangs outranks that it is idle.
+pub fn standing(stall: &WatchVerdict, idle: &WatchVerdict) -> Standing {
+    if stall.standing == Standing::Stalled { Standing::Stalled } else { idle.standing }
 }
 
 /// What becomes of the machine after such an end, as the job file asks.
@@ -325,5 +326,5 @@ fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, reason: Reason, rea
         Warning::Final { by, .. } => Some(by),
         _ => None,
     };
-    Decision { step: Step::End(End { because, save, by, then }), standing: standing(facts), reason }
+    Decision { step: Step::End(End { because, save, by, then }), standing: standing(facts.stall, facts.idle), reason }
 }
