@@ -77,6 +77,10 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
     let shows_nothing = attempt.watched.starts_for.is_some_and(|starts| starts > plan.boot.duration());
     let too_late = plan.kill_at.is_some_and(|kill_at| kill_at <= facts.now);
     match view.state {
+        // Shown as it stood before a start of just now: it runs, and whoever wants it out must see it first.
+        InstanceState::Stopped if stands_as_kept(plan, view) && is_started_just_now(attempt, view) => {
+            Some(vec![Act::Wait { until: None, why: format!("{} was started a moment ago, and is not shown so yet", view.id) }])
+        }
         // It was started, and we have stopped it again.
         InstanceState::Stopped if never_came_up(attempt, view) => Some(done()),
         // Its disk stays as it is: nobody has asked to lose it.
@@ -86,6 +90,15 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
         InstanceState::Pending | InstanceState::Running if view.tags.job != plan.job => Some(if overdue { done() } else { wait() }),
         _ => None,
     }
+}
+
+/// So long EC2 may show how a machine stood before a start that it has taken. Its answers are seconds old, where they are old at all.
+const START_SHOWN_WITHIN: Duration = Duration::from_secs(60);
+
+fn is_started_just_now(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    let watched = &attempt.watched;
+    let taken = watched.launched.is_some() && watched.refused.is_none();
+    view.cloud == Cloud::Aws && taken && watched.asked_for.is_some_and(|asked| asked < START_SHOWN_WITHIN)
 }
 
 /// Whether a kept machine that was started can stand still again: nobody has heard its agent, which has changed nothing on its

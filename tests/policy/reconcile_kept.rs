@@ -7,7 +7,7 @@ use lamplighter::job::{AttemptPhase, EndedBecause, Reaction, Request, Settled, S
 use lamplighter::market::Market;
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
-use super::reconcile_facts::{self, OWNER, ago, attempt, known, now, outcome, settled, spec, status, view};
+use super::reconcile_facts::{self, OWNER, ago, attempt, known, now, outcome, settled, spec, status, view, wish};
 
 /// An attempt that starts a kept machine, planned so long ago; its agent is at work.
 fn started(age_secs: u64) -> AttemptFacts {
@@ -122,4 +122,24 @@ fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
     assert_eq!(acts(EndedBecause::Succeeded, Market::OnDemand, &cancel, 181), "terminate");
     assert_eq!(acts(EndedBecause::Failed, Market::OnDemand, &[], 181), "terminate", "that was not asked for");
     assert_eq!(acts(EndedBecause::Succeeded, Market::Spot, &[], 181), "terminate", "such a machine cannot be stopped");
+}
+
+/// Somebody asks for the end of a job in the second in which its kept machine was started, and EC2 still shows how it stood: settled by
+/// that, it would run with nobody to drive it, and be paid for by nobody.
+#[test]
+fn a_machine_that_was_started_a_moment_ago_is_not_settled_as_it_stood() {
+    let asked = |secs: Option<u64>, launched: bool| {
+        let mut attempt = started(90);
+        attempt.status = None;
+        attempt.watched.asked_for = secs.map(Duration::from_secs);
+        attempt.watched.launched = launched.then(|| kept().id);
+        attempt
+    };
+    let stop = [wish(Wish::Stop, 20)];
+    for (attempt, settles) in
+        [(asked(Some(30), true), false), (asked(Some(61), true), true), (asked(Some(30), false), true), (asked(None, false), true)]
+    {
+        let acts = reconcile_facts::acts(&[attempt], &stop, known(&[kept()]));
+        assert_eq!(matches!(&acts[..], [Act::Settle(_)]), settles, "{acts:?}");
+    }
 }
