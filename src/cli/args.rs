@@ -30,7 +30,7 @@ pub struct Globals {
     #[arg(long, global = true, value_name = "URL")]
     pub job_root: Vec<String>,
 
-    /// Only data and errors
+    /// Only data, errors, and warnings of what happens meanwhile
     #[arg(short, long, global = true)]
     pub quiet: bool,
 

@@ -262,7 +262,9 @@ impl Printer {
 
     /// Findings as compilers print them, so that editors can jump to them: `job.toml:4: error: ...`. To stderr.
     pub fn findings(&self, file: Option<&str>, findings: &[Finding]) {
-        for finding in findings {
+        // Of a file that is taken; `lamp check` has them.
+        let are_all = !self.quiet || findings.iter().any(|finding| finding.severity == Severity::Error);
+        for finding in findings.iter().filter(|_| are_all) {
             self.err_line(&self.finding_text(Stream::Err, file, finding));
         }
     }

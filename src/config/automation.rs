@@ -89,19 +89,22 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
             Some(CatchUpWord::None) => CatchUp::None,
         },
     };
-    match schedule::check(&resolved, now) {
+    let mut judged = schedule::check(&resolved, now);
+    if let Err(error @ CalendarError::Zone { .. }) = &judged {
+        found.push(Finding::error("schedule.timezone", error.to_string()).hint("write it like \"Europe/Berlin\" or \"UTC\""));
+        // What else is wrong with it does not hang on the zone.
+        judged = schedule::check(&ScheduleSpec { timezone: "UTC".into(), ..resolved.clone() }, now);
+    }
+    match judged {
         Ok(calendar) if calendar.is_never_in_its_hours(now) => {
             let finding = Finding::warning("schedule.only_between", "is never when `cron` is due: each run waits until its hours begin");
             found.push(finding.hint("let `cron` be due within them, or leave one of the two out"));
         }
-        Ok(_) => {}
-        Err(error) => found.push(match error {
-            CalendarError::Zone { .. } => Finding::error("schedule.timezone", error.to_string()).hint("write it like \"Europe/Berlin\" or \"UTC\""),
-            CalendarError::Cron { .. } | CalendarError::CronField { .. } | CalendarError::Never { .. } => {
-                let hint = "minute, hour, day of the month, month, day of the week: \"0 22 * * *\" is every evening at ten";
-                Finding::error("schedule.cron", error.to_string()).hint(hint)
-            }
-        }),
+        Ok(_) | Err(CalendarError::Zone { .. }) => {}
+        Err(error @ (CalendarError::Cron { .. } | CalendarError::CronField { .. } | CalendarError::Never { .. })) => {
+            let hint = "minute, hour, day of the month, month, day of the week: \"0 22 * * *\" is every evening at ten";
+            found.push(Finding::error("schedule.cron", error.to_string()).hint(hint));
+        }
     }
     if resolved.only_while_spot_under.is_some() && spec.machine.market == MarketChoice::OnDemand {
         let finding = Finding::error("schedule.only_while_spot_under", "is about the spot market, and the job buys on-demand");

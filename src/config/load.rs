@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use super::fragments::JobFile;
 use super::settings::Layers;
 use super::{ConfigError, Environment, UserConfig, automation, decode::decode, source::Source, suggest, world};
-use crate::job::{self, Command, Finding, ScheduleSpec, Severity, Spec};
+use crate::job::{self, Command, Finding, JobId, ScheduleSpec, Severity, Spec};
 
 /// A job that can be submitted.
 #[derive(Clone, Debug)]
@@ -95,6 +95,7 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let secrets_allowed = layers.secrets_allowed();
     let said_name = layers.name();
     let (mut spec, merged) = layers.spec(String::new());
+    found.extend(said_name.as_deref().and_then(of_the_name).map(|finding| finding.at_line(source.line("name"))));
     spec.name = said_name.unwrap_or_else(|| name_of(file.as_deref(), &spec.command, &workdir));
 
     let (schedule, of_schedule) = fragment.schedule.as_ref().map(|file| automation::resolve(file, &spec, inputs.now)).unzip();
@@ -153,6 +154,17 @@ fn workdir(layers: &mut Layers<'_>, file: Option<&Path>, current_dir: &Path) -> 
         None => beside_file.to_owned(),
     };
     folder.canonicalize().unwrap_or(folder)
+}
+
+/// An id is made of small letters, digits and `-`: what becomes of a name of other signs than people expect to be turned into those.
+fn of_the_name(name: &str) -> Option<Finding> {
+    if name.trim().is_empty() {
+        return Some(Finding::error("name", "is empty").hint("leave it out: then the job is called like its file or its folder"));
+    }
+    let slug = JobId::slug(name);
+    let expected = name.to_lowercase().replace([' ', '_', '.'], "-");
+    (slug != expected)
+        .then(|| Finding::warning("name", format!("the id of each of its jobs begins with `{slug}-`: an id takes a to z, 0 to 9 and `-`")))
 }
 
 /// The file's name; the folder's for a `lamp.toml`; the script's for a bare command line.

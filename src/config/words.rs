@@ -235,12 +235,13 @@ fn parse_disk(text: &str) -> Result<u32, WordError> {
 }
 
 fn parse_bytes(text: &str) -> Result<u64, WordError> {
-    const UNITS: [(&str, f64); 9] = [
+    const UNITS: [(&str, f64); 10] = [
         ("KiB", 1024.0),
         ("MiB", 1048576.0),
         ("GiB", 1073741824.0),
         ("TiB", 1099511627776.0),
         ("kB", 1e3),
+        ("KB", 1e3),
         ("MB", 1e6),
         ("GB", 1e9),
         ("TB", 1e12),

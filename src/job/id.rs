@@ -28,12 +28,17 @@ const LETTERS: &[u8] = b"23456789bcdfghjkmnpqrstvwxz";
 impl JobId {
     /// Builds an id from the user's name and random bytes, which the caller draws.
     pub fn from_name(name: &str, random: [u8; 6]) -> Self {
+        let slug = JobId::slug(name);
+        let suffix: String = random.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect();
+        JobId(format!("{slug}-{suffix}"))
+    }
+
+    /// What an id has of the name.
+    pub fn slug(name: &str) -> String {
         let mut slug: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
         slug.truncate(JOB_ID_LEN_MAX - 7);
         let slug = slug.trim_matches('-');
-        let slug = if slug.is_empty() { "job" } else { slug };
-        let suffix: String = random.iter().map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()])).collect();
-        JobId(format!("{slug}-{suffix}"))
+        if slug.is_empty() { "job".to_owned() } else { slug.to_owned() }
     }
 
     pub fn as_str(&self) -> &str {

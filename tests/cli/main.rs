@@ -65,6 +65,7 @@ mod sweep;
 mod sweeper;
 #[cfg(feature = "aws")]
 mod sweeper_setup;
+mod told;
 #[cfg(feature = "aws")]
 mod uninit;
 mod wishes;
