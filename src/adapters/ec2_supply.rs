@@ -17,7 +17,9 @@ use super::ec2_quotas::{self as quotas, Used};
 use super::ec2_spot_prices as spot_prices;
 use super::ec2_types::{self as types, Sold};
 use crate::job::{MachineSpec, MarketChoice};
-use crate::market::{Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, Usd, UsdPerHour, did_you_mean};
+use crate::market::{
+    Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, Usd, UsdPerHour, did_you_mean, none_so_large,
+};
 use crate::ports::{CloudError, chain};
 
 /// Where a job asks for no GPU and names no type: machines of two vCPUs and 8 GiB that are sold in every region.
@@ -150,7 +152,8 @@ fn fitting(types: Vec<MachineType>, machine: &MachineSpec, region: &Region, refu
     let unknown = machine.instance_types.iter().filter(|name| types.iter().all(|kind| kind.name != **name));
     refused.extend(unknown.map(|name| format!("{name} is not sold in {region}{}", meant_type(name))));
     let mut models: Vec<String> = types.iter().filter_map(|kind| kind.gpu_model.clone()).collect();
-    let (mut fitting, mut close) = (Vec::new(), Vec::new());
+    let too_small = if named.is_empty() { none_so_large(types.iter(), &machine.gpus, region.as_str()) } else { None };
+    let (mut fitting, mut close): (Vec<MachineType>, Vec<String>) = (Vec::new(), too_small.into_iter().collect());
     for kind in types {
         match kind.fit(&machine.gpus, &named) {
             Fit::Fits => fitting.push(kind),

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use super::{Arch, Cloud, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd, UsdPerHour, Zone};
+use super::{Arch, Cloud, Fit, GpuRequirement, MachineType, Market, Offer, Region, Supply, Usd, UsdPerHour, Zone, none_so_large};
 
 const TYPES: &str = include_str!("../../config/catalog/types.csv");
 const ON_DEMAND: &str = include_str!("../../config/catalog/on_demand.csv");
@@ -102,6 +102,9 @@ impl Catalog {
     /// What the catalogue would sell: on demand alone, by the ids of zones. What has no price in it is refused.
     pub fn supply(&self, wanted: &GpuRequirement, named: &[String], regions: &[Region]) -> Supply {
         let mut supply = Supply::default();
+        // What is sold in none of them at any price is said of the first.
+        let place = regions.iter().map(Region::as_str).collect::<Vec<_>>().join(", ");
+        supply.refused.extend(if named.is_empty() { none_so_large(self.types.iter(), wanted, &place) } else { None });
         for region in regions {
             for kind in &self.types {
                 match (kind.fit(wanted, named), self.on_demand(&kind.name, region)) {

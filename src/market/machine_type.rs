@@ -55,6 +55,10 @@ impl MachineType {
         if !wanted.is_model(&self.full_model(model)) {
             return if is_named { no(format!("GPUs of model {model}")) } else { Fit::Other };
         }
+        // Where nobody has named it, one of too little memory is no near miss, whatever else it lacks.
+        if !self.has_memory(wanted) && wanted.model.is_none() && !is_named {
+            return Fit::Other;
+        }
         if self.gpus == 0 {
             return no(format!("a fraction of a {model}"));
         }
@@ -62,8 +66,7 @@ impl MachineType {
             return no(if self.gpus == 1 { "1 GPU".into() } else { format!("{} GPUs", self.gpus) });
         }
         if !self.has_memory(wanted) {
-            let is_other = wanted.model.is_none() && !is_named;
-            return if is_other { Fit::Other } else { no(format!("{} MiB on each GPU", self.gpu_memory_mib.unwrap_or_default())) };
+            return no(format!("{} MiB on each GPU", self.gpu_memory_mib.unwrap_or_default()));
         }
         if let Some(maker) = self.gpu_maker.as_deref().filter(|maker| !is_named && !maker.eq_ignore_ascii_case(USUAL_MAKER)) {
             return Fit::No(format!("{} has GPUs of {maker}, which CUDA does not know; name it in `instance_types` to have it", self.name));
@@ -84,6 +87,17 @@ impl MachineType {
     fn has_memory(&self, wanted: &GpuRequirement) -> bool {
         wanted.memory_mib_min.is_none_or(|min| self.gpu_memory_mib.is_some_and(|mib| mib as f64 >= min as f64 * MEMORY_SHARE_MIN))
     }
+}
+
+/// Where more memory is asked for than any GPU on offer has: which has most.
+pub fn none_so_large<'a>(types: impl Iterator<Item = &'a MachineType>, wanted: &GpuRequirement, place: &str) -> Option<String> {
+    wanted.memory_mib_min?;
+    let largest = types.filter(|kind| kind.gpus > 0).max_by(|one, other| {
+        let memory = one.gpu_memory_mib.cmp(&other.gpu_memory_mib);
+        memory.then_with(|| other.gpus.cmp(&one.gpus)).then_with(|| other.name.cmp(&one.name))
+    })?;
+    let gib = largest.gpu_memory_mib.filter(|_| !largest.has_memory(wanted))? / 1024;
+    Some(format!("the largest GPU on offer in {place} has {gib} GiB ({}), and the job needs {wanted}", largest.name))
 }
 
 #[cfg(test)]
@@ -129,5 +143,14 @@ mod tests {
         assert_eq!(no("g4ad.xlarge", "at least 8GiB", &[]), amd);
         assert_eq!(kind("g4ad.xlarge").fit(&"at least 8GiB".parse().unwrap(), &["g4ad.xlarge".into()]), Fit::Fits);
         assert_eq!(kind("g5g.xlarge").fit(&"T4g:1".parse().unwrap(), &[]), Fit::Fits);
+        assert_eq!(kind("g6f.xlarge").fit(&"at least 500GiB".parse().unwrap(), &[]), Fit::Other, "its fraction is not what is in the way");
+    }
+
+    #[test]
+    fn where_no_gpu_is_large_enough_the_largest_is_named() {
+        let types = || ["g5.xlarge", "p5.48xlarge", "p5.4xlarge", "g6f.xlarge"].map(|name| Catalog::shipped().machine_type(name).unwrap().clone());
+        let said = |wanted: &str| none_so_large(types().iter(), &wanted.parse().unwrap(), "us-east-1");
+        assert_eq!(said("at least 500GiB").unwrap(), "the largest GPU on offer in us-east-1 has 80 GiB (p5.4xlarge), and the job needs 1 x 500GiB");
+        assert_eq!((said("at least 80GiB"), said("H100:1")), (None, None));
     }
 }

@@ -359,7 +359,7 @@ fn text(verdict: &MarketVerdict, step: AutoStep, work_left: Option<f64>) -> Stri
     let costs = [usd("with spot now", verdict.spot_usd), usd("on demand now", verdict.on_demand_usd), usd("waiting now", verdict.wait_usd)];
     let costs: Vec<String> = costs.into_iter().flatten().collect();
     let why = match verdict.because {
-        Because::Cheapest => format!("the rest is expected to cost {}", costs.join(", ")),
+        Because::Cheapest => format!("the rest is expected to cost {}{}", costs.join(", "), verdict.passes_over()),
         Because::OnlySafe => "anything else could miss the deadline".to_owned(),
         Because::Late => "the deadline can no longer be promised: the fastest way to the end".to_owned(),
         Because::Done => "no work is left".to_owned(),

@@ -141,6 +141,20 @@ pub struct MarketVerdict {
     pub on_demand_usd: Option<f64>,
 }
 
+impl MarketVerdict {
+    /// Why waiting was not taken where it is cheaper, as it follows on the costs; nothing where it is not.
+    pub(super) fn passes_over(&self) -> String {
+        let at_once = self.spot_usd.into_iter().chain(self.on_demand_usd).fold(f64::INFINITY, f64::min);
+        match self.wait_usd {
+            Some(wait) if self.step != MarketStep::Wait && wait < at_once - 0.005 => {
+                let share = 100.0 * WORTH_PASSING;
+                format!("; to wait must save ${WORTH_PASSING_USD:.2} and {share:.0} % at least, so none is waited for")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
 /// What other zones are worth to a job beside the one that was chosen (`zones`). None: as if there were one zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Others {
@@ -319,5 +333,29 @@ impl Safe {
         // Who cannot leave it has started by the time that it is gone, and sees that a tick later.
         let starts = if terms.begins_anew { owed + terms.tick } else { owed.min(terms.tick) };
         Safe { wait: spare >= terms.tick, spot: now.there && (finishes || spare >= starts + terms.unsaved) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `$3.45 with spot now, $3.56 on demand now, $3.42 waiting now`, and spot was taken.
+    #[test]
+    fn a_small_gain_that_is_not_waited_for_is_said_to_be_one() {
+        let of = |step, wait_usd| MarketVerdict {
+            step,
+            because: Because::Cheapest,
+            slack_hours: 5.0,
+            spell_hours: 0.0,
+            wait_usd,
+            spot_usd: Some(3.45),
+            on_demand_usd: Some(3.56),
+        };
+        assert!(of(MarketStep::Spot, Some(3.42)).passes_over().contains("must save $0.25 and 5 % at least"));
+        assert_eq!(
+            [of(MarketStep::Spot, Some(3.46)), of(MarketStep::Spot, None), of(MarketStep::Wait, Some(1.0))].map(|of| of.passes_over()),
+            [""; 3]
+        );
     }
 }
