@@ -77,9 +77,33 @@ pub struct Ready {
 /// Jobs and schedules are read so many at a time.
 const READS_IN_FLIGHT: usize = 16;
 
+/// What every fault means until something is done: others of the account's jobs may run, and bill.
+const UNCHANGED: &str = "nothing was changed: what runs goes on";
+
+/// The same once files were made one after the other.
+const AS_FAR: &str = "what was done before that stays, and what runs goes on";
+
 /// # Errors
 /// A file has errors, something would be stopped and nobody said yes, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let mut means = UNCHANGED;
+    apply(args, context, &mut means).await.map_err(|fault| of_a_set(fault, means))
+}
+
+/// `fault` as it stands where one job is asked for says that nothing bills.
+fn of_a_set(mut fault: Fault, means: &str) -> Fault {
+    let meaning = fault.meaning.take().unwrap_or_else(|| means.to_owned());
+    let meaning = ["no job was made: nothing was started, and nothing bills", "nothing was started, and nothing bills"]
+        .iter()
+        .fold(meaning, |meaning, alone| meaning.replace(alone, means));
+    let is_said = means != UNCHANGED || meaning.contains("nothing was changed");
+    let meaning = if is_said { meaning } else { format!("{meaning}; {means}") };
+    let others = std::mem::take(&mut fault.others);
+    fault.others = others.into_iter().map(|other| of_a_set(other, means)).collect();
+    fault.meaning(meaning)
+}
+
+async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Result<ExitCode, Fault> {
     let (files, whole) = files_of(&args.paths, context)?;
     let set = match &args.set {
         Some(set) => apply_do::slug(set),
@@ -125,6 +149,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         run::refuse_wrong_clock(controller.check_clock().await)?;
     }
     confirm(args, context, &planned)?;
+    *means = AS_FAR;
     let made = apply_do::carry_out(context, &store, &controller, &planned, &ready, &jobs, &kept).await?;
     tell(context, &set, &planned, &costs, &made, false);
     Ok(made.iter().find_map(|made| made.refused.as_ref()).map_or(ExitCode::SUCCESS, run::exit_code))
@@ -187,7 +212,7 @@ fn prepare_all(files: &[PathBuf], context: &Context) -> Result<Vec<Prepared>, Fa
             if context.is_machine_output() {
                 last.others = faults;
             } else {
-                faults.iter().for_each(|fault| context.printer.fault(fault));
+                faults.into_iter().for_each(|fault| context.printer.fault(&of_a_set(fault, UNCHANGED)));
             }
             Err(if count == 1 { last } else { last.also(format!("{count} of {} files cannot be applied", files.len())) })
         }

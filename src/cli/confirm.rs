@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal as _;
 
-use super::{Context, ExitCode, Fault};
+use super::{Context, ExitCode, Fault, signals};
 
 /// `what` will be done: a sentence without its end.
 ///
@@ -17,7 +17,8 @@ pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Resul
         return Err(refused(format!("{what}, and nobody was there to ask")));
     }
     context.printer.note(format!("{what}; go on? [y/N]"));
-    let mut answer = String::new();
-    let _ = std::io::stdin().read_line(&mut answer);
+    let Some(answer) = signals::line_or_left() else {
+        return Err(Fault::new(ExitCode::CTRL_C, "left at the question").meaning(meaning));
+    };
     if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused("not confirmed".into())) }
 }

@@ -25,9 +25,9 @@ use crate::wire::{DaemonLock, DrivingLock, Service, Store, Workstation};
 /// Of several job roots: `lamp --job-root A --job-root B daemon`. Caps count the jobs of one root.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct Args {
-    /// Only this job; may be repeated
+    /// Only this job, by its id, the beginning of it, or its name; may be repeated
     #[arg(long, value_name = "JOB")]
-    pub job: Vec<JobId>,
+    pub job: Vec<String>,
 
     /// End when the jobs named have ended, or when nobody answers this process and a newer one drives them too
     #[arg(long, requires = "job")]
@@ -53,7 +53,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let roots: Vec<&str> = std::iter::once(&context.job_root).chain(&context.more_job_roots).map(String::as_str).collect();
     context.printer.note(format!("driving the jobs of {}; Ctrl-C ends this, the jobs go on", roots.join(", ")));
     let pulse = Pulse::new(&*service, desks.len());
-    let driven = join_all(desks.iter().enumerate().map(|(at, desk)| desk.controller.drive_all(&args.job, pulse.of(at))));
+    let driven = join_all(desks.iter().enumerate().map(|(at, desk)| desk.controller.drive_all(&desk.jobs, pulse.of(at))));
     tokio::select! {
         _ = driven => {}
         // Nothing needs saving: what matters is in the job root.
@@ -72,6 +72,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 /// One job root, and who drives it.
 struct Desk {
     controller: Controller,
+    /// The jobs that were named.
+    jobs: Vec<JobId>,
     /// Held as long as this lives. A driver of one job is no daemon: both may drive it, the records see to that.
     _lock: Option<DaemonLock>,
     /// That of each job that was named.
@@ -111,8 +113,12 @@ impl Desk {
     }
 
     async fn open(args: &Args, context: &Context, workstation: &Workstation) -> Result<Desk, Fault> {
-        let driving = args.job.iter().filter_map(|job| workstation.lock_driving(job.as_str())).collect();
         let store = workstation.open_root(false).await.map_err(|error| job_root::open_fault(context, &error))?;
+        let mut jobs = Vec::new();
+        for text in &args.job {
+            jobs.push(meant(&store, text).await?);
+        }
+        let driving = jobs.iter().filter_map(|job| workstation.lock_driving(job.as_str())).collect();
         let lock = if args.job.is_empty() {
             let lock =
                 workstation.lock_daemon().map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))?;
@@ -123,10 +129,7 @@ impl Desk {
         } else {
             None
         };
-        for job in &args.job {
-            must_be_drivable(&store, job).await?;
-        }
-        Ok(Desk { controller: run::controller(workstation, &store)?, _lock: lock, driving })
+        Ok(Desk { controller: run::controller(workstation, &store)?, jobs, _lock: lock, driving })
     }
 }
 
@@ -163,21 +166,21 @@ impl<'a> Pulse<'a> {
     }
 }
 
-/// A job that is named and not there, or that a newer version wrote, would be left alone in silence.
-async fn must_be_drivable(store: &Store, job: &JobId) -> Result<(), Fault> {
-    match JobDir::new(Arc::clone(store), job.clone()).spec().await {
-        Ok(Some(_)) => Ok(()),
-        // With what was meant, if something like it is there.
-        Ok(None) => job_root::find(store, Some(job.as_str())).await.and_then(|dir| {
-            let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{job}` in {}", store.url()));
-            Err(if dir.job() == job {
-                fault.meaning("it was never submitted completely")
-            } else {
-                fault.hint(format!("did you mean `{}`?", dir.job()))
-            })
-        }),
-        // Driving goes on through every failure of the job root, also one that is there at the start.
-        Err(JobDirError::Store(_)) => Ok(()),
-        Err(error) => Err(job_root::record_fault(&error)),
+/// The job of this id, or else as everywhere. One that is not there, or that a newer version wrote, would be left alone in silence.
+async fn meant(store: &Store, text: &str) -> Result<JobId, Fault> {
+    let spec = match text.parse::<JobId>() {
+        Ok(job) => match JobDir::new(Arc::clone(store), job.clone()).spec().await {
+            // Driving goes on through every failure of the job root, also one that is there at the start.
+            Ok(Some(_)) | Err(JobDirError::Store(_)) => return Ok(job),
+            spec => spec,
+        },
+        Err(_) => Ok(None),
+    };
+    spec.map_err(|error| job_root::record_fault(&error))?;
+    let dir = job_root::find_under_way(store, Some(text)).await?;
+    if dir.job().as_str() == text {
+        let fault = Fault::new(ExitCode::NOT_FOUND, format!("no job `{text}` in {}", store.url()));
+        return Err(fault.meaning("it was never submitted completely"));
     }
+    Ok(dir.job().clone())
 }

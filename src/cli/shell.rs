@@ -11,6 +11,7 @@ use clap::{Parser, Subcommand};
 
 use super::context::Forgives;
 use super::patience::never_silent;
+use super::signals::{gone_before, gone_before_a_set, unless_left_early};
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
     outputs, plan, prices, receipt, rehearse, replay, run, schedules, schema, ssh, start, status, stop, sweep, traces,
@@ -104,7 +105,9 @@ pub fn main() -> std::process::ExitCode {
     let globals = &cli.globals;
     let printer = Arc::new(Printer::new(globals.output, globals.quiet, globals.color, environment.no_color));
     let in_our_voice = globals.verbose == 0 && globals.output == Format::Text && !matches!(cli.verb, Verb::Daemon(_));
-    traces::print(globals.verbose, printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
+    // A daemon that says nothing of what it does is not told from one that does nothing.
+    let tells = u8::from(matches!(cli.verb, Verb::Daemon(_)) && !globals.quiet);
+    traces::print(globals.verbose.max(tells), printer.is_colored(), in_our_voice.then(|| Arc::clone(&printer)));
     let context = Context::new(globals, environment, Arc::clone(&printer), cli.verb.forgives(), cli.verb.needs_no_folder());
     let end = context.and_then(|context| dispatch(&cli.verb, &context));
     let code = end.unwrap_or_else(|fault| {
@@ -144,11 +147,11 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Uninit(args) => block_on(super::uninit::run(args, context)),
         Verb::Doctor(args) => block_on(doctor::run(args, context)),
         Verb::Iam(args) => iam::run(args, context),
-        Verb::Run(args) => block_on(run::run(args, context)),
+        Verb::Run(args) => block_on(unless_left_early(gone_before, run::run(args, context))),
         Verb::Status(args) => block_on(never_silent(context, of_root(context), status::run(args, context))),
         Verb::Logs(args) => block_on(logs::run(args, context)),
         Verb::Ssh(args) => block_on(ssh::run(args, context)),
-        Verb::Start(args) => block_on(start::run(args, context)),
+        Verb::Start(args) => block_on(unless_left_early(gone_before, start::run(args, context))),
         Verb::Stop(args) => end_job(args, Wish::Stop, context),
         Verb::Cancel(args) => end_job(args, Wish::Cancel, context),
         Verb::Extend(args) => block_on(never_silent(context, of_root(context), extend::run(args, context))),
@@ -159,7 +162,7 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
-        Verb::Apply(args) => block_on(apply::run(args, context)),
+        Verb::Apply(args) => block_on(unless_left_early(gone_before_a_set, apply::run(args, context))),
         Verb::Schedules(args) => block_on(schedules::run(args, context)),
         Verb::Sweep(args) => block_on(never_silent(context, of_cloud(context), sweep::run(args, context))),
         // Its words are taken before clap sees them, unless a flag of ours stands before them.

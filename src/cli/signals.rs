@@ -1,6 +1,7 @@
 //! The signals that mean: the user has gone.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -15,11 +16,63 @@ pub struct Left {
     has_left: bool,
 }
 
+/// Whether somebody listens who knows what is to be done; and whether somebody does who only says that nothing was.
+static HEARS: AtomicBool = AtomicBool::new(false);
+static SAYS: AtomicBool = AtomicBool::new(false);
+
+/// Runs a verb that listens with [`Left`] once something can be left behind: who leaves before that is told so.
+///
+/// # Errors
+/// `gone`: the user has left early; or the verb's own.
+pub async fn unless_left_early<T>(gone: impl FnOnce() -> Fault, verb: impl Future<Output = Result<T, Fault>>) -> Result<T, Fault> {
+    let mut early = Left::channels();
+    SAYS.store(true, Ordering::Relaxed);
+    let left = async {
+        early.heard().await;
+        if HEARS.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = left => Err(gone()),
+        done = verb => done,
+    }
+}
+
+/// The next line of the terminal; `None`: the user has left instead. Where nobody listens, leaving ends this process by itself.
+pub fn line_or_left() -> Option<String> {
+    let read = || {
+        let mut line = String::new();
+        let _ = std::io::stdin().read_line(&mut line);
+        line
+    };
+    if !SAYS.load(Ordering::Relaxed) {
+        return Some(read());
+    }
+    // The thread of the runtime is the one that asks: two others wait for whichever comes first.
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let leaves = sender.clone();
+    std::thread::spawn(move || leaves.send(Some(read())));
+    std::thread::spawn(move || {
+        if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            runtime.block_on(async { Left::channels().heard().await });
+            let _ = sender.send(None);
+        }
+    });
+    receiver.recv().ok().flatten()
+}
+
 /// A window that closes says so twice, and a person who types again has read what was said.
 const INSISTS_AFTER: Duration = Duration::from_secs(1);
 
 impl Left {
     pub fn listen() -> Self {
+        HEARS.store(true, Ordering::Relaxed);
+        Left::channels()
+    }
+
+    fn channels() -> Self {
         // A signal that cannot be listened to keeps its default action, which ends us.
         Left { channels: [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()].map(|kind| signal(kind).ok()), has_left: false }
     }
@@ -70,6 +123,11 @@ impl Left {
             }
         }
     }
+}
+
+/// Before anything of a set was touched.
+pub fn gone_before_a_set() -> Fault {
+    Fault::new(ExitCode::CTRL_C, "left before anything was done").meaning("nothing was changed: what runs goes on")
 }
 
 /// Before a job was made.

@@ -32,6 +32,8 @@ pub fn print(verbose: u8, colored: bool, person: Option<Arc<Printer>>) {
         Some(printer) => tracing_subscriber::registry().with(InOurVoice(printer)).with(ours).init(),
         None => {
             let printed = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).with_target(false).with_ansi(colored);
+            // Who reads it may go away, and the jobs must be driven all the same.
+            let printed = printed.log_internal_errors(false);
             printed.finish().with(ours).init();
         }
     }
