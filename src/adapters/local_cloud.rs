@@ -27,7 +27,7 @@ use super::detach::detach;
 use super::holder_records::boot_id;
 use super::local_folder::{At, EndedRecord, InstanceRecord, LocalAws, LocalFolder, RELEASED};
 use super::local_machine::{ALIVE_EVERY, INSTANCE_VARIABLE, kill_below, log_file};
-use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Tags};
+use crate::instance::{InstanceState, InstanceView, MachineRef, Notice, NoticeKind, Residue, Tags};
 use crate::job::{MachineSpec, Plan};
 use crate::market::{self, Market, Region, Span, Supply, Zone, elapsed};
 use crate::ports::{Cloud, CloudError};
@@ -333,6 +333,11 @@ impl Cloud for LocalCloud {
     async fn describe(&self, owner: &str, _region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         let views = self.views().map_err(|cause| failed("describe the machines", cause))?;
         Ok(views.into_iter().filter(|view| view.tags.owner == owner).collect())
+    }
+
+    async fn residue(&self, owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
+        let views = self.views().map_err(|cause| failed("look at the machines", cause))?;
+        Ok(views.iter().filter(|view| view.tags.owner == owner).filter_map(|view| super::local_offer::kept(view, &self.machines)).collect())
     }
 
     async fn confirm_missing(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {

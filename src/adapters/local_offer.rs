@@ -1,7 +1,10 @@
-//! This workstation as the one offer of the local cloud.
+//! This workstation as the one offer of the local cloud, and what is kept of a machine of it that was stopped on purpose.
 
+use std::path::Path;
+
+use crate::instance::{InstanceState, InstanceView, Residue};
 use crate::job::{MachineSpec, MarketChoice};
-use crate::market::{self, Arch, Market, Offer, Region, UsdPerHour, Zone};
+use crate::market::{self, Arch, Market, Offer, Region, Usd, UsdPerHour, Zone};
 
 /// There is one price here. A job that asks for spot gets what it would get: a machine that can be interrupted.
 pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
@@ -21,6 +24,21 @@ pub fn offer(zone: Zone, machine: &MachineSpec) -> Offer {
         extras: UsdPerHour::ZERO,
         on_demand: None,
     }
+}
+
+/// The work of a stopped machine, which is its disk; `None`: it is not stopped.
+pub(super) fn kept(view: &InstanceView, machines: &Path) -> Option<Residue> {
+    (view.state == InstanceState::Stopped).then(|| Residue {
+        cloud: market::Cloud::Local,
+        region: view.region.clone(),
+        kind: "folder".into(),
+        id: machines.join(&view.id).join("work").display().to_string(),
+        detail: format!("kept by the stopped {}", view.id),
+        usd_per_month: Usd::ZERO,
+        ours: true,
+        kept: true,
+        job: Some(view.tags.job.clone()),
+    })
 }
 
 /// GPUs that the driver shows, without asking it.

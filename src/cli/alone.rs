@@ -76,6 +76,7 @@ impl AloneRun {
             instance: None,
             machine: None,
             end_asked: None,
+            held: None,
             verdict: status.filter(|_| state == JobState::Running).map(|status| status.verdict.clone()),
             alone: true,
             usd: Usd::ZERO,
@@ -103,6 +104,7 @@ impl AloneRun {
             plan: None,
             owner: None,
             moved: None,
+            before: None,
             limited: Limited::Job,
         }
     }

@@ -251,7 +251,7 @@ impl<'a> Attached<'a> {
             self.moved_to = summary.attempt;
         }
         let now = self.context.clock.mono();
-        let stands = (summary.state, summary.attempt, summary.verdict.clone());
+        let stands = (summary.state, summary.attempt, summary.verdict.clone().or_else(|| summary.held.as_ref().map(|held| held.until.to_string())));
         let changed = self.told.as_ref() != Some(&stands);
         if self.terminal {
             self.clear();

@@ -21,6 +21,16 @@ pub fn moved(attempts: &[AttemptFacts]) -> Option<String> {
     Some(format!("attempt {}: {}, {}{why}{dearer}", last.plan.attempt.number(), offer.describe(), offer.price))
 }
 
+/// Why the attempt before the one under way ended, in a line; `None`: there is none before it, or the last has ended too.
+pub fn before(attempts: &[AttemptFacts]) -> Option<String> {
+    let (_, before) = attempts.split_last().filter(|(last, _)| last.settled.is_none())?;
+    let record = history(before).pop()?;
+    let settled = &record.settled;
+    let why = relaunch::why_ended(&record).map(|why| format!(": {why}")).unwrap_or_default();
+    let (number, word) = (settled.attempt.number(), settled.because.word().replace('_', " "));
+    Some(format!("attempt {number} ended, {word}{why}; billed {}, {}", settled.billed, settled.usd))
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -52,6 +62,11 @@ mod tests {
     fn a_new_attempt_says_where_it_is_why_and_what_it_costs_beside_the_first() {
         let refused = || attempt(1, "g5.xlarge", 1.0, Some("capacity"));
         assert_eq!(moved(&[attempt(1, "g5.xlarge", 1.0, None)]), None);
+        assert_eq!(before(&[attempt(1, "g5.xlarge", 1.0, None)]), None);
+        assert_eq!(
+            before(&[refused(), attempt(2, "g5.2xlarge", 1.2, None)]).unwrap(),
+            format!("attempt 1 ended, launch failed: {}; billed 0s, $0.00", crate::policy::cloud_text(crate::market::Cloud::Aws, "t"))
+        );
         assert_eq!(moved(&[refused(), attempt(2, "g5.2xlarge", 1.2, Some("capacity"))]), None, "it has ended already");
         assert_eq!(
             moved(&[refused(), attempt(2, "g5.2xlarge", 1.2, None)]).unwrap(),

@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::coming_end::Held;
 use super::explain_words::{asker, market_text, reason_text};
 use super::status::{local_time, waits};
 use super::{Context, ExitCode, Fault, Stream, Style, explain_cost, job_root};
@@ -33,6 +34,8 @@ struct Explained {
     /// Why nothing is launched for it just now, and until when at the latest.
     waiting: Option<String>,
     waiting_until: Option<Timestamp>,
+    /// That its machine is kept for a look after its end.
+    held: Option<Held>,
     requests: Vec<Request>,
     /// Of `market = "auto"`: which market, each change of it, oldest first.
     market: Vec<Reason>,
@@ -78,7 +81,10 @@ impl ExplainedAttempt {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
-    let explained = read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    let mut explained = read(&dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    if let (Some(held), Ok(workstation)) = (&mut explained.held, job_root::workstation(context)) {
+        held.folder = explained.attempts.last().and_then(|last| workstation.work_folder(last.instance.as_ref()?));
+    }
     if context.is_machine_output() {
         context.printer.json(&explained);
         return Ok(ExitCode::SUCCESS);
@@ -101,6 +107,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     if let Some(waiting) = &explained.waiting {
         printer.prose(2, format!("waits for {}", waits(waiting, explained.waiting_until)));
+    }
+    if let Some(held) = &explained.held {
+        printer.prose(2, format!("its machine is held {}; `lamp stop {}` ends it, `lamp extend` adds time", held.text(), explained.job));
     }
     if let Some(reason) = &explained.reason {
         printer.prose(2, printer.paint(Stream::Out, Style::Bold, &format!("{}: {reason}", explained.state)));
@@ -135,6 +144,7 @@ async fn read(dir: &JobDir, now: Timestamp) -> Result<Explained, JobDirError> {
         state: summary.as_ref().map_or(JobState::Submitted, |summary| summary.state),
         waiting: summary.as_ref().and_then(|summary| summary.waiting.clone()),
         waiting_until: summary.as_ref().and_then(|summary| summary.waiting_until),
+        held: summary.as_ref().and_then(|summary| summary.held.clone()),
         hard_end: summary.as_ref().and_then(|summary| summary.plan.as_ref()?.kill_at),
         reason: summary.and_then(|summary| summary.reason),
         requests: dir.requests().await?,

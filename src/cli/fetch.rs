@@ -36,6 +36,9 @@ const SHOW_EVERY: Duration = Duration::from_millis(200);
 /// Without a terminal a line of progress comes this often: more fills a log, less looks dead.
 const WORD_EVERY: Duration = Duration::from_secs(10);
 
+/// The same line again, for whoever waits before a file: longer, and nobody can tell a wait from a program that hangs.
+const SAME_WORD_EVERY: Duration = Duration::from_secs(300);
+
 /// One output, and what became of it. The field names are an interface.
 #[derive(Clone, Debug, Serialize)]
 pub struct Output {
@@ -197,13 +200,19 @@ pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work
     let shown = std::cell::Cell::new(false);
     let show = async {
         context.clock.sleep(PATIENCE).await;
+        let mut said: Option<(String, Duration)> = None;
         loop {
             if terminal {
                 context.printer.raw_err(&format!("\r\u{1b}[2K{}", told()));
                 shown.set(true);
                 context.clock.sleep(SHOW_EVERY).await;
             } else {
-                context.printer.note(told());
+                let (text, now) = (told(), context.clock.mono());
+                // In a file the same line over and over says nothing.
+                if is_news(said.as_ref(), &text, now) {
+                    context.printer.note(&text);
+                    said = Some((text, now));
+                }
                 context.clock.sleep(WORD_EVERY).await;
             }
         }
@@ -214,6 +223,11 @@ pub async fn with_progress<T>(context: &Context, told: impl Fn() -> String, work
         done = work => done,
         () = show => unreachable!("it is shown until the work is done"),
     }
+}
+
+/// Whether a line is worth another line of a file.
+fn is_news(said: Option<&(String, Duration)>, text: &str, now: Duration) -> bool {
+    said.is_none_or(|(before, at)| before != text || now.saturating_sub(*at) >= SAME_WORD_EVERY)
 }
 
 struct Clear<'a> {
@@ -232,6 +246,14 @@ impl Drop for Clear<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_same_line_is_written_into_a_file_once_and_then_now_and_then() {
+        let said = Some(("waiting".to_owned(), Duration::from_secs(100)));
+        let news = |text: &str, secs: u64| is_news(said.as_ref(), text, Duration::from_secs(secs));
+        assert_eq!([news("waiting", 110), news("waiting", 399), news("waiting", 400), news("fetched", 110)], [false, false, true, true]);
+        assert!(is_news(None, "waiting", Duration::ZERO));
+    }
 
     #[test]
     fn the_line_says_how_far_and_how_long() {

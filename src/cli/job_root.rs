@@ -7,6 +7,7 @@ use futures::stream::TryStreamExt as _;
 use futures::stream::{self, StreamExt};
 
 use super::apply_do::slug;
+use super::spec_gone::SpecGone;
 use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
 use crate::instance::OWNER_TAG;
@@ -313,6 +314,9 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
         }
         Some(resolved) => Ok(resolved.spec),
         None => {
+            if let Some(gone) = SpecGone::of(dir).await.map_err(fault)? {
+                return Err(gone.fault(dir));
+            }
             // Its code is uploaded before its spec: for so long nobody can tell the one from the other.
             Err(Fault::new(ExitCode::NOT_FOUND, format!("job `{}` is being submitted just now, or never was to the end", dir.job()))
                 .meaning("nothing was asked of it; nothing of it runs or bills as long as that is so")

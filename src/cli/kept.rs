@@ -56,5 +56,18 @@ pub async fn kept_of(dir: &JobDir, receipt: &Receipt) -> Result<Vec<KeptThing>, 
 pub fn sentence(job: &str, things: &[KeptThing]) -> String {
     let cost: Usd = things.iter().map(|thing| thing.usd_per_month).sum();
     let ids: Vec<String> = things.iter().map(|thing| format!("{} {} in {} ({})", thing.kind, thing.id, thing.region, thing.detail)).collect();
-    format!("{job} keeps {}: {cost} a month, until `lamp cancel {job}` gives it up", ids.join(", "))
+    match ids.join(", ") {
+        ids if cost > Usd::ZERO => format!("{job} keeps {ids}: {cost} a month, until `lamp cancel {job}` gives it up"),
+        ids => format!("{job} keeps {ids}, until `lamp cancel {job}` gives it up"),
+    }
+}
+
+/// What to type then.
+pub fn hint(job: &str) -> String {
+    format!("`lamp start {job}` goes on with it, `lamp cancel {job}` gives it up with its disk")
+}
+
+/// `, $8.00 a month`; nothing of what is nobody's bill.
+pub fn a_month(usd: Usd) -> String {
+    if usd > Usd::ZERO { format!(", {usd} a month") } else { String::new() }
 }

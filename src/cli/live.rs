@@ -1,6 +1,7 @@
 //! How a job stands, in one line that fits under its log.
 
 use super::most::Limited;
+use super::status::local_time;
 use super::summary::Summary;
 use crate::job::{JobState, Progress};
 use crate::market::{Span, Usd, UsdPerHour};
@@ -96,7 +97,8 @@ pub fn line(summary: &Summary, width: usize) -> String {
 
 fn at_level(summary: &Summary, level: u8) -> String {
     let job = if level >= 9 { summary.name.clone() } else { summary.job.clone() };
-    let mut parts = vec![job, summary.state.to_string()];
+    let until = summary.held.as_ref().filter(|_| level < 7).map(|held| format!(" until {}", local_time(held.until))).unwrap_or_default();
+    let mut parts = vec![job, format!("{}{until}", summary.state)];
     parts.extend(summary.attempt.filter(|attempt| *attempt > 1 && level < 8).map(|attempt| format!("attempt {attempt}")));
     parts.extend(verdict_text(summary).filter(|verdict| verdict != "busy"));
     let money = money_text(summary);
@@ -176,6 +178,7 @@ mod tests {
             instance: None,
             machine: None,
             end_asked: None,
+            held: None,
             verdict: Some("busy".into()),
             alone: false,
             usd: Usd::from_micros(420_000),
@@ -203,6 +206,7 @@ mod tests {
             plan: None,
             owner: None,
             moved: None,
+            before: None,
             limited: Limited::Job,
         }
     }

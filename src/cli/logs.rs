@@ -62,8 +62,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.json(&serde_json::json!({ "job": dir.job(), "pieces": pieces }));
         return Ok(ExitCode::SUCCESS);
     }
+    let mut is_empty = true;
     for attempt in chosen {
-        print(context, &dir, attempt).await.map_err(fault)?;
+        is_empty &= !print(context, &dir, attempt).await.map_err(fault)?;
+    }
+    if is_empty {
+        let has_ended = dir.receipt().await.map_err(fault)?.is_some();
+        context.printer.note(format!("{} {}", dir.job(), if has_ended { "has printed nothing" } else { "has printed nothing yet" }));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -91,13 +96,15 @@ async fn follow_alone(context: &Context, dir: &JobDir) -> Result<ExitCode, JobDi
     }
 }
 
-async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<(), JobDirError> {
-    let mut tail = LogTail::new(attempt);
+/// Whether there was anything.
+async fn print(context: &Context, dir: &JobDir, attempt: AttemptNo) -> Result<bool, JobDirError> {
+    let (mut tail, mut some) = (LogTail::new(attempt), false);
     loop {
         let bytes = tail.next(dir).await?;
         if bytes.is_empty() || context.printer.reader_is_gone() {
-            return Ok(());
+            return Ok(some);
         }
+        some = true;
         piece(context, attempt, &bytes);
     }
 }

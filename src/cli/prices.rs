@@ -159,7 +159,7 @@ async fn supply(context: &Context, machine: &MachineSpec, window: Span) -> Resul
     let regions: Vec<Region> = if named.is_empty() { catalog.regions() } else { named.iter().map(Region::new).collect() };
     let mut supply = catalog.supply(&machine.gpus, &machine.instance_types, &regions);
     let as_of = catalog.prices_as_of();
-    context.printer.warn(format!("EC2 was not asked: {}", because.sentence()));
+    context.printer.warn(format!("this is not from EC2: {}", because.sentence()));
     let slip = region::hint(&because.sentence());
     slip.iter().chain(&because.hint).for_each(|hint| context.printer.hint(hint));
     supply.notes.push(format!(

@@ -8,7 +8,7 @@ use super::alone::AloneRun;
 use super::status::local_time;
 use super::summary::Summary;
 use super::wrap::wrap;
-use super::{Context, ExitCode, Fault, Give, Stream, job_root, outputs, render_table_within, run};
+use super::{Context, ExitCode, Fault, Give, Stream, job_root, kept, outputs, render_table_within, run};
 use crate::controller::Ticked;
 use crate::job::{JobState, Leaving, LeavingFate, Receipt, ReceiptAttempt, is_absence};
 use crate::jobdir::JobDir;
@@ -92,11 +92,17 @@ pub async fn show(context: &Context, dir: &JobDir, receipt: &Receipt) {
     if let Some(outputs) = outputs::line_of_receipt(dir).await {
         context.printer.line(format!("  {outputs}"));
     }
+    if kept::kept_of(dir, receipt).await.is_ok_and(|kept| !kept.is_empty()) {
+        context.printer.hint(kept::hint(dir.job().as_str()));
+    }
 }
 
 /// The receipt beside the data: to stderr.
 pub fn note(context: &Context, receipt: &Receipt) {
     context.printer.note(text(receipt, context.printer.columns(Stream::Err)));
+    if receipt.left.iter().any(|left| left.fate == LeavingFate::Kept) {
+        context.printer.hint(kept::hint(receipt.job.as_str()));
+    }
 }
 
 /// What the table of a receipt gives up on a narrow terminal: why it ended is the last to be cut.
@@ -149,7 +155,7 @@ fn left(left: &Leaving) -> String {
     let Leaving { kind, id, region, detail, usd_per_month, fate } = left;
     match fate {
         LeavingFate::Removed => format!("  removed: the {kind} {id} in {region} ({detail})"),
-        LeavingFate::Kept => format!("  kept: the {kind} {id} in {region} ({detail}), {usd_per_month} a month"),
+        LeavingFate::Kept => format!("  kept: the {kind} {id} in {region} ({detail}){}", kept::a_month(*usd_per_month)),
         LeavingFate::Left => format!("  left: the {kind} {id} in {region} ({detail}), {usd_per_month} a month; `lamp sweep --residue` looks again"),
     }
 }

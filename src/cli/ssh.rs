@@ -73,7 +73,7 @@ const CONNECT_SECS: u32 = 10;
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
-    let target = target(&dir).await?;
+    let target = target(context, &dir).await?;
     let by_key = by_key(args, context, &target).await?;
     let argv = match &by_key {
         Some(by_key) => secure_shell(&target, by_key, &args.command),
@@ -106,7 +106,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         .hint("install it with its Session Manager plugin; `lamp ssh --print` shows what would be run"))
 }
 
-async fn target(dir: &JobDir) -> Result<Target, Fault> {
+async fn target(context: &Context, dir: &JobDir) -> Result<Target, Fault> {
     let fault = |error| job_root::record_fault(&error);
     job_root::must_be_under_way(dir).await?;
     let none = || {
@@ -117,11 +117,12 @@ async fn target(dir: &JobDir) -> Result<Target, Fault> {
     let (plan, settled, lease) = tokio::join!(dir.plan(attempt), dir.settled(attempt), dir.lease(attempt));
     let plan = plan.map_err(fault)?.ok_or_else(none)?;
     if plan.offer.cloud == Cloud::Local {
-        return Err(Fault::new(
-            ExitCode::REFUSED,
-            format!("job `{}` runs on a workstation, {}, not on a machine of its own", dir.job(), plan.offer.zone),
-        )
-        .hint(format!("`lamp logs -f {}` follows it", dir.job())));
+        let what = format!("job `{}` runs on a workstation, {}, not on a machine of its own", dir.job(), plan.offer.zone);
+        let follow = format!("`lamp logs -f {}` follows it", dir.job());
+        let instance = lease.ok().flatten().map(|lease| lease.instance);
+        let folder = instance.and_then(|instance| job_root::workstation(context).ok()?.work_folder(&instance));
+        let hint = folder.map_or_else(|| follow.clone(), |folder| format!("its work is here, in {}; {follow}", folder.display()));
+        return Err(Fault::new(ExitCode::REFUSED, what).hint(hint));
     }
     if settled.map_err(fault)?.is_some() {
         return Err(none());

@@ -9,10 +9,11 @@ use serde::Serialize;
 
 use super::caps::{self, CapsShown};
 use super::rehearse::REHEARSAL;
+use super::spec_gone::SpecGone;
 use super::summary::Summary;
 use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, Style, job_root, kept, live, render_table_within};
-use crate::job::{JobId, JobState};
+use crate::job::{JobId, JobState, Plan};
 use crate::jobdir::{self, JobDir, JobDirError};
 use crate::market::{Span, Usd, elapsed};
 use crate::policy::LIMIT_NEARS;
@@ -33,7 +34,7 @@ pub struct Args {
 #[derive(Serialize)]
 struct Listing {
     jobs: Vec<Summary>,
-    /// Jobs whose records this version does not understand.
+    /// Jobs whose records this version does not understand, or whose spec is gone while an attempt of them is recorded.
     left_out: Vec<LeftOut>,
     /// The user's caps and what counts against them; null without caps.
     caps: Option<CapsShown>,
@@ -57,6 +58,9 @@ const ZONES_FROM: usize = 110;
 /// Reads at once. A store across the ocean answers in 100 ms: a thousand jobs then take a few seconds.
 const READS_IN_FLIGHT: usize = 32;
 
+/// A job, how it stands, and what is known of one without a spec.
+type Read = (JobDir, Result<Option<Summary>, JobDirError>, Option<SpecGone>);
+
 /// # Errors
 /// The job root does not answer, or there is no such job.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
@@ -70,13 +74,22 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let dir = JobDir::new(Arc::clone(&store), job);
         async move {
             let read = Summary::read(&dir, now).await;
-            (dir.job().clone(), read)
+            let gone = if matches!(read, Ok(None)) { SpecGone::of(&dir).await.ok().flatten() } else { None };
+            (dir, read, gone)
         }
     });
-    let read: Vec<(JobId, Result<Option<Summary>, JobDirError>)> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
+    let read: Vec<Read> = read.buffer_unordered(READS_IN_FLIGHT).collect().await;
     let (mut summaries, mut left_out) = (Vec::new(), Vec::new());
     let mut daemon = None;
-    for (job, read) in read {
+    for (dir, read, gone) in read {
+        let job = dir.job().clone();
+        if let Some(gone) = gone {
+            let why = format!("{}: {}", gone.what(&dir), gone.meaning());
+            context.printer.warn(&why);
+            gone.hint(&dir).iter().for_each(|hint| context.printer.hint(hint));
+            left_out.push(LeftOut { job, why });
+            continue;
+        }
         match read {
             Ok(summary) => summaries.extend(summary.map(|summary| seen_from_here(context, &mut daemon, summary))),
             // One record that this version does not understand must not hide the other jobs.
@@ -94,7 +107,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.json(&Listing { jobs: summaries, left_out, caps });
     } else if let (Some(_), [summary]) = (&args.job, summaries.as_slice()) {
         show_one(context, summary, now);
-    } else {
+    } else if !summaries.is_empty() || left_out.is_empty() {
         show_table(context, &summaries, args.all);
         caps.iter().for_each(|caps| context.printer.note(caps.text()));
     }
@@ -124,6 +137,9 @@ fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Sum
         return summary;
     }
     let Ok(workstation) = job_root::workstation(context) else { return summary };
+    if let (Some(held), Some(instance)) = (&mut summary.held, &summary.instance) {
+        held.folder = workstation.work_folder(instance);
+    }
     // A plan of somebody else's says that they drive it, or did.
     let is_ours = summary.plan.as_ref().is_none_or(|plan| plan.controller == workstation.name);
     let is_driven = *daemon.get_or_insert_with(|| workstation.daemon_runs()) || workstation.is_driven(&summary.job);
@@ -226,6 +242,24 @@ fn style(state: JobState) -> Style {
     }
 }
 
+/// What ends it, as far as it was not asked to end already.
+fn how_to_end(summary: &Summary) -> String {
+    let follows = format!("`lamp logs -f {}` follows it", summary.job);
+    match summary.end_asked.as_ref().map(|asked| asked.wish) {
+        None => format!("{follows}, `lamp stop {}` ends it", summary.job),
+        Some("stop") => {
+            format!("{follows}; it ends once it has saved, and `lamp cancel {}` ends it sooner, without what it has not saved yet", summary.job)
+        }
+        Some(_) => follows,
+    }
+}
+
+/// By when a machine that was asked for says a word at the latest, and what happens then.
+fn unheard_until(plan: &Plan) -> String {
+    let by = plan.created.saturating_add(plan.boot.duration()).unwrap_or(Timestamp::MAX);
+    format!("has not said a word yet; without one by about {} (`limits.boot`) its machine is ended, and another takes its place", local_time(by))
+}
+
 /// What is waited for, and until when, as it follows on "waits for".
 pub fn waits(why: &str, until: Option<Timestamp>) -> String {
     until.map_or(why.to_owned(), |until| format!("{why}; until {} at the latest", local_time(until)))
@@ -249,6 +283,12 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     if summary.alone {
         line("run by", "the agent alone, without a controller".into());
     }
+    if let Some(before) = &summary.before {
+        line("before", before.clone());
+    }
+    if let Some(plan) = summary.plan.as_ref().filter(|_| summary.is_unheard()) {
+        line("its agent", unheard_until(plan));
+    }
     if let Some(verdict) = live::verdict_text(summary) {
         line("verdict", verdict);
     }
@@ -257,6 +297,9 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
     }
     if let Some(asked) = &summary.end_asked {
         line("was asked", format!("to {}, by {} {} ago", asked.wish, asked.by, Span::from_secs(elapsed(asked.at, now).as_secs())));
+    }
+    if let Some(held) = &summary.held {
+        line("held", held.text());
     }
     if let Some(waiting) = &summary.waiting {
         line("waits for", waits(waiting, summary.waiting_until));
@@ -289,7 +332,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("attention", attention.clone());
     }
     if !summary.kept.is_empty() {
-        context.printer.hint(format!("`lamp cancel {0}` gives it up with its disk, `lamp start {0}` goes on with it", summary.job));
+        context.printer.hint(kept::hint(&summary.job));
     }
     if summary.alone && !summary.state.is_final() {
         context.printer.hint(format!("`lamp logs -f {}` follows it; Ctrl-C where it was started ends it", summary.job));
@@ -297,6 +340,6 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         if summary.reason.as_deref().is_some_and(|reason| reason.contains(LIMIT_NEARS)) {
             context.printer.hint(format!("`lamp extend {0} 2h` gives it more time, `lamp extend {0} --budget 5` more money", summary.job));
         }
-        context.printer.hint(format!("`lamp logs -f {0}` follows it, `lamp stop {0}` ends it", summary.job));
+        context.printer.hint(how_to_end(summary));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::attach::Attached;
 use super::confirm::confirm;
-use super::{Context, ExitCode, Fault, give_up, job_root, receipt, run};
+use super::{Context, ExitCode, Fault, give_up, job_root, receipt, run, spec_gone};
 use crate::job::{CheckpointSpec, CheckpointSummary, NEVER_RESTS, Wish};
 use crate::jobdir::{Event, JobDir, JobDirError, What};
 use crate::market::{Span, elapsed};
@@ -42,6 +42,9 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             return Err(job_root::has_ended(&dir, &ended).hint(format!("`lamp cancel {}` gives up what it may keep", dir.job())));
         }
         return give_up::run(context, &store, &workstation, &dir, &ended, (wish, args.yes)).await;
+    }
+    if let Some(code) = spec_gone::end(context, &dir, wish, (args.yes, args.wait)).await? {
+        return Ok(code);
     }
     let spec = job_root::spec_under_way(&dir).await?;
     let now = context.clock.now();
@@ -94,7 +97,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             true => format!("{} was asked to {verb} {} ago, and once is enough; {saved}", dir.job(), elapsed_since(request.at, now)),
             false => format!("asked {} to {verb}; {saved}", dir.job()),
         });
-        context.printer.hint(format!("`lamp status {0}` shows when the machine is gone, `lamp {verb} --wait {0}` waits for it", dir.job()));
+        context.printer.hint(format!("`lamp status {0}` shows when it is over, `lamp {verb} --wait {0}` waits for it", dir.job()));
         if has_one || saves {
             context.printer.hint(how_to_go_on(&dir));
         }
@@ -112,7 +115,7 @@ pub async fn run(args: &Args, wish: Wish, context: &Context) -> Result<ExitCode,
             // The wish stands, and somebody must carry it out.
             see_it_through(context, &workstation, &dir, &otherwise);
             context.printer.note(format!("the {verb} stands"));
-            context.printer.hint(format!("`lamp status {}` shows when the machine is gone", dir.job()));
+            context.printer.hint(format!("`lamp status {}` shows when it is over", dir.job()));
             return Ok(ExitCode::CTRL_C);
         }
     }

@@ -4,8 +4,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::alone::AloneRun;
-use super::attempt_words::moved;
-use super::end_asked::EndAsked;
+use super::attempt_words::{before, moved};
+use super::coming_end::{EndAsked, Held};
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
 use super::most::{Limited, hard_end, most, most_of_job};
@@ -28,6 +28,8 @@ pub struct Summary {
     pub machine: Option<MachineShown>,
     /// That somebody wants it to end, which its state shows only once its agent or its controller has seen it.
     pub end_asked: Option<EndAsked>,
+    /// That its machine is kept for a look after its end.
+    pub held: Option<Held>,
     /// `busy`, `idle`, `stalled`, `unknown` or `starting`; null when no agent watches.
     pub verdict: Option<String>,
     /// A run of the agent alone: nobody knows its price, and `usd` is nothing.
@@ -77,6 +79,9 @@ pub struct Summary {
     /// Where it is now and why, of an attempt under way that follows on others.
     #[serde(skip)]
     pub moved: Option<String>,
+    /// Why the attempt before that one ended.
+    #[serde(skip)]
+    pub before: Option<String>,
     /// What the limits of the spec bound.
     #[serde(skip)]
     pub limited: Limited,
@@ -133,6 +138,11 @@ impl Summary {
         Ok(Some(summary))
     }
 
+    /// Whether a machine is asked for, or boots, whose agent has not said a word.
+    pub fn is_unheard(&self) -> bool {
+        self.state == JobState::Provisioning && self.instance.is_none() && self.waiting.is_none()
+    }
+
     fn of_receipt(receipt: Receipt) -> Summary {
         let last = receipt.attempts.last();
         Summary {
@@ -143,6 +153,7 @@ impl Summary {
             instance: last.and_then(|attempt| attempt.instance.clone()),
             machine: last.map(MachineShown::from),
             end_asked: None,
+            held: None,
             verdict: None,
             alone: false,
             usd: receipt.total_usd,
@@ -170,6 +181,7 @@ impl Summary {
             plan: None,
             owner: None,
             moved: None,
+            before: None,
             limited: Limited::Job,
         }
     }
@@ -205,6 +217,7 @@ impl Summary {
             instance: last.and_then(instance),
             machine: last.map(|attempt| MachineShown::from(&attempt.plan)),
             end_asked: None,
+            held: last.and_then(|last| Held::of(last, now)),
             verdict: status.filter(|_| is_watched).map(|status| status.verdict.clone()),
             alone: false,
             usd: attempts.iter().map(cost).sum(),
@@ -232,6 +245,7 @@ impl Summary {
             plan: last.map(|attempt| Plan { kill_at: hard_end(&spec.spec, attempt, attempts, wishes), ..attempt.plan.clone() }),
             owner: spec.owner().filter(|_| attempts.is_empty()).map(str::to_owned),
             moved: moved(attempts),
+            before: before(attempts),
             limited: Limited::of(&spec.spec.limits),
         }
     }
@@ -246,10 +260,7 @@ pub(super) fn is_heard(attempt: &AttemptFacts) -> bool {
 fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     let status = attempt.status.as_ref();
     let is_held = status.is_some_and(|status| status.phase == AttemptPhase::Held);
-    let silent = status.map(|status| status.at).filter(|at| {
-        let silence = elapsed(*at, now);
-        silence >= attempt.plan.lease.duration()
-    });
+    let silent = status.map(|status| status.at).filter(|at| elapsed(*at, now) >= attempt.plan.lease.duration());
     let ended = attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended);
     ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
 }

@@ -151,9 +151,11 @@ async fn left_in_root(args: &AwsArgs, context: &Context, setup: &AwsSetup, found
     }
     if let Some(first) = nobodys.first() {
         let number = counted(nobodys.len() as u64, "job");
+        let all = nobodys.iter().map(JobId::as_str).collect::<Vec<_>>().join(", ");
         context
             .printer
-            .warn(format!("{number} without an end of which no record says yet whose it is ({first}): if it is yours, end it before its rights go"));
+            .warn(format!("{number} without an end of which no record says yet whose it is ({all}): end what is yours before its rights go"));
+        context.printer.hint(format!("`lamp cancel {first}`"));
     }
     Ok((named, open))
 }

@@ -18,7 +18,7 @@ use super::drive::Controller;
 use super::observe::Observed;
 use crate::instance::Residue;
 use crate::job::{JobId, Leaving, LeavingFate, Receipt};
-use crate::market::Region;
+use crate::market::{Region, Usd};
 use crate::ports::chain;
 
 impl Controller {
@@ -55,6 +55,10 @@ impl Controller {
     async fn take_away(&self, job: &JobId, left: &Residue) -> LeavingFate {
         let Residue { kind, id, region, detail, usd_per_month, .. } = left;
         let what = format!("the {kind} {id} in {region} ({detail}, {usd_per_month} a month)");
+        // A folder of this workstation is nobody's bill.
+        if left.kept && *usd_per_month == Usd::ZERO {
+            return LeavingFate::Kept;
+        }
         if !left.is_removable() {
             warn!(%job, "it leaves {what}");
             return if left.kept { LeavingFate::Kept } else { LeavingFate::Left };

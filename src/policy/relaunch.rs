@@ -261,10 +261,13 @@ fn asked(wish: &EndWish) -> String {
 
 /// Why the attempt ended, in the words of whoever knows best.
 fn own_words(record: &AttemptRecord) -> String {
+    why_ended(record).unwrap_or_else(|| record.settled.because.word().replace('_', " "))
+}
+
+/// Why an attempt ended, where its agent, its workload or the cloud has said more than the word of its end.
+pub fn why_ended(record: &AttemptRecord) -> Option<String> {
     let settled = &record.settled;
     let said = settled.outcome.as_ref().and_then(|outcome| outcome.reasons.last()).map(|reason| reason.text.clone());
     let exit = settled.outcome.as_ref().and_then(|outcome| outcome.exit).map(|exit| format!("the workload ended: {exit}"));
-    said.or(exit)
-        .or_else(|| Some(cloud_text(record.plan.offer.cloud, settled.cloud_reason.as_ref()?)))
-        .unwrap_or_else(|| settled.because.word().replace('_', " "))
+    said.or(exit).or_else(|| Some(cloud_text(record.plan.offer.cloud, settled.cloud_reason.as_ref()?)))
 }

@@ -287,7 +287,7 @@ pub fn jobs_without_an_end(jobs: &[JobId]) -> Option<SetupLine> {
     let line = SetupLine::new(counted(jobs.len() as u64, "job"), "without an end", Vec::new());
     let all = jobs.iter().take(5).map(JobId::as_str).collect::<Vec<_>>().join(", ");
     let more = if jobs.len() > 5 { format!(" and {} more", jobs.len() - 5) } else { String::new() };
-    Some(SetupLine { blocks: true, ..line.remark(format!("{all}{more} may still be launched: end them first, with `lamp cancel {first}`")) })
+    Some(SetupLine { blocks: true, ..line.remark(format!("{all}{more} may still be launched: end each of them first: `lamp cancel {first}`")) })
 }
 
 /// What is known of an account before a launch.

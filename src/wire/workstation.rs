@@ -241,6 +241,11 @@ impl Workstation {
         driver_process::scratch_file(&self.state.join("tmp"), name)
     }
 
+    /// Where the work of a machine of this workstation stands, while it is there.
+    pub fn work_folder(&self, instance: &str) -> Option<PathBuf> {
+        Some(self.state.join("local").join(instance).join("work")).filter(|folder| folder.is_dir())
+    }
+
     /// The first and the last step that the workload on a local machine has said of itself, while the machine is there.
     pub fn steps(&self, instance: &str) -> Option<(f64, f64)> {
         LocalFolder::new(self.state.join("local").join(instance)).steps()

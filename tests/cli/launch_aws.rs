@@ -114,6 +114,8 @@ fn a_job_that_boots_shows_its_machine_and_a_cancel_ends_it_at_once() {
     assert!(table.contains(&format!("{} on-demand {} $", machine.kind, machine.zone)) && table.contains(" UTC"), "{table}");
     let explained = account.lamp(&["explain", job]).1;
     assert!(explained.contains("its agent has not said a word yet") && explained.contains(&machine.zone), "{explained}");
+    let one = account.lamp(&["status", job]).1;
+    assert!(one.contains("its agent   has not said a word yet; without one by about ") && one.contains("`limits.boot`"), "{one}");
 
     let (code, _, err) = account.lamp(&["cancel", "--wait", job]);
     assert_eq!(code, 0, "{err}");

@@ -22,7 +22,7 @@ fn without_credentials_the_shipped_catalogue_is_shown_with_its_day() {
     let lines: Vec<&str> = ended.out.lines().collect();
     assert_eq!(lines[0], "TYPE        ZONE      GPUS      VCPUS  ON-DEMAND  SPOT  RATIO  BID  EXCEEDED");
     assert_eq!(lines[1], "g5.xlarge   use1-az1  1 x A10G      4    $1.0060     -      -    -         -");
-    assert!(ended.err.contains("warning: EC2 was not asked: "), "{}", ended.err);
+    assert!(ended.err.contains("warning: this is not from EC2: "), "{}", ended.err);
     assert!(
         ended.err.contains("the catalogue that ships with `lamp`: on-demand prices of 2026-07-20, types and zones of 2026-10-27"),
         "{}",

@@ -1,7 +1,11 @@
 //! What a new user stumbled over because nobody said it: what runs on, what is kept and until when, and that nothing was done.
 
+use serde_json::Value;
+
 use super::place::{Place, end, signal, wait_until};
 use super::sandbox::Sandbox;
+
+const WAITS: &str = "trap 'exit 5' TERM; while :; do sleep 0.1; done";
 
 /// Other jobs of the account may bill.
 #[test]
@@ -14,6 +18,78 @@ fn no_fault_of_apply_says_that_nothing_bills() {
         assert!(ended.code == 100 && !ended.err.contains("nothing bills"), "{ended:?}");
         assert_eq!(ended.err.matches("nothing was changed: what runs goes on").count(), 2, "{ended:?}");
     }
+}
+
+/// Its records were deleted; its agent has the spec in memory, and reads wishes.
+#[test]
+fn a_job_whose_spec_is_gone_may_run_and_is_ended_by_stop() {
+    let place = Place::new(WAITS);
+    assert_eq!(place.0.lamp(&["run", "-q", "--detach", "--name", "vv", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    let job = place.until("vv", "running")["job"].as_str().unwrap().to_owned();
+    let records = place.0.path().join("home/.local/state/lamplighter/jobs").join(&job);
+    std::fs::remove_file(records.join("spec.json")).unwrap();
+    let listed = place.0.lamp(&["status"]);
+    let said = format!("the spec of job `{job}` is gone, and its machine last reported at ");
+    assert!(listed.err.contains(&said) && listed.err.contains("may run and bill") && listed.err.contains("`lamp stop"), "{listed:?}");
+    assert!(!listed.err.contains("no jobs in"), "{listed:?}");
+    let (_, document) = place.0.json(&["status", "-o", "json"]);
+    assert_eq!(document["left_out"][0]["job"], job.as_str(), "{document}");
+    let extended = place.0.lamp(&["extend", "vv", "1h"]);
+    assert!(extended.code == 101 && extended.err.contains(&said) && !extended.err.contains("nothing of it runs"), "{extended:?}");
+    let stopped = place.0.lamp(&["stop", "vv"]);
+    assert!(stopped.code == 0 && stopped.err.contains("asked vv-") && stopped.err.contains("may run and bill"), "{stopped:?}");
+    wait_until("its agent has ended it", || records.join("attempts/0001/outcome.json").exists().then_some(()));
+    let again = place.0.lamp(&["stop", "vv"]);
+    assert!(again.code == 101 && again.err.contains("that attempt is over"), "{again:?}");
+    place.nothing_is_left();
+}
+
+#[test]
+fn a_held_machine_says_until_when_and_where_its_work_is() {
+    let place = Place::new("exit 3");
+    place.0.write("lamp.toml", "name = 'held'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'keep 5m'\n[machine]\nusd_per_hour = 36\n");
+    assert_eq!(place.0.lamp(&["run", "-q", "--detach"]).code, 0);
+    place.until("held", "held");
+    let status = wait_until("its hold is told", || Some(place.status("held")).filter(|status| status["held"]["until"].is_string()));
+    let folder = status["held"]["folder"].as_str().unwrap_or_else(|| panic!("{status}"));
+    let folder = &folder.replace("[DIR]", &place.0.path().display().to_string());
+    assert!(std::path::Path::new(folder).join("job.sh").is_file() && status["held"]["usd"].as_f64().unwrap() > 2.0, "{status}");
+    let shown = |words: &[&str]| {
+        let ended = place.0.lamp(words);
+        format!("{}{}", ended.out, ended.err).replace("[DIR]", &place.0.path().display().to_string())
+    };
+    let one = shown(&["status", "held"]);
+    assert!(one.contains("held        until ") && one.contains(" from now; its work is in ") && one.contains(folder), "{one}");
+    let explained = shown(&["explain", "held"]);
+    assert!(explained.contains("its machine is held until ") && explained.contains(folder), "{explained}");
+    assert!(shown(&["ssh", "held"]).contains(&format!("its work is here, in {folder}")));
+    let follow = place.start(&["logs", "-f", "held"]);
+    assert_eq!(place.0.lamp(&["stop", "--wait", "held"]).code, 0);
+    let (_, _, err) = end(follow);
+    assert!(err.contains("  held until "), "{err}");
+    place.nothing_is_left();
+}
+
+#[test]
+fn the_kept_folder_of_a_local_job_is_told_with_what_to_do_about_it() {
+    let place = Place::new("exit 3");
+    place.0.write("lamp.toml", "name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n");
+    let (code, _, err) = end(place.start(&["run"]));
+    let receipt = place.receipt("kept");
+    let job = receipt["job"].as_str().unwrap();
+    let hint = format!("`lamp start {job}` goes on with it, `lamp cancel {job}` gives it up");
+    assert!(code == 3 && err.contains("  kept: the folder ") && err.contains(&hint) && !err.contains(" a month"), "{err}");
+    assert_eq!((&receipt["left"][0]["fate"], &receipt["left"][0]["kind"]), (&Value::from("kept"), &Value::from("folder")), "{receipt}");
+    for words in [&["receipt", "kept"][..], &["status", "kept"]] {
+        let shown = place.0.lamp(words);
+        assert!(shown.code == 0 && shown.err.contains(&hint) && shown.out.contains("folder"), "{shown:?}");
+    }
+    let listed = place.0.lamp(&["status"]);
+    assert!(listed.err.contains(&format!("{job} keeps folder ")) && !listed.err.contains("$0.00"), "{listed:?}");
+    assert_eq!(place.0.lamp(&["cancel", "kept", "--yes"]).code, 0);
+    assert!(!place.0.lamp(&["status"]).err.contains(" keeps "));
+    assert!(!place.0.lamp(&["receipt", "kept"]).err.contains("gives it up"));
+    place.nothing_is_left();
 }
 
 #[test]
@@ -45,6 +121,24 @@ fn a_name_that_is_no_part_of_an_id_is_told_and_an_empty_one_is_refused() {
     // What is taken all the same is not told to whoever wants to hear of nothing but faults.
     let quiet = sandbox.lamp(&["run", "-q", "--name", "Bad Name/../x", "--", "true"]);
     assert_eq!((quiet.code, quiet.err.contains("warning")), (0, false), "{quiet:?}");
+}
+
+#[test]
+fn a_log_of_nothing_is_said_to_be_one_and_a_job_that_ends_is_not_to_be_stopped() {
+    let place = Place::new("trap '' TERM; while [ ! -e GO ]; do sleep 0.05; done");
+    assert_eq!(place.0.lamp(&["run", "-d", "--name", "mute", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    place.until("mute", "running");
+    let log = place.0.lamp(&["logs", "mute"]);
+    assert!(log.code == 0 && log.out.is_empty() && log.err.contains("mute-") && log.err.contains("has printed nothing yet"), "{log:?}");
+    assert!(place.0.lamp(&["status", "mute"]).err.contains("`lamp stop mute-"));
+    let stopped = place.0.lamp(&["stop", "mute"]);
+    assert!(stopped.err.contains("shows when it is over"), "{stopped:?}");
+    let ends = place.0.lamp(&["status", "mute"]);
+    assert!(!ends.err.contains("`lamp stop") && ends.err.contains("`lamp cancel mute-") && ends.err.contains("ends it sooner"), "{ends:?}");
+    place.0.write("go", "");
+    wait_until("it has ended", || place.status("mute")["ended"].is_string().then_some(()));
+    assert!(place.0.lamp(&["logs", "mute"]).err.contains("has printed nothing\n"));
+    place.nothing_is_left();
 }
 
 #[test]

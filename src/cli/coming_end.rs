@@ -1,0 +1,52 @@
+//! What is known of the end of a job before it has come: that somebody wants it, and how long its machine is kept for a look.
+
+use std::path::PathBuf;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::status::local_time;
+use crate::job::AttemptPhase;
+use crate::market::{Usd, elapsed};
+use crate::policy::EndWish;
+use crate::policy::reconcile::AttemptFacts;
+
+/// A wish to end that has not come true. The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EndAsked {
+    /// `stop` or `cancel`.
+    pub wish: &'static str,
+    pub by: String,
+    pub at: Timestamp,
+}
+
+impl From<EndWish> for EndAsked {
+    fn from(wish: EndWish) -> Self {
+        EndAsked { wish: if wish.cancel { "cancel" } else { "stop" }, by: wish.by, at: wish.at }
+    }
+}
+
+/// A machine that is kept for a look (`[on] failure = "keep 30m"`). The field names are an interface.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Held {
+    pub until: Timestamp,
+    /// What it costs from now until then.
+    pub usd: Usd,
+    /// Where its work stands, of a machine of this workstation.
+    pub folder: Option<PathBuf>,
+}
+
+impl Held {
+    pub fn of(attempt: &AttemptFacts, now: Timestamp) -> Option<Held> {
+        let status = attempt.status.as_ref().filter(|status| status.phase == AttemptPhase::Held && attempt.settled.is_none())?;
+        let until = status.held_until?;
+        Some(Held { until, usd: attempt.plan.offer.hourly().cost_of(elapsed(now, until)), folder: None })
+    }
+
+    /// As it follows on "held".
+    pub fn text(&self) -> String {
+        let costs = if self.usd > Usd::ZERO { format!(", {} from now", self.usd) } else { String::new() };
+        let folder = self.folder.as_ref().map(|folder| format!("; its work is in {}", folder.display())).unwrap_or_default();
+        format!("until {}{costs}{folder}", local_time(self.until))
+    }
+}
