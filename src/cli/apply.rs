@@ -106,7 +106,7 @@ fn of_a_set(mut fault: Fault, means: &str) -> Fault {
 async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Result<ExitCode, Fault> {
     let (files, whole) = files_of(&args.paths, context)?;
     let set = match &args.set {
-        Some(set) => apply_do::slug(set),
+        Some(set) => JobId::slug(set),
         None => set_of(&args.paths[0], whole, context),
     };
     let store = if args.dry_run { job_root::open_existing(context).await? } else { job_root::open(context).await? };
@@ -192,7 +192,7 @@ fn set_of(path: &Path, whole: bool, context: &Context) -> String {
     let path = context.current_dir.join(path);
     let path = path.canonicalize().unwrap_or(path);
     let folder = if whole { Some(path.as_path()) } else { path.parent() };
-    apply_do::slug(&folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
+    JobId::slug(&folder.and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned()).unwrap_or_default())
 }
 
 /// All files are read before anything is done, and all that is wrong with them is said at once.

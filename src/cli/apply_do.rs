@@ -67,7 +67,7 @@ pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepa
     };
     let prepared = Prepared { loaded: loaded.clone(), survey: prepared.survey.clone() };
     let Some(schedule) = loaded.schedule.clone() else { return Ok(Ready { prepared, applied, scheduled: None }) };
-    let dir = ScheduleDir::new(Arc::clone(store), set, &slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()));
+    let dir = ScheduleDir::new(Arc::clone(store), set, &JobId::slug(&file.file_stem().map(|stem| stem.to_string_lossy()).unwrap_or_default()));
     let kept = dir.record().await.map_err(|error| job_root::record_fault(&error))?;
     if let Some(kept) = kept.as_ref().filter(|kept| kept.applied.owner != applied.owner || kept.applied.file != applied.file) {
         let whose = format!("the schedule `{set}/{}` is `{}` of `{}`", dir.name(), kept.applied.file, kept.applied.owner);
@@ -100,12 +100,6 @@ pub async fn ready(context: &Context, store: &Store, set: &str, prepared: &Prepa
 fn here(context: &Context) -> Result<String, Fault> {
     let here = job_root::workstation(context)?.here();
     here.map(|here| here.as_str().to_owned()).map_err(|error| Fault::new(ExitCode::UNREACHABLE, "cannot write in the state folder").because(&error))
-}
-
-/// A name that is safe as a segment of a key.
-pub fn slug(text: &str) -> String {
-    let id = JobId::from_name(text, [0; 6]);
-    id.as_str().rsplit_once('-').map_or_else(|| id.to_string(), |(name, _)| name.to_owned())
 }
 
 /// Stops first, then makes; what was done when something fails is found by the next call.

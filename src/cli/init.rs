@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{Context, ExitCode, Fault, Format};
 use crate::config::{self, CommandWord, JOB_FILE, JobFile};
-use crate::job::{COMMAND_PLACEHOLDER, Command};
+use crate::job::{COMMAND_PLACEHOLDER, Command, JobId};
 
 /// Write a commented job file for the script in a folder
 #[derive(Clone, Debug, ClapArgs)]
@@ -160,7 +160,7 @@ fn starter(found: &Found, folder: &Path) -> String {
         "# A job for Lamplighter. `lamp check` finds what is wrong with it, `lamp run` runs it.\n\
          # docs/job-file.md explains every key. A length of time needs its unit: 30s, 15m, 2h, 3d.\n\n\
          name = {}\n\n",
-        quoted(&name)
+        quoted(&JobId::slug(&name))
     );
     text.push_str(&what_runs(found));
     text.push_str(

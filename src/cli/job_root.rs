@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures::stream::TryStreamExt as _;
 use futures::stream::{self, StreamExt};
 
-use super::apply_do::slug;
 use super::spec_gone::SpecGone;
 use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
@@ -182,7 +181,7 @@ fn of_name(jobs: &[JobId], name: &str) -> Vec<JobId> {
 
 /// The same by what the user called it: an id has its capitals and blanks no longer, so that its spec has the word.
 async fn named(store: &Store, jobs: &[JobId], name: &str) -> Vec<JobId> {
-    let slug = slug(name);
+    let slug = JobId::slug(name);
     let alike = of_name(jobs, &slug);
     if slug == name {
         return alike;
