@@ -155,8 +155,10 @@ impl AttemptMemory {
         self.clear &= self.refused_at.is_none_or(|at| now.saturating_sub(at) < REFUSAL_HOLDS);
         if let Some(view) = view {
             // One that another has launched just now was not there to be heard before (seeds 18000083 and 18000109 of 24 h: its plan
-            // was half an hour old, in an EC2 that was throttled).
-            if self.watched.launched_at.is_none() && self.asked_at.is_none() && self.beat.is_none() && view.state.bills() {
+            // was half an hour old, in an EC2 that was throttled). So too where we have asked, and nobody has answered: that may have done
+            // nothing, and another have launched it minutes later.
+            let ours = self.watched.launched.is_some();
+            if self.watched.launched_at.is_none() && !ours && self.beat.is_none() && view.state.bills() {
                 self.watched.silent_for = Duration::ZERO;
             }
             let stood = self.watched.stood.filter(|_| self.watched.launched_at == Some(view.launched));
@@ -236,6 +238,13 @@ mod tests {
         launcher.heard(None, secs(41));
         launcher.shown(Some(&running), secs(42));
         assert_eq!(launcher.watched.silent_for, secs(40));
+        // Whoever has asked and heard nothing may not have launched it (seed 18000083 of 24 h, by other dice).
+        let mut unanswered = AttemptMemory::default();
+        unanswered.asked(Duration::ZERO);
+        unanswered.heard(None, secs(1));
+        unanswered.heard(None, secs(41));
+        unanswered.shown(Some(&running), secs(42));
+        assert_eq!(unanswered.watched.silent_for, Duration::ZERO);
     }
 
     #[test]
