@@ -170,7 +170,8 @@ pub fn one(words: &[String]) {
         let state = std::env::temp_dir();
         let outbox = Outbox { dir, attempt: AttemptNo::FIRST, clock: clock(), files: Arc::new(LocalFiles), state };
         let wanted = Wanted { named: &["**".to_owned()], if_any: &[] };
-        let kept = upload(&outbox, Path::new(folder), wanted, Duration::from_secs(600)).await;
+        let time_is_up = outbox.clock.sleep(Duration::from_secs(600));
+        let kept = upload(&outbox, Path::new(folder), wanted, time_is_up).await;
         assert!(kept.losses.is_empty(), "{:?}", kept.losses);
     });
 }

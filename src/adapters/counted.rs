@@ -21,7 +21,7 @@ pub struct CountedStore {
 /// The store, and the bytes that it has moved over the network so far.
 pub fn counted(store: Arc<dyn Store>) -> (Arc<dyn Store>, Arc<AtomicU64>) {
     let bytes = Arc::new(AtomicU64::new(0));
-    if store.url().starts_with("file:") {
+    if store.is_folder() {
         return (store, bytes);
     }
     (Arc::new(CountedStore { store, bytes: Arc::clone(&bytes) }), bytes)

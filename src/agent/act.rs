@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::ahead::Ahead;
 use super::attempt::{Ending, Mode};
 use super::checkpoints::Saved;
 use super::environment::{Place, environment, hostfile};
@@ -12,7 +13,7 @@ use crate::job::{AttemptPhase, EndedBecause, Reason};
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{Afterwards, Decision, End, Stage, Step};
-use crate::ports::{Launch, Signal, WorkloadError};
+use crate::ports::{Ended, Launch, Signal, Workload, WorkloadError};
 
 /// The log of one start may take this much disk while the store does not take it: some minutes of a talkative program,
 /// and small beside the disks that training machines have.
@@ -96,15 +97,18 @@ impl Agent {
         false
     }
 
-    /// Asks the workload for a checkpoint; the upload goes on beside the loop.
+    /// Asks the workload for a checkpoint; the upload goes on beside the loop. One that is saving already is not asked again.
     pub(super) fn begin_save(&mut self, asked_by: &'static str) {
         let Some((checkpoints, spec)) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone()) else { return };
         // A signal that ends the workload is for its end only.
         let signal = spec.signal.as_deref().and_then(Signal::from_name).filter(|signal| signal.asks());
         let Some((signal, workload)) = signal.zip(self.workload.clone()) else { return };
         self.warned.asked = Some(self.out.clock.now());
-        self.saves.send_replace(None);
-        let (journal, saves, within) = (self.journal.clone(), self.saves.clone(), spec.grace.duration());
+        self.warned.joined = self.saves.is_under_way();
+        if self.warned.joined {
+            return;
+        }
+        let (journal, saves, within) = (self.journal.clone(), self.saves.begin(), spec.grace.duration());
         tokio::spawn(async move {
             // First a look at the folder, so that what changes after the signal is known to be its answer.
             let ask = checkpoints.ask().await;
@@ -117,6 +121,10 @@ impl Agent {
                 Ok(_) => checkpoints.save(ask, asked_by, within).await,
                 Err(error) => Saved::Failed(super::outbox::chain(&error)),
             };
+            if saves.is_closed() {
+                // Another save took its place, and tells what came of it.
+                return;
+            }
             match &saved {
                 Saved::Failed(why) if why != NOBODY => {
                     let text = format!("the workload was asked to save ({asked_by}), and no complete checkpoint came: {why}");
@@ -130,7 +138,9 @@ impl Agent {
 
     fn obey_checkpoint_wish(&mut self) {
         let wished = self.requests.wishes.borrow().checkpoint;
-        if wished > self.memory.checkpoint_wish && self.phase == AttemptPhase::Running {
+        // Whoever wishes while a save is under way wants what is done since: it is asked for after that one.
+        let may_ask = self.phase == AttemptPhase::Running && !self.saves.is_under_way();
+        if may_ask && wished > self.memory.checkpoint_wish {
             self.memory.checkpoint_wish = wished;
             self.keep();
             self.begin_save("request");
@@ -147,7 +157,7 @@ impl Agent {
         // Before the first signal: a workload that answers it with exit code 0 has not succeeded.
         self.memory.ending = Some(Ending::Restart);
         self.keep();
-        self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration()).await;
+        self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), None).await;
         // A delay may be long: a notice, a wish or a limit ends it, and nothing is started for that.
         if let Some(decision) = self.guard_for(after.duration()).await {
             return Some(decision);
@@ -157,13 +167,15 @@ impl Agent {
     }
 
     /// Ends the running process and all that it left behind. Gives up on nothing: afterwards the tree is gone.
-    pub(super) async fn stop_workload(&mut self, grace: Duration) {
+    pub(super) async fn stop_workload(&mut self, grace: Duration, ahead: Option<&Ahead>) {
         let Some(workload) = self.workload.take() else { return };
+        let counted = workload.printed().0;
+        self.printed_before += counted;
         if self.ended.is_none() {
             if let Err(error) = workload.signal(Signal::Term) {
                 tracing::warn!("{error}");
             }
-            let ended = self.patiently(&*workload, grace).await;
+            let ended = self.patiently(&*workload, grace, ahead).await;
             if let Some(ended) = ended {
                 self.observe(super::wake::Wake::Ended(ended)).await;
             }
@@ -174,18 +186,22 @@ impl Agent {
         }
         if self.ended.is_none() {
             // A process that hangs in a dead driver or file system ends with the machine and not before.
-            let ended = self.patiently(&*workload, UNKILLABLE_AFTER).await.unwrap_or_default();
+            let ended = self.patiently(&*workload, UNKILLABLE_AFTER, None).await.unwrap_or_default();
             self.observe(super::wake::Wake::Ended(ended)).await;
         }
-        self.printed = Some(workload.printed());
+        let printed = workload.printed();
+        (self.printed, self.printed_before) = (Some(printed), self.printed_before + printed.0.saturating_sub(counted));
         self.logs.ended(self.memory.start);
     }
 
     /// Waits for the end of the workload, alive for the watchdog, at most so long.
-    async fn patiently(&self, workload: &dyn crate::ports::Workload, grace: Duration) -> Option<crate::ports::Ended> {
+    async fn patiently(&mut self, workload: &dyn Workload, grace: Duration, ahead: Option<&Ahead>) -> Option<Ended> {
         let until = self.out.clock.mono() + grace;
         loop {
-            let left = until.saturating_sub(self.out.clock.mono());
+            let left = match ahead {
+                Some(ahead) => self.left(ahead, until),
+                None => until.saturating_sub(self.out.clock.mono()),
+            };
             if left.is_zero() {
                 return None;
             }
@@ -222,6 +238,9 @@ impl Agent {
         self.memory.setups += u32::from(self.memory.stage == Stage::Setup);
         self.memory.ending = None;
         self.ended = None;
+        // Whoever was saving is gone.
+        self.saves.forget();
+        self.warned.asked = None;
         self.board.restarted(self.out.clock.now());
         if let Err(decision) = self.keep_start().await {
             return Some(decision);
@@ -257,7 +276,7 @@ impl Agent {
         if let WorkloadError::CannotExecute { cause, .. } = error {
             let code = if cause.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
             let exit = crate::job::ExitStatus { code: Some(code), ..Default::default() };
-            self.ended = Some(crate::ports::Ended { exit, orphans: 0 });
+            self.ended = Some(Ended { exit, orphans: 0 });
         }
         self.gives_up("workload", because, text)
     }

@@ -119,10 +119,10 @@ pub struct Held {
 }
 
 /// A clock that is kept in time is right to the second; a request takes some.
-const BEHIND_MAX: SignedDuration = SignedDuration::from_secs(5);
+pub(super) const BEHIND_MAX: SignedDuration = SignedDuration::from_secs(5);
 
 /// The write of a heartbeat, and the question of when it came, at the most; and what is worth putting right.
-const ASKED_FOR: SignedDuration = SignedDuration::from_secs(60);
+pub(super) const ASKED_FOR: SignedDuration = SignedDuration::from_secs(60);
 const AHEAD_MAX: SignedDuration = SignedDuration::from_secs(5 * 60);
 
 /// One moment on both clocks: the wall clock as it was then, carried on by the clock that never steps. A machine whose clock

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use super::checkpoint_watch::{FolderWatch, Picture, Signs};
+use super::checkpoint_watch::{Before, FolderWatch, Picture, Signs};
 use crate::ports::{FileStamp, TreeFile};
 
 /// What a script does, second by second.
@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn nothing_half_written_is_ever_kept_and_what_has_rested_is(habits in habits()) {
-        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default()));
+        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default(), Before::default()));
         let mut kept = Picture::default();
         for now in 0..400u64 {
             folder.second(now, &habits);
@@ -171,7 +171,7 @@ proptest! {
 
     #[test]
     fn a_killing_keeps_nothing_half_written_either(habits in habits(), killed in 5u64..200) {
-        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default()));
+        let (mut folder, mut watch) = (Folder::default(), FolderWatch::new(Picture::default(), Before::default()));
         let dead = crate::job::ExitStatus { signal: Some(9), ..Default::default() };
         for now in 0..killed + 10 {
             if now <= killed {

@@ -9,11 +9,13 @@
 //! number without a neighbour (`resnet50.pt`), and a series whose older members are written again. What must never live
 //! here: the file system, and when a snapshot is wanted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkpoint_watch::{Motion, Picture, QUIET};
-use crate::ports::TreeFile;
+use super::checkpoint_motion::{Motion, QUIET};
+use super::checkpoint_watch::Picture;
+use crate::ports::{FileStamp, Tree, TreeFile};
 
 /// What belongs together and has not rested for so long is left out, and the series beside it is kept alone. Sooner, and an
 /// optimizer that takes a minute to be written would be left out of its own checkpoint; later, and a machine that is taken
@@ -191,6 +193,11 @@ pub(super) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile>
     picture.iter().filter(|file| !is_log(&file.path))
 }
 
+/// For looking a file up: a folder may hold ten thousand.
+pub(super) fn stamps(picture: &Picture) -> HashMap<&str, FileStamp> {
+    picture.iter().map(|file| (file.path.as_str(), file.stamp)).collect()
+}
+
 /// The folder holds one file beside logs, and another has taken its place.
 pub(super) fn one_replaced(before: &Picture, after: &Picture) -> bool {
     replaced(&without_logs(before).collect::<Vec<_>>(), &without_logs(after).collect::<Vec<_>>())
@@ -260,6 +267,15 @@ fn numbered(name: &str) -> Option<(String, Numbers)> {
     (!numbers.is_empty() && !PIECES.iter().any(|word| lower.contains(word))).then_some((shape, numbers))
 }
 
+/// The files that belong to a checkpoint: not those that their names call unfinished.
+pub(super) fn picture(tree: Tree) -> Picture {
+    Arc::new(tree.files.into_iter().filter(|file| !file.path.split('/').any(unfinished)).collect())
+}
+
+fn unfinished(name: &str) -> bool {
+    [".tmp", ".part", "~"].iter().any(|end| name.ends_with(end)) || name.starts_with(".tmp")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -299,5 +315,14 @@ mod tests {
         for part in ["checkpoint-500/trainer.log", "state.json", "model.pt", "logs"] {
             assert!(!is_log(part), "{part}");
         }
+    }
+
+    #[test]
+    fn unfinished_names_do_not_count() {
+        let names = ["a.tmp", "a.part", "a~", ".tmpXYZ", "x/.tmp-1/model.pt", "kept.pt"];
+        let stamp = FileStamp { bytes: 1, modified_nanos: 1, inode: 7, mode: 0o644 };
+        let files = names.map(|name| TreeFile { path: name.into(), stamp }).to_vec();
+        let picture = picture(Tree { files, ..Tree::default() });
+        assert_eq!(picture.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["kept.pt"]);
     }
 }

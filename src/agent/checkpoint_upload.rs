@@ -16,8 +16,8 @@ use futures::future::{BoxFuture, Shared};
 use futures::stream::{StreamExt, TryStreamExt};
 use serde::{Deserialize, Serialize};
 
-use super::checkpoint_sets::stands;
-use super::checkpoint_watch::{Picture, picture};
+use super::checkpoint_sets::{picture, stands};
+use super::checkpoint_watch::Picture;
 use super::checkpoints::{KEPT, Kept};
 use super::outbox::{Outbox, Pace, chain};
 use crate::job::{CheckpointFile, CheckpointNo, Manifest};

@@ -5,19 +5,18 @@
 //! ```
 //! A workload that marks its checkpoints (`{"checkpoint": ...}` in the progress file) is believed, and silence then says
 //! nothing. Without marks, two quiet seconds count. A folder that never rests is judged set by set (`checkpoint_sets`). A
-//! process that was killed by a signal may have died while writing: what changed last is then not trusted.
+//! process that was killed by a signal may have died while writing: what changed last is then not trusted, and not by the rest that
+//! the next process leaves it in either (`checkpoint_doubt`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkpoint_sets::{Sets, one_replaced, remaining, same_but_logs, stands, top, without_logs};
+use super::checkpoint_doubt::Doubt;
+use super::checkpoint_motion::{Motion, QUIET};
+use super::checkpoint_sets::{Sets, one_replaced, remaining, same_but_logs, stamps, stands, top, without_logs};
 use crate::job::ExitStatus;
-use crate::ports::{FileStamp, Tree, TreeFile};
-
-/// How long the folder must be unchanged. Writers that pause longer between two files of one checkpoint should mark it;
-/// shorter would cut those in half that flush slowly, longer eats the time of an interruption notice.
-pub(super) const QUIET: Duration = Duration::from_secs(2);
+use crate::ports::TreeFile;
 
 /// After so long without two quiet seconds, the folder is judged set by set: a script that writes every second would else
 /// never have a checkpoint. Sooner gains nothing: the others are kept after two seconds, whole.
@@ -35,48 +34,21 @@ pub(super) struct Signs {
     /// The newest step of all.
     pub step: Option<f64>,
     pub ended: Option<(ExitStatus, Duration)>,
+    /// When the newest of those that were killed ended; another may have been started since.
+    pub killed: Option<Duration>,
 }
 
-/// How something changed.
+/// What an agent knows of the time before it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Motion {
-    /// The last change, and the first since it rested.
-    pub changed: Duration,
-    pub begun: Duration,
-    /// Until when it was last at rest.
-    rested: Duration,
-    /// The step at the last change.
-    pub step: Option<f64>,
-    /// Whether it ever changed.
-    ever: bool,
-}
-
-impl Motion {
-    pub(super) fn new(now: Duration) -> Self {
-        Motion { changed: now, begun: now, rested: now, step: None, ever: true }
-    }
-
-    /// `looked`: the look before this one, up to which a rest is known. `not_before`: when what moves now can have begun at
-    /// the earliest, where something beside a rest tells it.
-    pub(super) fn moved(&mut self, now: Duration, looked: Duration, step: Option<f64>, not_before: Option<Duration>) {
-        if self.rests(looked) {
-            (self.begun, self.rested) = (now, now);
-        }
-        self.begun = self.begun.max(not_before.unwrap_or_default());
-        (self.changed, self.step, self.ever) = (now, step, true);
-    }
-
-    pub(super) fn rests(&self, at: Duration) -> bool {
-        !self.ever || at.saturating_sub(self.changed) >= QUIET
-    }
-
-    pub(super) fn restless(&self, at: Duration, time: Duration) -> bool {
-        !self.rests(at) && at.saturating_sub(self.rested) >= time
-    }
+pub(super) struct Before {
+    /// The workload has marked its checkpoints.
+    pub marks: bool,
+    /// A process of it is gone, and nobody has seen how it ended.
+    pub unseen_end: bool,
 }
 
 /// A complete checkpoint that is not yet kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Ripe {
     pub picture: Picture,
     /// The step that it is thought to hold.
@@ -99,7 +71,7 @@ impl Ripe {
 
     /// Whether it holds something that an earlier picture did not.
     pub(super) fn newer_than(&self, before: &Picture) -> bool {
-        let before: HashMap<&str, FileStamp> = before.iter().map(|file| (file.path.as_str(), file.stamp)).collect();
+        let before = stamps(before);
         without_logs(&self.picture).any(|file| before.get(file.path.as_str()) != Some(&file.stamp))
     }
 }
@@ -115,15 +87,18 @@ pub(super) struct FolderWatch {
     motion: Motion,
     sets: Sets,
     marks: u64,
+    before: Before,
     /// The picture that the workload declared complete, and how it was written.
     declared: Option<(Picture, Motion)>,
     ended: Option<(ExitStatus, Duration)>,
+    killed: Option<Duration>,
+    doubt: Option<Doubt>,
 }
 
 impl FolderWatch {
     /// `kept`: what is known to be in the job directory already.
-    pub(super) fn new(kept: Picture) -> Self {
-        FolderWatch { seen: Some(Arc::clone(&kept)), kept, ..FolderWatch::default() }
+    pub(super) fn new(kept: Picture, before: Before) -> Self {
+        FolderWatch { seen: Some(Arc::clone(&kept)), kept, before, ..FolderWatch::default() }
     }
 
     /// Takes in what the folder looks like now; says whether it changed since the last look.
@@ -138,15 +113,25 @@ impl FolderWatch {
             // A renaming takes no time.
             let whole = one_replaced(&before, &picture).then_some(now);
             self.motion.moved(now, self.looked.unwrap_or(now), step, whole.or(self.sets.newest_begun));
+            if let Some(doubt) = &mut self.doubt {
+                doubt.observe(&before, &picture);
+            }
         }
         if signs.marks > self.marks {
             self.marks = signs.marks;
             self.motion.step = signs.marked_step.or(self.motion.step);
             self.declared = Some((Arc::clone(&picture), self.motion));
+            self.doubt = None;
         }
-        self.ended = signs.ended;
-        self.seen = Some(picture);
-        self.looked = Some(now);
+        self.before.marks |= signs.marks > 0 || signs.marked_step.is_some();
+        let is_first = self.looked.is_none();
+        (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
+        if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
+            self.killed = Some(at);
+            self.doubt = Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, false));
+        } else if is_first && self.before.unseen_end && !one_replaced(&before, &picture) {
+            self.doubt = Doubt::of(&picture, &self.kept, None, None);
+        }
         changed
     }
 
@@ -157,17 +142,37 @@ impl FolderWatch {
 
     /// What is complete and not yet kept. `with_logs`: also logs that rest; a try that they tore is repeated without.
     pub(super) fn complete(&self, now: Duration, with_logs: bool) -> Option<Ripe> {
+        if let Some(doubt) = self.doubt.as_ref().filter(|_| self.is_in_doubt()) {
+            return doubt.whole(self.seen.as_ref()?, &self.kept, &self.sets.mixed).cloned();
+        }
+        let exited = self.ended.is_some_and(|(exit, _)| exit.is_in_order());
+        self.trusted(self.ended.map_or(now, |(_, ended)| ended), exited, with_logs)
+    }
+
+    /// Whether a process that is gone may have left half of what is there. What it had written before its own end is judged by that; an
+    /// end in order after something was written says that it is whole.
+    pub(super) fn is_in_doubt(&self) -> bool {
+        let Some(doubt) = self.doubt.as_ref().filter(|doubt| doubt.holds()) else { return false };
+        match self.ended {
+            Some((_, at)) if doubt.ended == Some(at) => false,
+            Some((exit, _)) => !(exit.is_in_order() && doubt.was_written_beside()),
+            None => true,
+        }
+    }
+
+    /// Judged at `until`: now, or when the workload ended.
+    fn trusted(&self, until: Duration, exited: bool, with_logs: bool) -> Option<Ripe> {
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty())?;
-        let exited = self.ended.is_some_and(|(exit, _)| exit.code.is_some() && !exit.oom);
-        let until = self.ended.map_or(now, |(_, ended)| ended);
-        let quiet = self.marks == 0 && self.motion.rests(until);
+        // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
+        let rest = if self.before.marks { RESTLESS } else { QUIET };
+        let quiet = self.marks == 0 && self.motion.rests_for(until, rest);
         let declared = self.declared.as_ref().is_some_and(|(declared, _)| declared == seen);
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
             return (!same && !picture.is_empty()).then(|| Ripe::new(picture, self.motion));
         }
-        let (files, motion, left_out) = if self.marks > 0 { self.still_declared(seen)? } else { self.by_sets(seen, until, with_logs)? };
+        let (files, motion, left_out) = if self.before.marks { self.still_declared(seen)? } else { self.by_sets(seen, until, with_logs)? };
         let picture = Arc::new(files);
         (!same_but_logs(&picture, &self.kept)).then(|| Ripe { left_out, ..Ripe::new(picture, motion) })
     }
@@ -206,7 +211,7 @@ impl FolderWatch {
     /// Whether the folder never rests and nothing in it can be told to be complete, now or later.
     pub(super) fn never_rests(&self, now: Duration) -> bool {
         let Some(seen) = self.seen.as_ref() else { return false };
-        self.marks == 0
+        !self.before.marks
             && self.ended.is_none()
             && self.motion.restless(now, RESTLESS * 2)
             && without_logs(seen).next().is_some()
@@ -218,24 +223,21 @@ impl FolderWatch {
         self.seen.as_ref()
     }
 
+    /// Whether the workload marks its checkpoints.
+    pub(super) fn marks(&self) -> bool {
+        self.before.marks
+    }
+
     pub(super) fn ended(&self) -> bool {
         self.ended.is_some()
     }
 }
 
-/// The files that belong to a checkpoint: not those that their names call unfinished.
-pub(super) fn picture(tree: Tree) -> Picture {
-    Arc::new(tree.files.into_iter().filter(|file| !file.path.split('/').any(unfinished)).collect())
-}
-
-fn unfinished(name: &str) -> bool {
-    [".tmp", ".part", "~"].iter().any(|end| name.ends_with(end)) || name.starts_with(".tmp")
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::checkpoint_sets::picture;
     use super::*;
-    use crate::ports::FileStamp;
+    use crate::ports::{FileStamp, Tree};
 
     fn tree(files: &[(&str, i64)]) -> Picture {
         let file = |(path, modified): &(&str, i64)| TreeFile {
@@ -254,12 +256,13 @@ mod tests {
     }
 
     fn ended(exit: ExitStatus, secs: u64) -> Signs {
-        Signs { ended: Some((exit, at(secs))), ..Signs::default() }
+        let killed = (!exit.is_in_order()).then(|| at(secs));
+        Signs { ended: Some((exit, at(secs))), killed, ..Signs::default() }
     }
 
     #[test]
     fn two_quiet_seconds_make_it_complete_and_a_change_begins_anew() {
-        let mut watch = FolderWatch::new(tree(&[]));
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
         watch.observe(tree(&[]), at(0), Signs::default());
         assert!(watch.observe(tree(&[("a", 1)]), at(10), Signs { step: Some(4.0), ..Signs::default() }));
         assert_eq!(complete(&watch, 11), None);
@@ -275,7 +278,7 @@ mod tests {
     #[test]
     fn each_of_a_series_is_a_save_of_its_own_however_close_they_follow() {
         for pointer in [false, true] {
-            let mut watch = FolderWatch::new(tree(&[]));
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
             let mut files: Vec<(String, i64)> = Vec::new();
             watch.observe(tree(&[]), at(0), Signs::default());
             // A save of two pieces, a second apart, every three seconds: the folder never rests for two.
@@ -297,7 +300,7 @@ mod tests {
 
     #[test]
     fn what_is_written_beside_a_long_save_under_another_number_belongs_to_it() {
-        let mut watch = FolderWatch::new(tree(&[]));
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
         watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(0), Signs::default());
         watch.observe(tree(&[("meta-1.json", 1), ("model-100.pt", 1)]), at(50), Signs::default());
         for secs in 100..=160 {
@@ -310,7 +313,7 @@ mod tests {
 
     #[test]
     fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
-        let mut watch = FolderWatch::new(tree(&[]));
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
         watch.observe(tree(&[("a", 1)]), at(1), Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() });
         let ripe = watch.complete(at(1), true).unwrap();
         assert_eq!((ripe.picture, ripe.step), (tree(&[("a", 1)]), Some(3.0)));
@@ -324,11 +327,11 @@ mod tests {
         let exit = ExitStatus { code: Some(1), ..ExitStatus::default() };
         let killed = ExitStatus { signal: Some(9), ..ExitStatus::default() };
         for (end, trusted) in [(exit, true), (killed, false), (ExitStatus { oom: true, ..exit }, false)] {
-            let mut watch = FolderWatch::new(tree(&[]));
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
             watch.observe(tree(&[("a", 1)]), at(10), ended(end, 11));
             assert_eq!(complete(&watch, 60).is_some(), trusted, "{end}");
         }
-        let mut settled = FolderWatch::new(tree(&[]));
+        let mut settled = FolderWatch::new(tree(&[]), Before::default());
         settled.observe(tree(&[("a", 1)]), at(10), Signs::default());
         settled.observe(tree(&[("a", 1)]), at(20), ended(killed, 19));
         assert!(complete(&settled, 20).is_some(), "it was quiet before it was killed");
@@ -341,7 +344,7 @@ mod tests {
             stamp: FileStamp { bytes: 1, modified_nanos: modified, inode, mode: 0o644 },
         };
         let play = |picture: &dyn Fn(u64) -> Picture| {
-            let mut watch = FolderWatch::new(tree(&[]));
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
             watch.observe(tree(&[]), at(0), Signs::default());
             for second in 1..=61 {
                 watch.observe(picture(second), at(second), Signs::default());
@@ -353,34 +356,27 @@ mod tests {
         // Written in place: half of it may be the old one.
         let overwritten = |second: u64| Arc::new(vec![file(7, second as i64)]);
         assert_eq!(play(&overwritten), (None, true));
-        let mut killed = FolderWatch::new(renamed(1));
+        let mut killed = FolderWatch::new(renamed(1), Before::default());
         killed.observe(renamed(2), at(2), ended(ExitStatus { signal: Some(9), ..ExitStatus::default() }, 3));
         assert_eq!(complete(&killed, 4), Some(renamed(2)), "it was whole before its writer died");
         let two = |second: u64| Arc::new(vec![TreeFile { path: "a".into(), ..file(1000 + second, second as i64) }, file(second, second as i64)]);
         assert_eq!(play(&two), (None, true), "of two, one may be the new and one the old");
-        let mut young = FolderWatch::new(tree(&[]));
+        let mut young = FolderWatch::new(tree(&[]), Before::default());
         for second in 1..=20 {
             young.observe(renamed(second), at(second), Signs::default());
         }
         assert_eq!((complete(&young, 20), young.never_rests(at(20))), (None, false));
     }
 
-    #[test]
-    fn unfinished_names_do_not_count() {
-        let names = ["a.tmp", "a.part", "a~", ".tmpXYZ", "x/.tmp-1/model.pt", "kept.pt"];
-        let picture = tree(&names.map(|name| (name, 1)));
-        assert_eq!(picture.iter().map(|file| file.path.as_str()).collect::<Vec<_>>(), ["kept.pt"]);
-    }
-
     /// Seed 386 of the false world: an agent that came back after a reboot called an old save by the step of the newest line.
     #[test]
     fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
         for marked_step in [None, Some(60.0)] {
-            let mut watch = FolderWatch::new(tree(&[("a", 1)]));
+            let mut watch = FolderWatch::new(tree(&[("a", 1)]), Before::default());
             let signs = Signs { step: Some(64.0), marked_step, ..Signs::default() };
             assert!(watch.observe(tree(&[("a", 2)]), at(10), signs));
-            watch.observe(tree(&[("a", 2)]), at(30), signs);
-            assert_eq!(watch.complete(at(30), true).map(|ripe| ripe.step), Some(marked_step));
+            watch.observe(tree(&[("a", 2)]), at(41), signs);
+            assert_eq!(watch.complete(at(41), true).map(|ripe| ripe.step), Some(marked_step));
         }
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::checkpoint_motion::QUIET;
 use super::checkpoint_sets::same_but_logs;
 use super::checkpoint_upload::{Torn, Try, next_number};
-use super::checkpoint_watch::{FolderWatch, Picture, QUIET, Ripe, Signs};
+use super::checkpoint_watch::{Before, FolderWatch, Picture, Ripe, Signs};
 use super::checkpoints::{Ask, KEPT, Save, Saved, Shared};
 use super::journal::Journal;
 use crate::job::{CheckpointNo, CheckpointSummary, Manifest, NEVER_RESTS, RECORD_FORMAT};
@@ -23,6 +24,9 @@ const LOOK_HURRIED: Duration = Duration::from_millis(250);
 
 /// A look may take this share of the time: a folder that takes a second to walk is walked every 20 seconds.
 const LOOK_SHARE: u32 = 20;
+
+/// After a save whose time was up. Another that is asked for meanwhile finds nothing under way that it would have to wait for.
+const AGAIN: Duration = Duration::from_secs(30);
 
 /// Torn tries in a row before a person is told.
 const TORN_MAX: u32 = 3;
@@ -40,10 +44,12 @@ pub(super) struct Worker {
     watch: FolderWatch,
     inbox: mpsc::UnboundedReceiver<Save>,
     pending: Option<Save>,
+    /// Saves that were asked for so far: which one is pending.
+    accepted: u64,
     /// The next checkpoint number, once the job directory was asked.
     next: Option<CheckpointNo>,
-    /// When the newest upload began.
-    uploaded: Option<Duration>,
+    /// Before which nothing is uploaded that nobody asked for.
+    not_before: Duration,
     torn: u32,
     /// What a person was told already.
     said: Vec<String>,
@@ -58,9 +64,23 @@ enum Ended {
 }
 
 impl Worker {
-    pub(super) fn new(shared: Arc<Shared>, journal: Journal, interval: Span, inbox: mpsc::UnboundedReceiver<Save>) -> Self {
-        let watch = FolderWatch::new(shared.kept().picture());
-        Worker { shared, journal, interval, watch, inbox, pending: None, next: None, uploaded: None, torn: 0, said: Vec::new(), look_after: LOOK }
+    pub(super) fn new(shared: Arc<Shared>, journal: Journal, interval: Span, inbox: mpsc::UnboundedReceiver<Save>, unseen_end: bool) -> Self {
+        let before = Before { marks: shared.kept().marks, unseen_end };
+        let watch = FolderWatch::new(shared.kept().picture(), before);
+        Worker {
+            shared,
+            journal,
+            interval,
+            watch,
+            inbox,
+            pending: None,
+            accepted: 0,
+            next: None,
+            not_before: Duration::ZERO,
+            torn: 0,
+            said: Vec::new(),
+            look_after: LOOK,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -94,11 +114,11 @@ impl Worker {
             return None;
         }
         let ripe = self.watch.complete(now, self.torn == 0)?;
-        let interval = self.uploaded.is_none_or(|at| now.saturating_sub(at) >= self.interval.duration());
-        (self.pending.is_some() || interval).then_some(ripe)
+        (self.pending.is_some() || now >= self.not_before).then_some(ripe)
     }
 
     fn accept(&mut self, save: Save) {
+        self.accepted += 1;
         if let Some(earlier) = self.pending.replace(save) {
             let _ = earlier.reply.send(Saved::Failed("a newer save took its place".into()));
         }
@@ -113,9 +133,9 @@ impl Worker {
 
     async fn look(&mut self) {
         // The end is read before the folder: what is seen after it was written before it.
-        let ended = *self.shared.ended();
+        let ends = *self.shared.ends();
         let (marks, marked_step) = self.shared.board.saved();
-        let signs = Signs { marks, marked_step, step: self.shared.board.progress().step, ended };
+        let signs = Signs { marks, marked_step, step: self.shared.board.progress().step, ended: ends.now, killed: ends.killed };
         let begun = self.now();
         let look = self.shared.folder.look().await;
         let now = self.now();
@@ -158,6 +178,9 @@ impl Worker {
         let last = self.shared.kept().last.clone();
         let saved = match (self.changed_since(&save.ask), dirty) {
             (true, false) if save.ask.as_is => Saved::NoChange(last),
+            (true, true) if save.ask.as_is && self.watch.is_in_doubt() => {
+                Saved::Failed("its writer was killed or is gone with an earlier life of the machine, so it may be half of a checkpoint".into())
+            }
             // Marked, and what is there is kept already.
             (true, false) => last.map_or(Saved::NoChange(None), Saved::Complete),
             (true, true) if late => Saved::Failed("the checkpoint was still being written when the time was up".into()),
@@ -178,7 +201,7 @@ impl Worker {
 
     async fn upload(&mut self, ripe: Ripe) {
         let complete_at = self.now();
-        self.uploaded = Some(complete_at);
+        self.not_before = complete_at + self.interval.duration();
         if let Some(entry) = &ripe.left_out {
             self.say(format!(
                 "`{entry}` in the checkpoint folder is always being written, so it is left out of the checkpoints; what is kept is the \
@@ -187,6 +210,7 @@ impl Worker {
         }
         let answers = self.pending.as_ref().filter(|save| self.answers(&save.ask, &ripe));
         let asked = answers.map(|save| (save.ask.at, save.asked_by.clone(), save.ask.as_is));
+        let which = asked.as_ref().map(|_| self.accepted);
         let save_time = ripe.save_time(asked.as_ref().filter(|(_, _, as_is)| !as_is).map(|(at, _, _)| *at));
         let number = match self.next {
             Some(number) => number,
@@ -195,6 +219,7 @@ impl Worker {
                 let outbox = self.shared.outbox.clone();
                 let Some(number) = self.in_time(next_number(&outbox, &pace)).await else {
                     self.reply(Saved::Failed("the job directory did not answer in time, so the checkpoint has no number".into()));
+                    self.again();
                     return;
                 };
                 number
@@ -226,20 +251,29 @@ impl Worker {
         };
         let ended = self.drive(attempt, &ripe.picture, &sent, &trouble).await;
         let cost = save_time + self.now().saturating_sub(complete_at) + QUIET;
-        self.ended(ended, ripe.picture, asked.is_some(), cost.as_secs_f64());
+        self.ended(ended, ripe.picture, which, cost.as_secs_f64());
+    }
+
+    /// What is complete is tried again soon, and not an interval later: it was asked for. Once the workload is gone, what is left of
+    /// the time is for its outputs and its log.
+    fn again(&mut self) {
+        if !self.watch.ended() {
+            self.not_before = self.not_before.min(self.now() + AGAIN);
+        }
     }
 
     /// Runs a try, and ends it when the folder changes or the time of a save is up.
     async fn drive(&mut self, attempt: Try, picture: &Picture, sent: &AtomicU64, trouble: &Mutex<Option<String>>) -> Ended {
         let running = attempt.run();
         tokio::pin!(running);
-        let clock = Arc::clone(&self.shared.outbox.clock);
+        let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
         loop {
             tokio::select! {
                 biased;
                 result = &mut running => return result.map_or_else(Ended::Torn, Ended::Done),
                 Some(save) = self.inbox.recv() => self.accept(save),
                 () = clock.sleep(self.look_after.min(LOOK)) => self.look().await,
+                () = board.marked() => self.look().await,
             }
             let trouble = trouble.lock().expect("never held over a panic").take();
             if let Some(text) = trouble {
@@ -255,16 +289,18 @@ impl Worker {
         }
     }
 
-    /// A future, unless the time of a save runs out first.
+    /// A future, unless the time of a save runs out first. The folder is looked at meanwhile: a mark is of what was there when it was
+    /// made, and not of what is being written when a store that was down answers again (seed 28001301 of 24 h).
     async fn in_time<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(future);
-        let clock = Arc::clone(&self.shared.outbox.clock);
+        let (clock, board) = (Arc::clone(&self.shared.outbox.clock), self.shared.board.clone());
         loop {
             tokio::select! {
                 biased;
                 value = &mut future => return Some(value),
                 Some(save) = self.inbox.recv() => self.accept(save),
-                () = clock.sleep(LOOK) => {}
+                () = clock.sleep(self.look_after) => self.look().await,
+                () = board.marked() => self.look().await,
             }
             if self.pending.as_ref().is_some_and(|save| self.now() >= save.deadline) {
                 return None;
@@ -272,12 +308,13 @@ impl Worker {
         }
     }
 
-    fn ended(&mut self, ended: Ended, picture: Picture, asked: bool, cost: f64) {
+    /// `which`: the save that it answers. One that took its place meanwhile has an answer of its own.
+    fn ended(&mut self, ended: Ended, picture: Picture, which: Option<u64>, cost: f64) {
         match ended {
             Ended::Done(manifest) => {
                 self.torn = 0;
                 let summary = self.keep(manifest, picture, cost);
-                if asked {
+                if which == Some(self.accepted) {
                     self.reply(Saved::Complete(summary));
                 }
             }
@@ -291,11 +328,12 @@ impl Worker {
                     self.say(format!("the checkpoint folder changes faster than it can be uploaded: {TORN_MAX} tries in a row were torn"));
                 }
                 // What was sent is remembered, so the next try is shorter; it need not wait for the interval.
-                self.uploaded = None;
+                self.not_before = Duration::ZERO;
             }
             Ended::OutOfTime { sent, total } => {
                 let mb = |bytes: u64| bytes as f64 / 1e6;
                 self.reply(Saved::Failed(format!("{:.1} of {:.1} MB were uploaded when the time was up", mb(sent), mb(total))));
+                self.again();
             }
         }
     }
@@ -315,6 +353,7 @@ impl Worker {
             }
             kept.costs.push(cost);
             kept.secs_p95 = None;
+            kept.marks |= self.watch.marks();
             self.shared.outbox.keep(KEPT, &*kept);
         }
         let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;

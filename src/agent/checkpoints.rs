@@ -63,9 +63,18 @@ pub(super) struct Shared {
     pub board: Board,
     pub folder: Folder,
     kept: Mutex<Kept>,
-    ended: Mutex<Option<(ExitStatus, Duration)>>,
+    ends: Mutex<Ends>,
     pub wake: Notify,
     pub pace: Arc<Pace>,
+}
+
+/// How the processes of the workload ended.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Ends {
+    /// The one that would be running.
+    pub now: Option<(ExitStatus, Duration)>,
+    /// The newest that was killed: the next may be started before the worker has looked.
+    pub killed: Option<Duration>,
 }
 
 /// What an agent that was restarted must know.
@@ -77,6 +86,9 @@ pub(super) struct Kept {
     pub last: Option<CheckpointSummary>,
     /// Complete checkpoints written by this attempt.
     pub count: u32,
+    /// The workload marks its checkpoints.
+    #[serde(default)]
+    pub marks: bool,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
     /// Their 95th percentile, once it was asked for: it is, at every tick.
@@ -93,8 +105,9 @@ pub(super) struct Save {
 
 impl Checkpoints {
     /// Call after [`restore`] and before the workload is started. Takes up what an earlier agent of this attempt left in
-    /// the state folder. What is in the folder before the first start is not a checkpoint of this job.
-    pub fn start(outbox: Outbox, journal: Journal, board: Board, spec: &CheckpointSpec, path: PathBuf) -> Self {
+    /// the state folder. What is in the folder before the first start is not a checkpoint of this job. `unseen_end`: a process of the
+    /// workload is gone, and nobody has seen how it ended.
+    pub fn start(outbox: Outbox, journal: Journal, board: Board, spec: &CheckpointSpec, path: PathBuf, unseen_end: bool) -> Self {
         let folder = Folder::new(Arc::clone(&outbox.files), path);
         let kept = outbox.recall(KEPT).unwrap_or_else(|| {
             let kept = Kept::found(&folder);
@@ -106,12 +119,12 @@ impl Checkpoints {
             board,
             folder,
             kept: Mutex::new(kept),
-            ended: Mutex::default(),
+            ends: Mutex::default(),
             wake: Notify::new(),
             pace: Arc::new(Pace::default()),
         });
         let (commands, inbox) = mpsc::unbounded_channel();
-        let worker = Worker::new(Arc::clone(&shared), journal, spec.interval, inbox);
+        let worker = Worker::new(Arc::clone(&shared), journal, spec.interval, inbox, unseen_end);
         Checkpoints { shared, commands, _task: Arc::new(Task::spawn(worker.run())) }
     }
 
@@ -122,12 +135,16 @@ impl Checkpoints {
 
     /// The workload was started (again).
     pub fn workload_started(&self) {
-        *self.shared.ended() = None;
+        self.shared.ends().now = None;
     }
 
     /// The workload is gone: what its folder holds is final.
     pub fn workload_ended(&self, exit: ExitStatus) {
-        *self.shared.ended() = Some((exit, self.shared.outbox.clock.mono()));
+        let now = self.shared.outbox.clock.mono();
+        let killed = (!exit.is_in_order()).then_some(now);
+        let mut ends = self.shared.ends();
+        *ends = Ends { now: Some((exit, now)), killed: killed.or(ends.killed) };
+        drop(ends);
         self.shared.wake.notify_one();
     }
 
@@ -188,8 +205,8 @@ impl Shared {
         self.kept.lock().expect("nobody panics while holding what is kept: fields are only read and set")
     }
 
-    pub(super) fn ended(&self) -> MutexGuard<'_, Option<(ExitStatus, Duration)>> {
-        self.ended.lock().expect("nobody panics while holding the end: it is only read and set")
+    pub(super) fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock().expect("nobody panics while holding the end: it is only read and set")
     }
 }
 

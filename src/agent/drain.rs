@@ -11,9 +11,11 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 
+use super::ahead::Ahead;
 use super::attempt::{Ending, Held};
 use super::boot::keep_alive;
 use super::checkpoints::Saved;
+use super::judge::UPLOAD_ALLOWANCE;
 use super::outbox::{TRY_SECS_MAX, chain};
 use super::rest::UNKEPT_WITHIN;
 use super::tick::{Agent, Finish};
@@ -42,6 +44,9 @@ const OUTCOME_MIN: Duration = Duration::from_secs(60);
 /// How long after the announced time a machine that still runs is taken for spared. EC2 may be late by a minute or two.
 const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
 
+/// Why what was cut short is lost.
+pub(super) const TIME_WAS_UP: &str = "the time of the machine was up";
+
 /// At the end of a notice the senders get at least this much, even when saving took all of it.
 pub(super) const FLUSH_MIN: Duration = Duration::from_secs(2);
 
@@ -62,7 +67,7 @@ impl Agent {
         if let Afterwards::LeaveToCloud { at } = end.then {
             return self.wait_for_reclaim(at, reason).await;
         }
-        self.write_outcome(end.because, losses, until, end.by).await;
+        self.write_outcome(&end, losses, until).await;
         if let Afterwards::Hold(time) = end.then {
             self.hold(time).await;
         }
@@ -74,21 +79,23 @@ impl Agent {
         let asked_by = end.because.word();
         let mut losses = Vec::new();
         if self.ended.is_none() && self.workload.is_some() && self.memory.stage == Stage::Main {
+            let ahead = self.ahead(end, UPLOAD_ALLOWANCE);
             if end.save {
-                let lost = self.final_save(end, asked_by).await;
+                let lost = self.final_save(end, &ahead, asked_by).await;
                 // An interruption ends without an outcome: what is not in the journal is not known to anybody.
                 losses.extend(lost.map(|text| self.lose(text)));
             }
-            let grace = self.within(end.by, self.attempt.resolved.spec.watch.term_grace.duration());
-            self.stop_workload(grace).await;
+            self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), Some(&ahead)).await;
         } else {
-            self.stop_workload(Duration::ZERO).await;
+            self.stop_workload(Duration::ZERO, None).await;
         }
         // One deadline for all that is sent: whoever comes after a step that took everything does not begin to wait anew.
-        let until = self.out.clock.mono() + self.within(end.by, UPLOAD_MAX).max(FLUSH_MIN);
-        losses.extend(self.upload_rest(until, asked_by).await);
+        let ahead = self.ahead(end, OUTCOME_MIN);
+        let until = self.out.clock.mono() + self.within(ahead.fixed(), UPLOAD_MAX).max(FLUSH_MIN);
+        losses.extend(self.upload_rest(&ahead, until, asked_by).await);
         if matches!(end.then, Afterwards::Terminate | Afterwards::Hold(_)) {
-            let lost = self.unkept(self.within(end.by, UNKEPT_WITHIN)).await;
+            let left = self.left(&ahead, until).min(UNKEPT_WITHIN);
+            let lost = self.unkept(left).await;
             losses.extend(lost.map(|text| self.lose(text)));
         }
         (losses, until)
@@ -101,24 +108,28 @@ impl Agent {
 
     /// Asks once more for a checkpoint and waits for it: afterwards the workload is ended. A workload without a signal of
     /// its own is asked by the SIGTERM that follows.
-    async fn final_save(&mut self, end: &End, asked_by: &'static str) -> Option<String> {
+    async fn final_save(&mut self, end: &End, ahead: &Ahead, asked_by: &'static str) -> Option<String> {
         let (checkpoints, spec) = self.checkpoints.clone().zip(self.attempt.resolved.spec.checkpoint.clone())?;
         let signal = spec.signal.as_deref().and_then(Signal::from_name)?;
         // One grace for all of it: what a job can cost at most has room for one.
-        let until = self.out.clock.mono() + self.within(end.by, spec.grace.duration());
-        let was_asked = self.warned.asked.is_some() && self.saves.borrow().is_none();
-        let under_way = self.save_under_way(until).await;
+        let mono = self.out.clock.mono();
+        let until = mono + self.left(ahead, mono + spec.grace.duration());
+        let was_asked = self.saves.is_under_way();
+        let under_way = self.save_under_way(ahead, until).await;
         let is_saved = matches!(under_way, Some(Saved::Complete(_)));
-        // Before a notice runs out there is no time for another; before any other end what was done since is saved too.
-        if end.by.is_some() && is_saved {
+        // Before a notice runs out there is no time for another; before any other end what was done since is saved too. What the
+        // cloud has scheduled may be days away.
+        let is_near = self.within(end.by, UPLOAD_MAX) < UPLOAD_MAX;
+        if is_near && is_saved {
             return None;
         }
         if was_asked && self.out.clock.mono() >= until {
             let slow = || format!("no last checkpoint: the one that was under way was not complete within {}", spec.grace);
             return (!is_saved).then(slow);
         }
+        self.saves.forget();
         let (out, left) = (self.out.clone(), until.saturating_sub(self.out.clock.mono()));
-        let Some(ask) = self.until_saved(out.within(left, checkpoints.ask())).await else {
+        let Some(ask) = self.until_saved(ahead, out.within(left, checkpoints.ask())).await.flatten() else {
             return Some(format!("no last checkpoint: the checkpoint folder did not answer within {}", Span::from_duration(left)));
         };
         let workload = self.workload.clone()?;
@@ -136,7 +147,8 @@ impl Agent {
             Err(error) => return Some(format!("no last checkpoint: {}", chain(&error))),
         }
         let within = until.saturating_sub(self.out.clock.mono());
-        match self.until_saved(checkpoints.save(ask, asked_by, within)).await {
+        let saved = self.until_saved(ahead, checkpoints.save(ask, asked_by, within)).await;
+        match saved.unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into())) {
             Saved::Complete(_) => None,
             Saved::NoChange(_) => Some(format!(
                 "the workload was asked to save ({asked_by}) and changed nothing in its checkpoint folder within {}",
@@ -148,17 +160,15 @@ impl Agent {
 
     /// What comes of a save that was asked for before the end began, `until` on the steady clock at the latest. It is waited
     /// for and not asked for again: a handler that is entered a second time writes into the file that it is writing.
-    async fn save_under_way(&mut self, until: Duration) -> Option<Saved> {
-        if self.warned.asked.is_none() || self.saves.borrow().is_some() {
-            return None;
-        }
-        let (mut answers, out) = (self.saves.subscribe(), self.out.clone());
+    async fn save_under_way(&mut self, ahead: &Ahead, until: Duration) -> Option<Saved> {
+        let (mut answers, out) = (self.saves.heard()?, self.out.clone());
         let answer = async move { answers.wait_for(Option::is_some).await.ok()?.clone() };
-        self.until_saved(async move { out.within(until.saturating_sub(out.clock.mono()), answer).await.flatten() }).await
+        self.until_saved(ahead, async move { out.within(until.saturating_sub(out.clock.mono()), answer).await.flatten() }).await.flatten()
     }
 
-    /// Waits for a save, alive for the watchdog. A workload that saves and ends is seen to have ended.
-    async fn until_saved<T>(&mut self, saving: impl Future<Output = T>) -> T {
+    /// Waits for a save, alive for the watchdog. A workload that saves and ends is seen to have ended. `None`: the time was up.
+    async fn until_saved<T>(&mut self, ahead: &Ahead, saving: impl Future<Output = T>) -> Option<T> {
+        let began = self.out.clock.mono();
         let mut saving = Box::pin(saving);
         let workload = self.workload.clone();
         loop {
@@ -170,7 +180,7 @@ impl Agent {
             };
             tokio::select! {
                 biased;
-                saved = &mut saving => return saved,
+                saved = &mut saving => return Some(saved),
                 // It saved and ended: what its folder holds now is final, and the upload of the rest takes it up.
                 ended = ends, if self.ended.is_none() => {
                     self.observe(Wake::Ended(ended)).await;
@@ -179,6 +189,9 @@ impl Agent {
             }
             self.world.service.alive();
             self.report();
+            if self.is_over(ahead, began, Duration::MAX) {
+                return None;
+            }
         }
     }
 
@@ -228,20 +241,24 @@ impl Agent {
             (None, Some(reached)) => reached.because,
             (None, None) => EndedBecause::Interrupted,
         };
-        self.write_outcome(because, Vec::new(), self.out.clock.mono() + UPLOAD_MAX, None).await;
         let end = End { because, save: false, by: None, then: Afterwards::Terminate };
+        self.write_outcome(&end, Vec::new(), self.out.clock.mono() + UPLOAD_MAX).await;
         match self.finish(end, reason).await {
             Drained::Over(finish) => finish,
             Drained::NoticeWasVoid => unreachable!("finishing never voids a notice"),
         }
     }
 
-    /// `until`: on the steady clock, when all that is sent must have arrived; `by`: when the attempt must be over, if it must.
-    async fn write_outcome(&mut self, because: EndedBecause, losses: Vec<String>, until: Duration, by: Option<Timestamp>) {
-        let journal = self.journal.clone();
-        let until = until.max(self.out.clock.mono() + self.within(by, OUTCOME_MIN).max(FLUSH_MIN));
+    /// `until`: on the steady clock, when all that is sent must have arrived. A notice and a hard end do not end the tries: a machine
+    /// that is there after all has its outcome to tell.
+    async fn write_outcome(&mut self, end: &End, losses: Vec<String>, until: Duration) {
+        let (journal, ahead) = (self.journal.clone(), self.ahead(end, OUTCOME_MIN));
+        let mono = self.out.clock.mono();
+        let until = until.max(mono + self.within(ahead.fixed(), OUTCOME_MIN).max(FLUSH_MIN));
         // Half of it at most: the outcome is what others act on, and needs its own time.
-        self.alive_while(journal.flush(until.saturating_sub(self.out.clock.mono()) / 2)).await;
+        let half = mono + until.saturating_sub(mono) / 2;
+        let left = self.left(&ahead, half).max(FLUSH_MIN);
+        self.in_time(&ahead, half, journal.flush(left)).await;
         let now = self.out.clock.now();
         let outcome = Outcome {
             format: RECORD_FORMAT,
@@ -250,7 +267,7 @@ impl Agent {
             instance: self.attempt.instance.clone(),
             started: self.memory.started,
             ended: now,
-            because,
+            because: end.because,
             exit: self.ended.filter(|_| self.memory.start > 0).map(|ended| ended.exit),
             reasons: self.reasons.clone(),
             useful: self.memory.drawers.useful(),
@@ -285,7 +302,7 @@ impl Agent {
     async fn hold(&mut self, time: Span) {
         let now = self.steady_now();
         // Time that was granted while the work ran was for the work.
-        let granted = self.requests.wishes.borrow().more_time;
+        let granted = self.granted().time;
         let mut held = self.memory.held.unwrap_or(Held { since: now, granted, until: now });
         self.enter(AttemptPhase::Held);
         loop {

@@ -114,7 +114,7 @@ impl<'a> Seen<'a> {
 impl Heartbeat {
     pub fn start(outbox: Outbox, watched: bool) -> Self {
         let (written, _) = watch::channel(0);
-        let beat = if watched && outbox.dir.store().url().starts_with("file:") { BEAT_LOCAL } else { BEAT_REMOTE };
+        let beat = if watched && outbox.dir.store().is_folder() { BEAT_LOCAL } else { BEAT_REMOTE };
         let tells = watched && has_news(outbox.dir.store().as_ref());
         let inner = Arc::new(Inner { outbox, beat, tells, newest: Mutex::default(), wake: Notify::new(), pace: Pace::default(), written });
         let task = Task::spawn(run(Arc::clone(&inner)));
@@ -159,6 +159,11 @@ impl Heartbeat {
     /// known yet, or the store is a folder, which has the clock of this machine.
     pub fn dated(&self) -> Option<(Duration, Timestamp)> {
         self.inner.newest().dated
+    }
+
+    /// Whether the store has said what time it is, or has no clock of its own.
+    pub fn is_dated(&self) -> bool {
+        self.dated().is_some() || self.inner.outbox.dir.store().is_folder()
     }
 
     /// When the store last took a heartbeat, by the steady clock.
@@ -255,7 +260,7 @@ async fn run(inner: Arc<Inner>) {
 /// One question for each life of an agent; it is asked again with the next heartbeat.
 async fn date(inner: &Inner) {
     let outbox = &inner.outbox;
-    if outbox.dir.store().url().starts_with("file:") {
+    if outbox.dir.store().is_folder() {
         return;
     }
     let key = layout::status(outbox.dir.job(), outbox.attempt);

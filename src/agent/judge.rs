@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 
 use super::act::NOBODY;
-use super::attempt::Ending;
+use super::attempt::{ASKED_FOR, BEHIND_MAX, Ending};
 use super::checkpoints::Saved;
 use super::tick::Agent;
 use crate::instance::{Notice, NoticeKind};
@@ -22,7 +22,7 @@ use crate::ports::{PowerOff, Signal};
 const CLOUDS_NOTICE: Span = Span::from_secs(120);
 
 /// Logs, outputs and the way out: a few seconds on a quiet day.
-const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
+pub(super) const UPLOAD_ALLOWANCE: Duration = Duration::from_secs(15);
 
 /// How often the drawers of time and the rhythm are kept on disk: a crash of the agent loses at most this much of them.
 const KEEP_EVERY: Duration = Duration::from_secs(30);
@@ -32,12 +32,14 @@ const KEEP_EVERY: Duration = Duration::from_secs(30);
 pub(super) struct Warned {
     /// The notice that counts now.
     pub notice: Option<Notice>,
-    /// Its time as the agent counts it.
+    /// Its time as the agent counts it, by what the clocks say now.
     pub at: Option<Timestamp>,
     pub first_seen: Option<Timestamp>,
     /// When the workload was asked to save because of it, and whether a complete checkpoint came of that.
     pub asked: Option<Timestamp>,
     pub saved: bool,
+    /// It was asked before that, and its answer counts.
+    pub joined: bool,
     /// Notices that turned out to be void: the cloud did not take the machine.
     pub void: Vec<Notice>,
 }
@@ -58,6 +60,7 @@ impl Agent {
             stage: self.memory.stage,
             retries_used: self.memory.retries_used,
             warning,
+            over_by: self.taken_by(now),
             wish: self.wish(),
             moves: moves.as_ref(),
             limit,
@@ -192,7 +195,7 @@ impl Agent {
     }
 
     /// Keeps the newest interruption or scheduled end in mind, and tells the workload of it.
-    fn look_for_notice(&mut self, now: Timestamp) {
+    pub(super) fn look_for_notice(&mut self, now: Timestamp) {
         let Some(channel) = &mut self.news.notices else { return };
         let facts = channel.borrow_and_update().clone();
         self.tell_of_silence(facts.silent_since);
@@ -210,9 +213,22 @@ impl Agent {
         if let Some(notice) = newest.filter(|notice| self.warned.notice.as_ref() != Some(notice)) {
             self.journal.record(What::Notice { notice: notice.clone() });
             self.tell_workload(&notice);
-            let (at, void) = (Some(carried(notice.at, now, self.out.clock.now())), std::mem::take(&mut self.warned.void));
-            self.warned = Warned { notice: Some(notice), at, first_seen: Some(now), asked: None, saved: false, void };
+            let void = std::mem::take(&mut self.warned.void);
+            self.warned = Warned { notice: Some(notice), first_seen: Some(now), void, ..Warned::default() };
         }
+        // At each look: a clock may be set after the notice came.
+        let right = self.right_time();
+        self.warned.at = self.warned.notice.as_ref().map(|notice| carried(notice.at, now, right));
+    }
+
+    /// What time it is for the cloud: by the wall clock, unless the store has shown that this is wrong.
+    fn right_time(&self) -> Timestamp {
+        let wall = self.out.clock.now();
+        let Some((mono, dated)) = self.heartbeat.dated() else { return wall };
+        let passed = SignedDuration::try_from(self.out.clock.mono().saturating_sub(mono)).unwrap_or(SignedDuration::ZERO);
+        let at_least = dated.saturating_add(passed).unwrap_or(wall);
+        let ahead = wall.duration_since(at_least);
+        if (-BEHIND_MAX..=ASKED_FOR).contains(&ahead) { wall } else { at_least }
     }
 
     /// The notice as a file: for scripts that look there instead of waiting for a signal.
@@ -256,12 +272,20 @@ impl Agent {
 
     /// The answer to the newest request for a checkpoint, if it came after the notice was seen.
     fn learn_of_saves(&mut self) {
-        let answer = self.saves.borrow().clone();
+        let answer = self.saves.answer();
         if answer == Some(Saved::Failed(NOBODY.into())) {
             // It may still be importing: it is asked again at the next look, and said once.
-            self.saves.send_replace(None);
+            self.saves.forget();
             self.warned.asked = None;
             self.attend(NOBODY.into());
+        }
+        if std::mem::take(&mut self.warned.joined) {
+            match &answer {
+                // Nothing came of a save that was asked for earlier: now it is asked for this.
+                Some(Saved::NoChange(_) | Saved::Failed(_)) => self.warned.asked = None,
+                Some(Saved::Complete(_)) => {}
+                None => self.warned.joined = true,
+            }
         }
         if self.warned.asked.is_some() && matches!(answer, Some(Saved::Complete(_))) {
             self.warned.saved = true;
@@ -291,7 +315,10 @@ impl Agent {
         if verdict.level == LimitLevel::Reached {
             // Seed 18000253 of 24 h: a machine was launched with what was added to the budget, and ended before it had read of that.
             // The cap in its tags says all that was granted.
-            if next.kind.ended_because() != EndedBecause::HardEnd && !self.requests.are_known(self.out.clock.mono()) {
+            // And by a clock that was wrong as the machine booted each of them may seem to be over.
+            let mono = self.out.clock.mono();
+            let may_judge = self.requests.are_known(mono) && (self.heartbeat.is_dated() || self.requests.were_waited_for(mono));
+            if next.kind.ended_because() != EndedBecause::HardEnd && !may_judge {
                 return None;
             }
             return Some(Reached { because: next.kind.ended_because(), reason, by: next.at });
@@ -313,7 +340,7 @@ impl Agent {
     }
 
     /// What was granted so far, also while nobody answers: it only grows.
-    fn granted(&self) -> Extension {
+    pub(super) fn granted(&self) -> Extension {
         let (wishes, kept) = (self.requests.wishes.borrow(), self.memory.granted);
         Extension { time: wishes.more_time.max(kept.time), budget: wishes.more_budget.max(kept.budget) }
     }
@@ -345,10 +372,9 @@ impl Agent {
     }
 }
 
-/// A time that the cloud names, as the agent counts: so far from now as it is by the wall clock. They differ when the clock was
-/// set since the agent began, as a machine does that finds out the right time after it has started. In whole seconds, as
-/// clouds speak.
-fn carried(at: Timestamp, now: Timestamp, wall: Timestamp) -> Timestamp {
-    let ahead = (now.duration_since(wall).as_secs_f64()).round() as i64;
+/// A time that the cloud names, as the agent counts: so far from now as it is by the time that is right. They differ when the clock
+/// was wrong as the agent began, on a machine that finds out the right time after it has started. In whole seconds, as clouds speak.
+fn carried(at: Timestamp, now: Timestamp, right: Timestamp) -> Timestamp {
+    let ahead = (now.duration_since(right).as_secs_f64()).round() as i64;
     at.checked_add(SignedDuration::from_secs(ahead)).unwrap_or(at)
 }

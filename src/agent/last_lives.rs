@@ -53,7 +53,7 @@ impl Agent {
     /// still run.
     pub(super) async fn drain_nothing(&mut self, end: &End, text: String) -> (Vec<String>, Duration) {
         if matches!(end.then, Afterwards::LeaveToCloud { .. }) {
-            self.stop_workload(Duration::ZERO).await;
+            self.stop_workload(Duration::ZERO, None).await;
         }
         (vec![self.lose(text)], self.out.clock.mono())
     }

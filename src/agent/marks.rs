@@ -220,8 +220,8 @@ struct Tail {
     rest: Vec<u8>,
     /// The rest of a line that is too long is passed over.
     skipping: bool,
-    /// What was in the file before the first poll was written at an unknown time.
-    polled: bool,
+    /// What the file held at the first poll was written at an unknown time, however many polls it takes to read it.
+    old: Option<u64>,
     complained: bool,
 }
 
@@ -239,7 +239,7 @@ impl ProgressTail {
             inode: None,
             rest: Vec::new(),
             skipping: false,
-            polled: false,
+            old: None,
             complained: false,
         }));
         let polled = Arc::new(Notify::new());
@@ -274,7 +274,7 @@ impl Tail {
         if let Err(error) = self.read() {
             self.complain(&format!("cannot read the progress file: {error}"));
         }
-        self.polled = true;
+        self.old.get_or_insert(0);
         if let Some(marker) = &self.done_marker
             && let Ok(Some(stamp)) = self.files.stamp(marker)
             && self.board.is_news(stamp.modified_nanos)
@@ -288,28 +288,30 @@ impl Tail {
         if self.inode.is_some_and(|inode| inode != stamp.inode) || stamp.bytes < self.offset {
             // Replaced or cut: a workload that began its file anew.
             (self.offset, self.skipping) = (0, false);
+            self.old = self.old.and(Some(0));
             self.rest.clear();
         }
         self.inode = Some(stamp.inode);
+        let old = *self.old.get_or_insert(stamp.bytes);
         if stamp.bytes == self.offset {
             return Ok(());
         }
         let bytes = self.files.read_from(&self.path, self.offset, READ_BYTES_MAX)?.unwrap_or_default();
-        self.offset += bytes.len() as u64;
         let now = Moment::now(&*self.clock);
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {
-            self.part(part, now);
+            self.offset += part.len() as u64;
+            self.part(part, now, self.offset > old);
         }
         Ok(())
     }
 
-    fn part(&mut self, part: &[u8], now: Moment) {
+    fn part(&mut self, part: &[u8], now: Moment, timed: bool) {
         let ends = part.ends_with(b"\n");
         if !self.skipping {
             self.rest.extend_from_slice(part);
             if ends {
                 let line = std::mem::take(&mut self.rest);
-                self.line(&line, now);
+                self.line(&line, now, timed);
             } else if self.rest.len() > LINE_BYTES_MAX {
                 self.rest.clear();
                 self.skipping = true;
@@ -322,12 +324,12 @@ impl Tail {
         }
     }
 
-    fn line(&mut self, line: &[u8], now: Moment) {
+    fn line(&mut self, line: &[u8], now: Moment, timed: bool) {
         if line.iter().all(u8::is_ascii_whitespace) {
             return;
         }
         match ProgressLine::parse(&String::from_utf8_lossy(line)) {
-            Ok(line) => self.board.line(line, now, self.polled),
+            Ok(line) => self.board.line(line, now, timed),
             Err(error) => {
                 self.board.sign();
                 let shown: String = String::from_utf8_lossy(line).trim().chars().take(80).collect();

@@ -11,11 +11,14 @@
 //! What must never live here: a file, a clock, a driver (those are ports), or an opinion (those are policies).
 
 mod act;
+mod ahead;
 pub mod alone;
 mod attempt;
 pub mod boot;
+mod checkpoint_doubt;
 #[cfg(test)]
 mod checkpoint_laws;
+mod checkpoint_motion;
 mod checkpoint_restore;
 mod checkpoint_sets;
 mod checkpoint_upload;
@@ -46,6 +49,7 @@ mod prepare;
 mod requests;
 mod rest;
 pub mod samples;
+mod saving;
 pub mod stacks;
 mod tick;
 mod troubles;

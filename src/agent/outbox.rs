@@ -10,7 +10,7 @@ use std::error::Error;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -135,23 +135,25 @@ impl Outbox {
 /// How fast a sender tries again, and whether somebody waits for it.
 #[derive(Default)]
 pub(super) struct Pace {
-    hurried: AtomicBool,
+    /// How many wait.
+    hurried: AtomicU32,
     kick: Notify,
 }
 
 impl Pace {
     /// Somebody waits: try now, and then often.
     pub(super) fn hurry(&self) {
-        self.hurried.store(true, Ordering::Relaxed);
+        self.hurried.fetch_add(1, Ordering::Relaxed);
         self.kick.notify_waiters();
     }
 
+    /// One of them waits no longer.
     pub(super) fn relax(&self) {
-        self.hurried.store(false, Ordering::Relaxed);
+        self.hurried.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(super) fn hurried(&self) -> bool {
-        self.hurried.load(Ordering::Relaxed)
+        self.hurried.load(Ordering::Relaxed) > 0
     }
 
     /// Keeps a distance between two writes, unless somebody waits.

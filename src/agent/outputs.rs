@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::{Pin, pin};
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -55,13 +56,15 @@ pub struct Wanted<'a> {
     pub if_any: &'a [&'a str],
 }
 
-/// Uploads what is wanted to `outputs/`. Never longer than `within`.
-pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within: Duration) -> Kept {
+/// Uploads what is wanted to `outputs/`, until the time is up: nobody knows at the beginning when that will be.
+pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, time_is_up: impl Future<Output = ()>) -> Kept {
     let kept = Mutex::new(Kept::default());
-    let until = outbox.clock.mono() + within;
-    let finds = within.min(FOUND_WITHIN);
-    let Some(found) = outbox.within(finds, find(outbox, workdir, wanted)).await else {
-        let losses = vec![format!("the outputs were not found within {} s, so none is kept", finds.as_secs())];
+    let begun = outbox.clock.mono();
+    let took = || outbox.clock.mono().saturating_sub(begun).as_secs();
+    let mut time_is_up = pin!(time_is_up);
+    let finding = outbox.within(FOUND_WITHIN, find(outbox, workdir, wanted));
+    let Some(found) = before(time_is_up.as_mut(), finding).await.flatten() else {
+        let losses = vec![format!("the outputs were not found within {} s, so none is kept", took())];
         return Kept { losses, ..Kept::default() };
     };
     let pace = Pace::default();
@@ -88,7 +91,7 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within:
     let small = futures::stream::iter(small).buffer_unordered(SMALL_IN_FLIGHT).collect::<()>();
     let large = futures::stream::iter(large).buffer_unordered(LARGE_IN_FLIGHT).collect::<()>();
     let all = futures::future::join(small, large);
-    let in_time = outbox.within(until.saturating_sub(outbox.clock.mono()), all).await.is_some();
+    let in_time = before(time_is_up, all).await.is_some();
     let arrived = arrived.into_inner().expect("never held over a panic");
     let missing: Vec<&str> = found.files.iter().zip(&arrived).filter(|(_, arrived)| !**arrived).map(|(file, _)| file.path.as_str()).collect();
     let mut kept = kept.into_inner().expect("never held over a panic");
@@ -98,9 +101,18 @@ pub async fn upload(outbox: &Outbox, workdir: &Path, wanted: Wanted<'_>, within:
         kept.losses.push(format!("{} more outputs were not kept", missing.len() - LOSSES_MAX));
     }
     if !in_time {
-        kept.losses.push(format!("the upload of the outputs was cut after {} s", within.as_secs()));
+        kept.losses.push(format!("the upload of the outputs was cut after {} s", took()));
     }
     kept
+}
+
+/// What comes of it, unless the time is up first.
+async fn before<T>(time_is_up: Pin<&mut impl Future<Output = ()>>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = time_is_up => None,
+    }
 }
 
 /// Until it arrives, or can never arrive.

@@ -87,7 +87,7 @@ impl Agent {
                 return Some(Decision { step: Step::End(end), standing: Standing::Starting, reason });
             }
             Some(Ending::Restart) => {
-                self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration()).await;
+                self.stop_workload(self.attempt.resolved.spec.watch.term_grace.duration(), None).await;
                 return self.proceed().await;
             }
             None => {}
@@ -217,7 +217,9 @@ impl Agent {
         let attempt = &self.attempt;
         let Some(spec) = attempt.resolved.spec.checkpoint.as_ref().filter(|_| attempt.mode == Mode::Launched) else { return };
         let folder = attempt.checkpoint_dir();
-        let checkpoints = Checkpoints::start(self.out.clone(), self.journal.clone(), self.board.clone(), spec, folder);
+        let gone = self.workload.is_none() && self.memory.start > 0;
+        let unseen_end = gone && !self.memory.exit.is_some_and(|exit| exit.is_in_order());
+        let checkpoints = Checkpoints::start(self.out.clone(), self.journal.clone(), self.board.clone(), spec, folder, unseen_end);
         if self.workload.is_some() {
             checkpoints.workload_started();
         }
@@ -300,6 +302,7 @@ impl Agent {
             if wake == Wake::Tick {
                 self.world.service.alive();
             }
+            self.look_at_clock();
             let decision = self.decide();
             if matches!(decision.step, Step::End(_)) {
                 return decision;

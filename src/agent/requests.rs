@@ -39,7 +39,7 @@ impl RequestWatch {
         let (sender, receiver) = watch::channel(Wishes::default());
         let (began, was_read) = (outbox.clock.mono(), Arc::new(AtomicBool::new(false)));
         let read = Arc::clone(&was_read);
-        let every = if outbox.dir.store().url().starts_with("file:") { EVERY_LOCAL } else { EVERY_REMOTE };
+        let every = if outbox.dir.store().is_folder() { EVERY_LOCAL } else { EVERY_REMOTE };
         let task = Task::spawn(async move {
             let mut complained = false;
             loop {
@@ -69,7 +69,12 @@ impl RequestWatch {
 
     /// Whether what was added to the limits is known, or will hardly be soon; `now` is on the steady clock.
     pub fn are_known(&self, now: Duration) -> bool {
-        self.was_read.load(Ordering::Relaxed) || now.saturating_sub(self.began) > FIRST_READ_MAX
+        self.was_read.load(Ordering::Relaxed) || self.were_waited_for(now)
+    }
+
+    /// Whether a limit has waited for the store's first words for as long as it does.
+    pub fn were_waited_for(&self, now: Duration) -> bool {
+        now.saturating_sub(self.began) > FIRST_READ_MAX
     }
 }
 

@@ -3,12 +3,14 @@
 //! One deadline for all of it. Nothing here waits for a file system that does not answer beyond what it is worth. What must never live
 //! here: the end of the workload, the outcome.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
+use super::ahead::Ahead;
 use super::attempt::Mode;
 use super::checkpoints::Saved;
-use super::drain::FLUSH_MIN;
+use super::drain::{FLUSH_MIN, TIME_WAS_UP};
 use super::outputs::{self, Wanted};
 use super::tick::Agent;
 use super::unkept;
@@ -25,15 +27,19 @@ const FOLDER_ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
 impl Agent {
     /// What the ended workload left: a last checkpoint, outputs, the rest of the log, samples and events.
-    pub(super) async fn upload_rest(&mut self, until: Duration, asked_by: &str) -> Vec<String> {
+    pub(super) async fn upload_rest(&mut self, ahead: &Ahead, until: Duration, asked_by: &str) -> Vec<String> {
         let mut losses = Vec::new();
-        let clock = Arc::clone(&self.out.clock);
-        let left = move || until.saturating_sub(clock.mono()).max(FLUSH_MIN);
+        let out = self.out.clone();
+        self.saves.forget();
         if let Some(checkpoints) = self.checkpoints.clone().filter(|_| self.memory.stage == Stage::Main) {
             // One that hangs leaves the time to the outputs and the log.
-            let answers = FOLDER_ANSWERS_WITHIN.min(left());
-            let saved = match self.alive_while(self.out.within(answers, checkpoints.ask())).await {
-                Some(_) => self.alive_while(checkpoints.save(checkpoints.as_is(), asked_by, left())).await,
+            let answers = FOLDER_ANSWERS_WITHIN.min(self.left(ahead, until).max(FLUSH_MIN));
+            let saved = match self.in_time(ahead, until, out.within(answers, checkpoints.ask())).await.flatten() {
+                Some(_) => {
+                    let left = self.left(ahead, until).max(FLUSH_MIN);
+                    let saving = checkpoints.save(checkpoints.as_is(), asked_by, left);
+                    self.in_time(ahead, until, saving).await.unwrap_or_else(|| Saved::Failed(TIME_WAS_UP.into()))
+                }
                 None => Saved::Failed(format!("it did not answer within {}", Span::from_duration(answers))),
             };
             if let Saved::Failed(why) = saved {
@@ -41,28 +47,42 @@ impl Agent {
             }
         }
         if self.attempt.mode == Mode::Launched && self.memory.stage == Stage::Main {
-            losses.extend(self.upload_outputs(left()).await);
+            losses.extend(self.upload_outputs(ahead, until).await);
         }
         let (logs, samples, journal) = (self.logs.clone(), self.samples.clone(), self.journal.clone());
-        let log_losses = self.alive_while(logs.finish(left())).await;
-        let sample_losses = self.alive_while(samples.finish(left())).await;
-        losses.extend(log_losses);
+        let left = self.left(ahead, until).max(FLUSH_MIN);
+        let log_losses = self.in_time(ahead, until, logs.finish(left)).await;
+        let left = self.left(ahead, until).max(FLUSH_MIN);
+        let sample_losses = self.in_time(ahead, until, samples.finish(left)).await;
+        losses.extend(log_losses.unwrap_or_else(|| vec![format!("the end of the log was not kept: {TIME_WAS_UP}")]));
         if let Some((_, dropped)) = self.printed.filter(|(_, dropped)| *dropped > 0) {
             losses.push(format!("{dropped} bytes of output were not kept: they came faster than they could be shipped"));
         }
-        losses.extend(sample_losses);
+        losses.extend(sample_losses.unwrap_or_else(|| vec![format!("the last measurements were not kept: {TIME_WAS_UP}")]));
         for text in &losses {
             journal.record(What::Loss { text: text.clone() });
         }
         losses
     }
 
-    async fn upload_outputs(&self, within: Duration) -> Vec<String> {
-        self.alive_while(outputs::upload(&self.out, &self.attempt.folders.work, self.wanted(), within)).await.losses
-    }
-
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted { named: &self.attempt.resolved.spec.outputs, if_any: &["lamp-output/**"] }
+    /// The time may be up sooner than it seems now: then they are told of it, and name what is missing.
+    async fn upload_outputs(&mut self, ahead: &Ahead, until: Duration) -> Vec<String> {
+        let (out, workdir, named) = (self.out.clone(), self.attempt.folders.work.clone(), self.attempt.resolved.spec.outputs.clone());
+        let time_is_up = Notify::new();
+        let mut uploading = Box::pin(outputs::upload(&out, &workdir, wanted(&named), time_is_up.notified()));
+        let least = out.clock.mono() + FLUSH_MIN;
+        loop {
+            tokio::select! {
+                biased;
+                kept = &mut uploading => return kept.losses,
+                () = out.clock.sleep(Duration::from_secs(1)) => {}
+            }
+            self.world.service.alive();
+            self.report();
+            if self.left(ahead, until).is_zero() && out.clock.mono() >= least {
+                time_is_up.notify_one();
+            }
+        }
     }
 
     /// What goes with the machine that is given back, and that nobody asked to keep.
@@ -71,7 +91,12 @@ impl Agent {
         let spec = &self.attempt.resolved.spec;
         let apart = [spec.checkpoint.as_ref().map(|spec| spec.path.as_str()), spec.watch.done_marker.as_deref()];
         let apart: Vec<&str> = apart.into_iter().flatten().collect();
-        let looking = unkept::left_behind(&self.out, &self.attempt.folders.work, self.wanted(), &apart, since);
+        let looking = unkept::left_behind(&self.out, &self.attempt.folders.work, wanted(&spec.outputs), &apart, since);
         self.alive_while(self.out.within(within, looking)).await.flatten()
     }
+}
+
+/// What is named, and what is an output without that.
+fn wanted(named: &[String]) -> Wanted<'_> {
+    Wanted { named, if_any: &["lamp-output/**"] }
 }

@@ -95,10 +95,11 @@ pub struct Agent {
     /// The verdict and action that were last written down: only changes are.
     pub(super) noted: Option<(String, WatchAction, String)>,
     pub(super) warned: super::judge::Warned,
-    /// The answer to the newest request for a checkpoint, once there is one.
-    pub(super) saves: tokio::sync::watch::Sender<Option<super::checkpoints::Saved>>,
-    /// What the last process printed, and what of it was dropped.
+    /// What comes of the newest request for a checkpoint.
+    pub(super) saves: super::saving::Saving,
+    /// What the last process printed, and what of it was dropped; and what those before it printed under this agent.
     pub(super) printed: Option<(u64, u64)>,
+    pub(super) printed_before: u64,
     /// How near the next limit was at the last look.
     pub(super) limit_level: LimitLevel,
     next_sample: Duration,
@@ -155,8 +156,9 @@ impl Agent {
             held_until: None,
             noted: None,
             warned: super::judge::Warned::default(),
-            saves: tokio::sync::watch::Sender::new(None),
+            saves: super::saving::Saving::default(),
             printed: None,
+            printed_before: 0,
             limit_level: LimitLevel::Far,
             next_sample: Duration::ZERO,
             next_keep: Duration::ZERO,
@@ -264,10 +266,10 @@ impl Agent {
 
     pub(super) fn marks(&self) -> crate::instance::Marks {
         let mut marks = self.board.marks();
-        if let Some(workload) = &self.workload {
-            // The holder counts every byte at once; the shipper sees them a second later.
-            marks.log_bytes = marks.log_bytes.max(workload.printed().0);
-        }
+        // The holder counts every byte at once; the shipper sees them a second later, or never on a disk without room. Its count begins
+        // anew with each start (seed 29007695 of 24 h).
+        let printed = self.workload.as_ref().map_or(0, |workload| workload.printed().0);
+        marks.log_bytes = marks.log_bytes.max(self.printed_before + printed);
         marks
     }
 

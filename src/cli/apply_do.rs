@@ -3,8 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
 use super::apply::Ready;
 use super::attach::Attached;
 use super::run::Launched;
@@ -12,7 +10,7 @@ use super::signals::Left;
 use super::submission::{self, Pending};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root, run};
-use crate::controller::{Controller, JobMemory};
+use crate::controller::{Controller, JobMemory, applied_id};
 use crate::job::{Applied, JobId, RECORD_FORMAT, Receipt, ResolvedSpec, Schedule, Wish};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir};
 use crate::market::Cloud;
@@ -179,10 +177,7 @@ async fn make_job(
     let workstation = job_root::workstation(context)?;
     // The same for two calls at once, and another when a file returns to what it was.
     let before = jobs.iter().filter(|job| job.applied.file == applied.file).count();
-    let hash = Sha256::digest(format!("{}\n{}\n{}\n{}\n{before}", applied.owner, applied.set, applied.file, applied.sha256).as_bytes());
-    let mut letters = [0; 6];
-    letters.copy_from_slice(&hash[..6]);
-    let job = JobId::from_name(&ready.prepared.loaded.spec.name, letters);
+    let job = applied_id(&store.url(), &ready.prepared.loaded.spec.name, applied, &format!("{}\n{before}", applied.sha256));
     let here = JobDir::new(Arc::clone(store), job.clone());
     let is_old = jobs.iter().any(|old| old.job == job);
     if !is_old && is_there(&here).await {

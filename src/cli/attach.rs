@@ -192,7 +192,7 @@ impl<'a> Attached<'a> {
     /// What was asked of it so far, as `lamp status` reads it.
     async fn wishes(&mut self) -> Result<Wishes, JobDirError> {
         let now = self.context.clock.mono();
-        let every = if self.dir.store().url().starts_with("file:") { Duration::ZERO } else { WISHES_EVERY_AWAY };
+        let every = if self.dir.store().is_folder() { Duration::ZERO } else { WISHES_EVERY_AWAY };
         if let Some((wishes, _)) = self.wishes.as_ref().filter(|(_, read)| now.saturating_sub(*read) < every) {
             return Ok(wishes.clone());
         }

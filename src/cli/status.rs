@@ -323,7 +323,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("ended", local_time(ended));
     }
     for thing in &summary.kept {
-        line("keeps", format!("{} {} in {}: {}, {} a month", thing.kind, thing.id, thing.region, thing.detail, thing.usd_per_month));
+        line("keeps", format!("{} {} in {}: {}{}", thing.kind, thing.id, thing.region, thing.detail, kept::a_month(thing.usd_per_month)));
     }
     if summary.driven_here == Some(false) {
         line("driven by", format!("nobody on this workstation: `lamp daemon --job {} --until-done` drives it", summary.job));

@@ -63,6 +63,9 @@ impl ActError {
 /// After so many tries, which are five minutes, somebody is told that nothing watches a machine from outside.
 const GUARD_TRIES_TOLD: u32 = 4;
 
+/// A plan that is older before it is written is made again, as after a sleep: its machine's hard end is counted from it.
+const FRESH: Duration = Duration::from_secs(60);
+
 /// What one act did.
 pub enum Done {
     /// Something changed: look again at once.
@@ -140,23 +143,33 @@ impl Controller {
         }
         self.must_know_the_time().await?;
         let _one_at_a_time = self.launching.here.lock().await;
-        let planned = self.plan(dir, memory, spec, observed, (attempt, resume_from, reason)).await;
-        let mut plan = match planned {
-            Err(ActError::NotNow(NotNow { reason, until })) => {
-                self.wait_for(dir, memory, reason, until, WAIT_LOOK).await;
+        let mut made_anew = false;
+        let (plan, turn) = loop {
+            let planned = self.plan(dir, memory, spec, observed, (attempt, resume_from, reason)).await;
+            let mut plan = match planned {
+                Err(ActError::NotNow(NotNow { reason, until })) => {
+                    self.wait_for(dir, memory, reason, until, WAIT_LOOK).await;
+                    return Ok(Done::Waiting);
+                }
+                Err(ActError::NoOffer(NoOffer { because, too_dear: Some(dear), .. })) => {
+                    self.wait_for_a_word(dir, spec, memory, observed, &because, &dear).await;
+                    return Ok(Done::Waiting);
+                }
+                planned => planned?,
+            };
+            // A clock that was set while it was planned has dated its hard end. One that was not is not asked for again.
+            self.must_know_the_time().await?;
+            let Some(turn) = self.turn_to_launch(&plan).await else { return Ok(Done::Waiting) };
+            if self.hold_back(dir, memory, &plan).await? {
                 return Ok(Done::Waiting);
             }
-            Err(ActError::NoOffer(NoOffer { because, too_dear: Some(dear), .. })) => {
-                self.wait_for_a_word(dir, spec, memory, observed, &because, &dear).await;
-                return Ok(Done::Waiting);
+            self.write_user_data(spec, &mut plan).await?;
+            // Once: a line that is always slow must not plan for ever.
+            if made_anew || elapsed(plan.created, self.clock.now()) <= FRESH {
+                break (plan, turn);
             }
-            planned => planned?,
+            made_anew = true;
         };
-        let Some(turn) = self.turn_to_launch(&plan).await else { return Ok(Done::Waiting) };
-        if self.hold_back(dir, memory, &plan).await? {
-            return Ok(Done::Waiting);
-        }
-        self.write_user_data(spec, &mut plan).await?;
         let created = dir.create_plan(&plan).await?;
         drop(turn);
         info!(job = %dir.job(), attempt = attempt.number(), ?created, "{reason}");
@@ -165,7 +178,7 @@ impl Controller {
         // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
         if created == Created::New {
             memory.attempts.entry(attempt).or_default().planned(plan);
-            if attempt.number() == 1 || dir.receipt().await?.is_none() {
+            if dir.receipt().await?.is_none() {
                 self.launch(dir.job(), memory, attempt).await?;
             }
         }

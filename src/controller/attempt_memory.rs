@@ -156,9 +156,9 @@ impl AttemptMemory {
         if let Some(view) = view {
             // One that another has launched just now was not there to be heard before (seeds 18000083 and 18000109 of 24 h: its plan
             // was half an hour old, in an EC2 that was throttled). So too where we have asked, and nobody has answered: that may have done
-            // nothing, and another have launched it minutes later.
+            // nothing, and another have launched it minutes later; and to a kept machine that another has started.
             let ours = self.watched.launched.is_some();
-            if self.watched.launched_at.is_none() && !ours && self.beat.is_none() && view.state.bills() {
+            if self.watched.launched_at != Some(view.launched) && !ours && self.beat.is_none() && view.state.bills() {
                 self.watched.silent_for = Duration::ZERO;
             }
             let stood = self.watched.stood.filter(|_| self.watched.launched_at == Some(view.launched));

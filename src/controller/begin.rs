@@ -24,6 +24,10 @@ use crate::ports::Created;
 /// workdir takes minutes to upload.
 const FRESH: Duration = Duration::from_secs(30);
 
+/// Nobody finds, ends and settles a job within so long of its making. Longer, and it may have its receipt before its launch;
+/// shorter, and each launch over a slow line waits for one more answer.
+const UNSEEN: Duration = Duration::from_secs(5);
+
 impl Controller {
     /// Brings the agent to the job root, if the machines of this plan need it there. The launch does it too; this is only
     /// for doing it beside something else.
@@ -95,13 +99,20 @@ impl Controller {
                 return Ok((memory, Err(error.into())));
             }
         }
+        let making = self.clock.mono();
         let (made, planned) = tokio::join!(self.make(dir, spec), dir.create_plan(&plan));
         drop(turn);
         made?;
         let begun = match planned {
             Ok(Created::New) => {
                 memory.attempts.entry(AttemptNo::FIRST).or_default().planned(plan);
-                self.launch(&spec.job, &mut memory, AttemptNo::FIRST).await
+                // Somebody may have ended it since it was there, where the plan took its time; a drive finds that.
+                let is_long = self.clock.mono().saturating_sub(making) > UNSEEN;
+                match if is_long { dir.receipt().await } else { Ok(None) } {
+                    Ok(None) => self.launch(&spec.job, &mut memory, AttemptNo::FIRST).await,
+                    Ok(Some(_)) => Ok(()),
+                    Err(error) => Err(error.into()),
+                }
             }
             // Somebody else drives it already.
             Ok(Created::Exists) => Ok(()),

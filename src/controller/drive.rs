@@ -12,6 +12,7 @@ use super::act::{ActError, Done};
 use super::answers::{Answers, Place};
 use super::backoff::backoff;
 use super::cap::{Launching, Ledger};
+use super::clocks::SeenRight;
 use super::memory::JobMemory;
 use super::notify::SweeperSeen;
 use super::observe::observe;
@@ -47,8 +48,8 @@ pub struct Controller {
     pub(super) launching: Launching,
     /// Tellings that are still under way.
     pub(super) telling: Mutex<Vec<JoinHandle<()>>>,
-    /// When this workstation's clock was last seen to be right, on the steady one.
-    pub(super) clock_right: Mutex<Option<Duration>>,
+    /// When this workstation's clock was last seen to be right.
+    pub(super) clock_right: Mutex<Option<SeenRight>>,
     pub(super) sweeper: Mutex<SweeperSeen>,
     /// Since when no round went well, by the steady clock.
     pub(super) troubled: Mutex<Option<Duration>>,
@@ -141,7 +142,7 @@ impl Controller {
 
     /// Whether the job root is a folder of this workstation.
     pub(super) fn is_home(&self) -> bool {
-        self.store.url().starts_with("file:")
+        self.store.is_folder()
     }
 
     /// The cloud that sells a machine.

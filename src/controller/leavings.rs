@@ -22,10 +22,12 @@ use crate::market::{Region, Usd};
 use crate::ports::chain;
 
 impl Controller {
-    /// One question to each region where a machine of the job was.
+    /// One question to each region where a machine of the job was, or a kept one was to be started: it carries the job's name by then.
     pub(super) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
         let launched = || observed.attempts.iter().filter_map(|facts| Some((&facts.plan, facts.settled.as_ref()?.instance.as_deref()?)));
-        let places: BTreeSet<Place> = launched().map(|(plan, _)| (plan.offer.cloud, plan.offer.region.clone())).collect();
+        let started = observed.attempts.iter().map(|facts| &facts.plan).filter(|plan| plan.starts.is_some());
+        let plans = launched().map(|(plan, _)| plan).chain(started);
+        let places: BTreeSet<Place> = plans.map(|plan| (plan.offer.cloud, plan.offer.region.clone())).collect();
         let machines: BTreeSet<&str> = launched().map(|(_, machine)| machine).collect();
         self.take_from(job, places, &machines).await
     }

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use jiff::Timestamp;
-use sha2::{Digest, Sha256};
 use tracing::{info, warn};
 
 use super::act::ActError;
 use super::drive::Controller;
+use super::submit::applied_id;
 use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Waiting};
 use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules};
 use crate::market::Market;
@@ -246,12 +246,9 @@ impl Controller {
     /// The same name for every daemon.
     fn spec_of_run(&self, record: &Schedule, due: Timestamp, now: Timestamp) -> ResolvedSpec {
         let applied = &record.applied;
-        let hash = Sha256::digest(format!("{}\n{}\n{}\n{due}", applied.owner, applied.set, applied.file).as_bytes());
-        let mut letters = [0; 6];
-        letters.copy_from_slice(&hash[..6]);
         ResolvedSpec {
             format: RECORD_FORMAT,
-            job: JobId::from_name(&record.spec.name, letters),
+            job: applied_id(&self.store.url(), &record.spec.name, applied, &due.to_string()),
             created: now,
             written_by: record.written_by.clone(),
             spec: record.spec.clone(),

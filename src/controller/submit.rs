@@ -3,8 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use sha2::{Digest, Sha256};
+
 use super::drive::Controller;
-use crate::job::{JobId, ResolvedSpec};
+use crate::job::{Applied, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, insist, layout};
 use crate::ports::{Created, Store, StoreError};
 
@@ -88,4 +90,15 @@ fn made(spec: &ResolvedSpec, created: Result<Created, JobDirError>) -> Result<()
         Err(JobDirError::Unsure(cause)) => Err(SubmitError::Unsure { job: spec.job.clone(), cause }),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The id of what is made of a job file: the same for whoever applies it to this job root again, and another one in another. Under one
+/// id the machine of the one would look like a late launch of the other.
+pub fn applied_id(root: &str, name: &str, applied: &Applied, which: &str) -> JobId {
+    let Applied { owner, set, file, .. } = applied;
+    let root = root.trim_end_matches('/');
+    let hash = Sha256::digest(format!("{root}\n{owner}\n{set}\n{file}\n{which}").as_bytes());
+    let mut letters = [0; 6];
+    letters.copy_from_slice(&hash[..6]);
+    JobId::from_name(name, letters)
 }

@@ -24,6 +24,7 @@ use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::Region;
 use crate::policy::kept::{is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
+use crate::policy::reconcile::may_be_of;
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
 
 /// One machine of ours and what is to be done with it.
@@ -154,7 +155,7 @@ impl Controller {
             if let Some(settled) = dir.settled(tags.attempt).await? {
                 return Ok(was_kept(&settled, &orphan.view));
             }
-            let Some(plan) = dir.plan(tags.attempt).await? else { return Ok(false) };
+            let Some(plan) = dir.plan(tags.attempt).await?.filter(|plan| may_be_of(plan, &orphan.view)) else { return Ok(false) };
             let (heard, outcome) = (dir.status(tags.attempt).await?.map(|status| status.at), unless_damaged(dir.outcome(tags.attempt).await)?);
             let keeps = match outcome {
                 Some(outcome) => dir.spec().await?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
@@ -212,10 +213,13 @@ impl Controller {
 
     async fn records(&self, view: &InstanceView) -> Records {
         let dir = JobDir::new(Arc::clone(&self.store), view.tags.job.clone());
-        let read = async { tokio::try_join!(dir.spec(), dir.receipt(), dir.settled(view.tags.attempt)) };
+        let plan = async { unless_damaged(dir.plan(view.tags.attempt).await) };
+        let read = async { tokio::try_join!(dir.spec(), dir.receipt(), dir.settled(view.tags.attempt), plan) };
         match read.await {
             Ok((None, ..)) => Records::NoJob,
-            Ok((Some(_), None, None)) => Records::Open,
+            // Its job has the id of one of ours, and is in another job root.
+            Ok((.., Some(plan))) if !may_be_of(&plan, view) => Records::NoJob,
+            Ok((Some(_), None, None, _)) => Records::Open,
             Ok(_) => Records::Over,
             Err(error) => Records::Unknown(chain(&error)),
         }

@@ -298,6 +298,14 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
         let message = "watches heartbeats, and with `watch.metrics = false` none are published: nothing watches the machine from outside";
         found.push(Finding::warning("watch.alarm", message).hint("write alarm = \"off\" if that is meant"));
     }
+    let held = reactions(spec).into_iter().find_map(|(path, reaction)| if let Reaction::Keep(time) = reaction { Some((path, time)) } else { None });
+    if let (AlarmRule::Cpu { .. }, Cloud::Aws, Some((path, time))) = (spec.watch.alarm, spec.machine.cloud, held) {
+        let message =
+            format!("may end the machine that `{path} = \"keep {time}\"` holds for a look: nobody works on it, and the alarm does not know that");
+        found.push(
+            Finding::warning("watch.alarm", message).hint("`heartbeat` watches from outside too, and the agent of a machine that is held beats on"),
+        );
+    }
     if spec.watch.done_marker.as_deref().is_some_and(|marker| is_workdir_itself(marker.trim())) {
         let finding = Finding::error("watch.done_marker", "is empty: every blank line of the log would say that the work is done");
         found.push(finding.hint("write the line that the script prints at its end, or the file that it makes"));

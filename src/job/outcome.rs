@@ -106,6 +106,12 @@ impl ExitStatus {
         self.code == Some(0)
     }
 
+    /// It ended by itself, with a code: it had its say. Who is killed had none, and whom the kernel killed for memory, whatever
+    /// its code, neither.
+    pub fn is_in_order(&self) -> bool {
+        self.code.is_some() && !self.oom
+    }
+
     /// What a shell would report: the code, or 128 and the signal.
     pub fn shell_code(&self) -> i32 {
         match (self.code, self.signal) {

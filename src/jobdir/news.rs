@@ -48,7 +48,7 @@ impl JobNews {
 
 /// Whether this job root has news: where each look is a request that is paid for.
 pub fn has_news(store: &dyn Store) -> bool {
-    !store.url().starts_with("file:")
+    !store.is_folder()
 }
 
 /// The news of every job that has any; one call for a thousand of them.

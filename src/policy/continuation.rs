@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   planned, and it stands as it was kept ──> start it (again), unless nobody wants it any more
+//!   the same, and the plan has lain ───────> settled, and planned anew: a hard end is counted from the plan
 //!   started ───────────────────────────────> like any other machine
 //!   its agent speaks, and it still stands ──> an old answer of the cloud: wait
 //!   refused, or gone before its start ─────> settled: it never ran for this attempt, and cost nothing
@@ -13,7 +14,9 @@
 use std::time::Duration;
 
 use super::kept::can_stand;
+use super::missing::{has_lain_for_sure, lain_too_long};
 use super::reconcile::{Act, AttemptFacts, Facts, heard};
+use super::relaunch::had_no_machine as was_never_launched;
 use super::settlement::{our_ending, settle};
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView};
@@ -22,14 +25,15 @@ use crate::market::{Cloud, Market, elapsed};
 
 /// The kept machine that the next attempt starts; `None`: a new one is launched.
 ///
-/// With a checkpoint the job goes on anywhere, so one try is enough. Without one all that it has is on this disk, and it is
-/// tried until there is room for it.
+/// With a checkpoint the job goes on anywhere, so one try is enough; a plan that was left lying was none. Without one all that it
+/// has is on this disk, and it is tried until there is room for it.
 pub fn machine_to_start<'a>(continues: Option<&'a Continues>, history: &[AttemptRecord]) -> Option<&'a KeptMachine> {
     let continues = continues?;
     let kept = continues.machine.as_ref()?;
     let never_ran = history.iter().all(|record| record.plan.starts.is_some() && record.settled.instance.is_none());
     let may_go_elsewhere = continues.checkpoint.is_some();
-    (history.is_empty() || (never_ran && !may_go_elsewhere)).then_some(kept)
+    let never_tried = history.iter().all(|record| was_never_launched(&record.settled));
+    (never_ran && (never_tried || !may_go_elsewhere)).then_some(kept)
 }
 
 /// Whether a machine is the one that this plan starts, whatever job it carries the name of.
@@ -83,6 +87,12 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
         }
         // It was started, and we have stopped it again.
         InstanceState::Stopped if never_came_up(attempt, view) => Some(done()),
+        InstanceState::Stopped if let Some(lain_for) = left_lying(facts, attempt, view) => {
+            let is_answered = attempt.watched.asked_for.is_none_or(|asked| asked >= ANSWER_MAY_BE_LATE);
+            let unsure =
+                || vec![Act::Wait { until: None, why: format!("certainty that nobody has started {}: its plan has lain too long", view.id) }];
+            Some(if has_lain_for_sure(lain_for) && is_answered { done() } else { unsure() })
+        }
         // Its disk stays as it is: nobody has asked to lose it.
         InstanceState::Stopped if attempt.watched.refused.is_some() || unwanted || shows_nothing || too_late => Some(done()),
         InstanceState::Stopped => Some(vec![Act::Launch { attempt: plan.attempt }]),
@@ -91,6 +101,18 @@ pub(super) fn before_its_start(facts: &Facts<'_>, attempt: &AttemptFacts, view: 
         _ => None,
     }
 }
+
+/// For how long nobody should start a kept machine by this plan any more; `None`: it may be started, or is not wanted any more, or
+/// the cloud has answered to a start.
+pub(super) fn left_lying(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Option<Duration> {
+    let watched = &attempt.watched;
+    let is_left = had_no_machine(attempt, Some(view)) && view.state == InstanceState::Stopped && Wishes::of(facts.requests).end.is_none();
+    let is_answered = watched.launched.is_some() || watched.refused.is_some();
+    (is_left && !is_answered).then(|| lain_too_long(facts, attempt))?
+}
+
+/// A start whose reply was lost shows by then whether it was taken.
+const ANSWER_MAY_BE_LATE: Duration = Duration::from_secs(5 * 60);
 
 /// So long EC2 may show how a machine stood before a start that it has taken. Its answers are seconds old, where they are old at all.
 const START_SHOWN_WITHIN: Duration = Duration::from_secs(60);

@@ -95,6 +95,13 @@ fn taken_away(facts: &NoticeFacts, lead_secs: i64) -> NoticeStep {
     NoticeStep::Wait { until: if now < begin { begin } else { by } }
 }
 
+/// By when all must be over that ends an attempt, whatever ends it, where the cloud takes the machine. `None`: a recommendation takes
+/// nothing, and a notice that nobody carried out counts no more.
+pub fn over_by(notice: &Notice, first_seen: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    let takes = notice.kind != NoticeKind::Rebalance && now <= later(notice.at, VOID_AFTER_SECS);
+    takes.then(|| told_by(notice.at, first_seen))
+}
+
 /// Whether the last checkpoint holds all the work there is.
 fn nothing_to_save(facts: &NoticeFacts) -> bool {
     facts.saved_since && !facts.dirty_since
@@ -102,7 +109,7 @@ fn nothing_to_save(facts: &NoticeFacts) -> bool {
 
 /// When the manifest must be there: `MANIFEST_MARGIN_SECS` before the end, of a short notice a quarter of it.
 fn manifest_by(facts: &NoticeFacts) -> Timestamp {
-    later(facts.notice.at, -MANIFEST_MARGIN_SECS.min(length_secs(facts) / 4))
+    told_by(facts.notice.at, facts.first_seen)
 }
 
 /// When the final save must begin. An unmeasured save is taken to need half of the notice.
@@ -113,7 +120,15 @@ fn final_begins(facts: &NoticeFacts, lead_secs: i64) -> Timestamp {
 
 /// From the first sight of the notice to its time.
 fn length_secs(facts: &NoticeFacts) -> i64 {
-    facts.notice.at.duration_since(facts.first_seen).as_secs().max(0)
+    length(facts.notice.at, facts.first_seen)
+}
+
+fn length(at: Timestamp, first_seen: Timestamp) -> i64 {
+    at.duration_since(first_seen).as_secs().max(0)
+}
+
+fn told_by(at: Timestamp, first_seen: Timestamp) -> Timestamp {
+    later(at, -MANIFEST_MARGIN_SECS.min(length(at, first_seen) / 4))
 }
 
 impl NoticeStep {

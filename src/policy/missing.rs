@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   it was heard of, or is unwanted ── for long enough not shown ──> settled
+//!   it was left lying, and a plan of now would give it more time ──> unwanted: planned anew
 //!   refused ─┬─ nobody can have launched it ───────────────────────> settled
 //!            └─ somebody may have ── long enough not shown ────────> asked once more; refused again: settled
 //!   none of these ────────────────────────────────────────────────> launched, with the token of the plan
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::reconcile::{Act, AttemptFacts, Facts, belongs_elsewhere, heard, is_over, wait};
+use super::reconcile::{Act, AttemptFacts, Facts, belongs_elsewhere, heard, is_over, wait, would_gain};
 use super::settlement::{is_spent, settle};
 use super::wishes::Wishes;
 use crate::job::Plan;
@@ -23,6 +24,11 @@ use crate::market::{Cloud, elapsed};
 /// almost as long is not launched any more: the same token might then buy a second machine.
 const TOKEN_LIVES: Duration = Duration::from_secs(20 * 3600);
 
+/// A plan that nobody has launched for so long that a plan of now would end its machine by this much later is not launched any more:
+/// a hard end takes from the work what the plan lay for. A throttled cloud and a lost reply are over sooner, and who drops the
+/// plan waits minutes for certainty; longer, and a short job loses more than that.
+const LAIN_MAX: Duration = Duration::from_secs(15 * 60);
+
 /// From the answer that refused a launch to the decision that rests on it: the look at the cloud and at the records between them.
 /// Longer, and another controller was perhaps given meanwhile what was refused; shorter, and a slow cloud is asked over and over.
 const REFUSED_JUST_NOW: Duration = Duration::from_secs(10);
@@ -31,7 +37,7 @@ const REFUSED_JUST_NOW: Duration = Duration::from_secs(10);
 const REFUSALS_MAX: u32 = 4;
 
 /// Two clocks that are kept in time are not as far apart.
-const CLOCKS_DIFFER: Duration = Duration::from_secs(5 * 60);
+pub(super) const CLOCKS_DIFFER: Duration = Duration::from_secs(5 * 60);
 
 /// What a job waits for whose machine may have been launched, though nobody has seen it; as it follows on "waits for".
 const CERTAINTY: &str = "certainty that no machine was launched";
@@ -53,7 +59,7 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     }
     let (visible_within, missing_at_least) = visibility(attempt.plan.offer.cloud);
     // Whoever launched it had a clock that was right; this workstation's own may be a day ahead.
-    let now = attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now);
+    let now = present(facts, attempt);
     // A plan that a clock a day ahead has dated is as old as the store says, and as old as it was watched at the least (seed 23000075
     // of 24 h).
     let created = attempt.watched.unshown.and_then(|unshown| unshown.planned).unwrap_or(attempt.plan.created);
@@ -66,12 +72,19 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     // Whoever slept over a launch buys no machine that is to be out already.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);
     // The plan is the record, and is never signed anew: what its machine would fetch may be out of reach by now.
-    let unwanted = wish.is_some() || age > TOKEN_LIVES || is_over || came_too_late(&attempt.plan, now);
+    let is_late = age > TOKEN_LIVES || is_over || came_too_late(&attempt.plan, now);
+    let lain_for = lain_too_long(facts, attempt);
+    let unwanted = wish.is_some() || is_late || lain_for.is_some();
     // Any other controller on this job root may have launched the same plan, by a look of just before the wish: however our own
     // launches were answered, whatever the plan's age, and by whichever clock the wish is dated. Its look may be two minutes old.
     let theirs_within = if unwanted && !existed { visible_within + 2 * missing_at_least } else { Duration::ZERO };
     let missing_for = attempt.watched.missing_for;
-    let unwanted_for = if wish.is_some() { attempt.watched.wished_for } else { missing_for };
+    let unwanted_for = match lain_for {
+        _ if wish.is_some() => attempt.watched.wished_for,
+        // Until then another may have launched it, and was right to.
+        Some(lain_for) if !is_late => missing_for.min(lain_for.saturating_sub(CLOCKS_DIFFER)),
+        _ => missing_for,
+    };
     let left = [(visible_within, shown_within), (missing_at_least, missing_for), (theirs_within, unwanted_for)];
     let gone = shown_within > visible_within && left.iter().all(|(whole, gone_by)| gone_by >= whole);
     let left = left.into_iter().map(|(whole, gone_by)| whole.saturating_sub(gone_by)).max().unwrap_or_default();
@@ -108,6 +121,23 @@ fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
     let unseen = attempt.watched.launched_at.is_none();
     let taken = attempt.lease.as_ref().map(|lease| lease.taken).filter(|taken| unseen && elapsed(now, *taken) < CLOCKS_DIFFER);
     taken.map_or(Duration::MAX, |taken| elapsed(taken, now))
+}
+
+/// For how long nobody should launch this plan any more, because it has lain too long: nobody with a clock that is kept in time does.
+/// By its own date, which its hard end is counted from: whoever slept while it was written has told the store of it much later.
+pub(super) fn lain_too_long(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<Duration> {
+    let gained = would_gain(facts, &attempt.plan, elapsed(attempt.plan.created, present(facts, attempt)));
+    gained.checked_sub(LAIN_MAX).filter(|lain_for| *lain_for > Duration::ZERO)
+}
+
+fn present(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
+    attempt.watched.unshown.map_or(facts.now, |unshown| unshown.now)
+}
+
+/// Whether it is certain by now that nobody launches it any more, nor has launched what is not shown yet.
+pub(super) fn has_lain_for_sure(lain_for: Duration) -> bool {
+    let (visible_within, missing_at_least) = visibility(Cloud::Aws);
+    lain_for >= CLOCKS_DIFFER + visible_within + 2 * missing_at_least
 }
 
 /// Whether the machine of a plan, launched now, might have nothing to fetch any more when it has booted.

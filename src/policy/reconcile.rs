@@ -175,7 +175,8 @@ fn orphans(facts: &Facts<'_>) -> Vec<Act> {
     let CloudAnswer::Known(views) = facts.cloud else { return Vec::new() };
     let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
     let settled = |view: &InstanceView| {
-        facts.attempts.iter().filter(|attempt| attempt.plan.attempt == view.tags.attempt).find_map(|attempt| attempt.settled.as_ref())
+        let its = |attempt: &&AttemptFacts| attempt.plan.attempt == view.tags.attempt && may_be_of(&attempt.plan, view);
+        facts.attempts.iter().filter(its).find_map(|attempt| attempt.settled.as_ref())
     };
     let end = |(view, settled): (&InstanceView, &Settled)| {
         let (machine, why) = (view.machine(), format!("attempt {} is settled, and its machine runs", view.tags.attempt.number()));
@@ -183,6 +184,12 @@ fn orphans(facts: &Facts<'_>) -> Vec<Act> {
         if was_kept(settled, view) { Act::Stop { machine, ends: None, why } } else { Act::Terminate { machine, ends: None, why } }
     };
     ours.filter_map(|view| Some((view, settled(view)?))).map(end).collect()
+}
+
+/// Whether a machine with the name of a plan's job may be the plan's. Jobs of two job roots may have one id: their launches have
+/// not, where the cloud says by which it came.
+pub fn may_be_of(plan: &Plan, view: &InstanceView) -> bool {
+    view.client_token.as_ref().is_none_or(|token| *token == plan.client_token)
 }
 
 fn is_ours(facts: &Facts<'_>, view: &InstanceView) -> bool {
@@ -277,7 +284,7 @@ pub(super) fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let long_ago = |at: Timestamp, time: Duration| elapsed(at, facts.now) > time;
     let ended = attempt.outcome.as_ref().is_some_and(|outcome| watched.outcome_for > OUTCOME_TO_DARK || long_ago(outcome.ended, OUTCOME_TO_DARK));
     // Whoever saves or obeys is heard meanwhile.
-    let unwanted = Wishes::of(facts.requests).end.is_some_and(|wish| long_ago(wish.at, CANCEL_TO_DARK));
+    let unwanted = Wishes::of(facts.requests).end.is_some_and(|wish| wish.is_older(facts.now, CANCEL_TO_DARK));
     let patience = if unwanted { CANCEL_TO_DARK } else { attempt.plan.lease.duration() };
     (ended && !held) || watched.silent_for > patience
 }
@@ -303,15 +310,12 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
         return if !heard && is_all_its_job_has(&attempt.plan, view) { stop(why) } else { terminate(why) };
     }
     if let Some(wish) = wishes.end.as_ref().filter(|_| !heard)
-        && (wish.cancel && attempt.plan.offer.cloud == Cloud::Aws
-            || facts.now.duration_since(wish.at) > WISH_TO_AGENT.try_into().expect("half a minute fits"))
+        && (wish.cancel && attempt.plan.offer.cloud == Cloud::Aws || wish.is_older(facts.now, WISH_TO_AGENT))
     {
         let why = format!("asked to end by {} before its agent said a word", wish.by);
         return if continuation::is_unheard_and_can_stand(attempt, view) && !wish.cancel { stop(why) } else { terminate(why) };
     }
-    if let Some(wish) = wishes.end.as_ref().filter(|wish| wish.cancel)
-        && facts.now.duration_since(wish.at) > CANCEL_TO_DARK.try_into().expect("three minutes fit")
-    {
+    if let Some(wish) = wishes.end.as_ref().filter(|wish| wish.cancel && wish.is_older(facts.now, CANCEL_TO_DARK)) {
         return terminate(format!("cancelled by {}, and it still runs", wish.by));
     }
     if let (Some(kill_at), Some(set)) = (extended_kill_at(facts, &attempt.plan), view.tags.kill_at)
@@ -354,9 +358,20 @@ fn rehearsal(facts: &Facts<'_>, attempt: &AttemptFacts) -> Option<(u32, Span)> {
 /// to it, and the first still counts: more money is no more time where money was not what ran out.
 pub(super) fn extended_kill_at(facts: &Facts<'_>, plan: &Plan) -> Option<Timestamp> {
     plan.kill_at?;
+    hard_end(facts, plan, Duration::ZERO)
+}
+
+/// How much later a hard end would be that is counted from so long after the plan.
+pub(super) fn would_gain(facts: &Facts<'_>, plan: &Plan, age: Duration) -> Duration {
+    let ends = extended_kill_at(facts, plan).zip(hard_end(facts, plan, age));
+    ends.map_or(Duration::ZERO, |(end, of_now)| elapsed(end, of_now))
+}
+
+fn hard_end(facts: &Facts<'_>, plan: &Plan, age: Duration) -> Option<Timestamp> {
     let (spec, wishes) = (&facts.spec.spec, Wishes::of(facts.requests));
     let budget_left = spec.limits.budget.and_then(|_| relaunch::budget_left(spec, &history(facts.attempts), &wishes));
-    Terms::of_plan(spec, plan, budget_left, wishes.more_time).hard_end()
+    let terms = Terms::of_plan(spec, plan, budget_left, wishes.more_time);
+    Terms { now: plan.created.saturating_add(age).unwrap_or(plan.created), ..terms }.hard_end()
 }
 
 pub(super) fn wait(why: String) -> Vec<Act> {

@@ -228,7 +228,7 @@ fn died_young(record: &AttemptRecord) -> bool {
 
 /// Whether it is certain that nothing was ever launched, though nobody refused it: a plan that was left lying. No machine was
 /// lost, and no place has shown that it has none.
-fn had_no_machine(settled: &Settled) -> bool {
+pub(super) fn had_no_machine(settled: &Settled) -> bool {
     settled.because == EndedBecause::Lost && settled.instance.is_none() && settled.billed_from.is_none()
 }
 

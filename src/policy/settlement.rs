@@ -10,8 +10,8 @@ use jiff::Timestamp;
 
 use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
 use super::cloud_words::{cloud_text, cloud_words};
-use super::missing::came_too_late;
-use super::reconcile::{AlarmSeen, AttemptFacts, Facts, heard};
+use super::missing::{came_too_late, lain_too_long};
+use super::reconcile::{AlarmSeen, AttemptFacts, Facts, extended_kill_at, heard};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceState, InstanceView, NoticeKind, Status};
@@ -85,12 +85,18 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     };
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
-    let because = because(facts, attempt, view, was_there);
+    let lain = shown.is_some_and(|view| continuation::left_lying(facts, attempt, view).is_some());
+    let because = if lain { EndedBecause::Lost } else { because(facts, attempt, view, was_there) };
     let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none());
-    let not_had = || format!("the kept machine {}", shown.map_or("is not shown any more".to_owned(), |view| format!("is {}", view.state)));
+    let not_had = || match lain {
+        true => LAIN.to_owned(),
+        false => format!("the kept machine {}", shown.map_or("is not shown any more".to_owned(), |view| format!("is {}", view.state))),
+    };
     let cloud_reason =
         refused.map(|(_, text)| text.clone()).or_else(|| never_started.then(not_had)).or_else(|| view.and_then(|view| view.state_reason.clone()));
-    let not_known = if unsure {
+    let not_known = if !was_there && Wishes::of(facts.requests).end.is_none() && lain_too_long(facts, attempt).is_some() {
+        LAIN
+    } else if unsure {
         "whether its machine was ever launched is not known, and the cloud shows none"
     } else {
         "the cloud knows no machine of this plan"
@@ -118,6 +124,9 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         kept: shown.is_some_and(|view| view.state == InstanceState::Stopped),
     }
 }
+
+/// Why a plan that nobody is known to have launched is over.
+const LAIN: &str = "its plan lay too long before a launch, and a new one gives the work its whole time";
 
 /// Whether the cloud says that the plan's machine was there and has ended, and nobody has ever seen it or heard of it: the
 /// answer to its launch was lost, and it was gone for longer than the cloud shows such machines before anybody looked.
@@ -168,7 +177,8 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if view.is_some_and(|view| was_withdrawn(attempt, view)) {
         return EndedBecause::LaunchFailed;
     }
-    let kill_at = view.and_then(|view| view.tags.kill_at);
+    // What was added to a limit may not stand on the machine: nobody has raised it yet, or its tags are gone, and its plan stands for them.
+    let kill_at = view.and_then(|view| view.tags.kill_at).map(|kill_at| extended_kill_at(facts, &attempt.plan).map_or(kill_at, |to| to.max(kill_at)));
     if ended.is_some() && kill_at.is_some_and(|kill_at| ended >= Some(kill_at)) {
         return EndedBecause::HardEnd;
     }

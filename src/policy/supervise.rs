@@ -30,6 +30,8 @@ pub struct Facts<'a> {
     /// How often the workload was restarted in this attempt after a failure.
     pub retries_used: u32,
     pub warning: Warning,
+    /// By when the attempt must be over, where the cloud has said that it takes the machine, whether or not anything is done for it yet.
+    pub over_by: Option<Timestamp>,
     /// The strongest wish that was not yet obeyed.
     pub wish: Option<EndWish>,
     /// A controller wants this attempt to make room for the next.
@@ -247,7 +249,7 @@ fn ended(facts: &Facts<'_>) -> Option<Decision> {
 }
 
 fn in_words(exit: ExitStatus) -> String {
-    if exit.code.is_some() && !exit.oom { format!("ended with {exit}") } else { format!("was {exit}") }
+    if exit.is_in_order() { format!("ended with {exit}") } else { format!("was {exit}") }
 }
 
 fn done(facts: &Facts<'_>) -> Option<Decision> {
@@ -322,9 +324,10 @@ fn then(reaction: Reaction) -> Afterwards {
 
 fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, reason: Reason, reaction: Reaction) -> Decision {
     let then = then(reaction);
+    // Also while the notice lets the work go on: whatever ends it now must be told before the machine is gone, or it is done again.
     let by = match facts.warning {
         Warning::Final { by, .. } => Some(by),
-        _ => None,
+        _ => facts.over_by,
     };
     Decision { step: Step::End(End { because, save, by, then }), standing: standing(facts.stall, facts.idle), reason }
 }

@@ -3,10 +3,13 @@
 //! A wish is never lost and never counted twice: the fold reads every request each time, so a crash in between changes
 //! nothing. A cancel wins over a stop whatever the order. What must never live here: whether a wish was obeyed already.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
+use super::missing::CLOCKS_DIFFER;
 use crate::job::{AttemptNo, EndedBecause, Request, Wish};
-use crate::market::{FallbackCost, Market, Span, Usd};
+use crate::market::{FallbackCost, Market, Span, Usd, elapsed};
 
 /// What people ask for, in one place.
 #[derive(Clone, Debug, PartialEq, Default)]
@@ -72,6 +75,12 @@ impl Wishes {
 }
 
 impl EndWish {
+    /// Whether it is older than that. One that lies in the future was dated by a clock that is ahead, or is read by one that is behind:
+    /// it was made, and nobody knows when (seed 30000589 of 24 h: a cancel of tomorrow).
+    pub fn is_older(&self, now: Timestamp, than: Duration) -> bool {
+        elapsed(self.at, now) > than || elapsed(now, self.at) > CLOCKS_DIFFER
+    }
+
     /// Why what it ends has ended.
     pub fn because(&self) -> EndedBecause {
         if self.cancel { EndedBecause::UserCancelled } else { EndedBecause::UserStopped }

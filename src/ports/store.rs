@@ -83,6 +83,11 @@ pub trait Store: Send + Sync {
     /// For people: `file:///...` or `s3://...`.
     fn url(&self) -> String;
 
+    /// A folder here: a look costs nothing, and it has no clock of its own.
+    fn is_folder(&self) -> bool {
+        self.url().starts_with("file:")
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError>;
 
     /// Writes or overwrites; readers see the old or the new, never a part.

@@ -14,7 +14,7 @@ use super::ec2::Machine;
 use super::host::BOOT_TTL;
 use super::timeline::at;
 use super::weather::Trouble;
-use super::workload::Truth;
+use super::workload::{Truth, step_of};
 use super::world::{Deed, OWNER, Which, World, which};
 use crate::instance::{InstanceState, Tags};
 use crate::job::{Manifest, Plan, Request, ResolvedSpec, Wish};
@@ -139,7 +139,7 @@ impl Judge {
     }
 
     /// After the laws were asked: what is true from the next deed on.
-    pub fn forget(&mut self, _world: &World, deed: &Deed<'_>) {
+    pub fn forget(&mut self, world: &World, deed: &Deed<'_>) {
         match deed {
             Deed::Launched { plan, .. } => {
                 self.requests.entry(plan.client_token.clone()).or_insert_with(|| request(plan));
@@ -149,8 +149,8 @@ impl Judge {
                 if !key.ends_with("/manifest.json") {
                     return;
                 }
-                let step = serde_json::from_slice::<Manifest>(body).ok().and_then(|manifest| manifest.step);
-                self.committed = self.committed.max(step.map(|step| step as u64));
+                let manifest = serde_json::from_slice::<Manifest>(body).ok();
+                self.committed = self.committed.max(manifest.and_then(|manifest| step_held(world, key, &manifest)));
             }
             _ => {}
         }
@@ -371,6 +371,13 @@ const AWAKE: Duration = Duration::from_secs(120);
 
 /// So long after it was written a word has been read, where nothing was in the way.
 const READ_WITHIN: Duration = Duration::from_secs(180);
+
+/// The step that a checkpoint really holds: its manifest may say less, where its agent had not read yet how far the work was.
+pub(super) fn step_held(world: &World, key: &str, manifest: &Manifest) -> Option<u64> {
+    let job = key.split("/checkpoints/").next()?;
+    let model = manifest.files.iter().find(|file| file.path == "model")?;
+    world.objects.body(&format!("{job}/{}", model.key)).and_then(|body| step_of(&body))
+}
 
 /// Records that are written once and never again.
 fn is_once(key: &str) -> bool {

@@ -8,8 +8,7 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::ec2::Machine;
-use super::judge::{Judge, attempt_of, request};
-use super::workload::step_of;
+use super::judge::{Judge, attempt_of, request, step_held};
 use super::world::{Ask, Deed, OWNER, World};
 use super::{laws_of_ends, laws_of_outcomes};
 use crate::instance::{InstanceState, Tags};
@@ -183,8 +182,7 @@ fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result
                     return Err(format!("{key} names {}, and another one is there", file.key));
                 }
             }
-            let holds = manifest.files.iter().filter(|file| file.path == "model").filter_map(body).find_map(|body| step_of(&body));
-            match (manifest.step.map(|step| step as u64), holds) {
+            match (manifest.step.map(|step| step as u64), step_held(world, key, &manifest)) {
                 (Some(said), Some(holds)) if said > holds => Err(format!("{key} says step {said}, and holds step {holds}")),
                 _ => Ok(()),
             }

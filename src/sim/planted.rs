@@ -43,7 +43,7 @@ pub enum Bug {
     SilenceIsRefusal,
     /// A plan is written, not created.
     OverwritesPlans,
-    /// Whose a machine is, is not looked at.
+    /// Whose a machine is, is not looked at: neither its owner nor the token that it came by.
     ForeignIsOurs,
     /// An agent that comes back remembers nothing.
     AgentForgets,
@@ -128,7 +128,8 @@ pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, Clou
     }
     let mut views = answer?;
     if bug == Bug::ForeignIsOurs {
-        views.extend(world.ec2.views("somebody else", Duration::ZERO));
+        let foreign = world.ec2.views("somebody else", Duration::ZERO);
+        views.extend(foreign.into_iter().map(|view| InstanceView { client_token: None, ..view }));
     }
     for view in &mut views {
         match bug {

@@ -77,7 +77,7 @@ fn a_manifest_never_mixes_two_saves() {
             let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(5), signal: None, grace: Span::from_secs(30) };
             let start = || {
                 let (journal, board) = (Journal::start(rig.outbox()), Board::default());
-                Checkpoints::start(rig.outbox(), journal, board, &spec, rig.path("ckpt"))
+                Checkpoints::start(rig.outbox(), journal, board, &spec, rig.path("ckpt"), false)
             };
             let mut checkpoints = start();
             for version in 1..=12 {

@@ -15,13 +15,13 @@ use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{simulate, until};
 use super::{Rig, secs};
 
-const EXIT: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
-const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };
+pub const EXIT: ExitStatus = ExitStatus { code: Some(0), signal: None, oom: false };
+pub const KILLED: ExitStatus = ExitStatus { code: None, signal: Some(9), oom: false };
 
 pub struct Watched {
     pub rig: Rig,
     pub journal: Journal,
-    board: Board,
+    pub board: Board,
     pub checkpoints: Checkpoints,
 }
 
@@ -30,10 +30,19 @@ impl Watched {
         Watched::of(rig, AttemptNo::FIRST)
     }
 
+    /// By an agent that finds the process gone with an earlier life of the machine.
+    pub fn after_a_reboot(rig: Rig) -> Self {
+        Watched::with(rig, AttemptNo::FIRST, true)
+    }
+
     fn of(rig: Rig, attempt: AttemptNo) -> Self {
+        Watched::with(rig, attempt, false)
+    }
+
+    fn with(rig: Rig, attempt: AttemptNo, unseen_end: bool) -> Self {
         let (journal, board) = (Journal::start(rig.outbox_of(attempt)), Board::default());
         let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: Some("SIGUSR1".into()), grace: Span::from_secs(30) };
-        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal.clone(), board.clone(), &spec, rig.path("ckpt"));
+        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal.clone(), board.clone(), &spec, rig.path("ckpt"), unseen_end);
         Watched { rig, journal, board, checkpoints }
     }
 
@@ -56,7 +65,7 @@ impl Watched {
     }
 }
 
-fn write(rig: &Rig, folder: &str, name: &str, content: &str) {
+pub fn write(rig: &Rig, folder: &str, name: &str, content: &str) {
     let path = rig.path(folder).join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, content).unwrap();
@@ -232,24 +241,6 @@ fn a_lost_reply_sends_the_file_again_in_the_same_try() {
 }
 
 #[test]
-fn time_that_runs_out_is_said_with_numbers_and_leaves_no_manifest() {
-    simulate(async |clock| {
-        let watched = Watched::new(Rig::new(clock.clone()));
-        watched.rig.store.fault("b.pt", Fault::Hang, None);
-        watched.write("a.pt", &"x".repeat(1_000_000));
-        watched.write("b.pt", &"y".repeat(2_000_000));
-        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "notice", secs(30)).await;
-        assert_eq!(saved, Saved::Failed("1.0 of 3.0 MB were uploaded when the time was up".into()));
-        assert!(watched.rig.store.keys("manifest.json").is_empty());
-        // The store answers again: what was sent is not sent again.
-        watched.rig.store.mend();
-        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "notice", secs(30)).await;
-        assert!(matches!(saved, Saved::Complete(_)), "{saved:?}");
-        assert_eq!(watched.rig.store.writes("a.pt").len(), 1);
-    });
-}
-
-#[test]
 fn a_store_that_is_down_for_twenty_minutes_costs_no_checkpoint() {
     simulate(async |clock| {
         let watched = Watched::new(Rig::new(clock.clone()));
@@ -340,7 +331,7 @@ fn the_newest_complete_checkpoint_comes_back_and_numbers_go_on() {
         let attempt = AttemptNo::new(2);
         let (journal, board) = (Journal::start(rig.outbox_of(attempt)), Board::default());
         let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(30) };
-        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal, board, &spec, folder);
+        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal, board, &spec, folder, false);
         assert_eq!(checkpoints.last().unwrap().number, CheckpointNo::new(2));
         assert_eq!(checkpoints.count(), 0);
         write(&rig, "second/ckpt", "a.pt", "three");

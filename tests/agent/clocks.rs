@@ -4,14 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
-use lamplighter::instance::{Notice, NoticeKind};
+use lamplighter::instance::NoticeKind;
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, Outcome};
 use lamplighter::ports::Clock;
 use lamplighter::sim::Process;
 use serde_json::json;
 
 use super::lives::Stage;
+use super::support::faulty_store::{Fault, FaultyStore};
 use super::support::virtual_clock::{VirtualClock, simulate, until};
 use super::world::Played;
 use super::{Rig, secs};
@@ -131,6 +133,8 @@ fn a_notice_counts_also_when_the_clock_was_wrong_at_the_beginning() {
         simulate(async |clock: Arc<VirtualClock>| {
             let rig = Rig::new(clock.clone());
             let played = Played::new(&rig);
+            // Nobody else says what time it is.
+            rig.store.fault("status.json", Fault::Down, None);
             clock.set(at_first);
             let agent = played.agent(&rig, "{}");
             let told = async {
@@ -138,7 +142,7 @@ fn a_notice_counts_also_when_the_clock_was_wrong_at_the_beginning() {
                 clock.set(set);
                 clock.sleep(secs(30)).await;
                 let at = clock.now() + secs(120);
-                played.notices.lock().unwrap().push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+                played.notice(NoticeKind::Interruption, at);
                 until(&clock, "the workload is told to end", secs(120), || played.has_ended()).await;
                 let left = at.duration_since(clock.now());
                 assert!((10..=40).contains(&left.as_secs()), "{at_first:#}: with {left:#} left");
@@ -154,4 +158,72 @@ fn a_notice_counts_also_when_the_clock_was_wrong_at_the_beginning() {
             }
         });
     }
+}
+
+/// The time of the cloud, and of a bucket in it, whatever a machine's clock is set to.
+struct TrueTime(Arc<VirtualClock>);
+
+#[async_trait]
+impl Clock for TrueTime {
+    fn now(&self) -> Timestamp {
+        let start: Timestamp = "2026-01-01T00:00:00Z".parse().expect("a time");
+        start + self.0.mono()
+    }
+    fn mono(&self) -> Duration {
+        self.0.mono()
+    }
+    fn boot(&self) -> String {
+        self.0.boot()
+    }
+    async fn sleep(&self, time: Duration) {
+        self.0.sleep(time).await;
+    }
+}
+
+/// The notice is by the cloud's time, and so is what the store says of a heartbeat.
+#[test]
+fn a_notice_counts_whatever_the_clock_is_set_to_once_the_store_has_said_what_time_it_is() {
+    let [none, little, hour] = [0, 4, 60].map(SignedDuration::from_mins);
+    for (at_first, set) in [(none, hour), (none, -hour), (little, none), (hour, none), (-hour, none), (hour, -hour), (-little, hour)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let true_time = Arc::new(TrueTime(clock.clone()));
+            let rig = Rig { store: FaultyStore::new(true_time.clone()), ..Rig::new(clock.clone()) };
+            let played = Played::new(&rig);
+            clock.set(at_first);
+            let agent = played.agent(&rig, "{}");
+            let told = async {
+                clock.sleep(secs(30)).await;
+                clock.set(set);
+                clock.sleep(secs(30)).await;
+                let at = true_time.now() + secs(120);
+                played.notice(NoticeKind::Interruption, at);
+                until(&clock, "the workload is told to end", secs(120), || played.has_ended()).await;
+                let left = at.duration_since(true_time.now());
+                assert!((10..=40).contains(&left.as_secs()), "{at_first:#} and {set:#}: with {left:#} left");
+            };
+            tokio::select! {
+                finish = agent.run() => panic!("it ends: {finish:?}"),
+                () = told => {}
+            }
+        });
+    }
+}
+
+/// A first boot by a clock that is an hour ahead: whoever fetches the work for longer than a second looks at its limits meanwhile.
+#[test]
+fn a_clock_that_is_ahead_ends_no_attempt_before_the_store_has_said_what_time_it_is() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let true_time = Arc::new(TrueTime(clock.clone()));
+        let rig = Rig { store: FaultyStore::new(true_time.clone()), ..Rig::new(clock.clone()) };
+        let mut played = Played::new(&rig);
+        played.launched = Some(true_time.now());
+        rig.store.fault("checkpoints/", Fault::Slow(secs(10)), None);
+        // Slower than the first look at the limits, and not than fetching.
+        rig.store.fault("status.json", Fault::Slow(Duration::from_millis(900)), None);
+        clock.set(SignedDuration::from_hours(1));
+        let spec = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "30s"}, "limits": {"max_runtime": "45m"}}"#;
+        let finish = played.agent(&rig, spec).run().await;
+        assert_eq!((finish.because, played.starts()), (EndedBecause::MaxRuntime, 1), "{finish:?}");
+        assert!((secs(2400)..=secs(2700)).contains(&clock.mono()), "after {:?}", clock.mono());
+    });
 }

@@ -23,7 +23,7 @@ async fn interrupted(rig: &Rig, thinks: u64, writes: u64) -> (u64, u32) {
         rig.clock.sleep(secs(60)).await;
         let at = rig.clock.now() + secs(120);
         let gone = rig.clock.mono() + secs(120);
-        machine.notices.lock().expect("nobody panics with it").push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+        machine.notice(NoticeKind::Interruption, at);
         while machine.asked.load(Ordering::Relaxed) == 0 && rig.clock.mono() < gone {
             rig.clock.sleep(secs(1)).await;
         }
@@ -49,6 +49,100 @@ fn whoever_is_saving_is_not_asked_to_save_again() {
         let rig = Rig::new(clock);
         assert_eq!(interrupted(&rig, 1, 90).await, (1, 1));
         assert!(rig.dir().outcome(AttemptNo::FIRST).await.expect("the store answers").is_none());
+    });
+}
+
+/// What a machine is told while its workload writes for forty seconds what it was asked for: how often it was asked within two minutes,
+/// and how many checkpoints are complete by then.
+async fn asked_meanwhile(rig: &Rig, machine: &Played, first: impl AsyncFnOnce(), second: impl AsyncFnOnce(), spec: &str) -> (u64, usize) {
+    let folder = rig.path("work").join("ckpt");
+    std::fs::create_dir_all(&folder).expect("writable");
+    let asked = || machine.asked.load(Ordering::Relaxed);
+    let world = async {
+        rig.clock.sleep(secs(60)).await;
+        let begun = rig.clock.mono();
+        first().await;
+        while asked() == 0 {
+            rig.clock.sleep(secs(1)).await;
+        }
+        let writes = async {
+            let mut saved = 0;
+            while rig.clock.mono() < begun + secs(100) {
+                for second in 0..40 {
+                    std::fs::write(folder.join("model.pt"), vec![7; 1000 * asked() as usize + second]).expect("writable");
+                    rig.clock.sleep(secs(1)).await;
+                    assert!(second == 39 || asked() == saved + 1, "its handler was entered a second time after {second} s");
+                }
+                saved += 1;
+                while asked() == saved && rig.clock.mono() < begun + secs(100) {
+                    rig.clock.sleep(secs(1)).await;
+                }
+            }
+        };
+        let tells = async {
+            rig.clock.sleep(secs(10)).await;
+            second().await;
+        };
+        tokio::join!(writes, tells);
+    };
+    tokio::select! {
+        finish = machine.agent(rig, spec).run() => panic!("nothing ends it: {finish:?}"),
+        () = world => {}
+    }
+    (asked(), rig.dir().checkpoint_numbers().await.expect("the store answers").len())
+}
+
+/// A recommendation, and ten seconds later the notice: the save that is under way counts for both.
+#[test]
+fn a_notice_while_a_save_is_under_way_asks_for_no_other() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let says = |kind, left| machine.notice(kind, clock.now() + secs(left));
+        let first = async || says(NoticeKind::Rebalance, 0);
+        let found = asked_meanwhile(&rig, &machine, first, async || says(NoticeKind::Interruption, 120), SPEC).await;
+        assert_eq!(found, (1, 1), "and the last save is still to come");
+        let alarms = rig.attention().await;
+        assert!(!alarms.iter().any(|text| text.contains("no complete checkpoint came")), "{alarms:?}");
+    });
+}
+
+/// Two people ask for a checkpoint: the second has theirs once the first is whole.
+#[test]
+fn a_checkpoint_that_is_wished_for_while_another_is_made_is_made_after_it() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let wishes = async || {
+            rig.dir().add_request(Wish::Checkpoint, "somebody", clock.now()).await.expect("the store takes it");
+        };
+        assert_eq!(asked_meanwhile(&rig, &machine, wishes, wishes, SPEC).await, (2, 2));
+        assert_eq!(rig.attention().await, [""; 0]);
+    });
+}
+
+/// A recommendation of whose save nothing came says nothing of the notice that followed on it.
+#[test]
+fn a_notice_asks_itself_where_nothing_came_of_the_save_that_was_under_way() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let says = |kind, left| machine.notice(kind, clock.now() + secs(left));
+        let world = async {
+            clock.sleep(secs(60)).await;
+            says(NoticeKind::Rebalance, 0);
+            clock.sleep(secs(10)).await;
+            says(NoticeKind::Interruption, 240);
+            clock.sleep(secs(10)).await;
+            assert_eq!(machine.asked.load(Ordering::Relaxed), 1);
+            clock.sleep(secs(20)).await;
+            assert_eq!(machine.asked.load(Ordering::Relaxed), 2, "thirty seconds of grace are over");
+        };
+        let spec = SPEC.replace("100s", "30s");
+        tokio::select! {
+            finish = machine.agent(&rig, &spec).run() => panic!("nothing ends it: {finish:?}"),
+            () = world => {}
+        }
     });
 }
 

@@ -24,7 +24,7 @@ fn paths_folders_and_globs_are_kept_and_what_is_missing_is_said() {
         let globs = ["model.pt", "out", "runs/*/m.csv", "absent/*.x"].map(str::to_owned);
         rig.store.fault("model.pt", Fault::Down, 2);
         let wanted = Wanted { named: &globs, if_any: &["lamp-output/**", "runs/2/m.csv"] };
-        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, secs(60)).await;
+        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(60))).await;
         let keys: Vec<String> = rig.store.keys("").iter().map(|key| key.replace("jobs/digits-222222/outputs/", "")).collect();
         assert_eq!(keys, ["model.pt", "out/a.json", "out/deep/b.json", "runs/1/m.csv", "runs/2/m.csv"]);
         assert_eq!((kept.files, kept.bytes), (5, 8 + 10 + 15 + 12 + 12));
@@ -40,7 +40,7 @@ fn brackets_and_braces_find_what_they_name_and_a_file_of_that_very_name() {
             write(&rig, name, name);
         }
         let globs = ["model_[0-9].pt", "*.{csv,json}", "run[1].txt"].map(str::to_owned);
-        let kept = upload(&rig.outbox(), &rig.path("work"), Wanted { named: &globs, if_any: &[] }, secs(60)).await;
+        let kept = upload(&rig.outbox(), &rig.path("work"), Wanted { named: &globs, if_any: &[] }, clock.sleep(secs(60))).await;
         let keys: Vec<String> = rig.store.keys("").iter().map(|key| key.replace("jobs/digits-222222/outputs/", "")).collect();
         assert_eq!(keys, ["a.csv", "a.json", "model_1.pt", "run[1].txt"]);
         assert_eq!(kept.losses, [""; 0]);
@@ -58,7 +58,7 @@ fn what_does_not_arrive_in_time_is_named() {
         rig.store.fault("c.pt", Fault::Denied, None);
         let begun = clock.mono();
         let wanted = Wanted { named: &["*.pt".to_owned()], if_any: &[] };
-        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, secs(30)).await;
+        let kept = upload(&rig.outbox(), &rig.path("work"), wanted, clock.sleep(secs(30))).await;
         assert_eq!(clock.mono() - begun, secs(30));
         assert_eq!(kept.files, 1);
         let cut = "the upload of the outputs was cut after 30 s";

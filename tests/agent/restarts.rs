@@ -126,6 +126,41 @@ fn time_that_was_granted_stays_granted_when_the_agent_crashes_and_the_store_is_d
     });
 }
 
+/// Time that was granted for the work is not granted once more for the look, where nobody answers when that begins.
+#[test]
+fn a_look_that_begins_while_the_store_is_down_is_as_long_as_was_promised() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let spec = r#"{"on": {"success": {"keep": "1h"}}}"#;
+        let ends = async {
+            clock.sleep(secs(60)).await;
+            let more = Wish::Extend { time: Some(Span::from_secs(2 * 3600)), budget: None, fallback_cost: None };
+            rig.dir().add_request(more, "me@here", clock.now()).await.expect("the store takes it");
+            clock.sleep(secs(60)).await;
+            // Its outcome cannot be written yet: the agent dies in the drain.
+            rig.store.fault("", Fault::Down, None);
+            machine.end(SUCCESS);
+            clock.sleep(secs(60)).await;
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, spec).run() => panic!("not yet: {finish:?}"),
+            () = ends => {}
+        }
+        let agent = machine.agent(&rig, spec).run();
+        tokio::pin!(agent);
+        tokio::select! {
+            finish = &mut agent => panic!("it is kept for a look: {finish:?}"),
+            () = clock.sleep(secs(2700)) => {}
+        }
+        rig.store.mend();
+        let mended = clock.mono();
+        assert_eq!(agent.await.because, EndedBecause::Succeeded);
+        let lit = clock.mono() - mended;
+        assert!(lit <= secs(3600), "it was kept for {lit:?} more");
+    });
+}
+
 /// Seed 18000253 of 24 h: a machine came up that was launched with what had been added to a limit, and judged the limit before it
 /// had read of that.
 #[test]

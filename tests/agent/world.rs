@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use lamplighter::agent::outbox::Outbox;
 use lamplighter::agent::{Agent, Attempt, Finish, Folders, Mode, World, boot};
-use lamplighter::instance::{GpuSample, Marks, Notice, Reading, Sample, Status};
+use lamplighter::instance::{GpuSample, Marks, Notice, NoticeKind, Reading, Sample, Status};
 use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Usd, UsdPerHour};
@@ -56,6 +57,10 @@ pub struct Played {
     silent: Arc<Mutex<Duration>>,
     /// Where the agent publishes its measurements.
     pub meter: Option<Arc<dyn Meter>>,
+    /// When it was launched, by the cloud's clock; `None`: now, by its own.
+    pub launched: Option<Timestamp>,
+    /// The hard end that its launch set.
+    pub kill_at: Option<Timestamp>,
     /// What the spec says of the packed workdir.
     pub code: Value,
 }
@@ -72,6 +77,11 @@ pub struct Now {
 }
 
 impl Played {
+    /// The cloud says so from now on, beside what it has said.
+    pub fn notice(&self, kind: NoticeKind, at: Timestamp) {
+        self.notices.lock().expect("nobody panics with it").push(Notice { kind, at, detail: "terminate".into() });
+    }
+
     pub fn new(rig: &Rig) -> Self {
         let now = Now { gpus: Reading::Absent, free_bytes: 1 << 40, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
         let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
@@ -92,6 +102,8 @@ impl Played {
             said: Arc::default(),
             silent: Arc::default(),
             meter: None,
+            launched: None,
+            kill_at: None,
             code: Value::Null,
         }
     }
@@ -116,10 +128,10 @@ impl Played {
             resolved,
             no: AttemptNo::FIRST,
             instance: "i-1".into(),
-            launched: rig.clock.now(),
+            launched: self.launched.unwrap_or_else(|| rig.clock.now()),
             price: UsdPerHour::ZERO,
             spent_before: Usd::ZERO,
-            kill_at: None,
+            kill_at: self.kill_at,
             folders: Folders { work: rig.path("work"), state, cache: rig.path("cache") },
             mode: Mode::Launched,
         };

@@ -137,3 +137,23 @@ fn whoever_sleeps_over_the_beginning_of_a_job_looks_once_more_before_the_launch(
         assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Cancelled, 0), "{}", receipt.reason);
     });
 }
+
+/// The plan takes ten seconds on its way, and the job is there: somebody cancels it, and whoever drives beside it writes the receipt.
+#[test]
+fn what_has_ended_while_its_plan_was_written_is_not_launched() {
+    simulate(async |clock| {
+        let world = World::unmade(clock.clone(), &[Life::Endless]).await;
+        let controller = world.controller();
+        let planned = controller.first_plan(&world.spec).await.unwrap();
+        world.store.fault("plan.json", Fault::Slow(Duration::from_secs(10)), 1);
+        let cancels = async {
+            clock.sleep(Duration::from_secs(3)).await;
+            world.dir.add_request(Wish::Cancel, "somebody", clock.now()).await.unwrap();
+            world.drive().await
+        };
+        let (begun, receipt) = tokio::join!(controller.begin(&world.dir, &world.spec, planned), cancels);
+        begun.unwrap().1.unwrap();
+        assert_eq!((receipt.outcome, world.cloud.launches()), (JobOutcome::Cancelled, 0), "{}", receipt.reason);
+        world.check(&receipt).await;
+    });
+}

@@ -105,6 +105,42 @@ fn a_clock_that_nobody_could_check_plans_nothing_until_the_store_says_what_time_
     });
 }
 
+/// Seed 28000341 of the false world: between the question and the plan the clock was set a day back, and the machine was launched beyond
+/// its own hard end: the job was over, and had done nothing.
+#[test]
+fn a_clock_that_is_set_after_it_was_seen_to_be_right_launches_nothing() {
+    simulate(async |clock| {
+        let lives = [Life::Ends { secs: 2, code: 0 }];
+        for set in [1_u64, 3, 30] {
+            let world = World::new(clock.clone(), &lives).await;
+            let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(0)));
+            let controller = controller(&world, &beside);
+            controller.check_clock().await.unwrap();
+            clock.sleep(Duration::from_secs(set)).await;
+            beside.1.store(-86_400, Ordering::Relaxed);
+            let drive = controller.drive(world.job());
+            tokio::pin!(drive);
+            goes_on(&mut drive, &clock, 300).await;
+            assert_eq!(world.store.keys("plan.json"), Vec::<String>::new(), "{set} s after");
+            beside.1.store(0, Ordering::Relaxed);
+            assert_eq!(drive.await.unwrap().outcome, JobOutcome::Succeeded);
+        }
+        // While it is planned: the cloud takes its time to say what it has.
+        let world = World::new(clock.clone(), &lives).await;
+        *world.cloud.supply_takes.lock().unwrap() = Duration::from_secs(10);
+        let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(0)));
+        let controller = controller(&world, &beside);
+        let drive = controller.drive(world.job());
+        tokio::pin!(drive);
+        goes_on(&mut drive, &clock, 5).await;
+        beside.1.store(-86_400, Ordering::Relaxed);
+        goes_on(&mut drive, &clock, 300).await;
+        assert_eq!(world.store.keys("plan.json"), Vec::<String>::new());
+        beside.1.store(0, Ordering::Relaxed);
+        assert_eq!(drive.await.unwrap().outcome, JobOutcome::Succeeded);
+    });
+}
+
 #[test]
 fn a_clock_that_a_person_has_set_is_good_enough() {
     simulate(async |clock| {
@@ -129,7 +165,9 @@ fn a_laptop_that_slept_while_it_asked_for_the_time_is_not_told_that_its_clock_is
             beside.1.store(8 * 3600, Ordering::Relaxed);
             clock.sleep(Duration::from_secs(4)).await;
             beside.1.store(0, Ordering::Relaxed);
-            assert_eq!(world.store.keys("plan.json").len(), 1, "it was planned by the first answer");
+            // A clock that has gone so far beside the steady one is asked about again.
+            clock.sleep(Duration::from_secs(8)).await;
+            assert_eq!(world.store.keys("plan.json").len(), 1, "it was planned by one of its answers");
             assert_eq!(world.dir.attention().await.unwrap().and_then(|attention| attention.text), None);
         };
         let (receipt, ()) = tokio::join!(controller.drive(world.job()), sleeps);

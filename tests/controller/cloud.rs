@@ -64,6 +64,7 @@ pub struct FakeCloud {
     pub kind: Mutex<market::Cloud>,
     /// When there is no spot capacity, on the steady clock; and the work of [`Life::Works`].
     pub market: Mutex<SpotMarket>,
+    pub supply_takes: Mutex<Duration>,
     pub(super) state: Arc<Mutex<State>>,
 }
 
@@ -76,6 +77,7 @@ impl FakeCloud {
             second_life: Mutex::new(Life::Ends { secs: 2, code: 0 }),
             kind: Mutex::new(market::Cloud::Local),
             market: Mutex::default(),
+            supply_takes: Mutex::default(),
             state: Arc::default(),
         })
     }
@@ -153,7 +155,10 @@ impl FakeCloud {
     pub fn add_late(&self, job: &JobId) -> String {
         let mut tags = tags_of(&self.dir);
         (tags.owner, tags.job) = ("me".into(), job.clone());
-        self.state.lock().unwrap().machines.push(Machine::new(view("i-late", tags, "late", self.clock.now()), UsdPerHour::ZERO));
+        let mut state = self.state.lock().unwrap();
+        let token = state.machines.iter().find(|machine| machine.view.tags.job == *job).and_then(|machine| machine.view.client_token.clone());
+        let late = view("i-late", tags, token.as_deref().unwrap_or("late"), self.clock.now());
+        state.machines.push(Machine::new(late, UsdPerHour::ZERO));
         "i-late".into()
     }
 

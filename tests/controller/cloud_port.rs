@@ -20,7 +20,8 @@ impl Cloud for FakeCloudPort {
     }
 
     async fn supply(&self, machine: &MachineSpec) -> Result<Supply, CloudError> {
-        let kind = *self.0.kind.lock().unwrap();
+        let (kind, takes) = (*self.0.kind.lock().unwrap(), *self.0.supply_takes.lock().unwrap());
+        self.0.clock.sleep(takes).await;
         let offer = Offer {
             cloud: kind,
             region: Region::new("local"),
@@ -161,7 +162,8 @@ impl Cloud for FakeCloudPort {
                 Err(CloudError::NoCapacity { what: "t".into(), refusal: Refusal::Capacity })
             }
             Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "start".into(), cause: Box::new(signed_out()) }),
-            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Throttled | CloudFault::Mismatch { .. }) => {
+            Some(CloudFault::Throttled) => Err(CloudError::Throttled),
+            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Mismatch { .. }) => {
                 Err(CloudError::Invalid { what: "cannot be started".into() })
             }
             None => {

@@ -1,6 +1,7 @@
 //! A job that has ended goes on: on its kept machine, or from its checkpoint; and the controller dies at any call of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lamplighter::controller::{Controller, Kept, continuation_of, submit};
 use lamplighter::instance::InstanceState;
@@ -17,19 +18,19 @@ use super::support::virtual_clock::{VirtualClock, simulate};
 const STOPS: Life = Life::Stops { secs: 30, code: 3 };
 
 /// A job that has failed, and whose machine was stopped and kept.
-async fn stopped(clock: Arc<VirtualClock>, life: Life) -> (World, Receipt) {
+pub(super) async fn stopped(clock: Arc<VirtualClock>, life: Life) -> (World, Receipt) {
     let world = World::with(clock, &[life], |spec| spec.on.failure = Reaction::Stop).await;
     let receipt = world.drive().await;
     assert_eq!(receipt.outcome, JobOutcome::Failed);
     (world, receipt)
 }
 
-async fn kept(world: &World) -> Kept {
+pub(super) async fn kept(world: &World) -> Kept {
     world.controller().kept(&world.dir).await.unwrap().expect("it has ended")
 }
 
 /// Makes the job that goes on, as `lamp start` does.
-async fn go_on(world: &World, kept: &Kept) -> (JobDir, ResolvedSpec) {
+pub(super) async fn go_on(world: &World, kept: &Kept) -> (JobDir, ResolvedSpec) {
     let job = continuation_of(world.job(), "digits");
     let spec = ResolvedSpec { job, continues: Some(kept.continues.clone()), ..kept.spec.clone() };
     (submit(&(world.store.clone() as Arc<dyn Store>), &spec, None).await.unwrap(), spec)
@@ -245,5 +246,29 @@ fn what_is_kept_is_seen() {
         let (world, _) = stopped(clock, Life::Ends { secs: 5, code: 3 }).await;
         let gone = self::kept(&world).await;
         assert_eq!((gone.continues.machine, gone.continues.checkpoint), (None, None));
+    });
+}
+
+/// One was throttled for longer than a boot may take, and another has started the machine meanwhile.
+#[test]
+fn a_kept_machine_that_another_has_just_started_was_not_silent_before_its_start() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let (world, _) = stopped(clock.clone(), STOPS).await;
+        let (next, _) = go_on(&world, &kept(&world).await).await;
+        world.cloud.fail_starts(&[CloudFault::Throttled; 1000]);
+        *world.cloud.second_life.lock().unwrap() = Life::NeverSpeaks;
+        let controller = world.controller();
+        let another = async {
+            clock.sleep(Duration::from_secs(40 * 60)).await;
+            let plan = next.plan(AttemptNo::FIRST).await.unwrap().unwrap();
+            world.cloud.start_again(&plan.starts.as_ref().unwrap().instance, &plan);
+            clock.sleep(Duration::from_secs(10 * 60)).await;
+            world.cloud.running().len()
+        };
+        let running = tokio::select! {
+            receipt = controller.drive(next.job()) => panic!("{receipt:?}"),
+            running = another => running,
+        };
+        assert_eq!(running, 1, "it had a quarter of an hour for its first word");
     });
 }

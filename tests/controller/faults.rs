@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::job::{EndedBecause, JobOutcome, Receipt};
+use lamplighter::job::{EndedBecause, JobOutcome, Receipt, Wish};
 use lamplighter::market::{self, Usd};
 use lamplighter::ports::{Clock, Cloud, Store};
 
@@ -270,5 +270,24 @@ fn nothing_of_anybody_elses_is_touched() {
         assert_eq!(world.cloud.complaints(), Vec::<String>::new());
         assert_eq!(world.cloud.running(), ["i-foreign"]);
         assert_eq!(receipt.outcome, JobOutcome::Succeeded);
+    });
+}
+
+/// One plans its first machine for ten seconds; meanwhile somebody cancels, and whoever drives beside it writes the receipt.
+#[test]
+fn nothing_is_launched_for_a_job_that_has_its_receipt_by_then() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        *world.cloud.supply_takes.lock().unwrap() = Duration::from_secs(10);
+        let cancels = async {
+            clock.sleep(Duration::from_secs(3)).await;
+            world.wish(Wish::Cancel).await;
+            world.drive().await
+        };
+        let controller = world.controller();
+        let (driven, cancelled) = tokio::join!(controller.drive(world.job()), cancels);
+        assert_eq!((driven.unwrap(), cancelled.outcome), (cancelled.clone(), JobOutcome::Cancelled));
+        world.check(&cancelled).await;
+        assert_eq!(world.cloud.launches(), 0);
     });
 }

@@ -10,6 +10,7 @@ use lamplighter::ports::{Cloud, CloudError};
 use super::World;
 use super::before::before_the_cloud;
 use super::cloud::Life;
+use super::continuation;
 use super::support::virtual_clock::simulate;
 
 /// Before the false cloud: something is left in its region.
@@ -69,4 +70,20 @@ fn what_a_job_left_is_asked_for_once_and_only_its_own_is_removed() {
             assert_eq!(world.dir.receipt().await.unwrap(), Some(receipt));
         });
     }
+}
+
+/// Its start was refused for good, and it carries the job's name: no machine of the job ever ran there.
+#[test]
+fn a_kept_disk_that_could_not_be_started_is_named() {
+    simulate(async |clock| {
+        let (world, _) = continuation::stopped(clock, Life::Stops { secs: 30, code: 3 }).await;
+        let kept = continuation::kept(&world).await;
+        let (next, _) = continuation::go_on(&world, &kept).await;
+        let disk = Residue { kept: true, ..left("vol-kept", Some(next.job())) };
+        let attic = Arc::new(Attic { inner: world.port(), left: vec![disk], deaf: false, asked: Mutex::default(), cleared: Mutex::default() });
+        let receipt = world.controller_on(world.store.clone(), attic.clone()).drive(next.job()).await.unwrap();
+        assert_eq!((receipt.outcome, receipt.attempts[0].instance.as_ref()), (JobOutcome::Failed, None), "{receipt:?}");
+        let fates: Vec<(&str, LeavingFate)> = receipt.left.iter().map(|left| (left.id.as_str(), left.fate)).collect();
+        assert_eq!(fates, [("vol-kept", LeavingFate::Kept)]);
+    });
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::instance::InstanceState;
+use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{EndedBecause, JobOutcome, Wish};
-use lamplighter::market::{Span, Usd};
+use lamplighter::market::{self, Span, Usd, elapsed};
 use lamplighter::ports::Clock;
 
 use super::World;
@@ -160,6 +160,33 @@ fn who_slept_looks_for_a_cancel_before_the_launch() {
     assert!(asleep_over > 5, "{asleep_over}");
     // Nothing can look again between the request and its way through the wire.
     assert!(bought.len() <= 1, "bought after sleeping at the calls {bought:?}");
+}
+
+/// A lid is closed over the launch for the night: what is launched in the morning has the whole of its time.
+#[test]
+fn who_slept_before_the_launch_launches_with_the_whole_of_its_time() {
+    let night = Duration::from_secs(9 * 3600);
+    let short = |calls: u64| {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let world = World::with(clock.clone(), &[Life::Ends { secs: 60, code: 0 }], |spec| {
+                spec.limits.max_runtime = Some(Span::from_secs(12 * 3600));
+            });
+            let world = world.await;
+            *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
+            let life = mortal::pausing(calls, false, &clock, night);
+            let controller = world.controller_on(mortal::store(&life, world.store.clone()), mortal::cloud(&life, world.port()));
+            let receipt = controller.drive(world.job()).await.unwrap();
+            assert_eq!(receipt.outcome, JobOutcome::Succeeded, "call {calls}");
+            let slept = clock.mono() >= night;
+            let state = world.cloud.state.lock().unwrap();
+            let of = |view: &InstanceView| elapsed(view.launched, view.tags.kill_at.unwrap()) < Duration::from_secs(11 * 3600);
+            slept.then(|| state.machines.iter().any(|machine| of(&machine.view)))
+        })
+    };
+    let short: Vec<bool> = (0..).map_while(short).collect();
+    assert!(short.len() > 5, "{short:?}");
+    // Nothing can look again between the request and its way through the wire.
+    assert!(short.iter().filter(|short| **short).count() <= 1, "short after sleeping at {short:?}");
 }
 
 /// Seed 12001547 of 24 h: a laptop slept for an hour between what the cloud showed it and what it made of that. Meanwhile another had

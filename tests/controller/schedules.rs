@@ -15,6 +15,7 @@ use lamplighter::ports::{Clock, Store};
 use super::clocks::{Beside, controller};
 use super::cloud::Life;
 use super::mortal;
+use super::support::counting_store::CountingStore;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::{OWNER, World, spec};
@@ -290,4 +291,21 @@ fn nothing_is_decided_by_a_clock_that_is_wrong_or_that_nobody_could_check() {
             assert_eq!(at(&scheduled.runs().await), ["01:00 run"], "{off} {part}");
         });
     }
+}
+
+/// Two daemons of one job root give a run one id; the same schedule kept in another job root gives another.
+#[test]
+fn a_run_has_an_id_of_its_own_in_each_job_root() {
+    let run = |away: bool| {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let scheduled = Scheduled::new(clock.clone(), Life::Ends { secs: 60, code: 0 }, |_| {}).await;
+            let world = &scheduled.world;
+            let near = world.controller();
+            let controller = if away { world.controller_on(CountingStore::new(world.store.clone()), world.port()) } else { near };
+            scheduled.daemon(controller, 70).await;
+            scheduled.runs().await[0].job.as_ref().unwrap().job.clone()
+        })
+    };
+    assert_eq!(run(false), run(false));
+    assert_ne!(run(false), run(true));
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use lamplighter::controller::{SubmitError, submit, upload_code};
-use lamplighter::job::{CodeArchive, ResolvedSpec};
+use lamplighter::controller::{SubmitError, applied_id, submit, upload_code};
+use lamplighter::job::{Applied, CodeArchive, ResolvedSpec};
 use lamplighter::jobdir::{JobDir, layout};
 use lamplighter::ports::{Clock, Store};
 use sha2::{Digest, Sha256};
@@ -50,4 +50,13 @@ fn an_archive_that_is_not_the_one_that_was_packed_makes_no_job() {
         assert!(matches!(submit(&store, &packed, Some(&archive)).await, Err(SubmitError::Changed)));
         assert!(JobDir::new(store, packed.job.clone()).spec().await.unwrap().is_none());
     });
+}
+
+/// The same files applied to two job roots: under one id each would end the machine of the other.
+#[test]
+fn what_is_applied_has_an_id_of_its_own_in_each_job_root() {
+    let applied = Applied { set: "jobs".into(), file: "one.toml".into(), sha256: "f".into(), owner: "me".into(), due: None };
+    let id = |root: &str| applied_id(root, "one", &applied, "f\n0");
+    assert_ne!(id("s3://bucket/a"), id("s3://bucket/b"));
+    assert_eq!(id("file:///home/me/jobs"), id("file:///home/me/jobs/"), "however it is written");
 }

@@ -175,3 +175,20 @@ fn a_region_that_hangs_hides_no_orphan_of_another() {
         assert!(!world.cloud.running().contains(&late), "{:?}", world.cloud.running());
     });
 }
+
+/// A job of the same id in another job root: its machine is none of this one's attempt, which is over.
+#[test]
+fn a_machine_of_the_same_name_in_another_job_root_is_no_orphan_of_this_one() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+        world.drive().await;
+        let late = world.cloud.add_late(world.job());
+        world.cloud.state.lock().unwrap().machines.last_mut().unwrap().view.client_token = Some("of-another-root".into());
+        let daemon = world.controller();
+        tokio::select! {
+            () = daemon.drive_all(&[], |_| {}) => {}
+            () = clock.sleep(Duration::from_secs(8 * 60)) => {}
+        }
+        assert_eq!(world.cloud.running(), [late]);
+    });
+}

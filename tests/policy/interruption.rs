@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use lamplighter::instance::{Notice, NoticeKind};
 use lamplighter::market::Span;
-use lamplighter::policy::{NoticeFacts, NoticeStep, judge_notice};
+use lamplighter::policy::{NoticeFacts, NoticeStep, judge_notice, over_by};
 use proptest::prelude::*;
 
 /// The notice takes effect at 0; time is counted in seconds to it.
@@ -73,6 +73,18 @@ fn a_notice_that_was_not_carried_out_is_void_after_three_minutes() {
     assert!(matches!(judge_notice(&interruption(-120, 180)), NoticeStep::Final { .. }));
     assert_eq!(judge_notice(&interruption(-120, 181)), NoticeStep::Void);
     assert_eq!(judge_notice(&interruption(86_400, 86_400)), NoticeStep::Void, "found the next day");
+}
+
+/// Also what ends an attempt before its last save begins.
+#[test]
+fn all_is_over_before_the_machine_is_taken() {
+    let over_by = |kind, first_seen, now| over_by(&facts(kind, 0, 0).notice, at(first_seen), at(now));
+    assert_eq!(over_by(NoticeKind::Interruption, -120, -100), Some(at(-15)));
+    assert_eq!(over_by(NoticeKind::Maintenance, -86_400, -100), Some(at(-15)));
+    assert_eq!(over_by(NoticeKind::Interruption, -40, -30), Some(at(-10)), "a quarter of a short one");
+    assert_eq!(over_by(NoticeKind::Interruption, -120, 180), Some(at(-15)));
+    assert_eq!(over_by(NoticeKind::Interruption, -120, 181), None, "nobody carried it out");
+    assert_eq!(over_by(NoticeKind::Rebalance, -120, -100), None);
 }
 
 #[test]

@@ -44,6 +44,7 @@ fn a_plan_that_was_left_lying_is_made_anew_and_is_no_interruption() {
 
 #[test]
 fn from_submission_to_the_receipt() {
+    let ahead = |secs: u64| Request { at: now() + Duration::from_secs(secs), ..wish(Wish::Cancel, 0) };
     let running = |watched| AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), watched, ..attempt(1, 600) };
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
@@ -89,6 +90,9 @@ fn from_submission_to_the_receipt() {
         ("stopped while it boots", vec![attempt(1, 60)], vec![wish(Wish::Stop, 29)], alive(), vec!["wait"]),
         ("stopped, and its agent has not said a word", vec![attempt(1, 60)], vec![wish(Wish::Stop, 31)], alive(), vec!["terminate"]),
         ("cancelled just now", vec![running(Watched::default())], vec![wish(Wish::Cancel, 100)], alive(), vec!["wait"]),
+        // Seed 30000589 of the false world: a cancel that a workstation a day ahead had written was obeyed by no other for a day.
+        ("cancelled tomorrow, and not obeyed", vec![running(Watched::default())], vec![ahead(86_400)], alive(), vec!["terminate"]),
+        ("cancelled a minute ahead", vec![running(Watched::default())], vec![ahead(60)], alive(), vec!["wait"]),
         ("cancelled, and not obeyed", vec![running(Watched::default())], vec![wish(Wish::Cancel, 181)], alive(), vec!["terminate"]),
         (
             "stuck in its shutdown",
@@ -338,4 +342,15 @@ fn a_machine_that_is_not_shown_any_more_is_billed_by_the_clock_of_the_store() {
     let acts = acts(&[gone], &[], CloudAnswer::Known(vec![]));
     let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((settled.billed_from, settled.billed_to), (Some(ago(7200)), Some(ago(600))));
+}
+
+/// The same files, applied to two job roots by an older version, are jobs of one id: each sees the machine of the other.
+#[test]
+fn a_machine_of_another_launch_under_the_same_name_is_not_ended() {
+    let over = || AttemptFacts { settled: Some(settled(1, EndedBecause::LaunchFailed)), ..attempt(1, 600) };
+    for (token, ends) in [(Some("of-another-root"), false), (Some("token-1"), true), (None, true)] {
+        let runs = InstanceView { client_token: token.map(str::to_owned), ..view(1, OWNER, InstanceState::Running, None) };
+        let acts = acts(&[over()], &[], known(&[runs]));
+        assert_eq!(acts.iter().any(|act| matches!(act, Act::Terminate { .. })), ends, "{token:?}: {acts:?}");
+    }
 }

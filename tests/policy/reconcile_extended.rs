@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
-use lamplighter::job::{AttemptPhase, LimitsSpec, Request, Wish};
+use lamplighter::job::{AttemptPhase, EndedBecause, LimitsSpec, Request, Wish};
 use lamplighter::market::{Span, Usd};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
@@ -64,4 +64,24 @@ fn a_cancel_of_a_machine_that_boots_waits_for_nobody() {
     let alive = || known(&[view(1, OWNER, InstanceState::Running, None)]);
     assert_eq!(words(&[attempt(1, 60)], &[wish(Wish::Cancel, 1)], alive()), ["terminate"]);
     assert_eq!(words(&[attempt(1, 60)], &[wish(Wish::Stop, 29)], alive()), ["wait"]);
+}
+
+/// EC2 has taken the tags off a machine that it has forgotten, and its plan stands for them: with the cap from before more time was added.
+#[test]
+fn an_extended_machine_that_dies_after_its_first_cap_is_lost_and_its_job_goes_on() {
+    let mut spec = spec();
+    spec.spec.limits.max_runtime = Some(HOUR);
+    let because = |requests: &[Request]| {
+        let mut died = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(90))), ..attempt(1, 2 * 3600) };
+        died.plan.kill_at = Some(ago(3600 - 300));
+        let seen = view(1, OWNER, InstanceState::Terminated, Some("Server.InternalError"));
+        let seen = InstanceView { tags: Tags { kill_at: died.plan.kill_at, ..seen.tags.clone() }, launched: ago(7190), ..seen };
+        let (attempts, cloud) = ([died], known(&[seen]));
+        let facts = Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+        let acts = reconcile(&facts);
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        settled.because
+    };
+    let added = wish(Wish::Extend { time: Some(HOUR), budget: None, fallback_cost: None }, 4000);
+    assert_eq!((because(&[]), because(&[added])), (EndedBecause::HardEnd, EndedBecause::Lost));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{AttemptPhase, EndedBecause, Reaction, Request, Settled, Starts, Wish};
-use lamplighter::market::Market;
+use lamplighter::market::{Market, Span};
 use lamplighter::policy::reconcile::{Act, AttemptFacts, Facts, reconcile};
 
 use super::reconcile_facts::{self, OWNER, ago, attempt, known, now, outcome, settled, spec, status, view, wish};
@@ -122,6 +122,36 @@ fn a_machine_that_does_not_go_dark_is_stopped_where_its_disk_is_to_stay() {
     assert_eq!(acts(EndedBecause::Succeeded, Market::OnDemand, &cancel, 181), "terminate");
     assert_eq!(acts(EndedBecause::Failed, Market::OnDemand, &[], 181), "terminate", "that was not asked for");
     assert_eq!(acts(EndedBecause::Succeeded, Market::Spot, &[], 181), "terminate", "such a machine cannot be stopped");
+}
+
+/// Whoever slept over the start of a kept machine starts it with the whole of its time: a hard end is counted from the plan.
+#[test]
+fn a_kept_machine_whose_plan_has_lain_is_planned_anew() {
+    let mut spec = spec();
+    spec.spec.limits.max_runtime = Some(Span::from_secs(12 * 3600));
+    let settled = |age: u64, change: &dyn Fn(&mut AttemptFacts)| {
+        let mut attempt = started(age);
+        (attempt.status, attempt.plan.kill_at) = (None, Some(attempt.plan.created + Duration::from_secs(12 * 3600 + 300)));
+        change(&mut attempt);
+        let (attempts, cloud) = ([attempt], known(&[kept()]));
+        let facts =
+            Facts { spec: &spec, attempts: &attempts, requests: &[], cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
+        match &reconcile(&facts)[..] {
+            [Act::Settle(settled)] => (reconcile_facts::word(&Act::Settle(settled.clone())), Some((settled.because, settled.kept))),
+            other => (reconcile_facts::word(&other[0]), None),
+        }
+    };
+    let never = |_: &mut AttemptFacts| {};
+    assert_eq!(settled(890, &never).0, "launch");
+    assert_eq!(settled(910, &never).0, "wait", "another may have started it a moment ago");
+    assert_eq!(settled(9 * 3600, &never), ("settle", Some((EndedBecause::Lost, true))), "and the next follows");
+    assert_eq!(settled(13 * 3600, &never), ("settle", Some((EndedBecause::Lost, true))));
+    for (secs, word) in [(60, "wait"), (300, "settle")] {
+        let lost_reply = move |attempt: &mut AttemptFacts| attempt.watched.asked_for = Some(Duration::from_secs(secs));
+        assert_eq!(settled(9 * 3600, &lost_reply).0, word, "it may have been taken {secs} s ago");
+    }
+    let given = |attempt: &mut AttemptFacts| attempt.watched.launched = Some(kept().id);
+    assert_eq!(settled(9 * 3600, &given).0, "launch");
 }
 
 /// Somebody asks for the end of a job in the second in which its kept machine was started, and EC2 still shows how it stood: settled by

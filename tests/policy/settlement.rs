@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, RECORD_FORMAT, Reaction, Refusal, Request, Wish};
-use lamplighter::market::Market;
+use lamplighter::job::{
+    AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, LimitsSpec, RECORD_FORMAT, Reaction, Refusal, Request, ResolvedSpec, Wish,
+};
+use lamplighter::market::{Market, Span, Usd};
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
 use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, spec, status, view, wish, words};
@@ -165,9 +167,37 @@ fn a_plan_whose_hard_cap_has_passed_is_not_launched() {
     };
     assert_eq!(planned(90), ["wait"], "another controller, with another clock, may have launched it just now");
     assert_eq!(planned(420), ["settle"]);
-    let mut facts = attempt(1, 3600);
-    facts.plan.kill_at = Some(now() + Duration::from_secs(60));
-    assert_eq!(words(&[facts], &[], known(&[])), ["launch"]);
+}
+
+/// Whoever slept between a plan and its launch buys no machine with the rest of its life: a hard end is counted from the plan.
+#[test]
+fn a_plan_that_has_lain_is_planned_anew_and_not_launched_with_the_rest_of_its_life() {
+    let mut spec = spec();
+    (spec.spec.limits.max_runtime, spec.spec.limits.budget) = (Some(Span::from_secs(12 * 3600)), None);
+    let played = |spec: &ResolvedSpec, age: u64, missing_for: u64| {
+        let mut facts = attempt(1, age);
+        facts.plan.kill_at = Some(facts.plan.created + Duration::from_secs(12 * 3600 + 300));
+        facts.watched.missing_for = Duration::from_secs(missing_for);
+        let attempts = [facts];
+        let cloud = known(&[]);
+        reconcile(&Facts { spec, attempts: &attempts, requests: &[], cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() })
+    };
+    let word = |age, missing_for| super::reconcile_facts::word(&played(&spec, age, missing_for)[0]);
+    assert_eq!(word(890, 0), "launch", "throttled calls and lost replies are over sooner");
+    assert_eq!(word(9 * 3600, 0), "wait", "another may have launched it a moment ago");
+    assert_eq!(word(9 * 3600, 419), "wait");
+    assert_eq!(word(910, 910), "wait", "another with a clock five minutes behind may launch it yet");
+    assert_eq!(word(900 + 300 + 419, 1600), "wait");
+    assert_eq!(word(900 + 300 + 420, 1600), "settle");
+    let acts = played(&spec, 9 * 3600, 420);
+    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+    assert_eq!((settled.because, settled.usd, settled.instance.as_ref()), (EndedBecause::Lost, Usd::ZERO, None), "and the next follows");
+    assert!(settled.cloud_reason.as_ref().unwrap().starts_with("its plan lay too long"), "{settled:?}");
+    // A new plan would end at the same moment: nothing is gained by one.
+    spec.spec.limits = LimitsSpec { deadline: Some(now() + Duration::from_secs(3600)), ..LimitsSpec::default() };
+    assert_eq!(super::reconcile_facts::word(&played(&spec, 9 * 3600, 0)[0]), "launch");
+    spec.spec.limits = LimitsSpec::default();
+    assert_eq!(super::reconcile_facts::word(&played(&spec, 9 * 3600, 0)[0]), "launch", "nothing ends it");
 }
 
 /// Stopped and started again in the console while every workstation slept: the cloud says only when it started last, and the receipt

@@ -23,6 +23,7 @@ struct World {
     idle: WatchVerdict,
     workload: WorkloadFact,
     warning: Warning,
+    over_by: Option<Timestamp>,
     wish: Option<EndWish>,
     moves: Option<MoveWish>,
     limit: Option<Reached>,
@@ -41,6 +42,7 @@ impl Default for World {
             idle: verdict(Standing::Busy, WatchAction::None),
             workload: WorkloadFact::Running,
             warning: Warning::None,
+            over_by: None,
             wish: None,
             moves: None,
             limit: None,
@@ -61,6 +63,7 @@ impl World {
             stage: self.stage,
             retries_used: self.retries_used,
             warning: self.warning,
+            over_by: self.over_by,
             wish: self.wish.clone(),
             moves: self.moves.as_ref(),
             limit: self.limit.clone(),
@@ -107,6 +110,25 @@ fn the_order_of_verdicts() {
     assert_eq!(world.because(), Some(EndedBecause::Interrupted));
     world.workload = exit(0);
     assert_eq!(world.because(), Some(EndedBecause::Succeeded));
+}
+
+/// Whatever ends the work between a notice and its last save, all of it is over before the machine is taken.
+#[test]
+fn what_ends_after_a_notice_is_over_before_the_machine_is_taken() {
+    let by = |world: World| match world.step() {
+        Step::End(end) => end.by,
+        step => panic!("{step:?}"),
+    };
+    let wish = || Some(EndWish { cancel: false, by: "me".into(), at: Timestamp::UNIX_EPOCH });
+    for workload in [exit(0), exit(3)] {
+        assert_eq!(by(World { workload, over_by: Some(at(90)), ..World::default() }), Some(at(90)));
+        assert_eq!(by(World { workload, ..World::default() }), None);
+    }
+    assert_eq!(by(World { wish: wish(), over_by: Some(at(90)), ..World::default() }), Some(at(90)));
+    for limit in [60, 120] {
+        let limit = Reached { because: EndedBecause::Budget, reason: Reason::new(at(0), "budget", "stop", "spent"), by: at(limit) };
+        assert_eq!(by(World { limit: Some(limit.clone()), over_by: Some(at(90)), ..World::default() }), Some(limit.by.min(at(90))));
+    }
 }
 
 /// Whoever waits for a retry has nothing to judge and nothing to end twice, and yet a machine that bills.

@@ -1,7 +1,7 @@
 //! The seeds that found something once, and play without a violation since.
 
 /// How many hours the world is long, and its seed. What each found is in docs/soak.md, or beside what it taught.
-pub const NAMED: [(u64, u64); 70] = [
+pub const NAMED: [(u64, u64); 74] = [
     (6, 121),
     (6, 462),
     (6, 555),
@@ -72,4 +72,8 @@ pub const NAMED: [(u64, u64); 70] = [
     (24, 23002818),
     (24, 23003246),
     (24, 23004395),
+    (24, 28000341),
+    (24, 28001301),
+    (24, 29007695),
+    (24, 30000589),
 ];

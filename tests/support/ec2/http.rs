@@ -59,6 +59,15 @@ impl Request {
         Ok(Some(request))
     }
 
+    /// By its method or the name of its action: to ask twice changes nothing.
+    pub fn only_reads(&self) -> bool {
+        let body = String::from_utf8_lossy(&self.body);
+        let action =
+            body.split('&').find_map(|pair| pair.strip_prefix("Action=")).or(self.header("x-amz-target").rsplit_once('.').map(|(_, name)| name));
+        matches!(self.method.as_str(), "GET" | "HEAD")
+            || action.is_some_and(|name| ["Describe", "Get", "List"].iter().any(|verb| name.starts_with(verb)))
+    }
+
     /// Asks moto, as this account.
     pub fn ask(&self, address: &str, account: &str) -> io::Result<Answer> {
         let mut stream = TcpStream::connect(address)?;

@@ -1,0 +1,170 @@
+//! What is half is never kept: a process that was killed, a mark of before, a save in the middle of another.
+
+use lamplighter::agent::checkpoints::Saved;
+use lamplighter::agent::marks::ProgressTail;
+use lamplighter::ports::Clock;
+
+use super::checkpoints::{EXIT, KILLED, Watched, write};
+use super::support::faulty_store::Fault;
+use super::support::virtual_clock::{simulate, until};
+use super::{Rig, secs};
+
+/// What was half at a killing has rested for long when the next process has come so far.
+#[test]
+fn half_a_save_is_not_kept_once_the_script_was_started_again() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("model.pt", "step 1, the whole");
+        watched.complete(1).await;
+        clock.sleep(secs(700)).await;
+        watched.write("model.pt", "step 2");
+        watched.checkpoints.workload_ended(KILLED);
+        watched.checkpoints.workload_started();
+        clock.sleep(secs(900)).await;
+        assert_eq!(watched.checkpoints.count(), 1, "half of it");
+        watched.write("model.pt", "step 2, the whole");
+        let manifest = watched.complete(2).await;
+        assert_eq!(watched.read(&manifest, "model.pt"), "step 2, the whole");
+    });
+}
+
+#[test]
+fn half_a_save_is_not_kept_after_a_reboot_and_whoever_ends_then_is_told_at_once() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.write("model.pt", "step 1, the whole");
+        watched.complete(1).await;
+        let Watched { rig, checkpoints, .. } = watched;
+        drop(checkpoints);
+        write(&rig, "ckpt", "model.pt", "step 2");
+        let watched = Watched::after_a_reboot(rig);
+        clock.sleep(secs(900)).await;
+        assert_eq!(watched.checkpoints.count(), 1, "half of it");
+        let asked = clock.mono();
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
+        assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "{saved:?}");
+        assert!(clock.mono() - asked < secs(5));
+        watched.write("model.pt", "step 2, the whole");
+        let manifest = watched.complete(2).await;
+        assert_eq!(watched.read(&manifest, "model.pt"), "step 2, the whole");
+    });
+}
+
+/// The answer of one save is none to another: the final checkpoint of a series was lost, and nobody was told.
+#[test]
+fn a_save_that_comes_while_another_is_uploaded_has_an_answer_of_its_own() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        for step in [100, 200] {
+            watched.write(&format!("step-{step}.pt"), &format!("step {step}"));
+            clock.sleep(secs(10)).await;
+        }
+        watched.rig.store.fault("/files/step-300", Fault::Slow(secs(60)), None);
+        clock.sleep(secs(700)).await;
+        let ask = watched.checkpoints.ask().await;
+        watched.write("step-300.pt", "step 300");
+        let earlier = watched.checkpoints.clone();
+        let earlier = tokio::spawn(async move { earlier.save(ask, "notice", secs(300)).await });
+        clock.sleep(secs(20)).await;
+        watched.write("step-400.pt", "step 400");
+        watched.checkpoints.workload_ended(EXIT);
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(300)).await;
+        let Saved::Complete(last) = saved else { panic!("{saved:?}") };
+        let manifest = watched.rig.dir().manifest(last.number).await.unwrap().unwrap();
+        assert_eq!(watched.read(&manifest, "step-400.pt"), "step 400");
+        assert!(matches!(earlier.await.unwrap(), Saved::Failed(_)), "a newer one took its place");
+    });
+}
+
+/// What a rebalance is for would come an interval later.
+#[test]
+fn a_save_whose_time_was_up_goes_on_without_waiting_for_the_interval() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("/files/", Fault::Slow(secs(50)), None);
+        let ask = watched.checkpoints.ask().await;
+        watched.write("a.pt", "one");
+        let saved = watched.checkpoints.save(ask, "notice", secs(40)).await;
+        assert!(matches!(&saved, Saved::Failed(why) if why.contains("when the time was up")), "{saved:?}");
+        until(&clock, "the next try", secs(200), || watched.checkpoints.last().is_some()).await;
+    });
+}
+
+/// Found by seed 28001301 of the false world: a mark that was made while nobody looked was taken for one of what was being written when
+/// the store answered again.
+#[test]
+fn a_mark_from_before_is_none_of_what_is_being_written_when_a_store_that_was_down_answers_again() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        let (rig, board) = (&watched.rig, watched.board.clone());
+        let progress = rig.path("progress.jsonl");
+        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), board, watched.journal.clone(), progress.clone(), None);
+        rig.store.fault("", Fault::Down, None);
+        let mut said = String::new();
+        for step in 1..=3 {
+            for part in ["model.pt", "optimizer.pt"] {
+                watched.write(part, &format!("step {step}"));
+            }
+            said += &format!("{{\"step\": {step}}}\n{{\"checkpoint\": \"step-{step}\"}}\n");
+            std::fs::write(&progress, &said).unwrap();
+            tail.poll();
+            clock.sleep(secs(200)).await;
+        }
+        // The first half of a save, and the store comes back before the second.
+        watched.write("model.pt", "step 4");
+        clock.sleep(secs(30)).await;
+        rig.store.mend();
+        clock.sleep(secs(120)).await;
+        assert_eq!(watched.checkpoints.last(), None, "half of a save");
+        watched.write("optimizer.pt", "step 4");
+        said += "{\"step\": 4}\n{\"checkpoint\": \"step-4\"}\n";
+        std::fs::write(&progress, &said).unwrap();
+        tail.poll();
+        until(&clock, "the whole of it", secs(30), || watched.checkpoints.last().is_some()).await;
+        let manifest = rig.dir().manifest(watched.checkpoints.last().unwrap().number).await.unwrap().unwrap();
+        assert_eq!(manifest.step, Some(4.0));
+        assert_eq!(["model.pt", "optimizer.pt"].map(|part| watched.read(&manifest, part)), ["step 4", "step 4"]);
+    });
+}
+
+/// A progress file of hours takes a new agent several looks to read, and the marks in it are of before, however late they are read.
+#[test]
+fn the_marks_of_a_long_progress_file_are_old_ones_for_an_agent_that_was_started_anew() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        let (rig, progress) = (&watched.rig, watched.rig.path("progress.jsonl"));
+        let line = |step: u64| format!("{{\"step\": {step}, \"checkpoint\": \"step-{step}\", \"message\": \"{}\"}}\n", "x".repeat(60));
+        let mut said: String = (1..=30_000).map(line).collect();
+        assert!(said.len() > 3 << 20);
+        std::fs::write(&progress, &said).unwrap();
+        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), watched.board.clone(), watched.journal.clone(), progress.clone(), None);
+        for second in 0..20 {
+            watched.write("model.pt", &"x".repeat(100 + second));
+            tail.poll();
+            clock.sleep(secs(1)).await;
+        }
+        assert_eq!((watched.checkpoints.last(), watched.board.progress().step), (None, Some(30_000.0)));
+        said += &line(30_001);
+        std::fs::write(&progress, &said).unwrap();
+        tail.poll();
+        assert_eq!(watched.complete(1).await.step, Some(30_001.0));
+    });
+}
+
+#[test]
+fn time_that_runs_out_is_said_with_numbers_and_leaves_no_manifest() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        watched.rig.store.fault("b.pt", Fault::Hang, None);
+        watched.write("a.pt", &"x".repeat(1_000_000));
+        watched.write("b.pt", &"y".repeat(2_000_000));
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "notice", secs(30)).await;
+        assert_eq!(saved, Saved::Failed("1.0 of 3.0 MB were uploaded when the time was up".into()));
+        assert!(watched.rig.store.keys("manifest.json").is_empty());
+        // The store answers again: what was sent is not sent again.
+        watched.rig.store.mend();
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "notice", secs(30)).await;
+        assert!(matches!(saved, Saved::Complete(_)), "{saved:?}");
+        assert_eq!(watched.rig.store.writes("a.pt").len(), 1);
+    });
+}
