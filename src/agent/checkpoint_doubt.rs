@@ -93,7 +93,7 @@ mod tests {
     }
 
     fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
-        watch.complete(at(secs), true).map(|ripe| ripe.picture)
+        watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
     }
 
     /// A save of three of eight is under way at 100 s when the process is killed, and it is started again.
@@ -108,7 +108,8 @@ mod tests {
     }
 
     /// What is said from then on.
-    const AFTER: Signs = Signs { killed: Some(Duration::from_secs(101)), marks: 0, marked_step: None, step: None, ended: None };
+    const AFTER: Signs =
+        Signs { killed: Some(Duration::from_secs(101)), marks: 0, marked_step: None, step: None, marked_by: None, has_marked: false, ended: None };
 
     #[test]
     fn half_a_save_is_not_complete_because_the_next_process_lets_it_rest() {
@@ -216,9 +217,9 @@ mod tests {
 
     #[test]
     fn of_a_script_that_marks_an_agent_that_was_started_anew_believes_no_short_silence() {
-        for (marks, marked_step) in [(true, None), (false, Some(60.0))] {
+        for (marks, has_marked) in [(Some(true), false), (None, true)] {
             let mut watch = FolderWatch::new(tree(&[]), Before { marks, ..Before::default() });
-            let signs = Signs { marked_step, ..Signs::default() };
+            let signs = Signs { has_marked, ..Signs::default() };
             watch.observe(tree(&[("model.pt", 8, 100)]), at(100), signs);
             watch.observe(tree(&[("model.pt", 8, 100)]), at(110), signs);
             assert_eq!(complete(&watch, 110), None, "the optimizer is still to come");
@@ -226,7 +227,7 @@ mod tests {
             watch.observe(tree(&both), at(115), Signs { marks: 1, ..signs });
             assert_eq!(complete(&watch, 115), Some(tree(&both)));
         }
-        let mut watch = FolderWatch::new(tree(&[]), Before { marks: true, ..Before::default() });
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(true), ..Before::default() });
         watch.observe(tree(&[("model.pt", 8, 100)]), at(100), Signs::default());
         watch.observe(tree(&[("model.pt", 8, 100)]), at(131), Signs::default());
         assert!(complete(&watch, 131).is_some(), "its mark was made before");

@@ -152,7 +152,7 @@ proptest! {
         for now in 0..400u64 {
             folder.second(now, &habits);
             watch.observe(folder.picture(), Duration::from_secs(now), Signs::default());
-            if let Some(ripe) = watch.complete(Duration::from_secs(now), true) {
+            if let Some(ripe) = watch.complete(Duration::from_secs(now), true, false) {
                 whole(&ripe.picture, &folder, &habits)?;
                 kept = Arc::clone(&ripe.picture);
                 watch.keep(ripe.picture);
@@ -179,7 +179,7 @@ proptest! {
             }
             let ended = (now > killed).then_some((dead, Duration::from_secs(killed + 1)));
             watch.observe(folder.picture(), Duration::from_secs(now), Signs { ended, ..Signs::default() });
-            if let Some(ripe) = watch.complete(Duration::from_secs(now), true) {
+            if let Some(ripe) = watch.complete(Duration::from_secs(now), true, false) {
                 whole(&ripe.picture, &folder, &habits)?;
             }
         }

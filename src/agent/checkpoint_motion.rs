@@ -8,6 +8,9 @@ use std::time::Duration;
 /// shorter would cut those in half that flush slowly, longer eats the time of an interruption notice.
 pub(super) const QUIET: Duration = Duration::from_secs(2);
 
+/// When something began, and the step that had been told by then.
+pub(super) type Begun = (Duration, Option<f64>);
+
 /// How something changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Motion {
@@ -16,25 +19,27 @@ pub(super) struct Motion {
     pub begun: Duration,
     /// Until when it was last at rest.
     rested: Duration,
-    /// The step at the last change.
+    /// The step when it began: the work may go on while it is written.
     pub step: Option<f64>,
     /// Whether it ever changed.
     ever: bool,
 }
 
 impl Motion {
-    pub(super) fn new(now: Duration) -> Self {
-        Motion { changed: now, begun: now, rested: now, step: None, ever: true }
+    pub(super) fn new((now, step): Begun) -> Self {
+        Motion { changed: now, begun: now, rested: now, step, ever: true }
     }
 
     /// `looked`: the look before this one, up to which a rest is known. `not_before`: when what moves now can have begun at
     /// the earliest, where something beside a rest tells it.
-    pub(super) fn moved(&mut self, now: Duration, looked: Duration, step: Option<f64>, not_before: Option<Duration>) {
+    pub(super) fn moved(&mut self, (now, step): Begun, looked: Duration, not_before: Option<Begun>) {
         if self.rests(looked) {
-            (self.begun, self.rested) = (now, now);
+            (self.begun, self.rested, self.step) = (now, now, step);
         }
-        self.begun = self.begun.max(not_before.unwrap_or_default());
-        (self.changed, self.step, self.ever) = (now, step, true);
+        if let Some((begun, step)) = not_before.filter(|(begun, _)| *begun > self.begun) {
+            (self.begun, self.step) = (begun, step);
+        }
+        (self.changed, self.ever) = (now, true);
     }
 
     pub(super) fn rests(&self, at: Duration) -> bool {
@@ -47,5 +52,36 @@ impl Motion {
 
     pub(super) fn restless(&self, at: Duration, time: Duration) -> bool {
         !self.rests(at) && at.saturating_sub(self.rested) >= time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::checkpoint_watch::{Before, FolderWatch, Picture, Signs};
+    use super::*;
+    use crate::ports::{FileStamp, TreeFile};
+
+    fn tree(files: &[&str]) -> Picture {
+        let stamp = FileStamp { bytes: 1, modified_nanos: 1, inode: 7, mode: 0o644 };
+        Arc::new(files.iter().map(|path| TreeFile { path: (*path).into(), stamp }).collect())
+    }
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    /// Seed 1116 of the false world: the disk was full, the script took its half save away again, and the one before it was called by
+    /// the step of that.
+    #[test]
+    fn a_save_that_was_taken_away_again_leaves_no_step() {
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        watch.observe(tree(&[]), at(0), told(20.0));
+        watch.observe(tree(&["model-21.pt"]), at(10), told(21.0));
+        watch.observe(tree(&["model-21.pt", "model-24.pt"]), at(40), told(24.0));
+        watch.observe(tree(&["model-21.pt"]), at(41), told(24.0));
+        assert_eq!(watch.complete(at(44), true, false).map(|ripe| ripe.step), Some(Some(21.0)));
     }
 }

@@ -99,7 +99,7 @@ pub async fn restore(
             let text = format!("`{path}` on the kept disk is newer than checkpoint {}: the work goes on from what is there", manifest.number);
             tracing::warn!("{text}");
             journal.record(What::Attention { text });
-            outbox.keep(KEPT, &Kept { last: Some(manifest.summary()), ..Kept::default() });
+            outbox.keep(KEPT, &Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() });
             return Ok(Some(Manifest { step: None, ..manifest }));
         }
     };
@@ -243,7 +243,7 @@ async fn download(outbox: &Outbox, file: &CheckpointFile, to: PathBuf, come: &Ar
 /// So that what was restored is neither seen as a change nor uploaded again; but what is another job's is uploaded with the
 /// first checkpoint of this one, which must not lean on it.
 fn remember(outbox: &Outbox, folder: &Path, manifest: &Manifest, own: bool) {
-    let mut kept = Kept { last: Some(manifest.summary()), ..Kept::default() };
+    let mut kept = Kept { last: Some(manifest.summary()), marks: manifest.marks, ..Kept::default() };
     for file in &manifest.files {
         let Ok(Some(stamp)) = outbox.files.stamp(&folder.join(&file.path)) else { continue };
         if own {
@@ -272,6 +272,7 @@ mod tests {
             files: paths.iter().map(file).collect(),
             save_secs: 0.0,
             upload_secs: 0.0,
+            marks: None,
             asked_by: None,
         }
     }

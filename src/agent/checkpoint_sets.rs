@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::checkpoint_motion::{Motion, QUIET};
+use super::checkpoint_motion::{Begun, Motion, QUIET};
 use super::checkpoint_watch::Picture;
 use crate::ports::{FileStamp, Tree, TreeFile};
 
@@ -39,7 +39,7 @@ pub(super) struct Sets {
     /// Names, without their numbers, whose older members were written again: no series.
     pub mixed: BTreeSet<String>,
     /// When the newest number of a series was first seen: what is written since belongs to no save before it.
-    pub newest_begun: Option<Duration>,
+    pub newest_begun: Option<Begun>,
     /// Of which shapes a number was begun since the folder last rested, and its last change.
     begun_shapes: BTreeSet<String>,
     changed: Duration,
@@ -72,7 +72,7 @@ impl Sets {
         }
         self.changed = now;
         if self.begins_another(&was, &is) {
-            self.newest_begun = Some(now);
+            self.newest_begun = Some((now, step));
         }
         let names: BTreeSet<&str> = was.keys().chain(is.keys()).copied().collect();
         let mut changed = Vec::new();
@@ -83,8 +83,8 @@ impl Sets {
             }
             changed.push(name);
             let whole = old.zip(new).is_some_and(|(old, new)| replaced(old, new));
-            let entry = self.entries.entry(name.to_owned()).or_insert_with(|| Entry { motion: Motion::new(now), ..Entry::default() });
-            entry.motion.moved(now, looked, step, if whole { Some(now) } else { self.newest_begun });
+            let entry = self.entries.entry(name.to_owned()).or_insert_with(|| Entry { motion: Motion::new((now, step)), ..Entry::default() });
+            entry.motion.moved((now, step), looked, if whole { Some((now, step)) } else { self.newest_begun });
             (entry.there, entry.whole) = (new.is_some(), whole);
             let rewritten = old.zip(new).is_some_and(|(old, new)| new.iter().any(|file| !old.contains(file)));
             if rewritten && let Some((shape, numbers)) = numbered(name) {
@@ -95,7 +95,7 @@ impl Sets {
         self.entries.retain(|_, entry| entry.there || now.saturating_sub(entry.motion.changed) < GONE_FOR);
         let series = self.series(&is);
         if changed.iter().any(|name| !series.contains_key(*name) && !is_log(name)) {
-            self.together.moved(now, looked, step, self.newest_begun);
+            self.together.moved((now, step), looked, self.newest_begun);
         }
     }
 
@@ -152,6 +152,11 @@ impl Sets {
             (Some((_, entry)), None) => entry.whole && is.keys().filter(|name| belongs(name)).count() == 1,
             _ => false,
         }
+    }
+
+    /// The step at which what a file belongs to began to be written, where that was seen.
+    pub(super) fn step_of(&self, path: &str) -> Option<f64> {
+        self.entries.get(entry_of(path))?.motion.step
     }
 
     /// Whether there is a series of which the older members will be kept one day.
@@ -215,6 +220,11 @@ fn by_entry(picture: &Picture) -> BTreeMap<&str, Vec<&TreeFile>> {
         entries.entry(entry_of(&file.path)).or_default().push(file);
     }
     entries
+}
+
+/// What a file belongs to, by its name alone: the numbers in it, or the name without any.
+pub(super) fn set_of(path: &str) -> (Numbers, &str) {
+    numbered(top(path)).map_or_else(|| (Numbers::new(), top(path)), |(_, numbers)| (numbers, ""))
 }
 
 pub(super) fn top(path: &str) -> &str {

@@ -8,13 +8,14 @@
 //! process that was killed by a signal may have died while writing: what changed last is then not trusted, and not by the rest that
 //! the next process leaves it in either (`checkpoint_doubt`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::checkpoint_doubt::Doubt;
+use super::checkpoint_mark::Declared;
 use super::checkpoint_motion::{Motion, QUIET};
-use super::checkpoint_sets::{Sets, one_replaced, remaining, same_but_logs, stamps, stands, top, without_logs};
+use super::checkpoint_sets::{Sets, one_replaced, same_but_logs, stamps, stands, without_logs};
 use crate::job::ExitStatus;
 use crate::ports::TreeFile;
 
@@ -31,8 +32,12 @@ pub(super) struct Signs {
     /// Explicit marks so far, and the step at the newest.
     pub marks: u64,
     pub marked_step: Option<f64>,
-    /// The newest step of all.
+    /// The newest step that its process has told.
     pub step: Option<f64>,
+    /// The newest mark was made by this time of the file system, nanoseconds since 1970.
+    pub marked_by: Option<i64>,
+    /// Whether it has ever marked one, however long ago.
+    pub has_marked: bool,
     pub ended: Option<(ExitStatus, Duration)>,
     /// When the newest of those that were killed ended; another may have been started since.
     pub killed: Option<Duration>,
@@ -41,8 +46,8 @@ pub(super) struct Signs {
 /// What an agent knows of the time before it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Before {
-    /// The workload has marked its checkpoints.
-    pub marks: bool,
+    /// Whether the workload marks its checkpoints; `None` until it has made one.
+    pub marks: Option<bool>,
     /// A process of it is gone, and nobody has seen how it ended.
     pub unseen_end: bool,
 }
@@ -88,8 +93,11 @@ pub(super) struct FolderWatch {
     sets: Sets,
     marks: u64,
     before: Before,
-    /// The picture that the workload declared complete, and how it was written.
-    declared: Option<(Picture, Motion)>,
+    declared: Option<Declared>,
+    /// Of each file: the step at which it, or what it belongs to, began to be written.
+    steps: HashMap<String, Option<f64>>,
+    /// The workload tells its steps, so it may mark its checkpoints too.
+    tells: bool,
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
     doubt: Option<Doubt>,
@@ -106,13 +114,13 @@ impl FolderWatch {
         let before = self.seen.take().unwrap_or_default();
         let changed = before != picture;
         if changed {
-            // What the first look finds was written while nobody looked, and the work may have gone on for long since: only a
-            // mark says at which step.
+            // What the first look finds was written while nobody looked: only a mark says at which step.
             let step = if self.looked.is_some() { signs.step } else { signs.marked_step };
             self.sets.observe(&before, &picture, (self.looked.unwrap_or(now), now), step);
             // A renaming takes no time.
-            let whole = one_replaced(&before, &picture).then_some(now);
-            self.motion.moved(now, self.looked.unwrap_or(now), step, whole.or(self.sets.newest_begun));
+            let whole = one_replaced(&before, &picture).then_some((now, step));
+            self.motion.moved((now, step), self.looked.unwrap_or(now), whole.or(self.sets.newest_begun));
+            self.tell_steps(&before, &picture);
             if let Some(doubt) = &mut self.doubt {
                 doubt.observe(&before, &picture);
             }
@@ -120,15 +128,18 @@ impl FolderWatch {
         if signs.marks > self.marks {
             self.marks = signs.marks;
             self.motion.step = signs.marked_step.or(self.motion.step);
-            self.declared = Some((Arc::clone(&picture), self.motion));
+            self.declared = Some(Declared::new(&picture, &self.kept, signs.marked_by, self.motion, now));
             self.doubt = None;
+        } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
+            declared.observe(&picture);
         }
-        self.before.marks |= signs.marks > 0 || signs.marked_step.is_some();
+        self.before.marks = if signs.marks > 0 || signs.has_marked { Some(true) } else { self.before.marks };
+        self.tells = signs.step.is_some();
         let is_first = self.looked.is_none();
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
         if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
             self.killed = Some(at);
-            self.doubt = Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, false));
+            self.doubt = Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, (false, true)));
         } else if is_first && self.before.unseen_end && !one_replaced(&before, &picture) {
             self.doubt = Doubt::of(&picture, &self.kept, None, None);
         }
@@ -140,13 +151,28 @@ impl FolderWatch {
         self.kept = picture;
     }
 
-    /// What is complete and not yet kept. `with_logs`: also logs that rest; a try that they tore is repeated without.
-    pub(super) fn complete(&self, now: Duration, with_logs: bool) -> Option<Ripe> {
+    /// What is new in the folder has the step of what it belongs to; what is gone has none.
+    fn tell_steps(&mut self, before: &Picture, after: &Picture) {
+        let (was, is) = (stamps(before), stamps(after));
+        self.steps.retain(|path, _| is.contains_key(path.as_str()));
+        for file in without_logs(after).filter(|file| was.get(file.path.as_str()) != Some(&file.stamp)) {
+            self.steps.insert(file.path.clone(), self.sets.step_of(&file.path));
+        }
+    }
+
+    /// The newest step of what is there. A save that came to nothing and was taken away again leaves none.
+    fn step_of(&self, picture: &Picture) -> Option<f64> {
+        picture.iter().filter_map(|file| *self.steps.get(&file.path)?).max_by(f64::total_cmp)
+    }
+
+    /// What is complete and not yet kept. `with_logs`: also logs that rest; a try that they tore is repeated without. `is_asked`:
+    /// somebody waits for it.
+    pub(super) fn complete(&self, now: Duration, with_logs: bool, is_asked: bool) -> Option<Ripe> {
         if let Some(doubt) = self.doubt.as_ref().filter(|_| self.is_in_doubt()) {
             return doubt.whole(self.seen.as_ref()?, &self.kept, &self.sets.mixed).cloned();
         }
         let exited = self.ended.is_some_and(|(exit, _)| exit.is_in_order());
-        self.trusted(self.ended.map_or(now, |(_, ended)| ended), exited, with_logs)
+        self.trusted(self.ended.map_or(now, |(_, ended)| ended), exited, (with_logs, is_asked))
     }
 
     /// Whether a process that is gone may have left half of what is there. What it had written before its own end is judged by that; an
@@ -161,30 +187,33 @@ impl FolderWatch {
     }
 
     /// Judged at `until`: now, or when the workload ended.
-    fn trusted(&self, until: Duration, exited: bool, with_logs: bool) -> Option<Ripe> {
+    fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty())?;
-        // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
-        let rest = if self.before.marks { RESTLESS } else { QUIET };
+        let rest = match self.before.marks {
+            // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
+            Some(true) => RESTLESS,
+            // The first that it makes: its mark may come, and before it there may be half of it.
+            None if self.tells && !is_asked => RESTLESS,
+            _ => QUIET,
+        };
         let quiet = self.marks == 0 && self.motion.rests_for(until, rest);
-        let declared = self.declared.as_ref().is_some_and(|(declared, _)| declared == seen);
+        let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until) == seen);
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
-            return (!same && !picture.is_empty()).then(|| Ripe::new(picture, self.motion));
+            let step = if declared { self.motion.step } else { self.step_of(&picture) };
+            return (!same && !picture.is_empty()).then(|| Ripe { step, ..Ripe::new(picture, self.motion) });
         }
-        let (files, motion, left_out) = if self.before.marks { self.still_declared(seen)? } else { self.by_sets(seen, until, with_logs)? };
+        let marks = self.marks();
+        let (files, motion, left_out) = if marks {
+            let declared = self.declared.as_ref()?;
+            (declared.still(seen, &self.sets.mixed, until)?, declared.motion, None)
+        } else {
+            self.by_sets(seen, until, with_logs)?
+        };
         let picture = Arc::new(files);
-        (!same_but_logs(&picture, &self.kept)).then(|| Ripe { left_out, ..Ripe::new(picture, motion) })
-    }
-
-    /// What was marked and has not been touched since.
-    fn still_declared(&self, seen: &Picture) -> Option<(Vec<TreeFile>, Motion, Option<String>)> {
-        let (declared, motion) = self.declared.as_ref()?;
-        // An older one may have been cleared away; of the one that was marked, nothing may be missing.
-        let files = remaining(declared, seen, &self.sets.mixed)?;
-        let mut gone = without_logs(declared).filter(|file| !files.contains(file));
-        let cleared = gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
-        (cleared && !files.is_empty()).then_some((files, *motion, None))
+        let step = if marks { motion.step } else { self.step_of(&picture) };
+        (!same_but_logs(&picture, &self.kept)).then(|| Ripe { step, left_out, ..Ripe::new(picture, motion) })
     }
 
     fn by_sets(&self, seen: &Picture, until: Duration, with_logs: bool) -> Option<(Vec<TreeFile>, Motion, Option<String>)> {
@@ -211,7 +240,7 @@ impl FolderWatch {
     /// Whether the folder never rests and nothing in it can be told to be complete, now or later.
     pub(super) fn never_rests(&self, now: Duration) -> bool {
         let Some(seen) = self.seen.as_ref() else { return false };
-        !self.before.marks
+        !self.marks()
             && self.ended.is_none()
             && self.motion.restless(now, RESTLESS * 2)
             && without_logs(seen).next().is_some()
@@ -225,7 +254,7 @@ impl FolderWatch {
 
     /// Whether the workload marks its checkpoints.
     pub(super) fn marks(&self) -> bool {
-        self.before.marks
+        self.before.marks == Some(true)
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -248,7 +277,7 @@ mod tests {
     }
 
     fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
-        watch.complete(at(secs), true).map(|ripe| ripe.picture)
+        watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
     }
 
     fn at(secs: u64) -> Duration {
@@ -262,15 +291,15 @@ mod tests {
 
     #[test]
     fn two_quiet_seconds_make_it_complete_and_a_change_begins_anew() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
         watch.observe(tree(&[]), at(0), Signs::default());
         assert!(watch.observe(tree(&[("a", 1)]), at(10), Signs { step: Some(4.0), ..Signs::default() }));
         assert_eq!(complete(&watch, 11), None);
         assert!(watch.observe(tree(&[("a", 2)]), at(11), Signs { step: Some(5.0), ..Signs::default() }));
         assert_eq!(complete(&watch, 12), None);
         assert!(!watch.observe(tree(&[("a", 2)]), at(13), Signs { step: Some(9.0), ..Signs::default() }));
-        let ripe = watch.complete(at(13), true).unwrap();
-        assert_eq!((&ripe.picture, ripe.save_time(None), ripe.step), (&tree(&[("a", 2)]), at(1), Some(5.0)));
+        let ripe = watch.complete(at(13), true, false).unwrap();
+        assert_eq!((&ripe.picture, ripe.save_time(None), ripe.step), (&tree(&[("a", 2)]), at(1), Some(4.0)), "the step when it began to be written");
         watch.keep(tree(&[("a", 2)]));
         assert_eq!((complete(&watch, 99), watch.dirty()), (None, false));
     }
@@ -293,7 +322,7 @@ mod tests {
                     watch.observe(tree(&now), at(secs + later as u64), Signs::default());
                 }
             }
-            let ripe = watch.complete(at(22), true).expect("it rested at last");
+            let ripe = watch.complete(at(22), true, false).expect("it rested at last");
             assert_eq!(ripe.save_time(None), at(1), "with a pointer to the newest: {pointer}");
         }
     }
@@ -308,18 +337,7 @@ mod tests {
         }
         let all = tree(&[("meta-1.json", 1), ("meta-2.json", 1), ("model-100.pt", 1), ("model-200.pt", 160)]);
         watch.observe(all, at(161), Signs::default());
-        assert_eq!(watch.complete(at(163), true).expect("it rests").save_time(None), at(61));
-    }
-
-    #[test]
-    fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
-        let mut watch = FolderWatch::new(tree(&[]), Before::default());
-        watch.observe(tree(&[("a", 1)]), at(1), Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() });
-        let ripe = watch.complete(at(1), true).unwrap();
-        assert_eq!((ripe.picture, ripe.step), (tree(&[("a", 1)]), Some(3.0)));
-        watch.observe(tree(&[("a", 1), ("b", 2)]), at(2), Signs { marks: 1, ..Signs::default() });
-        watch.observe(tree(&[("a", 1), ("b", 2)]), at(60), Signs { marks: 1, ..Signs::default() });
-        assert_eq!(complete(&watch, 60), None, "half of the next checkpoint, however long it takes");
+        assert_eq!(watch.complete(at(163), true, false).expect("it rests").save_time(None), at(61));
     }
 
     #[test]
@@ -373,10 +391,10 @@ mod tests {
     fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
         for marked_step in [None, Some(60.0)] {
             let mut watch = FolderWatch::new(tree(&[("a", 1)]), Before::default());
-            let signs = Signs { step: Some(64.0), marked_step, ..Signs::default() };
+            let signs = Signs { step: Some(64.0), marked_step, has_marked: marked_step.is_some(), ..Signs::default() };
             assert!(watch.observe(tree(&[("a", 2)]), at(10), signs));
             watch.observe(tree(&[("a", 2)]), at(41), signs);
-            assert_eq!(watch.complete(at(41), true).map(|ripe| ripe.step), Some(marked_step));
+            assert_eq!(watch.complete(at(41), true, false).map(|ripe| ripe.step), Some(marked_step));
         }
     }
 }

@@ -113,7 +113,7 @@ impl Worker {
         if self.pending.as_ref().is_some_and(|save| now >= save.deadline) {
             return None;
         }
-        let ripe = self.watch.complete(now, self.torn == 0)?;
+        let ripe = self.watch.complete(now, self.torn == 0, self.pending.is_some())?;
         (self.pending.is_some() || now >= self.not_before).then_some(ripe)
     }
 
@@ -135,7 +135,15 @@ impl Worker {
         // The end is read before the folder: what is seen after it was written before it.
         let ends = *self.shared.ends();
         let (marks, marked_step) = self.shared.board.saved();
-        let signs = Signs { marks, marked_step, step: self.shared.board.progress().step, ended: ends.now, killed: ends.killed };
+        let signs = Signs {
+            marks,
+            marked_step,
+            step: self.shared.board.told(),
+            marked_by: self.shared.board.marked_by(),
+            has_marked: self.shared.board.has_marked(),
+            ended: ends.now,
+            killed: ends.killed,
+        };
         let begun = self.now();
         let look = self.shared.folder.look().await;
         let now = self.now();
@@ -244,6 +252,7 @@ impl Worker {
                 files: Vec::new(),
                 save_secs: save_time.as_secs_f64(),
                 upload_secs: 0.0,
+                marks: Some(self.watch.marks()),
                 asked_by: asked.as_ref().map(|(_, by, _)| by.clone()),
             },
             sent: Arc::clone(&sent),
@@ -353,7 +362,7 @@ impl Worker {
             }
             kept.costs.push(cost);
             kept.secs_p95 = None;
-            kept.marks |= self.watch.marks();
+            kept.marks = Some(self.watch.marks());
             self.shared.outbox.keep(KEPT, &*kept);
         }
         let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;

@@ -86,9 +86,9 @@ pub(super) struct Kept {
     pub last: Option<CheckpointSummary>,
     /// Complete checkpoints written by this attempt.
     pub count: u32,
-    /// The workload marks its checkpoints.
+    /// Whether the workload marks its checkpoints; `None` until it has made one.
     #[serde(default)]
-    pub marks: bool,
+    pub marks: Option<bool>,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
     /// Their 95th percentile, once it was asked for: it is, at every tick.

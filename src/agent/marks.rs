@@ -55,6 +55,13 @@ struct Inner {
     /// Explicit checkpoint marks: how many, and the step at the newest.
     saved: u64,
     saved_step: Option<f64>,
+    /// Marks that were read and are not counted yet, and by when the newest of those that are was made.
+    unsettled: u64,
+    marked_by: Option<i64>,
+    /// A mark was in the file, whenever it was made.
+    has_marked: bool,
+    /// The newest step that the newest start has told.
+    told: Option<f64>,
 }
 
 /// A moment, by both clocks.
@@ -89,7 +96,7 @@ impl Board {
     /// it came with the workdir, or an earlier start left it.
     pub fn restarted(&self, at: jiff::Timestamp) {
         let mut inner = self.inner();
-        inner.done = None;
+        (inner.done, inner.told) = (None, None);
         inner.began = Some(at);
     }
 
@@ -126,6 +133,33 @@ impl Board {
         (inner.saved, inner.saved_step)
     }
 
+    /// By when the newest of those marks was made, in nanoseconds since 1970 by the file system of the progress file.
+    pub(super) fn marked_by(&self) -> Option<i64> {
+        self.inner().marked_by
+    }
+
+    fn is_unsettled(&self) -> bool {
+        self.inner().unsettled > 0
+    }
+
+    /// Counts the marks that were read, all made by then.
+    fn settle(&self, by: Option<i64>) {
+        let mut inner = self.inner();
+        inner.saved += std::mem::take(&mut inner.unsettled);
+        inner.marked_by = by;
+        drop(inner);
+        self.marked.notify_one();
+    }
+
+    pub(super) fn has_marked(&self) -> bool {
+        self.inner().has_marked
+    }
+
+    /// The newest step that was seen as it happened and is of the newest start. Those of before say nothing of what is saved now.
+    pub(super) fn told(&self) -> Option<f64> {
+        self.inner().told
+    }
+
     /// `timed`: the step was seen as it happened, so that it may count for the pace.
     pub(super) fn step(&self, step: f64, now: Moment, timed: bool) {
         self.inner().step(step, now, timed);
@@ -145,11 +179,10 @@ impl Board {
             inner.done.get_or_insert(now.mono);
         }
         if line.checkpoint.is_some() {
-            inner.saved_step = inner.progress.step;
+            (inner.has_marked, inner.saved_step) = (true, inner.progress.step);
         }
         if line.checkpoint.is_some() && timed {
-            inner.saved += 1;
-            self.marked.notify_one();
+            inner.unsettled += 1;
         }
     }
 
@@ -171,6 +204,7 @@ impl Inner {
         if !timed {
             return;
         }
+        self.told = Some(step);
         match self.stepped {
             Some((then, from)) if step > from => {
                 let secs = now.mono.saturating_sub(then).as_secs_f64();
@@ -302,6 +336,10 @@ impl Tail {
             self.offset += part.len() as u64;
             self.part(part, now, self.offset > old);
         }
+        if self.board.is_unsettled() {
+            let written = self.files.stamp(&self.path).ok().flatten();
+            self.board.settle(written.map(|stamp| stamp.modified_nanos));
+        }
         Ok(())
     }
 
@@ -343,5 +381,19 @@ impl Tail {
             self.complained = true;
             self.journal.record(What::Attention { text: format!("{text} (said once)") });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seed 775 of the false world: after a reboot, step 0 was saved and called 17.
+    #[test]
+    fn what_an_earlier_start_has_told_is_not_the_step_of_this_one() {
+        let (board, at) = (Board::default(), jiff::Timestamp::UNIX_EPOCH);
+        board.step(17.0, Moment { mono: Duration::ZERO, at }, true);
+        board.restarted(at);
+        assert_eq!((board.told(), board.progress().step), (None, Some(17.0)));
     }
 }

@@ -18,6 +18,7 @@ pub mod boot;
 mod checkpoint_doubt;
 #[cfg(test)]
 mod checkpoint_laws;
+mod checkpoint_mark;
 mod checkpoint_motion;
 mod checkpoint_restore;
 mod checkpoint_sets;

@@ -27,6 +27,9 @@ pub struct Manifest {
     pub save_secs: f64,
     /// Reading, hashing and uploading, seconds.
     pub upload_secs: f64,
+    /// Whether the workload had marked it, or one before it, as complete: the next machine waits for its marks then.
+    #[serde(default)]
+    pub marks: Option<bool>,
     /// The notice, request or verdict that asked for it, if any; otherwise it was the interval.
     #[serde(default)]
     pub asked_by: Option<String>,

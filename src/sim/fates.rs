@@ -10,6 +10,7 @@ use super::parties::Party;
 use super::play::{HOURS, scaled};
 use super::process::Process;
 use super::weather::Trouble;
+use super::workload::ABORTED;
 use super::world::{OWNER, World};
 use crate::instance::{Notice, NoticeKind};
 use crate::job::Wish;
@@ -278,7 +279,7 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
             host.state().xids.push(79);
             if ends {
                 world.timeline.sleep(Duration::from_secs(3)).await;
-                host.state().starts.last().iter().for_each(|start| start.end(134));
+                host.state().starts.last().iter().for_each(|start| start.end_by(ABORTED));
             }
         }
         Fate::ZoneOutage(lasts) => zone_outage(world, host, lasts).await,

@@ -12,12 +12,13 @@ use serde::Deserialize;
 
 use super::ec2::Machine;
 use super::host::BOOT_TTL;
+use super::saves;
 use super::timeline::at;
 use super::weather::Trouble;
-use super::workload::{Truth, step_of};
+use super::workload::Truth;
 use super::world::{Deed, OWNER, Which, World, which};
 use crate::instance::{InstanceState, Tags};
-use crate::job::{Manifest, Plan, Request, ResolvedSpec, Wish};
+use crate::job::{CheckpointFile, Manifest, Plan, Request, ResolvedSpec, Wish};
 use crate::market::Usd;
 
 /// Minutes, by machine and workstation.
@@ -150,7 +151,7 @@ impl Judge {
                     return;
                 }
                 let manifest = serde_json::from_slice::<Manifest>(body).ok();
-                self.committed = self.committed.max(manifest.and_then(|manifest| step_held(world, key, &manifest)));
+                self.committed = self.committed.max(manifest.and_then(|manifest| step_held(world, key, &manifest).ok()));
             }
             _ => {}
         }
@@ -373,10 +374,13 @@ const AWAKE: Duration = Duration::from_secs(120);
 const READ_WITHIN: Duration = Duration::from_secs(180);
 
 /// The step that a checkpoint really holds: its manifest may say less, where its agent had not read yet how far the work was.
-pub(super) fn step_held(world: &World, key: &str, manifest: &Manifest) -> Option<u64> {
-    let job = key.split("/checkpoints/").next()?;
-    let model = manifest.files.iter().find(|file| file.path == "model")?;
-    world.objects.body(&format!("{job}/{}", model.key)).and_then(|body| step_of(&body))
+///
+/// # Errors
+/// When something of it is half.
+pub(super) fn step_held(world: &World, key: &str, manifest: &Manifest) -> Result<u64, String> {
+    let job = key.split("/checkpoints/").next().unwrap_or_default();
+    let body = |file: &CheckpointFile| world.objects.body(&format!("{job}/{}", file.key)).map(|body| body.to_vec()).unwrap_or_default();
+    saves::held(manifest.files.iter().map(|file| (file.path.as_str(), body(file))))
 }
 
 /// Records that are written once and never again.

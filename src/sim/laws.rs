@@ -182,8 +182,9 @@ fn committed_steps_stay(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result
                     return Err(format!("{key} names {}, and another one is there", file.key));
                 }
             }
-            match (manifest.step.map(|step| step as u64), step_held(world, key, &manifest)) {
-                (Some(said), Some(holds)) if said > holds => Err(format!("{key} says step {said}, and holds step {holds}")),
+            let holds = step_held(world, key, &manifest).map_err(|what| format!("{key} holds {what}"))?;
+            match manifest.step.map(|step| step as u64) {
+                Some(said) if said > holds => Err(format!("{key} says step {said}, and holds step {holds}")),
                 _ => Ok(()),
             }
         }

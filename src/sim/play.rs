@@ -15,6 +15,7 @@ use super::ec2::Machine;
 use super::fates::{self, Story};
 use super::parties::{Party, sweep};
 use super::planted::Bug;
+use super::saves::Saves;
 use super::store::Line;
 use super::strikes::{self, Strikes};
 use super::timeline::{Timeline, in_virtual_time};
@@ -48,6 +49,8 @@ pub struct Play {
     pub story: Option<Story>,
     /// A bug of the product, on purpose.
     pub planted: Option<Bug>,
+    /// How its work saves, instead of what its seed says: the seeds that were named before there were others are of `Renamed`.
+    pub saves: Option<Saves>,
 }
 
 /// What came of it.
@@ -97,7 +100,7 @@ const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 impl Play {
     pub fn seed(seed: u64) -> Self {
-        Play { seed, hours: HOURS, calm: false, death: None, told: false, short: false, long: false, story: None, planted: None }
+        Play { seed, hours: HOURS, calm: false, death: None, told: false, short: false, long: false, story: None, planted: None, saves: None }
     }
 }
 
@@ -111,7 +114,7 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let habit = match () {
         () if play.short || play.story.is_some() => SHORT,
         () if play.long => Habit { steps: play.hours * 60, step: Duration::from_secs(60), ..SHORT },
-        () => habit(&dice.fork("habit"), play.hours),
+        () => habit(&dice.fork("habit"), &play),
     };
     let spec = spec(&dice.fork("spec"), habit, &play, timeline.wall());
     let swept = !play.short && dice.fork("swept").percent(80);
@@ -278,8 +281,16 @@ fn strangers(world: &Arc<World>) {
     world.ec2.add_foreign("i-alike", of(Some("Me")), offer);
 }
 
-const SHORT: Habit =
-    Habit { steps: 14, step: Duration::from_secs(5), save_every: 4, end: End::Succeeds, saves_when_asked: true, ignores_term: false, quiet: false };
+const SHORT: Habit = Habit {
+    steps: 14,
+    step: Duration::from_secs(5),
+    save_every: 4,
+    saves: Saves::Renamed,
+    end: End::Succeeds,
+    saves_when_asked: true,
+    ignores_term: false,
+    quiet: false,
+};
 
 /// The machine is taken in the middle of the work, with the usual notice.
 fn short_fates() -> Vec<fates::Due> {
@@ -291,7 +302,9 @@ pub(super) fn scaled(secs: u64, hours: u64) -> Duration {
     Duration::from_secs(secs * hours / HOURS)
 }
 
-fn habit(dice: &Dice, hours: u64) -> Habit {
+fn habit(dice: &Dice, play: &Play) -> Habit {
+    let hours = play.hours;
+    let saves = play.saves.unwrap_or_else(|| Saves::of(&dice.fork("saves")));
     // Long evaluations, in which the GPU alone has something to do: shorter than a stall, longer than an idle window.
     let quiet = dice.percent(10);
     let step = if quiet { 18 * 60 } else { dice.pick(&[10, 20, 30, 60]) };
@@ -308,6 +321,7 @@ fn habit(dice: &Dice, hours: u64) -> Habit {
         steps: (minutes * 60 / step).max(4),
         step: Duration::from_secs(step),
         save_every: dice.pick(&[3, 10, 40]),
+        saves,
         end,
         saves_when_asked: dice.percent(70),
         ignores_term: dice.percent(10),

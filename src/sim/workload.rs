@@ -1,5 +1,5 @@
-//! The false training: steps, a line of log and of progress each, checkpoints that are renamed into place, and the ways in
-//! which it goes wrong. It outlives its agents, and no reboot.
+//! The false training: steps, a line of log and of progress each, checkpoints (`super::saves`), and the ways in which it goes
+//! wrong. It outlives its agents, and no reboot.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,6 +13,7 @@ use tokio::sync::{Notify, watch};
 use super::host::{Host, Ports};
 use super::planted::Bug;
 use super::process::Process;
+use super::saves::Saves;
 use super::world::Deed;
 use crate::job::ExitStatus;
 use crate::ports::{Ended, Files, Launch, Scope, Signal, Workload, WorkloadError, Workloads};
@@ -23,6 +24,7 @@ pub struct Habit {
     pub steps: u64,
     pub step: Duration,
     pub save_every: u64,
+    pub saves: Saves,
     /// What it comes to at its last step, or at this step.
     pub end: End,
     /// It knows SIGUSR1.
@@ -44,6 +46,10 @@ pub enum End {
     /// It waits for something at half of its way, and does nothing.
     Idles,
 }
+
+/// SIGKILL, and what a collective that has lost its GPU aborts with.
+const KILLED: i32 = 9;
+pub const ABORTED: i32 = 6;
 
 /// One start.
 pub struct Start {
@@ -79,7 +85,7 @@ impl Start {
 
     /// Somebody made it end: a signal, and not its own doing.
     pub fn was_ended(&self) -> bool {
-        self.ended.borrow().is_some_and(|ended| matches!(ended.exit.code, Some(137 | 143)))
+        self.ended.borrow().is_some_and(|ended| ended.exit.signal == Some(KILLED) || ended.exit.code == Some(143))
     }
 
     pub fn is_busy(&self) -> bool {
@@ -108,17 +114,27 @@ impl Start {
     }
 
     pub fn end(&self, code: i32) {
-        let exit = ExitStatus { code: Some(code), ..ExitStatus::default() };
+        self.end_with(ExitStatus { code: Some(code), ..ExitStatus::default() });
+    }
+
+    /// Ended by a signal, in whatever it was doing.
+    pub fn end_by(&self, signal: i32) {
+        self.end_with(ExitStatus { signal: Some(signal), ..ExitStatus::default() });
+    }
+
+    fn end_with(&self, exit: ExitStatus) {
         self.busy.store(false, Ordering::Relaxed);
         self.ended.send_if_modified(|ended| ended.is_none() && ended.replace(Ended { exit, orphans: 0 }).is_none());
         self.life.kill();
     }
 
     async fn live(&self, host: &Host, habit: Habit, first: bool) {
-        let model = self.folder().join("model");
-        let resumed = host.disk.read(&model).ok().flatten().and_then(|body| step_of(&body)).unwrap_or(0);
+        let resumed = habit.saves.resumed(host, &self.folder());
         self.change(|truth| (truth.step, truth.moved) = (resumed, host.world.timeline.now()));
         host.world.happened(&Deed::Started { host, start: self, step: resumed });
+        if habit.saves.announces() {
+            self.mark(host, resumed);
+        }
         let half = habit.steps / 2;
         for step in resumed + 1..=habit.steps {
             if step > half {
@@ -142,7 +158,7 @@ impl Start {
             self.progress(host, &format!("{{\"step\": {step}, \"total\": {}}}", habit.steps));
             self.change(|truth| (truth.step, truth.moved) = (step, host.world.timeline.now()));
             if step % habit.save_every == 0 || step == habit.steps {
-                self.save(host, step).await;
+                self.save(host, habit, step).await;
             }
         }
         self.end(0);
@@ -150,12 +166,17 @@ impl Start {
 
     /// False: it was told to end, and obeys.
     async fn step(&self, host: &Host, habit: Habit, step: u64) -> bool {
-        let until = host.world.timeline.now() + habit.step;
+        let mut until = host.world.timeline.now() + habit.step;
         loop {
             tokio::select! {
                 biased;
                 () = self.told.notified() => if !habit.ignores_term { return false },
-                () = self.asked.notified() => self.save(host, step - 1).await,
+                () = self.asked.notified() => {
+                    let began = host.world.timeline.now();
+                    self.save(host, habit, step - 1).await;
+                    // Nothing is computed meanwhile.
+                    until += host.world.timeline.now() - began;
+                }
                 () = host.world.timeline.sleep(until.saturating_sub(host.world.timeline.now())) => break,
             }
         }
@@ -176,19 +197,18 @@ impl Start {
         self.launch.env.get("LAMP_CHECKPOINT_DIR").map(PathBuf::from).unwrap_or_else(|| "/lamp/work/ckpt".into())
     }
 
-    /// Written beside, renamed when it is whole; a disk without room keeps the old one.
-    async fn save(&self, host: &Host, step: u64) {
-        let (part, model) = (self.folder().join("model.tmp"), self.folder().join("model"));
-        if host.disk.write(&part, b"half").is_err() {
+    /// A disk without room keeps the old one.
+    async fn save(&self, host: &Host, habit: Habit, step: u64) {
+        if !habit.saves.write(host, &self.folder(), step, async || self.life.running().await).await {
             return;
         }
-        host.world.timeline.sleep(Duration::from_secs(2)).await;
-        self.life.running().await;
-        if host.disk.write(&part, format!("step {step}").as_bytes()).is_err() {
-            return;
-        }
-        host.disk.rename(&part, &model);
         self.change(|truth| truth.saved = Some((step, host.world.timeline.now())));
+        if habit.saves.marks() {
+            self.mark(host, step);
+        }
+    }
+
+    fn mark(&self, host: &Host, step: u64) {
         self.progress(host, &format!("{{\"step\": {step}, \"checkpoint\": \"step-{step}\"}}"));
     }
 
@@ -202,11 +222,6 @@ impl Start {
             let _ = host.disk.append(Path::new(path), format!("{line}\n").as_bytes());
         }
     }
-}
-
-/// What a checkpoint of ours holds.
-pub fn step_of(body: &[u8]) -> Option<u64> {
-    std::str::from_utf8(body).ok()?.strip_prefix("step ")?.parse().ok()
 }
 
 #[async_trait]
@@ -282,7 +297,7 @@ impl Workload for Handle {
     fn signal(&self, signal: Signal) -> Result<(), WorkloadError> {
         match signal {
             Signal::Term => self.0.told.notify_one(),
-            Signal::Kill => self.0.end(137),
+            Signal::Kill => self.0.end_by(KILLED),
             _ => {}
         }
         Ok(())
@@ -295,7 +310,7 @@ impl Workload for Handle {
         Ok(1)
     }
     async fn kill_tree(&self) -> Result<(), WorkloadError> {
-        self.0.end(137);
+        self.0.end_by(KILLED);
         Ok(())
     }
     fn printed(&self) -> (u64, u64) {

@@ -340,6 +340,7 @@ impl FakeCloud {
             files: vec![],
             save_secs: 0.0,
             upload_secs: 0.0,
+            marks: None,
             asked_by: None,
         };
         let _ = dir_of(&self.dir, plan).create_manifest(&manifest).await.unwrap();

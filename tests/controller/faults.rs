@@ -103,7 +103,7 @@ fn a_refusal_after_a_lost_reply_settles_nothing_that_runs() {
             simulate(async |clock: Arc<VirtualClock>| {
                 let world = World::new(clock.clone(), &[Life::Ends { secs: 900, code: 0 }]).await;
                 *world.cloud.kind.lock().unwrap() = market::Cloud::Aws;
-                world.cloud.invisible_for(Duration::from_secs(240));
+                world.cloud.invisible_for(Duration::from_secs(299));
                 world.cloud.fail_launches(&[CloudFault::LostReply, refusal]);
                 if dies {
                     // It had made the plan, and knew that the answer was lost; the one that comes after it does not.

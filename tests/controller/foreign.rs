@@ -26,7 +26,8 @@ use super::town::{Dice, Town, disk};
 const FOREIGN: usize = 1000;
 const OURS: usize = 100;
 const REGIONS: usize = 400;
-const OPERATIONS: usize = 100_000;
+/// Eighteen in a hundred clear what is left over and touch no machine: 100,000 do.
+const OPERATIONS: usize = 122_000;
 
 /// Names of owners that are nearly ours.
 const OTHERS: &[&str] =

@@ -1,0 +1,184 @@
+//! What a mark of the workload covers.
+//!
+//! ```text
+//!   optim-8 written ── mark ── model-9 begun ── the progress file is read, the folder looked at
+//!                       └ covers what was written until then: not model-9, which is half
+//! ```
+//! A mark is read up to a second and a half after it was made, and by then the next save may have begun. What was written after the
+//! last line of the progress file came after the mark. Its clock may be another one than that of the folder (a file server), so this
+//! alone excludes nothing for good: what rests for two seconds is believed all the same. What must never live here: what is complete
+//! without a mark (that is [`super::checkpoint_watch`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::checkpoint_motion::{Motion, QUIET};
+use super::checkpoint_sets::{remaining, set_of, stamps, top, without_logs};
+use super::checkpoint_watch::Picture;
+use crate::ports::{FileStamp, TreeFile};
+
+/// What the workload declared complete, and how it was written.
+#[derive(Debug)]
+pub(super) struct Declared {
+    picture: Picture,
+    pub motion: Motion,
+    /// When the mark was seen.
+    at: Duration,
+    /// What was written after the mark, as it seems.
+    after: BTreeMap<String, FileStamp>,
+    /// The picture without that and what belongs to it; empty where something of before was written over.
+    sure: Picture,
+}
+
+impl Declared {
+    /// `marked_by`: the mark was made at this time of the file system or before, nanoseconds since 1970.
+    pub(super) fn new(picture: &Picture, kept: &Picture, marked_by: Option<i64>, motion: Motion, now: Duration) -> Self {
+        let was = stamps(kept);
+        let before = |file: &TreeFile| was.get(file.path.as_str()).copied();
+        // What was renamed into the place of another is whole, whenever that was.
+        let is_renamed = |file: &TreeFile| before(file).is_some_and(|before| before.inode != file.stamp.inode);
+        let is_late = |file: &&TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by) && !is_renamed(file);
+        let late: Vec<&TreeFile> = without_logs(picture).filter(is_late).collect();
+        let is_over_written = late.iter().any(|file| before(file).is_some_and(|before| before != file.stamp));
+        let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
+        let sure = match late.is_empty() {
+            true => Arc::clone(picture),
+            false if is_over_written => Picture::default(),
+            false => Arc::new(picture.iter().filter(|file| !sets.contains(&set_of(&file.path))).cloned().collect()),
+        };
+        let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
+        Declared { picture: Arc::clone(picture), motion, at: now, after, sure }
+    }
+
+    /// What was written after the mark and is written on was half then.
+    pub(super) fn observe(&mut self, seen: &Picture) {
+        let is = stamps(seen);
+        if self.after.iter().any(|(path, stamp)| is.get(path.as_str()) != Some(stamp)) {
+            self.picture = Arc::clone(&self.sure);
+            self.after.clear();
+        }
+    }
+
+    pub(super) fn believed(&self, until: Duration) -> &Picture {
+        let rests = until.saturating_sub(self.at) >= QUIET;
+        if self.after.is_empty() || rests { &self.picture } else { &self.sure }
+    }
+
+    /// What was marked and has not been touched since.
+    pub(super) fn still(&self, seen: &Picture, mixed: &BTreeSet<String>, until: Duration) -> Option<Vec<TreeFile>> {
+        let declared = self.believed(until);
+        // An older one may have been cleared away; of the one that was marked, nothing may be missing.
+        let files = remaining(declared, seen, mixed)?;
+        let mut gone = without_logs(declared).filter(|file| !files.contains(file));
+        let cleared = gone.all(|file| !seen.iter().any(|other| top(&other.path) == top(&file.path)));
+        (cleared && !files.is_empty()).then_some(files)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::checkpoint_watch::{Before, FolderWatch, Signs};
+    use super::*;
+
+    /// Names, modification and inode.
+    fn tree(files: &[(&str, i64, u64)]) -> Picture {
+        let stamp = |modified_nanos, inode| FileStamp { bytes: 1, modified_nanos, inode, mode: 0o644 };
+        Arc::new(files.iter().map(|(path, modified, inode)| TreeFile { path: (*path).into(), stamp: stamp(*modified, *inode) }).collect())
+    }
+
+    fn at(secs: u64) -> Duration {
+        Duration::from_secs(secs)
+    }
+
+    fn complete(watch: &FolderWatch, secs: u64) -> Option<Picture> {
+        watch.complete(at(secs), true, false).map(|ripe| ripe.picture)
+    }
+
+    fn marked(marks: u64, by: i64) -> Signs {
+        Signs { marks, has_marked: true, marked_by: Some(by), step: Some(3.0), ..Signs::default() }
+    }
+
+    const EIGHT: [(&str, i64, u64); 2] = [("model-8.pt", 80, 8), ("optim-8.pt", 82, 9)];
+
+    /// Seed 1119 of the false world: the save after the mark had begun when that was read, and its half was kept as complete.
+    #[test]
+    fn what_was_begun_after_the_mark_is_not_covered_by_it() {
+        for [model, optim, next] in [["model-8.pt", "optim-8.pt", "model-9.pt"], ["step-8/model", "step-8/optim", "step-9/model"]] {
+            let eight = [(model, 80, 8), (optim, 82, 9)];
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&eight), at(82), marked(0, 0));
+            watch.observe(tree(&[eight[0], eight[1], (next, 84, 10)]), at(84), marked(1, 83));
+            assert_eq!(complete(&watch, 84), Some(tree(&eight)));
+            watch.keep(tree(&eight));
+            let on = tree(&[eight[0], eight[1], (next, 85, 10)]);
+            watch.observe(Arc::clone(&on), at(85), marked(1, 83));
+            watch.observe(on, at(100), marked(1, 83));
+            assert_eq!(complete(&watch, 100), None, "{next} is half, however long it rests");
+        }
+    }
+
+    #[test]
+    fn what_is_written_over_after_the_mark_is_complete_at_the_next() {
+        let before = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
+        let mut watch = FolderWatch::new(Arc::clone(&before), Before::default());
+        let torn = tree(&[("model.pt", 14, 1), ("optim.pt", 12, 2)]);
+        watch.observe(Arc::clone(&torn), at(14), marked(1, 13));
+        assert_eq!(complete(&watch, 14), None);
+        let whole = tree(&[("model.pt", 15, 1), ("optim.pt", 16, 2)]);
+        watch.observe(Arc::clone(&whole), at(16), marked(1, 13));
+        assert_eq!(complete(&watch, 60), None);
+        watch.observe(Arc::clone(&whole), at(61), marked(2, 17));
+        assert_eq!(complete(&watch, 61), Some(whole));
+    }
+
+    /// A file server's clock is ahead: everything seems to come after its mark.
+    #[test]
+    fn a_folder_with_another_clock_is_believed_once_it_rests() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&EIGHT), at(82), marked(1, 50));
+        assert_eq!(complete(&watch, 82), None);
+        watch.observe(tree(&EIGHT), at(84), marked(1, 50));
+        assert_eq!(complete(&watch, 84), Some(tree(&EIGHT)));
+    }
+
+    #[test]
+    fn what_was_renamed_into_place_after_the_mark_is_whole() {
+        let mut watch = FolderWatch::new(tree(&[("model.pt", 10, 1)]), Before::default());
+        watch.observe(tree(&[("model.pt", 14, 2)]), at(14), marked(1, 13));
+        assert_eq!(complete(&watch, 14), Some(tree(&[("model.pt", 14, 2)])));
+    }
+
+    /// Seed 275 of the false world: of the first save of a script that marks, half was kept, because nobody knew of its marks yet.
+    #[test]
+    fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
+        let told = Signs { step: Some(3.0), ..Signs::default() };
+        let (model, both) = (tree(&[("model.pt", 1, 1)]), tree(&[("model.pt", 1, 1), ("optimizer.pt", 1, 2)]));
+        let first = |marks| {
+            let mut watch = FolderWatch::new(tree(&[]), Before { marks, ..Before::default() });
+            watch.observe(tree(&[]), at(0), told);
+            watch.observe(Arc::clone(&model), at(10), told);
+            watch.observe(Arc::clone(&model), at(30), told);
+            watch
+        };
+        let mut watch = first(None);
+        assert_eq!(complete(&watch, 30), None, "the optimizer is still to come");
+        assert!(watch.complete(at(30), true, true).is_some(), "somebody waits, and there may never be more");
+        watch.observe(Arc::clone(&both), at(35), marked(1, 1));
+        assert_eq!(complete(&watch, 35), Some(both));
+        assert!(complete(&first(None), 40).is_some(), "it makes none");
+        assert!(complete(&first(Some(false)), 12).is_some(), "that it makes none is known");
+        assert_eq!(complete(&first(Some(true)), 30), None, "a machine before this one has seen its marks");
+    }
+
+    #[test]
+    fn a_workload_that_marks_is_believed_and_its_silence_is_not() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&[("a", 1, 7)]), at(1), Signs { marks: 1, marked_step: Some(3.0), ..Signs::default() });
+        let ripe = watch.complete(at(1), true, false).unwrap();
+        assert_eq!((ripe.picture, ripe.step), (tree(&[("a", 1, 7)]), Some(3.0)));
+        watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(2), Signs { marks: 1, ..Signs::default() });
+        watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(60), Signs { marks: 1, ..Signs::default() });
+        assert_eq!(complete(&watch, 60), None, "half of the next checkpoint, however long it takes");
+    }
+}
