@@ -122,14 +122,33 @@ impl Ec2Line {
         if self.world.weather.is(Trouble::Ec2Down) {
             return Err(ambiguous(act, "Unavailable: the zone does not answer"));
         }
-        let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
-        let behind = if stale { self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25)) } else { Duration::ZERO };
+        let behind = self.behind();
         let views = if region.as_str() == REGION { self.world.ec2.views(owner, behind) } else { Vec::new() };
         // An answer that was lost shows nobody anything, and takes back nothing that was shown before (seed 10008470 of 24 h).
         if !lost {
             self.world.happened(&Deed::Described { by: &self.who, views: &views });
         }
         Self::reply(lost, act, views)
+    }
+
+    /// The same by the token of a launch: the second look of the NotFound rule.
+    async fn find(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
+        let act = "find the machine of a plan";
+        let lost = self.meet(act).await?;
+        if self.world.weather.is(Trouble::Ec2Down) {
+            return Err(ambiguous(act, "Unavailable: the zone does not answer"));
+        }
+        let found = self.world.ec2.by_token(&plan.client_token, self.behind());
+        if found.iter().any(|machine| !machine.state.is_terminated()) {
+            return Err(ambiguous(act, "it is there by its token, and not by its tags"));
+        }
+        Self::reply(lost, act, found.into_iter().max_by_key(|machine| machine.launched))
+    }
+
+    /// How old an answer is.
+    fn behind(&self) -> Duration {
+        let stale = self.world.weather.is(Trouble::Ec2Stale) && self.world.dice.cloud.percent(60);
+        if stale { self.world.dice.cloud.between(Duration::from_secs(1), Duration::from_secs(25)) } else { Duration::ZERO }
     }
 
     fn refused(&self, plan: &Plan) -> Option<CloudError> {
@@ -187,6 +206,10 @@ impl Cloud for Ec2Line {
 
     async fn describe(&self, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
         planted::described(&self.world, &self.who, self.describe_instances(owner, region).await)
+    }
+
+    async fn confirm_missing(&self, plan: &Plan) -> Result<Option<InstanceView>, CloudError> {
+        self.find(plan).await
     }
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {

@@ -23,7 +23,7 @@ use crate::market::{Market, Offer, Usd, elapsed};
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3600);
 
 /// How late a machine shows while that is the trouble. Less than the five minutes of the NotFound rule.
-const LATE_SHOW: Duration = Duration::from_secs(240);
+const LATE_SHOW: Duration = Duration::from_secs(299);
 
 /// A machine that hangs in its end stays so long unless it is forced.
 const STUCK: Duration = Duration::from_secs(20 * 60);
@@ -340,6 +340,14 @@ impl Ec2 {
         let Some(now) = machines.iter().find_map(|machine| machine.host.as_ref()).map(|host| host.world.timeline.now()) else { return Vec::new() };
         let ours = machines.iter().filter(|machine| machine.owner() == Some(owner));
         ours.filter_map(|machine| machine.view(now.saturating_sub(behind))).collect()
+    }
+
+    /// What a token has launched, whatever its tags say.
+    pub fn by_token(&self, token: &str, behind: Duration) -> Vec<InstanceView> {
+        let machines = self.lock();
+        let ours = machines.iter().filter(|machine| machine.token == token);
+        let now = |machine: &Machine| machine.host.as_ref().map(|host| host.world.timeline.now());
+        ours.filter_map(|machine| machine.view(now(machine)?.saturating_sub(behind))).collect()
     }
 
     pub fn with<T>(&self, id: &str, read: impl FnOnce(&Machine) -> T) -> Option<T> {

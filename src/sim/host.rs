@@ -138,6 +138,7 @@ impl Host {
             if has_passed() {
                 self.world.told(format_args!("{}: the deadline has passed, the unit powers off", self.id));
                 self.world.timeline.sleep(Duration::from_secs(5)).await;
+                self.kernel.running().await;
                 self.go_dark();
             }
         }
@@ -150,7 +151,7 @@ impl Host {
             self.state().reboot = Some(Arc::clone(&boot));
             self.boots.fetch_add(1, Ordering::Relaxed);
             *self.life.lock().expect("nobody panics while holding it: it is only read and set") = self.world.timeline.now();
-            if self.count_boot() {
+            if self.begin_boot() {
                 self.go_dark();
             }
             tokio::select! {
@@ -167,12 +168,20 @@ impl Host {
         }
     }
 
-    /// As systemd/lamp-boot.service does.
-    fn count_boot(&self) -> bool {
+    /// As systemd/lamp-boot.service does: each life has the time of a boot, and the third in a row without a lease is the last.
+    fn begin_boot(&self) -> bool {
         let path = Path::new(BOOTS);
         let count = self.disk.read(path).ok().flatten().and_then(|bytes| String::from_utf8(bytes).ok()?.trim().parse::<u32>().ok()).unwrap_or(0) + 1;
+        if count >= BOOTS_MAX {
+            let _ = self.disk.remove(path);
+            return true;
+        }
         let _ = self.disk.write(path, format!("{count}\n").as_bytes());
-        count >= BOOTS_MAX
+        let (now, boot) = (self.wall(), BOOT_TTL);
+        if !self.deadline().is_some_and(|deadline| now < deadline && deadline <= now + boot) {
+            let _ = self.disk.write(Path::new(DEADLINE), format!("{}\n", (now + boot).as_second()).as_bytes());
+        }
+        false
     }
 
     /// `Restart=always`.
@@ -346,6 +355,8 @@ impl Power for Ports {
     async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
         self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
         self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
+        // A kernel that hangs meanwhile powers nothing off.
+        self.0.kernel.running().await;
         if self.0.world.planted != Some(Bug::PowerLost) {
             self.0.go_dark();
         }

@@ -161,6 +161,10 @@ fn try_soak(args: &[&str]) -> (bool, String, String) {
 const STRIKES_MIN: u64 = 20;
 const KINDS: usize = 39;
 
+/// And so many attempts end by each of these verdicts: a watch that never fires would break no law.
+const ENDS_MIN: [(&str, u64); 7] =
+    [("idle", 40), ("stalled", 20), ("interrupted", 270), ("hardware_lost", 60), ("lost", 150), ("user_stopped", 100), ("failed", 75)];
+
 #[test]
 fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes_nothing() {
     let deaths = soak(&["--deaths"]);
@@ -176,6 +180,10 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
         .collect();
     let rare: Vec<&(&str, u64)> = strikes.iter().filter(|(_, struck)| *struck < STRIKES_MIN).collect();
     assert!(strikes.len() >= KINDS && rare.is_empty(), "{} kinds of faults, too rare: {rare:?}", strikes.len());
+    let ends = worlds.lines().find_map(|line| line.strip_prefix("attempts ended: ")).expect("it is printed");
+    let ends: std::collections::BTreeMap<String, u64> = serde_json::from_str(ends).expect("words and counts");
+    let few: Vec<_> = ENDS_MIN.iter().filter(|(end, least)| ends.get(*end).is_none_or(|count| count < least)).collect();
+    assert!(few.is_empty(), "too few of {few:?}: {ends:?}");
     let mutants = soak(&["--threads", &threads, "--mutants"]);
     assert!(mutants.contains("22 of 22 planted bugs were caught"), "{mutants}");
     let named = soak(&["--threads", &threads, "--named"]);

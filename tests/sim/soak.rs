@@ -62,21 +62,22 @@ fn processor() -> Duration {
 }
 
 thread_local! {
-    /// What this thread is at.
-    static SEED: Cell<u64> = const { Cell::new(0) };
+    /// What this thread is at: the seed, and the hours of its world.
+    static SEED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
 /// A panic in a task of a world ends the run (this profile aborts), and says in which world it was.
 fn name_the_seed_of_a_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        println!("seed {} panics", SEED.get());
+        let (seed, hours) = SEED.get();
+        println!("seed {seed} panics: just soak --hours {hours} --seed {seed}");
         before(panic);
     }));
 }
 
 fn played(how: Play) -> Played {
-    SEED.set(how.seed);
+    SEED.set((how.seed, how.hours));
     play(how)
 }
 
