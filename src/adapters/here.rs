@@ -80,6 +80,11 @@ pub fn sign(mut held: &std::fs::File, what: &str) -> io::Result<()> {
     write!(held, "{} {what}", std::process::id())
 }
 
+/// Whether this is a container: what the kernel counts for the whole machine is its host's then, and not ours alone.
+pub fn is_container() -> bool {
+    ["/run/systemd/container", "/run/.containerenv", "/.dockerenv"].iter().any(|mark| Path::new(mark).exists())
+}
+
 /// The folders directly below one, newest name last; none when it is not there.
 pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> =

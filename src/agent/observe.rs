@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use crate::instance::{GpuStatus, Marks, Rates, Reading, Sample, rates};
+use crate::instance::{GpuStatus, Marks, Rates, Reading, RestCpu, Sample, rates};
 use crate::job::{GpuSelection, Spec};
 use crate::market::{GpuRequirement, Span};
 use crate::policy::{HardwareFault, HardwareWatch, IdleRhythm, IdleWatch, StallRhythm, StallWatch, Standing, WatchAction, WatchVerdict};
@@ -17,6 +17,8 @@ pub(super) const JUST_STARTED: &str = "the workload has just started";
 pub struct Watching {
     selection: GpuSelection,
     gpus_asked: bool,
+    /// `None`: what else runs on this machine may be somebody else's.
+    rest: Option<RestCpu>,
     idle_rule: IdleWatch,
     stall_rule: StallWatch,
     hardware_rule: HardwareWatch,
@@ -50,11 +52,13 @@ pub struct Rhythm {
 }
 
 impl Watching {
-    pub fn new(spec: &Spec, drawers: Drawers, learned: &Rhythm, baseline: Marks) -> Self {
+    /// `own_machine`: it was launched for the job, and nobody else is on it.
+    pub fn new(spec: &Spec, own_machine: bool, drawers: Drawers, learned: &Rhythm, baseline: Marks) -> Self {
         let starting = || WatchVerdict::new(Standing::Starting, WatchAction::None, JUST_STARTED);
         Watching {
             selection: spec.watch.gpus.clone(),
             gpus_asked: spec.machine.gpus != GpuRequirement::NONE,
+            rest: own_machine.then(RestCpu::default),
             idle_rule: IdleWatch::resumed(&spec.watch.idle, &learned.idle),
             stall_rule: StallWatch::resumed(&spec.watch.stall, &learned.stall),
             hardware_rule: HardwareWatch::new(spec.machine.gpus != GpuRequirement::NONE),
@@ -103,6 +107,7 @@ impl Watching {
         self.hardware_rule.started_again();
         // `began` stays: recorded time never steps back within an attempt.
         (self.previous, self.last, self.busy_since) = (None, None, None);
+        self.rest.iter_mut().for_each(RestCpu::forget);
         self.baseline = Some(baseline);
         (self.idle, self.stall) = (starting(), starting());
     }
@@ -118,6 +123,7 @@ impl Watching {
             _ => None,
         };
         let shown = why.filter(|_| self.gpus_asked).map(|why| std::mem::replace(&mut sample.gpus, Reading::unknown(why)));
+        let rest = self.rest.as_mut().map_or(Reading::Absent, |rest| rest.take(&sample));
         let began = self.began.get_or_insert_with(|| sample.clone());
         let Some(previous) = self.previous.take() else {
             let marks = self.baseline.clone().unwrap_or_else(|| sample.marks.clone());
@@ -125,7 +131,7 @@ impl Watching {
             self.previous = Some(Sample { marks, ..sample });
             return None;
         };
-        let rates = rates(began, &previous, &sample, &self.selection);
+        let rates = Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);
         self.hardware_rule.step(shown.as_ref().unwrap_or(&sample.gpus), &self.selection, Some(&rates));

@@ -46,6 +46,8 @@ pub struct World {
     pub own_network: Arc<AtomicU64>,
     /// Where the dead-man's switch reads its deadline; `None`: this machine has none of ours.
     pub deadline_file: Option<PathBuf>,
+    /// Nobody else is on this machine: it was launched for the job.
+    pub own_machine: bool,
     /// Where measurements are published, if anywhere.
     pub meter: Option<Arc<dyn Meter>>,
     pub service: Arc<dyn Service>,
@@ -132,7 +134,7 @@ impl Agent {
         let news = News { notices: notices.as_ref().map(NoticeWatch::subscribe), requests: requests.wishes.clone(), signals: world.signals.clone() };
         let anchor = Anchor::kept_or_now(memory.anchor.take(), attempt.launched, &*out.clock);
         memory.anchor = Some(anchor.clone());
-        let mut watching = Watching::new(spec, memory.drawers, &memory.rhythm, board.marks());
+        let mut watching = Watching::new(spec, world.own_machine, memory.drawers, &memory.rhythm, board.marks());
         watching.remember_fault(memory.hardware.as_ref());
         Agent {
             journal,

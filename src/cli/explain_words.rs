@@ -56,6 +56,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("median_step_secs", "a step takes {}"),
     ("net_bytes_per_sec", "network {}"),
     ("quiet_secs", "quiet for {}"),
+    ("rest_cpu_percent", "CPU outside the job's own processes {}"),
     ("retries_used", "{} retries used"),
     ("save_p95_secs", "a save takes up to {}"),
     ("silent_secs", "no progress for {}"),

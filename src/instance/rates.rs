@@ -28,6 +28,9 @@ pub struct Rates {
     pub cpu_percent_min: Reading<f64>,
     /// The whole machine, percent of **all** cores.
     pub machine_cpu_percent: Reading<f64>,
+    /// What is not the workload's tree, percent of **one** core, over the last minute. Only where the machine was launched for
+    /// the job: elsewhere the rest is somebody else's.
+    pub rest_cpu_percent: Reading<f64>,
     /// Of the tree, read and written together.
     pub disk_bytes_per_sec: Reading<f64>,
     /// Not the agent's own, sent and received together.
@@ -57,6 +60,7 @@ impl Default for Rates {
             cpu_percent: Reading::Absent,
             cpu_percent_min: Reading::Absent,
             machine_cpu_percent: Reading::Absent,
+            rest_cpu_percent: Reading::Absent,
             disk_bytes_per_sec: Reading::Absent,
             net_bytes_per_sec: Reading::Absent,
             log_bytes: Reading::Absent,
@@ -89,6 +93,7 @@ pub fn rates(began: &Sample, previous: &Sample, now: &Sample, selection: &GpuSel
         cpu_percent: per_sec(cpu, interval).map(|cores| cores * 100.0),
         cpu_percent_min: Reading::Absent,
         machine_cpu_percent: per_sec(machine, interval).map(|cores| cores * 100.0 / f64::from(now.cores.max(1))),
+        rest_cpu_percent: Reading::Absent,
         disk_bytes_per_sec: per_sec(difference(&previous.tree_disk, &now.tree_disk, io), interval),
         net_bytes_per_sec: per_sec(difference(&previous.network, &now.network, io), interval),
         log_bytes: grown(previous.marks.log_bytes, now.marks.log_bytes),

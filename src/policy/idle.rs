@@ -266,6 +266,7 @@ impl IdleWatch {
             ("cpu_percent", &rates.cpu_percent),
             ("cpu_percent_min", &rates.cpu_percent_min),
             ("machine_cpu_percent", &rates.machine_cpu_percent),
+            ("rest_cpu_percent", &rates.rest_cpu_percent),
             ("disk_bytes_per_sec", &rates.disk_bytes_per_sec),
             ("net_bytes_per_sec", &rates.net_bytes_per_sec),
             ("typing_secs", &rates.typing_secs),
@@ -290,6 +291,7 @@ fn levels(rates: &Rates) -> String {
         ("GPU", &rates.gpu_percent, "%"),
         ("CPU", &rates.cpu_percent, "% of a core"),
         ("machine CPU", &rates.machine_cpu_percent, "%"),
+        ("the rest", &rates.rest_cpu_percent, "% of a core"),
         ("network", &rates.net_bytes_per_sec, RATE),
     ];
     let known: Vec<String> = all

@@ -13,6 +13,11 @@ use crate::job::IdleSpec;
 /// or a monitor uses up to two percent of sixteen cores, and published rules use the same five.
 const MACHINE_CPU_QUIET_PERCENT: f64 = 5.0;
 
+/// Half of **one** core, over a minute, of what is not the workload's tree, on a machine that was launched for the job: there a
+/// container or a service is the job's too. Work on the processors takes a whole core. A desktop or a monitor uses a third of
+/// one, and so may the kernel of a machine with two hundred: with much less such a machine would never be idle.
+const REST_CPU_QUIET_PERCENT: f64 = 50.0;
+
 /// The unit of traffic; it is said as [`rate`] says it.
 pub(super) const RATE: &str = "B/s";
 
@@ -93,6 +98,7 @@ pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     if !tree_known {
         judge(&rates.machine_cpu_percent, machine_limit, "machine CPU", "%");
     }
+    judge(&rates.rest_cpu_percent, REST_CPU_QUIET_PERCENT, "CPU outside the job's own processes", "% of a core");
     judge(&rates.disk_bytes_per_sec, spec.io_bytes_per_sec, "disk", RATE);
     judge(&rates.log_bytes, 0.0, "log output", "");
     judge(&rates.progress_marks, 0.0, "progress", "");
@@ -100,6 +106,7 @@ pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     for (reading, name) in [(&rates.net_bytes_per_sec, "network"), (&rates.typing_secs, "typing")] {
         judge(reading, f64::INFINITY, name, "");
     }
+    // The rest holds the clock, but is no beginning of the work: a machine that has just booted is busy with itself.
     let processor_busy = above(&rates.cpu_percent, spec.cpu_percent) || above(&rates.machine_cpu_percent, machine_limit);
     Seen {
         busy,

@@ -240,6 +240,7 @@ impl Host {
             insist: true,
             own_network: Arc::default(),
             deadline_file: Some(PathBuf::from(DEADLINE)),
+            own_machine: true,
             meter: None,
             service: ports.service,
             stacks: this(),

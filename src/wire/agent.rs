@@ -193,22 +193,17 @@ async fn boot_machine(then: Then, leading: Vec<OsString>) -> Result<i32, String>
     };
     let program = HolderProgram { exe: exe()?, leading, machine_pid: None };
     // A switch of ours stands only behind a machine that is ours to put out.
-    let deadline_file = (then == Then::Poweroff).then(|| PathBuf::from(DEADLINE));
-    attempt(
-        ports,
-        folders,
-        Arc::from(child_workload::workloads(program, Home::Own)),
-        then == Then::Poweroff,
-        own_network,
-        OnBox { deadline_file, meter },
-    )
-    .await
+    let is_ours = then == Then::Poweroff;
+    let on_box = OnBox { deadline_file: is_ours.then(|| PathBuf::from(DEADLINE)), own_machine: is_ours && !here::is_container(), meter };
+    attempt(ports, folders, Arc::from(child_workload::workloads(program, Home::Own)), is_ours, own_network, on_box).await
 }
 
 /// What only a launched machine has.
 #[derive(Default)]
 struct OnBox {
     deadline_file: Option<PathBuf>,
+    /// Nobody else is on it.
+    own_machine: bool,
     meter: Option<Arc<dyn Meter>>,
 }
 
@@ -236,6 +231,7 @@ async fn attempt(
         insist,
         own_network,
         deadline_file: on_box.deadline_file,
+        own_machine: on_box.own_machine,
         meter: on_box.meter,
         service: ports.service,
         stacks: Arc::new(ProcStacks),
@@ -318,6 +314,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         insist: call.then == Then::Poweroff,
         own_network: Arc::default(),
         deadline_file: None,
+        own_machine: false,
         meter: None,
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),

@@ -33,6 +33,7 @@ async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
         insist: false,
         own_network: Arc::default(),
         deadline_file: None,
+        own_machine: false,
         meter: None,
         service: Arc::new(played.clone()),
         stacks: Arc::new(played.clone()),

@@ -96,3 +96,21 @@ fn a_machine_that_turns_out_to_have_no_gpu_is_given_up_and_not_called_idle() {
         assert!(rig.attention().await.iter().any(|line| line.contains("the driver shows none")));
     });
 }
+
+/// `docker run` on a machine of our own, and a neighbour on a workstation.
+#[test]
+fn what_a_container_does_is_work_where_nobody_else_is_on_the_machine() {
+    for own_machine in [true, false] {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            let mut machine = Played::new(&rig);
+            machine.own_machine = own_machine;
+            machine.show(|now| (now.works, now.rest_works) = (false, true));
+            let agent = machine.agent(&rig, r#"{"watch": {"stall": {"window": null}}}"#).run();
+            tokio::select! {
+                finish = agent => assert!(!own_machine && finish.because == EndedBecause::Idle, "{finish:?}"),
+                () = rig.clock.sleep(secs(4 * 3600)) => assert!(own_machine, "a neighbour's work is not the job's"),
+            }
+        });
+    }
+}

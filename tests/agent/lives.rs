@@ -101,6 +101,7 @@ impl Stage {
             insist: true,
             own_network: Arc::default(),
             deadline_file: self.deadline_file.clone(),
+            own_machine: true,
             meter: None,
             service: ports.service,
             stacks: Arc::new(calm),

@@ -57,6 +57,8 @@ pub struct Played {
     silent: Arc<Mutex<Duration>>,
     /// Where the agent publishes its measurements.
     pub meter: Option<Arc<dyn Meter>>,
+    /// It was launched for the job, and nobody else is on it.
+    pub own_machine: bool,
     /// When it was launched, by the cloud's clock; `None`: now, by its own.
     pub launched: Option<Timestamp>,
     /// The hard end that its launch set.
@@ -72,7 +74,10 @@ pub struct Now {
     pub free_bytes: u64,
     /// The tree uses a whole core, or nothing.
     pub works: bool,
+    /// Somebody else uses a whole core: a container, or a neighbour.
+    pub rest_works: bool,
     cpu: Duration,
+    rest: Duration,
     at: Duration,
 }
 
@@ -83,7 +88,15 @@ impl Played {
     }
 
     pub fn new(rig: &Rig) -> Self {
-        let now = Now { gpus: Reading::Absent, free_bytes: 1 << 40, works: true, cpu: Duration::ZERO, at: Duration::ZERO };
+        let now = Now {
+            gpus: Reading::Absent,
+            free_bytes: 1 << 40,
+            works: true,
+            rest_works: false,
+            cpu: Duration::ZERO,
+            rest: Duration::ZERO,
+            at: Duration::ZERO,
+        };
         let (now, started, powered_off) = (Arc::new(Mutex::new(now)), Arc::default(), Arc::default());
         Played {
             clock: rig.clock.clone(),
@@ -102,6 +115,7 @@ impl Played {
             said: Arc::default(),
             silent: Arc::default(),
             meter: None,
+            own_machine: true,
             launched: None,
             kill_at: None,
             code: Value::Null,
@@ -145,6 +159,7 @@ impl Played {
             insist: true,
             own_network: Arc::default(),
             deadline_file: None,
+            own_machine: self.own_machine,
             meter: self.meter.clone(),
             service: this(),
             stacks: this(),
@@ -213,6 +228,9 @@ impl Now {
         if self.works {
             self.cpu += mono.saturating_sub(self.at);
         }
+        if self.rest_works {
+            self.rest += mono.saturating_sub(self.at);
+        }
         self.at = mono;
     }
 }
@@ -229,7 +247,7 @@ impl SensorFeed for Played {
             gpus: now.gpus.clone(),
             cuda: Reading::Absent,
             tree_cpu: Reading::Known(now.cpu),
-            machine_cpu: Reading::Known(now.cpu),
+            machine_cpu: Reading::Known(now.cpu + now.rest),
             cores: 2,
             tree_memory_bytes: Reading::Known(1 << 30),
             machine_memory_bytes: Reading::Known((1 << 30, 1 << 33)),

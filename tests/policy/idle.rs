@@ -57,6 +57,24 @@ fn the_machines_own_processor_counts_only_where_the_tree_is_not_known() {
     assert_eq!(Script::new(Sight::Machine, 10.0).work(HOUR).phase(2.0 * HOUR, neighbour).idle().stop_at(), None);
 }
 
+/// `docker run`: the container is no child of the job's, whose own tree does nothing.
+#[test]
+fn on_a_machine_of_our_own_the_rest_of_the_box_is_the_jobs() {
+    let stop_at = |cores: f64, rest: f64| {
+        let box_of = |rates: &mut Rates| (rates.rest_cpu_percent, rates.machine_cpu_percent) = (known(rest), known(rest / cores));
+        Script::live().work(HOUR).phase(2.0 * HOUR, box_of).idle().stop_at()
+    };
+    assert_eq!(stop_at(4.0, 350.0), None, "a phase on the processors alone");
+    assert_eq!(stop_at(96.0, 100.0), None, "one thread prepares data, on a machine of ninety-six cores");
+    let daemons = [(4.0, 30.0), (96.0, 45.0)].map(|(cores, rest)| stop_at(cores, rest));
+    assert_eq!(daemons, [Some(HOUR + 5.0 * MINUTE); 2], "what daemons and kernel use holds nothing");
+    let lost = |rates: &mut Rates| rates.rest_cpu_percent = Reading::unknown("/proc/stat cannot be read");
+    assert_eq!(Script::live().work(HOUR).phase(2.0 * HOUR, lost).idle().standing(), Standing::Unknown);
+    let told = |rates: &mut Rates| (rates.rest_cpu_percent, rates.machine_cpu_percent) = (known(210.0), known(2.2));
+    let judged = Script::live().work(HOUR).phase(MINUTE, told).idle();
+    assert_eq!(judged.last().text, "working: CPU outside the job's own processes 210 % of a core");
+}
+
 #[test]
 fn a_burst_on_the_network_is_somebody_elses() {
     let burst = |rates: &mut Rates| rates.net_bytes_per_sec = known(2e6);
