@@ -3,7 +3,7 @@
 //! ```text
 //!   open -> Session (devices, events) -> one GpuSample a device
 //!     |        `-- driver gone, every device silent -- close, Unknown, open again a minute later
-//!     `-- no library, no driver, no device: Absent, or Unknown once there was one
+//!     `-- no library, no driver, no device: Absent, or Unknown once there was one, or while the kernel has one
 //! ```
 //! A machine without the driver is not a machine whose driver is broken: the first has no GPUs, of the second nobody
 //! knows. Each problem is said once in the log. What must never live here: verdicts, and waiting.
@@ -23,6 +23,9 @@ use crate::market::Cuda;
 /// The name under which every driver package installs the library; the name without `.1` is in development packages only.
 pub const LIBRARY: &str = "libnvidia-ml.so.1";
 
+/// What the kernel driver makes once it runs a GPU.
+pub const DEVICE: &str = "/dev/nvidiactl";
+
 /// Between two attempts to open the library, or to open it anew because of a device that gives nothing. Opening can take
 /// a second with eight GPUs and no persistence daemon; longer, and a repaired driver goes unnoticed for longer.
 pub const RETRY_EVERY: Duration = Duration::from_secs(60);
@@ -30,6 +33,7 @@ pub const RETRY_EVERY: Duration = Duration::from_secs(60);
 /// The GPUs. Never fails and never panics: what cannot be read is in the reading.
 pub(super) struct Gpus {
     library: PathBuf,
+    device: PathBuf,
     retry_every: Duration,
     session: Option<Session>,
     /// Every GPU that was ever seen, in the driver's order.
@@ -48,8 +52,17 @@ enum State {
 }
 
 impl Gpus {
-    pub fn new(library: impl Into<PathBuf>, retry_every: Duration) -> Self {
-        Gpus { library: library.into(), retry_every, session: None, known: Vec::new(), state: State::Open, retry_at: Duration::ZERO, said: None }
+    pub fn new(library: impl Into<PathBuf>, device: impl Into<PathBuf>, retry_every: Duration) -> Self {
+        Gpus {
+            library: library.into(),
+            device: device.into(),
+            retry_every,
+            session: None,
+            known: Vec::new(),
+            state: State::Open,
+            retry_at: Duration::ZERO,
+            said: None,
+        }
     }
 
     /// Why GPUs are not, or not all, readable; for people, and for whoever asked for GPUs.
@@ -96,7 +109,7 @@ impl Gpus {
         // The old one goes first: the library counts how often it was opened and would otherwise keep its state.
         self.session = None;
         self.retry_at = now + self.retry_every;
-        match Session::open(&self.library, &mut self.known) {
+        match Session::open(&self.library, &self.device, &mut self.known) {
             Ok(session) => {
                 self.session = Some(session);
                 self.state = State::Open;
@@ -177,7 +190,8 @@ impl Owner {
 }
 
 impl Session {
-    fn open(library: &Path, known: &mut Vec<Memory>) -> Result<Session, State> {
+    fn open(library: &Path, kernels: &Path, known: &mut Vec<Memory>) -> Result<Session, State> {
+        let unopened = |error: &NvmlError| unopened(error, kernels);
         let nvml = Nvml::builder().lib_path(library.as_os_str()).init().map_err(|error| unopened(&error))?;
         let owner = Owner(Box::into_raw(Box::new(nvml)));
         let nvml = owner.nvml();
@@ -247,13 +261,19 @@ fn version(number: i32) -> Cuda {
     Cuda { major: number / 1000, minor: number % 1000 / 10 }
 }
 
-/// No library and no driver are a machine without GPUs. Anything else is a machine of which nobody knows.
-fn unopened(error: &NvmlError) -> State {
+/// No library and no driver are a machine without GPUs. Anything else is a machine of which nobody knows: also where the kernel's
+/// driver has its device, and the library alone is missing (a container without the driver's `utility` part).
+fn unopened(error: &NvmlError, kernels: &Path) -> State {
     let text = sentence(error);
-    match error {
-        NvmlError::LibloadingError(cause) if cause.to_string().contains("No such file") => State::Absent(text),
-        NvmlError::DriverNotLoaded | NvmlError::LibraryNotFound => State::Absent(text),
-        _ => State::Unknown(text),
+    let is_nothing = match error {
+        NvmlError::LibloadingError(cause) => cause.to_string().contains("No such file"),
+        NvmlError::DriverNotLoaded | NvmlError::LibraryNotFound => true,
+        _ => false,
+    };
+    match is_nothing {
+        true if kernels.exists() => State::Unknown(format!("{} is there, but {text}", kernels.display())),
+        true => State::Absent(text),
+        false => State::Unknown(text),
     }
 }
 

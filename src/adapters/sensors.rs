@@ -27,13 +27,15 @@ use crate::ports::{Scope, Sensors};
 pub struct SensorOptions {
     /// NVIDIA's library, by path, or by name for the loader to find.
     pub nvml_library: PathBuf,
+    /// The device of NVIDIA's kernel driver: where it is, there are GPUs, whatever the library says.
+    pub nvidia_device: PathBuf,
     /// Between two attempts to open it.
     pub nvml_retry_every: Duration,
 }
 
 impl Default for SensorOptions {
     fn default() -> Self {
-        SensorOptions { nvml_library: nvml::LIBRARY.into(), nvml_retry_every: nvml::RETRY_EVERY }
+        SensorOptions { nvml_library: nvml::LIBRARY.into(), nvidia_device: nvml::DEVICE.into(), nvml_retry_every: nvml::RETRY_EVERY }
     }
 }
 
@@ -41,7 +43,7 @@ impl Default for SensorOptions {
 pub fn system_sensors(options: &SensorOptions) -> SystemSensors {
     SystemSensors {
         host: HostSensors::new(),
-        gpus: Gpus::new(&options.nvml_library, options.nvml_retry_every),
+        gpus: Gpus::new(&options.nvml_library, &options.nvidia_device, options.nvml_retry_every),
         network: Network::new(),
         typing: Typing::new("/"),
         problem: GpuProblem::default(),

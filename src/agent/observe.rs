@@ -131,7 +131,11 @@ impl Watching {
             self.previous = Some(Sample { marks, ..sample });
             return None;
         };
-        let rates = Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
+        let mut rates = Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
+        if self.gpus_asked && (&rates.gpu_percent, &rates.gpu_memory_percent) == (&Reading::Absent, &Reading::Absent) {
+            // A slice of a GPU, or a virtual one: whether the work on it rests, nobody can see.
+            rates.gpu_percent = Reading::unknown("the driver cannot say how busy the GPUs are");
+        }
         self.idle = self.idle_rule.step(&rates);
         self.stall = self.stall_rule.step(&rates, restarts);
         self.hardware_rule.step(shown.as_ref().unwrap_or(&sample.gpus), &self.selection, Some(&rates));

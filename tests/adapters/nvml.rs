@@ -10,6 +10,9 @@ use lamplighter::ports::{Scope, SensorFeed, Sensors};
 
 use crate::fake_nvml::{BUSY, FakeNvml, HANG, IDLE, LOST, MISMATCH};
 
+/// The tests may run where there are GPUs.
+const NO_DEVICE: &str = "/nowhere/nvidiactl";
+
 /// A machine with scripted GPUs whose driver problems are looked at again at each sample.
 struct Bench {
     _dir: tempfile::TempDir,
@@ -22,7 +25,7 @@ impl Bench {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let fake = FakeNvml::in_dir(dir.path());
         fake.play(script);
-        let options = SensorOptions { nvml_library: fake.library().into(), nvml_retry_every: Duration::ZERO };
+        let options = SensorOptions { nvml_library: fake.library().into(), nvidia_device: NO_DEVICE.into(), nvml_retry_every: Duration::ZERO };
         Bench { _dir: dir, fake, sensors: system_sensors(&options) }
     }
 
@@ -153,10 +156,28 @@ fn an_old_driver_is_asked_in_the_old_way() {
 #[test]
 fn a_machine_without_the_library_has_no_gpus() {
     let dir = tempfile::tempdir().expect("a folder can be made");
-    let options = SensorOptions { nvml_library: dir.path().join("libnvidia-ml.so.1"), ..SensorOptions::default() };
+    let options = SensorOptions { nvml_library: dir.path().join("libnvidia-ml.so.1"), nvidia_device: NO_DEVICE.into(), ..SensorOptions::default() };
     let mut sensors = system_sensors(&options);
     assert_eq!(sensors.sample(&Scope::default()).gpus, Reading::Absent);
     assert!(sensors.gpu_problem().expect("there is a reason").contains("libnvidia-ml.so.1"));
+}
+
+/// A container without the driver's `utility` part, or a library that was never installed: the kernel's driver runs, and the
+/// workload may use its GPUs without NVML.
+#[test]
+fn a_driver_without_its_library_is_unknown_and_not_a_machine_without_gpus() {
+    let dir = tempfile::tempdir().expect("a folder can be made");
+    let device = dir.path().join("nvidiactl");
+    std::fs::write(&device, "").expect("it can be written");
+    let missing = SensorOptions { nvml_library: dir.path().join("libnvidia-ml.so.1"), nvidia_device: device.clone(), ..SensorOptions::default() };
+    let mut sensors = system_sensors(&missing);
+    let why = sensors.sample(&Scope::default()).gpus;
+    assert!(unknown_why(&why).contains("nvidiactl") && unknown_why(&why).contains("libnvidia-ml.so.1"), "{why:?}");
+
+    let fake = FakeNvml::in_dir(dir.path());
+    fake.play("init not-loaded\n");
+    let mut sensors = system_sensors(&SensorOptions { nvml_library: fake.library().into(), nvidia_device: device, ..SensorOptions::default() });
+    assert!(unknown_why(&sensors.sample(&Scope::default()).gpus).contains("the NVIDIA driver is not loaded"));
 }
 
 #[test]

@@ -97,6 +97,33 @@ fn a_machine_that_turns_out_to_have_no_gpu_is_given_up_and_not_called_idle() {
     });
 }
 
+/// A virtual GPU, or a slice of one: the driver lists it, and cannot say how busy it is.
+#[test]
+fn work_on_gpus_whose_use_cannot_be_read_is_not_called_idle() {
+    for (asked, is_idle) in [("L4:1", false), ("none", true)] {
+        simulate(async |clock| {
+            let rig = Rig::new(clock.clone());
+            let machine = Played::new(&rig);
+            machine.show(|now| {
+                now.gpus = gpu(&[], false).map(|gpus| {
+                    let mute = |gpu| GpuSample { util_percent: Reading::Absent, memory_util_percent: Reading::Absent, ..gpu };
+                    gpus.into_iter().map(mute).collect()
+                });
+                now.works = false;
+            });
+            let agent = machine.agent(&rig, &format!(r#"{{"machine": {{"gpus": "{asked}"}}, "watch": {{"stall": {{"window": null}}}}}}"#)).run();
+            tokio::select! {
+                finish = agent => assert!(is_idle && finish.because == EndedBecause::Idle, "{asked}: {finish:?}"),
+                () = rig.clock.sleep(secs(4 * 3600)) => assert!(!is_idle, "{asked}: nothing is hidden there"),
+            }
+            if !is_idle {
+                let said = rig.status().await.reason.map(|reason| reason.text).unwrap_or_default();
+                assert!(said.is_empty() || said.contains("cannot say how busy"), "{said}");
+            }
+        });
+    }
+}
+
 /// `docker run` on a machine of our own, and a neighbour on a workstation.
 #[test]
 fn what_a_container_does_is_work_where_nobody_else_is_on_the_machine() {
