@@ -76,6 +76,8 @@ struct Machine {
     alive_at: Duration,
     /// Deadlines are kept on a clock that does not step.
     kill_at: Deadline,
+    /// The latest that the cap was ever raised to: caps only rise, and one look that fails takes nothing back.
+    raised: Option<Timestamp>,
     reclaim_at: Deadline,
     /// Held for life: two processes never play one machine.
     _lock: File,
@@ -125,6 +127,7 @@ impl Machine {
             restart_at: Duration::ZERO,
             alive_at: Duration::ZERO,
             kill_at: Deadline::default(),
+            raised: None,
             reclaim_at: Deadline::default(),
             _lock: lock,
         };
@@ -169,8 +172,8 @@ impl Machine {
             return Some((format!("Client.InstanceInitiatedShutdown: {}", record.why), record.how == STOP));
         }
         let tagged = Tags::from_map(&self.record.tags).ok().and_then(|tags| tags.kill_at);
-        let raised = self.folder.kill_at().ok().flatten().map(|record| record.at);
-        self.kill_at.set(tagged.max(raised), self.now());
+        self.raised = self.raised.max(self.folder.kill_at().ok().flatten().map(|record| record.at));
+        self.kill_at.set(tagged.max(self.raised), self.now());
         if self.kill_at.passed() {
             return Some(("Client.InstanceInitiatedShutdown: the hard cap kill-at has passed".into(), false));
         }

@@ -210,6 +210,22 @@ async fn the_hard_cap_ends_it_unless_it_is_raised() {
     assert_eq!(world.view().await.tags.kill_at, Some(later));
 }
 
+/// One look at a record that cannot be read must not bring back the cap that it has raised.
+#[tokio::test]
+async fn a_raised_cap_that_cannot_be_read_once_holds_as_it_was_read_before() {
+    let world = World::new(DAEMON);
+    let soon = Timestamp::now() + Duration::from_secs(10);
+    let (instance, folder) = world.launch("t6b", Some(soon)).await;
+    world.cloud.raise_kill_at(&machine(&instance), soon + Duration::from_secs(3600)).await.unwrap();
+    until("the agent runs", async || folder.path("started").exists()).await;
+    until("the first cap is over, and another look after it", async || Timestamp::now() > soon + Duration::from_millis(500)).await;
+    assert!(folder.ended().unwrap().is_none());
+    fs::write(folder.path("kill-at.json"), "not a record").unwrap();
+    let alive = folder.last_alive();
+    until("it lives on", async || folder.last_alive() != alive || folder.ended().unwrap().is_some()).await;
+    assert!(folder.ended().unwrap().is_none(), "{:?}", folder.ended());
+}
+
 #[tokio::test]
 async fn a_machine_that_can_never_start_has_ended() {
     let folder = tempfile::tempdir().unwrap();
