@@ -99,11 +99,7 @@ pub(super) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Re
     let bucket = names.bucket.as_str();
     match step {
         SetupStep::CreateBucket => create(s3, names).await,
-        SetupStep::TagBucket => {
-            let tag = Tag::builder().key(OWNER_TAG).value(&names.owner).build().expect("both the key and the value are given");
-            let tagging = Tagging::builder().tag_set(tag).build().expect("a tag is given");
-            done(s3.put_bucket_tagging().bucket(bucket).tagging(tagging).send().await, "tag the bucket")
-        }
+        SetupStep::TagBucket => tag(s3, names).await,
         SetupStep::VersionBucket => {
             let enabled = VersioningConfiguration::builder().status(BucketVersioningStatus::Enabled).build();
             done(s3.put_bucket_versioning().bucket(bucket).versioning_configuration(enabled).send().await, "keep the versions of the bucket")
@@ -126,10 +122,7 @@ pub(super) async fn act(s3: &Client, names: &SetupNames, step: &SetupStep) -> Re
             let call = s3.put_bucket_encryption().bucket(bucket).server_side_encryption_configuration(rules);
             done(call.send().await, "encrypt the bucket")
         }
-        SetupStep::TidyBucket => {
-            let call = s3.put_bucket_lifecycle_configuration().bucket(bucket).lifecycle_configuration(lifecycle());
-            done(call.send().await, "give the bucket a lifecycle")
-        }
+        SetupStep::TidyBucket => tidy(s3, bucket).await,
         SetupStep::EmptyRoot => forget(s3, names, &names.prefix, is_of_the_root).await,
         SetupStep::ForgetHouse => forget(s3, names, &names.prefix, is_of_the_house).await,
         SetupStep::DeleteBucket => match s3.delete_bucket().bucket(bucket).send().await {
@@ -152,7 +145,28 @@ async fn create(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     }
 }
 
-fn lifecycle() -> BucketLifecycleConfiguration {
+/// The call replaces all tags: those of somebody's own are read first, and stay.
+async fn tag(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
+    let (bucket, act) = (names.bucket.as_str(), "tag the bucket");
+    let there = known(s3.get_bucket_tagging().bucket(bucket).send().await).map_err(|why| SetupError::new(act, why))?;
+    let mut tags = there.map(|there| there.tag_set).unwrap_or_default();
+    tags.retain(|tag| tag.key() != OWNER_TAG);
+    tags.push(Tag::builder().key(OWNER_TAG).value(&names.owner).build().expect("both the key and the value are given"));
+    let tagging = Tagging::builder().set_tag_set(Some(tags)).build().expect("a tag is given");
+    done(s3.put_bucket_tagging().bucket(bucket).tagging(tagging).send().await, act)
+}
+
+/// The call replaces all rules: those of somebody's own are read first, and stay.
+async fn tidy(s3: &Client, bucket: &str) -> Result<(), SetupError> {
+    let act = "give the bucket a lifecycle";
+    let there = known(s3.get_bucket_lifecycle_configuration().bucket(bucket).send().await).map_err(|why| SetupError::new(act, why))?;
+    let (theirs, least) = there.map(|there| (there.rules.unwrap_or_default(), there.transition_default_minimum_object_size)).unwrap_or_default();
+    let call = s3.put_bucket_lifecycle_configuration().bucket(bucket).lifecycle_configuration(lifecycle(theirs));
+    done(call.set_transition_default_minimum_object_size(least).send().await, act)
+}
+
+/// Our two rules, and after them what is there under other names.
+fn lifecycle(theirs: Vec<LifecycleRule>) -> BucketLifecycleConfiguration {
     let everything = || LifecycleRuleFilter::builder().prefix("").build();
     let rule = |id: &str| LifecycleRule::builder().id(id).filter(everything()).status(ExpirationStatus::Enabled);
     let uploads = AbortIncompleteMultipartUpload::builder().days_after_initiation(BROKEN_UPLOADS_DAYS).build();
@@ -161,8 +175,10 @@ fn lifecycle() -> BucketLifecycleConfiguration {
         rule("broken-uploads").abort_incomplete_multipart_upload(uploads).build(),
         rule("old-versions").noncurrent_version_expiration(versions).build(),
     ];
-    let rules = rules.map(|rule| rule.expect("a rule has a status"));
-    BucketLifecycleConfiguration::builder().set_rules(Some(rules.to_vec())).build().expect("rules are given")
+    let mut rules = rules.map(|rule| rule.expect("a rule has a status")).to_vec();
+    let ours: Vec<Option<String>> = rules.iter().map(|rule| rule.id.clone()).collect();
+    rules.extend(theirs.into_iter().filter(|rule| !ours.contains(&rule.id)));
+    BucketLifecycleConfiguration::builder().set_rules(Some(rules)).build().expect("rules are given")
 }
 
 fn done<T, E>(answer: Result<T, SdkError<E, HttpResponse>>, act: &str) -> Result<(), SetupError>
@@ -291,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_lifecycle_takes_no_current_object_away() {
-        let lifecycle = lifecycle();
+        let lifecycle = lifecycle(Vec::new());
         assert_eq!(lifecycle.rules().len(), 2);
         assert!(lifecycle.rules().iter().all(|rule| rule.expiration().is_none() && rule.transitions().is_empty()), "jobs are kept for ever");
     }

@@ -48,6 +48,7 @@ mod replay_market;
 mod sandbox;
 mod secrets;
 mod setup;
+mod setup_bucket;
 mod shell;
 mod simulate;
 #[path = "../support/skipped.rs"]
