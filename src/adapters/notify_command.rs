@@ -21,6 +21,12 @@ pub struct NotifyCommand {
 #[async_trait]
 impl Notifier for NotifyCommand {
     async fn tell(&self, notification: &Notification) -> Result<(), NotifierError> {
+        self.tell_within(notification, PATIENCE).await
+    }
+}
+
+impl NotifyCommand {
+    async fn tell_within(&self, notification: &Notification, patience: Duration) -> Result<(), NotifierError> {
         let Some((program, arguments)) = self.argv.split_first() else { return Ok(()) };
         // Without its arguments: the address of a chat's hook is as good as a password, and this text is logged.
         let failed = |what: String| NotifierError { what: format!("the notify command `{program}` {what}") };
@@ -29,17 +35,45 @@ impl Notifier for NotifyCommand {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).kill_on_drop(true);
         let mut child = command.spawn().map_err(|error| failed(format!("cannot be started: {error}")))?;
         let event = serde_json::to_vec(notification).expect("an event holds only strings, finite numbers and maps with string keys");
-        if let Some(mut input) = child.stdin.take()
-            && let Err(error) = input.write_all(&event).await
-        {
-            // `notify-send` reads nothing and may be gone already; its exit status says whether that was well.
-            tracing::debug!("the notify command read no event: {error}");
-        }
-        match tokio::time::timeout(PATIENCE, child.wait()).await {
+        // One time for both: a command that does not read its event would be waited for without an end.
+        let ran = async {
+            if let Some(mut input) = child.stdin.take()
+                && let Err(error) = input.write_all(&event).await
+            {
+                // `notify-send` reads nothing and may be gone already; its exit status says whether that was well.
+                tracing::debug!("the notify command read no event: {error}");
+            }
+            child.wait().await
+        };
+        match tokio::time::timeout(patience, ran).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => Err(failed(format!("ended with {status}"))),
             Ok(Err(error)) => Err(failed(format!("cannot be waited for: {error}"))),
-            Err(_) => Err(failed(format!("took longer than {} s", PATIENCE.as_secs()))),
+            Err(_) => Err(failed(format!("took longer than {} s", patience.as_secs()))),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::JobId;
+
+    /// Its time is over although it never reads the event, which is more than a pipe takes in.
+    #[tokio::test]
+    async fn a_command_that_reads_nothing_is_ended_after_its_time() {
+        let notification = Notification {
+            format: 1,
+            job: JobId::from_name("digits", [0; 6]),
+            name: "long ".repeat(40_000),
+            at: jiff::Timestamp::UNIX_EPOCH,
+            kind: "ended",
+            text: "it has ended".into(),
+            receipt: None,
+        };
+        let command = NotifyCommand { argv: vec!["sleep".into(), "1000".into()] };
+        let told = command.tell_within(&notification, Duration::from_secs(1));
+        let told = tokio::time::timeout(Duration::from_secs(60), told).await.expect("its time is a second");
+        assert!(told.expect_err("nobody was told").to_string().contains("took longer than 1 s"));
     }
 }
