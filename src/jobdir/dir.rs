@@ -223,7 +223,8 @@ impl JobDir {
         }
         match self.lease(no).await? {
             Some(held) if held.instance == lease.instance && held.nonce == lease.nonce => Ok(()),
-            _ => Err(JobDirError::Taken { key: layout::lease(&self.job, no) }),
+            Some(_) => Err(JobDirError::Taken { key: layout::lease(&self.job, no) }),
+            None => Err(StoreError::vanished(layout::lease(&self.job, no)).into()),
         }
     }
 
@@ -391,7 +392,9 @@ impl JobDir {
         if self.store.create(&key, body.clone()).await? == Created::New {
             return Ok(Created::New);
         }
-        let there = self.store.get(&key).await?;
-        Ok(if there.as_deref() == Some(&body[..]) { Created::New } else { Created::Exists })
+        match self.store.get(&key).await? {
+            Some(there) => Ok(if there == body { Created::New } else { Created::Exists }),
+            None => Err(StoreError::vanished(key).into()),
+        }
     }
 }

@@ -138,7 +138,7 @@ impl ScheduleDir {
         let key = layout::schedule_run(&self.set, &self.name, run.due);
         match self.store.create(&key, Bytes::from(encode(run))).await? {
             Created::New => Ok(run.clone()),
-            Created::Exists => self.run(run.due).await?.ok_or(JobDirError::Taken { key }),
+            Created::Exists => self.run(run.due).await?.ok_or_else(|| StoreError::vanished(key).into()),
         }
     }
 

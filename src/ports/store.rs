@@ -77,6 +77,13 @@ pub enum StoreError {
     },
 }
 
+impl StoreError {
+    /// Of a create that found something where nothing is: S3's 409, another write of the same key is under way. Try again.
+    pub fn vanished(key: String) -> Self {
+        StoreError::Unavailable { act: "create", key, cause: "somebody else is writing it, and it is not there yet".into() }
+    }
+}
+
 /// Keys use `/` and never start with it; they are relative to the job root. "Not there" is `Ok(None)`, never an error.
 #[async_trait]
 pub trait Store: Send + Sync {

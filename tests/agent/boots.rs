@@ -8,10 +8,12 @@ use lamplighter::agent::boot::{BootError, BootPorts, boot};
 use lamplighter::agent::{Attempt, Ending, Folders, MEMORY, Memory};
 use lamplighter::instance::Notice;
 use lamplighter::job::{AttemptNo, ExitStatus, Lease, Receipt, ResolvedSpec, Settled};
-use lamplighter::ports::{Clock, Identity, Metadata, MetadataError};
+use lamplighter::jobdir::JobDirError;
+use lamplighter::ports::{Clock, Identity, Metadata, MetadataError, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
 use super::{Rig, secs};
@@ -106,6 +108,25 @@ async fn submitted(rig: &Rig) {
     }))
     .expect("a spec");
     let _ = rig.dir().create_spec(&resolved).await.expect("the store works");
+}
+
+/// S3 answers 409 while another write of the same key is under way: "try again", and nothing is there.
+#[test]
+fn a_lease_that_was_there_and_is_not_is_asked_for_again() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        submitted(&rig).await;
+        rig.store.fault("lease", Fault::Conflict, 3);
+        boots(&rig, "0001").await;
+        let lease = rig.dir().lease(AttemptNo::FIRST).await.expect("readable").expect("taken");
+        assert_eq!(lease.nonce, "n");
+
+        rig.store.fault("settled", Fault::Conflict, 1);
+        let settled = record::<Settled>("settled.json", |words| words["attempt"] = 1.into());
+        let refused = rig.dir().create_settled(&settled).await.expect_err("nobody has written it");
+        assert!(matches!(&refused, JobDirError::Store(StoreError::Unavailable { .. })), "{refused}");
+        let _ = rig.dir().create_settled(&settled).await.expect("the second time it works");
+    });
 }
 
 #[test]

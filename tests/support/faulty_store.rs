@@ -22,9 +22,13 @@ pub enum Fault {
     Hang,
     Denied,
     Full,
+    /// Of a create: "there was one", and there is none. S3's 409, which asks for another try, is read so.
+    Conflict,
     /// It works, after this time.
     Slow(Duration),
 }
+
+const CONFLICT: &str = "a conditional request is in progress";
 
 struct Rule {
     /// Part of the key.
@@ -113,6 +117,8 @@ impl FaultyStore {
             Some(Fault::Full) => Err(StoreError::Full { act, key, cause: cause.into() }),
             Some(Fault::Hang) => std::future::pending().await,
             Some(Fault::LostReply) => Ok(true),
+            // `create` knows it; of any other call it is a failure.
+            Some(Fault::Conflict) => Err(StoreError::Unavailable { act, key, cause: CONFLICT.into() }),
             Some(Fault::Slow(time)) => {
                 self.clock.sleep(time).await;
                 Ok(false)
@@ -159,7 +165,10 @@ impl Store for FaultyStore {
     }
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
-        let lost = self.meet("create", key).await?;
+        let lost = match self.meet("create", key).await {
+            Err(StoreError::Unavailable { cause, .. }) if cause.to_string() == CONFLICT => return Ok(Created::Exists),
+            met => met?,
+        };
         let created = if self.object(key).is_some() {
             Created::Exists
         } else {
