@@ -7,6 +7,9 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use super::local_files::LocalFiles;
+use crate::ports::Files as _;
+
 /// This program's own file, to start it again in another role.
 pub fn exe() -> io::Result<PathBuf> {
     std::env::current_exe()
@@ -38,7 +41,8 @@ pub fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// A random name that nobody can guess, kept in a file: drawn at the first call, the same at every later one.
+/// A random name that nobody can guess, kept in a file: drawn at the first call, the same at every later one, also after a power
+/// cut: the lease is taken with it, and whoever has another one is another machine.
 pub fn nonce(file: &Path) -> io::Result<String> {
     if let Ok(kept) = std::fs::read_to_string(file)
         && !kept.trim().is_empty()
@@ -47,7 +51,7 @@ pub fn nonce(file: &Path) -> io::Result<String> {
     }
     let drawn = uuid::Uuid::new_v4().simple().to_string();
     private_folder_of(file)?;
-    std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?.write_all(drawn.as_bytes())?;
+    LocalFiles.replace_durable(file, drawn.as_bytes())?;
     Ok(drawn)
 }
 
@@ -95,4 +99,23 @@ pub fn folders_below(folder: &Path) -> Vec<PathBuf> {
 
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_nonce_is_kept_and_never_written_in_place() {
+        let folder = tempfile::tempdir().expect("a folder can be made");
+        let (file, torn) = (folder.path().join("state/nonce"), folder.path().join("torn"));
+        std::fs::create_dir(folder.path().join("state")).expect("a folder can be made");
+        // What a power cut may leave.
+        std::fs::write(&file, "").expect("it can be written");
+        std::fs::hard_link(&file, &torn).expect("it can be linked");
+        let drawn = nonce(&file).expect("it can be drawn");
+        assert_eq!(nonce(&file).expect("it can be read"), drawn);
+        assert_eq!(std::fs::read_to_string(&torn).expect("it can be read"), "", "a new file has taken its place, whole");
+        assert_eq!(std::fs::read_dir(folder.path().join("state")).expect("listed").count(), 1, "nothing else is left");
+    }
 }

@@ -246,7 +246,7 @@ fn forget_another_attempt(outbox: &Outbox, nonce: &str) {
     if whole && let Err(error) = outbox.files.replace_durable(&kept_work(&outbox.state), other.job().as_str().as_bytes()) {
         tracing::warn!("cannot note whose work this disk has: {error}");
     }
-    let forgotten = outbox.files.remove(&outbox.state).and_then(|()| outbox.files.replace(&outbox.state.join(NONCE), nonce.as_bytes()));
+    let forgotten = outbox.files.remove(&outbox.state).and_then(|()| outbox.files.replace_durable(&outbox.state.join(NONCE), nonce.as_bytes()));
     if let Err(error) = forgotten {
         tracing::warn!("cannot forget the earlier attempt: {error}");
     }
