@@ -90,11 +90,17 @@ pub async fn zones(session: &AwsSession, cache: &Ec2Cache, region: &Region, type
         let sold = |one: &aws_sdk_ec2::types::InstanceTypeOffering| {
             Some(Sold { instance_type: one.instance_type()?.as_str().to_owned(), zone: Zone::new(one.location()?) })
         };
-        all.extend(offered.iter().filter_map(sold));
+        all.extend(offered.iter().filter_map(sold).filter(|sold| is_of_the_region(&sold.zone, region)));
     }
     all.sort_by(|a, b| (&a.instance_type, &a.zone).cmp(&(&b.instance_type, &b.zone)));
     cache.put(&key, &all);
     Ok(all)
+}
+
+/// `us-west-2b` of `us-west-2`. A Local Zone (`us-west-2-lax-1a`) and a Wavelength Zone of an account that has let itself in there
+/// have on-demand prices of their own, and the region's list has others: they are not offered.
+fn is_of_the_region(zone: &Zone, region: &Region) -> bool {
+    matches!(zone.as_str().strip_prefix(region.as_str()).map(str::as_bytes), Some([b'a'..=b'z']))
 }
 
 #[cfg(test)]
@@ -103,6 +109,16 @@ mod tests {
 
     use super::*;
     use crate::market::Fit;
+
+    #[test]
+    fn a_local_zone_has_prices_of_its_own_and_is_not_the_regions() {
+        let region = Region::new("us-west-2");
+        let of_it = |zone: &str| is_of_the_region(&Zone::new(zone), &region);
+        assert!(of_it("us-west-2a") && of_it("us-west-2d"));
+        for other in ["us-west-2-lax-1a", "us-west-2-wl1-den-wlz-1", "us-west-2", "us-west-1a", "usw2-az1"] {
+            assert!(!of_it(other), "{other}");
+        }
+    }
 
     #[test]
     fn another_makers_gpu_is_not_bought_unasked() {
