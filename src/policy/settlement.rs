@@ -15,7 +15,7 @@ use super::reconcile::{AlarmSeen, AttemptFacts, Facts, extended_kill_at, heard};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceState, InstanceView, NoticeKind, Status};
-use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled};
+use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled, Shutdown};
 use crate::market::{Cloud, Market, Span, Usd, elapsed};
 
 /// The earliest that a machine can have been launched which the cloud does not show any more. Its plan is dated by the workstation
@@ -51,6 +51,19 @@ fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Timestamp> {
     recorded.into_iter().chain(attempt.watched.stood).filter(|at| *at >= launched && !heard_later(*at)).min()
 }
 
+/// A power-off takes two minutes, and EC2 shows it in a few more. A longer time between the last word of an agent and the end of its
+/// machine is a stand, or a machine that was left lit.
+const OUT_AFTER_OUTCOME: Duration = Duration::from_secs(5 * 60);
+
+/// Whether a machine whose power-off stops it may have stood from its outcome on, with nobody looking, until somebody terminated it:
+/// of such a one the cloud shows the second date alone, and has billed until the first.
+fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView) -> bool {
+    let stops = attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop);
+    let out = attempt.outcome.as_ref().zip(view.ended).map(|(outcome, ended)| elapsed(outcome.ended, ended));
+    let by_somebody = view.state == InstanceState::Terminated && is_by_a_user(view) && our_ending(attempt).is_none();
+    stops && by_somebody && out > Some(OUT_AFTER_OUTCOME) && stood(attempt, view.launched).is_none()
+}
+
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
 pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Settled {
     // What a kept machine did before is of the attempt that kept it.
@@ -77,7 +90,8 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
     };
     let withdrawn = view.is_some_and(|view| was_withdrawn(attempt, view));
-    let billed_estimated = (billed_estimated || before.is_some()) && !withdrawn;
+    let unseen_stand = view.is_some_and(|view| may_have_stood_unseen(attempt, view));
+    let billed_estimated = (billed_estimated || before.is_some() || unseen_stand) && !withdrawn;
     let billed = match (from, to) {
         // It was pending to its end, and that is not billed.
         (Some(from), Some(to)) if !withdrawn => billing::billed(attempt.plan.offer.cloud, elapsed(from, to)),

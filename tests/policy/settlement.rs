@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
 use lamplighter::job::{
-    AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, LimitsSpec, RECORD_FORMAT, Reaction, Refusal, Request, ResolvedSpec, Wish,
+    AttemptPhase, EndedBecause, Ending, LaunchRequest, Lease, LimitsSpec, Outcome, RECORD_FORMAT, Reaction, Refusal, Request, ResolvedSpec, Shutdown,
+    Wish,
 };
 use lamplighter::market::{Market, Span, Usd};
 use lamplighter::policy::reconcile::{Act, AlarmSeen, AttemptFacts, Ended, Facts, Watched, reconcile};
 
-use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, spec, status, view, wish, words};
+use super::reconcile_facts::{OWNER, acts, ago, attempt, known, now, outcome, spec, status, view, wish, words};
 
 /// The machine ended a minute ago.
 const ENDED: u64 = 60;
@@ -278,4 +279,23 @@ fn a_machine_that_is_withdrawn_before_it_ran_was_refused() {
     assert_eq!(settled("Server.InternalError", unheard(), &[]), (EndedBecause::Lost, None, true, true), "a fault of one host");
     let taken = "Server.SpotInstanceTermination: instance-terminated-no-capacity";
     assert_eq!(settled(taken, unheard(), &[]).0, EndedBecause::Interrupted);
+}
+
+/// Its agent stopped it eight hours ago while nobody looked, and its owner terminated it a minute ago: EC2 shows that date alone.
+#[test]
+fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
+    let settled = |change: &dyn Fn(&mut AttemptFacts)| {
+        let mut facts = facts(Some(8 * 3600), false, "off", AlarmSeen::Unknown);
+        facts.plan.launch.as_mut().unwrap().shutdown = Shutdown::Stop;
+        facts.outcome = Some(Outcome { ended: ago(8 * 3600), ..outcome(1, EndedBecause::Succeeded) });
+        change(&mut facts);
+        let settled = settled(&facts, 9 * 3600);
+        (settled.billed_to, settled.billed_estimated)
+    };
+    assert_eq!(settled(&|_| {}), (Some(ago(ENDED)), true), "it may have billed for one hour of the nine");
+    assert_eq!(settled(&|facts| facts.watched.stood = Some(ago(8 * 3600))), (Some(ago(8 * 3600)), false), "somebody saw it stand");
+    let terminates = |facts: &mut AttemptFacts| facts.plan.launch.as_mut().unwrap().shutdown = Shutdown::Terminate;
+    assert!(!settled(&terminates).1, "its power-off would have been its end");
+    let at_once = |facts: &mut AttemptFacts| facts.outcome.as_mut().unwrap().ended = ago(ENDED + 200);
+    assert!(!settled(&at_once).1, "no time to stand");
 }
