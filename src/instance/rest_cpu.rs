@@ -44,3 +44,51 @@ impl RestCpu {
         self.seen.clear();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::instance::Marks;
+
+    fn sample(secs: u64, machine: Reading<Duration>, tree: Duration) -> Sample {
+        Sample {
+            at: jiff::Timestamp::UNIX_EPOCH,
+            mono: Duration::from_secs(secs),
+            gpus: Reading::Absent,
+            cuda: Reading::Absent,
+            tree_cpu: Reading::Known(tree),
+            machine_cpu: machine,
+            cores: 4,
+            tree_memory_bytes: Reading::Absent,
+            machine_memory_bytes: Reading::Absent,
+            tree_disk: Reading::Absent,
+            network: Reading::Absent,
+            disk_free_bytes: Reading::Absent,
+            tree_processes: Reading::Absent,
+            typing: Reading::Absent,
+            marks: Marks::default(),
+        }
+    }
+
+    /// Samples come once a second. For two minutes nothing; a second on all four cores; nothing; then a container with two cores.
+    #[test]
+    fn a_burst_of_a_second_is_small_over_a_minute_and_a_container_is_not() {
+        let (mut rest, mut tree, mut cpu) = (RestCpu::default(), Duration::ZERO, Duration::ZERO);
+        let said: Vec<Option<f64>> = (0..400)
+            .map(|secs| {
+                tree += Duration::from_secs(1);
+                cpu += Duration::from_secs(match secs {
+                    120 => 4,
+                    300.. => 2,
+                    _ => 0,
+                });
+                rest.take(&sample(secs, Reading::Known(cpu + tree), tree)).known().copied()
+            })
+            .collect();
+        assert_eq!(said[0], None, "nothing to compare it with");
+        assert_eq!((said[119], said[181]), (Some(0.0), Some(0.0)));
+        assert!(said[120..180].iter().all(|said| said.is_some_and(|percent| percent < 7.0)), "{:?}", &said[120..180]);
+        assert_eq!(said[399], Some(200.0), "what the tree itself uses is not in it");
+        assert!(rest.take(&sample(400, Reading::unknown("/proc/stat"), tree)).is_unknown());
+    }
+}
