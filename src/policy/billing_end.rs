@@ -32,7 +32,10 @@ pub(super) const SHOWN_AFTER_END: Duration = Duration::from_secs(50 * 60);
 /// agent have ended it.
 pub(super) fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
     let plan = &attempt.plan;
-    let (from, patience) = attempt.lease.as_ref().map_or((plan.created, plan.boot), |lease| (lease.taken, plan.lease));
+    // Where its launch was answered, from that: a cloud that was throttled may have answered long after the plan (seed 32009370 of 24 h).
+    let asked = attempt.watched.asked_for.filter(|_| attempt.watched.launched.is_some());
+    let asked = asked.and_then(|ago| facts.now.saturating_sub(ago).ok()).map_or(plan.created, |asked| asked.max(plan.created));
+    let (from, patience) = attempt.lease.as_ref().map_or((asked, plan.boot), |lease| (lease.taken, plan.lease));
     let swept = from.saturating_add(patience.duration() + SWEPT_WITHIN).unwrap_or(facts.now);
     if plan.created > facts.now { swept } else { swept.min(facts.now) }
 }
@@ -84,7 +87,8 @@ fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, cer
     };
     // What was added to a limit is on the machine's tag alone; its plan stays as it was written.
     let cap = plan.kill_at.max(extended_kill_at(facts, plan));
-    let capped = cap.map_or(gone, |kill_at| gone.min(later(kill_at, CAP_HELD_WITHIN)));
+    // Who was heard beyond its cap was not held by it until then (seed 32028469 of 24 h).
+    let capped = cap.map_or(gone, |kill_at| gone.min(later(kill_at.max(certain), CAP_HELD_WITHIN)));
     let is_ended = (attempt.outcome.is_some() || watched.damaged.outcome) && status.phase != AttemptPhase::Held;
     let powered_off = (is_ended || plan.offer.cloud == Cloud::Local).then(|| {
         let outcome = watched.unshown.and_then(|unshown| unshown.outcome);

@@ -260,6 +260,11 @@ impl Host {
         self.world.timeline.wall() + SignedDuration::from_millis(self.wall_off.load(Ordering::Relaxed))
     }
 
+    /// How far it is ahead of the world's.
+    pub fn is_fast_by(&self) -> Duration {
+        Duration::from_millis(u64::try_from(self.wall_off.load(Ordering::Relaxed)).unwrap_or_default())
+    }
+
     /// Sets it, by so many milliseconds beside the world's.
     pub fn set_clock(&self, off: i64) {
         if self.wall_off.swap(off, Ordering::Relaxed) != off {

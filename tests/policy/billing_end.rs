@@ -110,10 +110,26 @@ fn a_machine_whose_name_alone_is_known_is_billed_to_the_latest_that_it_can_have_
         missing_for: Duration::from_secs(90),
         ..Watched::default()
     };
-    let facts = AttemptFacts { watched, ..attempt(1, 7200) };
-    let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
-    let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
-    assert_eq!((settled.instance.as_deref(), settled.billed.secs_f64(), settled.billed_estimated), (Some("i-1"), min(22) as f64, true));
+    // Seed 32009370 of 24 h: its launch came through six minutes after the plan.
+    for (planned, billed) in [(7200, min(22)), (7200 + min(6), min(28))] {
+        let facts = AttemptFacts { watched: watched.clone(), ..attempt(1, planned) };
+        let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        assert_eq!((settled.instance.as_deref(), settled.billed.secs_f64(), settled.billed_estimated), (Some("i-1"), billed as f64, true));
+    }
+}
+
+/// Seed 32028469 of 24 h: its zone was out over its hard cap, without a sweeper, and its outcome came five hours later. The receipt said
+/// that this was exact, and left its power-off out.
+#[test]
+fn a_machine_that_was_heard_beyond_its_cap_and_its_bound_is_billed_with_its_power_off() {
+    let secs = Duration::from_secs;
+    let mut late = unshown(Some(2), None);
+    late.plan.kill_at = Some(ago(14_400 + 3 * 3600));
+    assert_eq!(until(&late), (secs(2 + 120), true));
+    late.outcome = None;
+    late.watched.unshown.as_mut().unwrap().outcome = None;
+    assert_eq!(until(&late), (secs(37 * 60), true));
 }
 
 /// Heard of an hour before the first look without it, and shown no more since: `ended`, its outcome came so long after the
