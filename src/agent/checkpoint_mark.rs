@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::checkpoint_motion::{Motion, QUIET};
-use super::checkpoint_sets::{remaining, set_of, stamps, top, without_logs};
+use super::checkpoint_sets::{one_replaced, remaining, set_of, stamps, top, without_logs};
 use super::checkpoint_watch::Picture;
 use crate::ports::{FileStamp, TreeFile};
 
@@ -27,26 +27,34 @@ pub(super) struct Declared {
     at: Duration,
     /// What was written after the mark, as it seems.
     after: BTreeMap<String, FileStamp>,
-    /// The picture without that and what belongs to it; empty where something of before was written over.
+    /// The picture without that and what belongs to it.
     sure: Picture,
 }
 
 impl Declared {
-    /// `marked_by`: the mark was made at this time of the file system or before, nanoseconds since 1970.
-    pub(super) fn new(picture: &Picture, kept: &Picture, marked_by: Option<i64>, motion: Motion, now: Duration) -> Self {
+    /// `marked_by`: the mark was made at this time of the file system or before, nanoseconds since 1970. `is_restless`: what is always
+    /// being written, beside the saves, says nothing of them.
+    pub(super) fn new(
+        picture: &Picture,
+        kept: &Picture,
+        (marked_by, is_restless): (Option<i64>, impl Fn(&str) -> bool),
+        motion: Motion,
+        now: Duration,
+    ) -> Self {
         let was = stamps(kept);
-        let before = |file: &TreeFile| was.get(file.path.as_str()).copied();
-        // What was renamed into the place of another is whole, whenever that was.
-        let is_renamed = |file: &TreeFile| before(file).is_some_and(|before| before.inode != file.stamp.inode);
-        let is_late = |file: &&TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by) && !is_renamed(file);
-        let late: Vec<&TreeFile> = without_logs(picture).filter(is_late).collect();
-        let is_over_written = late.iter().any(|file| before(file).is_some_and(|before| before != file.stamp));
+        let is_after = |file: &TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by);
+        // An only file that was renamed into the place of another is whole, whenever that was.
+        let is_whole = one_replaced(kept, picture);
+        let late: Vec<&TreeFile> = without_logs(picture).filter(|file| !is_whole && is_after(file) && !is_restless(&file.path)).collect();
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
-        let sure = match late.is_empty() {
-            true => Arc::clone(picture),
-            false if is_over_written => Picture::default(),
-            false => Arc::new(picture.iter().filter(|file| !sets.contains(&set_of(&file.path))).cloned().collect()),
+        // What has no number belongs together: where one of it was written over, none of it is of this mark.
+        let is_over_written = late.iter().any(|file| set_of(&file.path).0.is_empty() && was.contains_key(file.path.as_str()));
+        let is_sure = |file: &&TreeFile| {
+            let set = set_of(&file.path);
+            let is_late = sets.contains(&set) || (is_over_written && set.0.is_empty());
+            !is_late
         };
+        let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
         let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
         Declared { picture: Arc::clone(picture), motion, at: now, after, sure }
     }
@@ -149,6 +157,67 @@ mod tests {
         assert_eq!(complete(&watch, 14), Some(tree(&[("model.pt", 14, 2)])));
     }
 
+    /// A database of metrics beside the saves, say.
+    #[test]
+    fn what_is_always_being_written_does_not_hold_up_the_marks() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        for secs in 0..40 {
+            watch.observe(tree(&[("metrics.db", secs, 1)]), at(secs.unsigned_abs()), marked(0, 0));
+        }
+        let saved = tree(&[("metrics.db", 40, 1), ("model.pt", 39, 2)]);
+        watch.observe(Arc::clone(&saved), at(40), marked(1, 39));
+        assert_eq!(complete(&watch, 40), Some(saved));
+    }
+
+    /// A pointer that is written over after the mark does not take the marked checkpoint with it, also not where the script then dies.
+    #[test]
+    fn a_pointer_that_is_written_after_the_mark_costs_no_checkpoint() {
+        let (seven, eight) = (("step-7.ckpt", 70, 7), ("step-8.ckpt", 80, 8));
+        let kept = tree(&[("latest", 71, 1), seven]);
+        let mut watch = FolderWatch::new(kept, Before::default());
+        watch.observe(tree(&[("latest", 71, 1), seven, eight]), at(80), marked(0, 0));
+        let pointed = tree(&[("latest", 84, 1), seven, eight]);
+        watch.observe(Arc::clone(&pointed), at(84), marked(1, 83));
+        assert_eq!(complete(&watch, 84), Some(tree(&[seven, eight])));
+        let killed = crate::job::ExitStatus { signal: Some(9), ..Default::default() };
+        let dead = Signs { ended: Some((killed, at(85))), killed: Some(at(85)), ..marked(1, 83) };
+        watch.observe(Arc::clone(&pointed), at(85), dead);
+        watch.observe(pointed, at(90), dead);
+        assert_eq!(complete(&watch, 90), Some(tree(&[seven, eight])));
+    }
+
+    /// Save 9 has renamed its model and not yet its optimizer.
+    #[test]
+    fn of_a_pair_that_is_renamed_file_by_file_no_half_is_covered() {
+        let kept = tree(&[("model.pt", 10, 1), ("optim.pt", 11, 2)]);
+        let mut watch = FolderWatch::new(kept, Before::default());
+        watch.observe(tree(&[("model.pt", 20, 3), ("optim.pt", 21, 4)]), at(21), marked(0, 0));
+        watch.observe(tree(&[("model.pt", 24, 5), ("optim.pt", 21, 4)]), at(24), marked(1, 22));
+        assert_eq!(complete(&watch, 24), None);
+    }
+
+    /// Every twenty seconds, without a mark: the second save shows that it makes none.
+    #[test]
+    fn a_script_that_saves_again_without_a_mark_makes_none() {
+        let told = |step: u32| Signs { step: Some(f64::from(step)), ..Signs::default() };
+        for numbered in [false, true] {
+            let mut watch = FolderWatch::new(tree(&[]), Before::default());
+            watch.observe(tree(&[]), at(0), told(0));
+            let save = |number: i64| if numbered { (format!("model-{number}.pt"), number, 5) } else { ("model.pt".to_owned(), number, 5) };
+            let one = [save(1)];
+            let two = if numbered { vec![save(1), save(2)] } else { vec![save(2)] };
+            let picture =
+                |files: &[(String, i64, u64)]| tree(&files.iter().map(|(path, at, inode)| (path.as_str(), *at, *inode)).collect::<Vec<_>>());
+            watch.observe(picture(&one), at(20), told(1));
+            watch.observe(picture(&one), at(30), told(1));
+            assert_eq!(complete(&watch, 30), None, "its mark may come");
+            watch.observe(picture(&two), at(40), told(2));
+            watch.observe(picture(&two), at(43), told(2));
+            assert_eq!(complete(&watch, 43), Some(picture(&two)), "numbered: {numbered}");
+            assert_eq!(watch.known_marks(), Some(false));
+        }
+    }
+
     /// Seed 275 of the false world: of the first save of a script that marks, half was kept, because nobody knew of its marks yet.
     #[test]
     fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
@@ -164,6 +233,7 @@ mod tests {
         let mut watch = first(None);
         assert_eq!(complete(&watch, 30), None, "the optimizer is still to come");
         assert!(watch.complete(at(30), true, true).is_some(), "somebody waits, and there may never be more");
+        assert_eq!(watch.known_marks(), None, "and whether it marks, nobody knows by that");
         watch.observe(Arc::clone(&both), at(35), marked(1, 1));
         assert_eq!(complete(&watch, 35), Some(both));
         assert!(complete(&first(None), 40).is_some(), "it makes none");

@@ -159,6 +159,11 @@ impl Sets {
         self.entries.get(entry_of(path))?.motion.step
     }
 
+    /// Whether a file, or what it belongs to, has been written on for so long without a rest.
+    pub(super) fn is_restless(&self, path: &str, at: Duration, time: Duration) -> bool {
+        self.entries.get(entry_of(path)).is_some_and(|entry| entry.motion.restless(at, time))
+    }
+
     /// Whether there is a series of which the older members will be kept one day.
     pub(super) fn has_series(&self, picture: &Picture) -> bool {
         !self.series(&by_entry(picture)).is_empty()
@@ -201,6 +206,18 @@ pub(super) fn without_logs(picture: &Picture) -> impl Iterator<Item = &TreeFile>
 /// For looking a file up: a folder may hold ten thousand.
 pub(super) fn stamps(picture: &Picture) -> HashMap<&str, FileStamp> {
     picture.iter().map(|file| (file.path.as_str(), file.stamp)).collect()
+}
+
+/// Something is written a second time, or under another number: a save after another.
+pub(super) fn saves_again(before: &Picture, after: &Picture) -> bool {
+    let was = stamps(before);
+    let shape = |path: &str| numbered(top(path)).map(|(shape, _)| shape);
+    let shapes: BTreeSet<String> = without_logs(before).filter_map(|file| shape(&file.path)).collect();
+    let tops: BTreeSet<&str> = before.iter().map(|file| top(&file.path)).collect();
+    without_logs(after).any(|file| match was.get(file.path.as_str()) {
+        Some(stamp) => *stamp != file.stamp,
+        None => !tops.contains(top(&file.path)) && shape(&file.path).is_some_and(|shape| shapes.contains(&shape)),
+    })
 }
 
 /// The folder holds one file beside logs, and another has taken its place.

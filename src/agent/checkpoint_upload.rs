@@ -4,7 +4,7 @@
 //! before and after all of it. Otherwise the try is torn: its number is spent, no manifest is written, and whatever was read whole
 //! is remembered so that the next try need not send it again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -179,11 +179,9 @@ impl Try {
 
     /// Uploads each content once, however many names it has.
     async fn send_new(&self) -> Result<(), Torn> {
-        let mut new: HashMap<Identity, &TreeFile> = HashMap::new();
-        for file in self.picture.iter().filter(|file| !self.contents.has(file.stamp)) {
-            new.entry(Identity::of(file.stamp)).or_insert(file);
-        }
-        let sends: Vec<BoxFuture<'_, _>> = new.into_values().map(|file| self.send(file).boxed()).collect();
+        let mut known = HashSet::new();
+        let new = self.picture.iter().filter(|file| !self.contents.has(file.stamp) && known.insert(Identity::of(file.stamp)));
+        let sends: Vec<BoxFuture<'_, _>> = new.map(|file| self.send(file).boxed()).collect();
         futures::stream::iter(sends).buffer_unordered(FILES_IN_FLIGHT).try_collect().await
     }
 
@@ -251,7 +249,7 @@ impl Contents {
 
     /// Forgets what is no longer in the folder.
     pub(super) fn retain(&self, picture: &Picture) {
-        let there: std::collections::HashSet<Identity> = picture.iter().map(|file| Identity::of(file.stamp)).collect();
+        let there: HashSet<Identity> = picture.iter().map(|file| Identity::of(file.stamp)).collect();
         self.lock().retain(|identity, _| there.contains(identity));
     }
 

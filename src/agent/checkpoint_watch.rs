@@ -15,7 +15,8 @@ use std::time::Duration;
 use super::checkpoint_doubt::Doubt;
 use super::checkpoint_mark::Declared;
 use super::checkpoint_motion::{Motion, QUIET};
-use super::checkpoint_sets::{Sets, one_replaced, same_but_logs, stamps, stands, without_logs};
+use super::checkpoint_sets::{Sets, one_replaced, same_but_logs, saves_again, stamps, stands, without_logs};
+pub(super) use super::checkpoint_signs::{Before, Signs};
 use crate::job::ExitStatus;
 use crate::ports::TreeFile;
 
@@ -25,32 +26,6 @@ const RESTLESS: Duration = Duration::from_secs(30);
 
 /// The files of the folder at one moment.
 pub(super) type Picture = Arc<Vec<TreeFile>>;
-
-/// What the workload last said and did, beside the folder.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Signs {
-    /// Explicit marks so far, and the step at the newest.
-    pub marks: u64,
-    pub marked_step: Option<f64>,
-    /// The newest step that its process has told.
-    pub step: Option<f64>,
-    /// The newest mark was made by this time of the file system, nanoseconds since 1970.
-    pub marked_by: Option<i64>,
-    /// Whether it has ever marked one, however long ago.
-    pub has_marked: bool,
-    pub ended: Option<(ExitStatus, Duration)>,
-    /// When the newest of those that were killed ended; another may have been started since.
-    pub killed: Option<Duration>,
-}
-
-/// What an agent knows of the time before it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Before {
-    /// Whether the workload marks its checkpoints; `None` until it has made one.
-    pub marks: Option<bool>,
-    /// A process of it is gone, and nobody has seen how it ended.
-    pub unseen_end: bool,
-}
 
 /// A complete checkpoint that is not yet kept.
 #[derive(Clone, Debug)]
@@ -113,6 +88,11 @@ impl FolderWatch {
     pub(super) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
         let before = self.seen.take().unwrap_or_default();
         let changed = before != picture;
+        // Of a script that marks, the mark comes before the next save, and within half a minute.
+        let saves_again = changed && self.looked.is_some_and(|looked| self.motion.rests(looked)) && saves_again(&before, &picture);
+        if self.before.marks.is_none() && self.motion.has_moved() && (saves_again || self.motion.rests_for(now, RESTLESS)) {
+            self.before.marks = Some(false);
+        }
         if changed {
             // What the first look finds was written while nobody looked: only a mark says at which step.
             let step = if self.looked.is_some() { signs.step } else { signs.marked_step };
@@ -128,7 +108,8 @@ impl FolderWatch {
         if signs.marks > self.marks {
             self.marks = signs.marks;
             self.motion.step = signs.marked_step.or(self.motion.step);
-            self.declared = Some(Declared::new(&picture, &self.kept, signs.marked_by, self.motion, now));
+            let is_restless = |path: &str| self.sets.is_restless(path, now, RESTLESS);
+            self.declared = Some(Declared::new(&picture, &self.kept, (signs.marked_by, is_restless), self.motion, now));
             self.doubt = None;
         } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
             declared.observe(&picture);
@@ -151,7 +132,7 @@ impl FolderWatch {
         self.kept = picture;
     }
 
-    /// What is new in the folder has the step of what it belongs to; what is gone has none.
+    /// What is new has the step of what it belongs to.
     fn tell_steps(&mut self, before: &Picture, after: &Picture) {
         let (was, is) = (stamps(before), stamps(after));
         self.steps.retain(|path, _| is.contains_key(path.as_str()));
@@ -252,8 +233,12 @@ impl FolderWatch {
         self.seen.as_ref()
     }
 
-    /// Whether the workload marks its checkpoints.
-    pub(super) fn marks(&self) -> bool {
+    /// Whether the workload marks its checkpoints; `None`: nobody knows yet.
+    pub(super) fn known_marks(&self) -> Option<bool> {
+        self.before.marks
+    }
+
+    fn marks(&self) -> bool {
         self.before.marks == Some(true)
     }
 

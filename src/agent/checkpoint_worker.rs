@@ -252,7 +252,7 @@ impl Worker {
                 files: Vec::new(),
                 save_secs: save_time.as_secs_f64(),
                 upload_secs: 0.0,
-                marks: Some(self.watch.marks()),
+                marks: self.watch.known_marks(),
                 asked_by: asked.as_ref().map(|(_, by, _)| by.clone()),
             },
             sent: Arc::clone(&sent),
@@ -362,7 +362,7 @@ impl Worker {
             }
             kept.costs.push(cost);
             kept.secs_p95 = None;
-            kept.marks = Some(self.watch.marks());
+            kept.marks = self.watch.known_marks();
             self.shared.outbox.keep(KEPT, &*kept);
         }
         let Manifest { save_secs, upload_secs, asked_by, .. } = manifest;

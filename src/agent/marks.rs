@@ -179,7 +179,8 @@ impl Board {
             inner.done.get_or_insert(now.mono);
         }
         if line.checkpoint.is_some() {
-            (inner.has_marked, inner.saved_step) = (true, inner.progress.step);
+            // One that was seen as it was made has no step of an earlier start.
+            (inner.has_marked, inner.saved_step) = (true, if timed { inner.told } else { inner.progress.step });
         }
         if line.checkpoint.is_some() && timed {
             inner.unsettled += 1;

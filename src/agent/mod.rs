@@ -22,6 +22,7 @@ mod checkpoint_mark;
 mod checkpoint_motion;
 mod checkpoint_restore;
 mod checkpoint_sets;
+mod checkpoint_signs;
 mod checkpoint_upload;
 mod checkpoint_watch;
 mod checkpoint_worker;

@@ -132,7 +132,9 @@ impl Watching {
             return None;
         };
         let mut rates = Rates { rest_cpu_percent: rest, ..rates(began, &previous, &sample, &self.selection) };
-        if self.gpus_asked && (&rates.gpu_percent, &rates.gpu_memory_percent) == (&Reading::Absent, &Reading::Absent) {
+        // GPUs that the job file counts by their numbers may be none of this machine's.
+        let counts = self.gpus_asked && !matches!(self.selection, GpuSelection::Indices(_));
+        if counts && (&rates.gpu_percent, &rates.gpu_memory_percent) == (&Reading::Absent, &Reading::Absent) {
             // A slice of a GPU, or a virtual one: whether the work on it rests, nobody can see.
             rates.gpu_percent = Reading::unknown("the driver cannot say how busy the GPUs are");
         }

@@ -34,7 +34,7 @@ pub enum Saves {
 impl Saves {
     pub(super) fn of(dice: &Dice) -> Saves {
         let marks = dice.percent(50);
-        // Whoever pauses for longer than two seconds must mark (docs/checkpoints.md).
+        // Whoever pauses for longer than two seconds must mark (docs/environment.md).
         let pause = Duration::from_secs(if marks { dice.pick(&[0, 1, 5, 20]) } else { dice.roll(2) });
         let series = Saves::Series { marks, folders: dice.percent(50), pause };
         if dice.percent(50) { Saves::Renamed } else { series }

@@ -60,6 +60,9 @@ impl Store for Through<dyn Store> {
     fn url(&self) -> String {
         self.inner.url()
     }
+    fn is_folder(&self) -> bool {
+        self.inner.is_folder()
+    }
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         self.process.call(self.inner.get(key)).await
     }
