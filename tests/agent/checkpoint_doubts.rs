@@ -50,6 +50,25 @@ fn half_a_save_is_not_kept_after_a_reboot_and_whoever_ends_then_is_told_at_once(
     });
 }
 
+/// Seeds 1317 and 1438 of pairs: the newest of a series was written when the workload was killed, an older one had been cleared away,
+/// and what was left of the series was kept once more: that was the answer, and nobody was told of the loss.
+#[test]
+fn the_rest_of_a_series_is_no_answer_where_its_newest_may_be_half() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        for step in [100, 200] {
+            watched.write(&format!("step-{step}.pt"), &format!("step {step}"));
+        }
+        watched.complete(1).await;
+        clock.sleep(secs(700)).await;
+        watched.write("step-300.pt", "step 300");
+        std::fs::remove_file(watched.rig.path("ckpt/step-100.pt")).unwrap();
+        watched.checkpoints.workload_ended(KILLED);
+        let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
+        assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "{saved:?}");
+    });
+}
+
 /// The answer of one save is none to another: the final checkpoint of a series was lost, and nobody was told.
 #[test]
 fn a_save_that_comes_while_another_is_uploaded_has_an_answer_of_its_own() {
