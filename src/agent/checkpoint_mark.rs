@@ -6,8 +6,9 @@
 //! ```
 //! A mark is read up to a second and a half after it was made, and by then the next save may have begun. What was written after the
 //! last line of the progress file came after the mark. Its clock may be another one than that of the folder (a file server), so this
-//! alone excludes nothing for good: what rests for two seconds is believed all the same. What must never live here: what is complete
-//! without a mark (that is [`super::checkpoint_watch`]).
+//! alone excludes nothing for good: what rests is believed all the same, after two seconds where a clock that is a little off would
+//! explain it, else after as long as nobody pauses in a save. What must never live here: what is complete without a mark (that is
+//! [`super::checkpoint_watch`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,8 +16,11 @@ use std::time::Duration;
 
 use super::checkpoint_motion::{Motion, QUIET};
 use super::checkpoint_sets::{one_replaced, remaining, set_of, stamps, top, without_logs};
-use super::checkpoint_watch::Picture;
+use super::checkpoint_watch::{Picture, RESTLESS};
 use crate::ports::{FileStamp, TreeFile};
+
+/// A file server's clock may be so far ahead of the machine's.
+const SKEW: Duration = Duration::from_millis(500);
 
 /// What the workload declared complete, and how it was written.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub(super) struct Declared {
     at: Duration,
     /// What was written after the mark, as it seems.
     after: BTreeMap<String, FileStamp>,
+    /// What of that rests for so long is believed. A pair of which one half was written so late has a pause within it.
+    rest: Duration,
     /// The picture without that and what belongs to it.
     sure: Picture,
 }
@@ -55,8 +61,11 @@ impl Declared {
             !is_late
         };
         let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
+        let skew = i64::try_from(SKEW.as_nanos()).unwrap_or(i64::MAX);
+        let is_explained = |file: &&TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew);
+        let rest = if late.iter().all(is_explained) { QUIET } else { RESTLESS };
         let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
-        Declared { picture: Arc::clone(picture), motion, at: now, after, sure }
+        Declared { picture: Arc::clone(picture), motion, at: now, after, rest, sure }
     }
 
     /// What was written after the mark and is written on was half then.
@@ -69,7 +78,7 @@ impl Declared {
     }
 
     pub(super) fn believed(&self, until: Duration) -> &Picture {
-        let rests = until.saturating_sub(self.at) >= QUIET;
+        let rests = until.saturating_sub(self.at) >= self.rest;
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
     }
 
@@ -194,6 +203,31 @@ mod tests {
         watch.observe(tree(&[("model.pt", 20, 3), ("optim.pt", 21, 4)]), at(21), marked(0, 0));
         watch.observe(tree(&[("model.pt", 24, 5), ("optim.pt", 21, 4)]), at(24), marked(1, 22));
         assert_eq!(complete(&watch, 24), None);
+    }
+
+    /// Seed 33000128 of 24 h: what was marked waited for its interval, and was called by the step of a save that came to nothing.
+    #[test]
+    fn what_was_marked_keeps_its_step_where_a_later_save_was_taken_away_again() {
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&EIGHT), at(82), Signs { marked_step: Some(8.0), ..marked(1, 83) });
+        let told = |step| Signs { step: Some(step), marked_step: Some(8.0), ..marked(1, 83) };
+        watch.observe(tree(&[EIGHT[0], EIGHT[1], ("model-9.pt", 190, 10)]), at(190), told(9.0));
+        watch.observe(tree(&EIGHT), at(200), told(9.0));
+        let ripe = watch.complete(at(200), true, false).unwrap();
+        assert_eq!((ripe.picture.clone(), ripe.step, ripe.save_time(None)), (tree(&EIGHT), Some(8.0), at(0)));
+    }
+
+    /// It pauses for twenty seconds between its model and its optimizer, and its mark is read when the model of the next is there.
+    #[test]
+    fn a_pause_within_the_next_save_is_no_sign_that_the_folder_has_another_clock() {
+        let second = 1_000_000_000;
+        let (model, next) = (("model-8.pt", 80 * second, 8), ("model-9.pt", 84 * second, 10));
+        let optim = ("optim-8.pt", 82 * second, 9);
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        for secs in [84, 90, 100] {
+            watch.observe(tree(&[model, optim, next]), at(secs), marked(1, 83 * second));
+            assert_eq!(complete(&watch, secs), Some(tree(&[model, optim])), "{secs}");
+        }
     }
 
     /// Every twenty seconds, without a mark: the second save shows that it makes none.

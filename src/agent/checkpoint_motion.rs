@@ -76,14 +76,26 @@ mod tests {
         Duration::from_secs(secs)
     }
 
+    /// Seed 33001763 of 24 h of the false world: the agent hung, and the save of step 20 was called by the step that came after it.
+    #[test]
+    fn a_save_that_nobody_saw_begin_is_not_called_by_a_later_step() {
+        let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
+        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        watch.observe(tree(&[]), at(0), told(20.0));
+        watch.observe(tree(&["model-20.pt"]), at(15), told(21.0));
+        watch.observe(tree(&["model-20.pt"]), at(18), told(21.0));
+        assert_eq!(watch.complete(at(18), true, false).map(|ripe| ripe.step), Some(Some(20.0)));
+    }
+
     /// Seed 1116 of the false world: the disk was full, the script took its half save away again, and the one before it was called by
     /// the step of that.
     #[test]
     fn a_save_that_was_taken_away_again_leaves_no_step() {
         let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
         let told = |step| Signs { step: Some(step), ..Signs::default() };
-        watch.observe(tree(&[]), at(0), told(20.0));
+        watch.observe(tree(&[]), at(9), told(20.0));
         watch.observe(tree(&["model-21.pt"]), at(10), told(21.0));
+        watch.observe(tree(&["model-21.pt"]), at(39), told(24.0));
         watch.observe(tree(&["model-21.pt", "model-24.pt"]), at(40), told(24.0));
         watch.observe(tree(&["model-21.pt"]), at(41), told(24.0));
         assert_eq!(watch.complete(at(44), true, false).map(|ripe| ripe.step), Some(Some(21.0)));

@@ -22,7 +22,7 @@ use crate::ports::TreeFile;
 
 /// After so long without two quiet seconds, the folder is judged set by set: a script that writes every second would else
 /// never have a checkpoint. Sooner gains nothing: the others are kept after two seconds, whole.
-const RESTLESS: Duration = Duration::from_secs(30);
+pub(super) const RESTLESS: Duration = Duration::from_secs(30);
 
 /// The files of the folder at one moment.
 pub(super) type Picture = Arc<Vec<TreeFile>>;
@@ -71,8 +71,8 @@ pub(super) struct FolderWatch {
     declared: Option<Declared>,
     /// Of each file: the step at which it, or what it belongs to, began to be written.
     steps: HashMap<String, Option<f64>>,
-    /// The workload tells its steps, so it may mark its checkpoints too.
-    tells: bool,
+    /// The newest step at the last look. A workload that tells its steps may mark its checkpoints too.
+    told: Option<f64>,
     ended: Option<(ExitStatus, Duration)>,
     killed: Option<Duration>,
     doubt: Option<Doubt>,
@@ -95,7 +95,13 @@ impl FolderWatch {
         }
         if changed {
             // What the first look finds was written while nobody looked: only a mark says at which step.
-            let step = if self.looked.is_some() { signs.step } else { signs.marked_step };
+            // Nor does anybody know what came first of all that happened while nobody looked for longer than a save takes: what was told
+            // before is not too late (seed 33001763 of 24 h).
+            let step = match self.looked {
+                Some(looked) if now.saturating_sub(looked) > QUIET => self.told.filter(|_| signs.step.is_some()),
+                Some(_) => signs.step,
+                None => signs.marked_step,
+            };
             self.sets.observe(&before, &picture, (self.looked.unwrap_or(now), now), step);
             // A renaming takes no time.
             let whole = one_replaced(&before, &picture).then_some((now, step));
@@ -115,7 +121,7 @@ impl FolderWatch {
             declared.observe(&picture);
         }
         self.before.marks = if signs.marks > 0 || signs.has_marked { Some(true) } else { self.before.marks };
-        self.tells = signs.step.is_some();
+        self.told = signs.step;
         let is_first = self.looked.is_none();
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
         if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
@@ -174,7 +180,7 @@ impl FolderWatch {
             // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
             Some(true) => RESTLESS,
             // The first that it makes: its mark may come, and before it there may be half of it.
-            None if self.tells && !is_asked => RESTLESS,
+            None if self.told.is_some() && !is_asked => RESTLESS,
             _ => QUIET,
         };
         let quiet = self.marks == 0 && self.motion.rests_for(until, rest);
@@ -182,8 +188,10 @@ impl FolderWatch {
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
-            let step = if declared { self.motion.step } else { self.step_of(&picture) };
-            return (!same && !picture.is_empty()).then(|| Ripe { step, ..Ripe::new(picture, self.motion) });
+            // What was begun since, and taken away again, is none of what was marked (seed 33000128 of 24 h).
+            let of_mark = self.declared.as_ref().filter(|_| declared).map(|declared| declared.motion);
+            let step = of_mark.map_or_else(|| self.step_of(&picture), |motion| motion.step);
+            return (!same && !picture.is_empty()).then(|| Ripe { step, ..Ripe::new(picture, of_mark.unwrap_or(self.motion)) });
         }
         let marks = self.marks();
         let (files, motion, left_out) = if marks {
@@ -277,7 +285,7 @@ mod tests {
     #[test]
     fn two_quiet_seconds_make_it_complete_and_a_change_begins_anew() {
         let mut watch = FolderWatch::new(tree(&[]), Before { marks: Some(false), ..Before::default() });
-        watch.observe(tree(&[]), at(0), Signs::default());
+        watch.observe(tree(&[]), at(9), Signs::default());
         assert!(watch.observe(tree(&[("a", 1)]), at(10), Signs { step: Some(4.0), ..Signs::default() }));
         assert_eq!(complete(&watch, 11), None);
         assert!(watch.observe(tree(&[("a", 2)]), at(11), Signs { step: Some(5.0), ..Signs::default() }));

@@ -48,6 +48,7 @@ pub mod outputs;
 mod packer;
 pub mod preflight;
 mod prepare;
+pub mod progress_tail;
 mod requests;
 mod rest;
 pub mod samples;

@@ -38,8 +38,10 @@ pub struct Judge {
     /// Minutes without use that a healthy sweeper has let pass, and minutes beyond the cap.
     pub(super) unused: BTreeMap<String, u32>,
     pub(super) beyond: BTreeMap<String, u32>,
-    /// Minutes without use in which the sweeper could not work.
+    /// Minutes without use in which the sweeper could not work, and for each of their spells those of the visits around it: it began
+    /// before a second look, and the next visit is a whole interval after it (seed 33002835 of 24 h).
     pub(super) unswept: BTreeMap<String, u32>,
+    could_sweep: bool,
     /// Machines that should have been ended by a visit of the sweeper which met no trouble, and were not. One whose every visit met
     /// some is not the sweeper's fault (seed 5002237 of 24 h).
     pub(super) passed_over: BTreeSet<String>,
@@ -272,7 +274,8 @@ impl Judge {
             let unused = self.unused.entry(id.clone()).or_default();
             *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
             let is_used = *unused == 0;
-            *self.unswept.entry(id.clone()).or_default() += u32::from(!healthy && (over || !beats));
+            let unswept = if self.could_sweep { 1 + VISIT_MINUTES } else { 1 };
+            *self.unswept.entry(id.clone()).or_default() += unswept * u32::from(!healthy && (over || !beats));
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
             *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
             if is_used && !beyond {
@@ -303,6 +306,7 @@ impl Judge {
             let mistold = powered && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
             *self.mistold.entry(id).or_default() += u32::from(mistold);
         }
+        self.could_sweep = healthy;
     }
 
     /// Of a machine that bills: minutes in a row, since whoever is hindered for one begins anew.
@@ -355,6 +359,9 @@ struct Beat {
 
 /// From the launch to the power-on, from which user data counts.
 const MISTOLD: Duration = Duration::from_secs(60);
+
+/// From one visit of the sweeper to the next, and the second look.
+const VISIT_MINUTES: u32 = 6;
 
 /// So long a lease holds, and a cap is left to those who end a machine in order; a minute for the count.
 const LEASE_MINUTES: u32 = 31;

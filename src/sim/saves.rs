@@ -85,12 +85,15 @@ impl Saves {
             }
             let path = folder.join(name(folders, part, step));
             let begun = host.disk.write(&path, b"st");
+            host.world.aside(format_args!("{} begins {}", host.id, path.display()));
             second(HALF).await;
             if begun.and_then(|()| host.disk.append(&path, format!("ep {step}").as_bytes())).is_err() {
                 // A disk without room: what it had begun is taken away again.
                 tidy(host, folder, folders);
+                host.world.aside(format_args!("{} has no room for {}", host.id, path.display()));
                 return false;
             }
+            host.world.aside(format_args!("{} has written {}", host.id, path.display()));
         }
         tidy(host, folder, folders);
         true

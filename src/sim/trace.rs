@@ -10,6 +10,16 @@ use sha2::{Digest, Sha256};
 /// Lines that are kept for people; all of them are in the sum.
 const LINES_KEPT: usize = 400;
 
+/// How the time of a line is written.
+struct Moment(Duration);
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secs = self.0.as_secs();
+        write!(f, "{}:{:02}:{:02}.{:03}", secs / 3600, secs / 60 % 60, secs % 60, self.0.subsec_millis())
+    }
+}
+
 pub struct Trace {
     sum: Sha256,
     line: String,
@@ -33,8 +43,7 @@ impl Trace {
     /// `told`: worth a look by people too.
     pub fn add(&mut self, now: Duration, told: bool, what: fmt::Arguments<'_>) {
         self.line.clear();
-        let secs = now.as_secs();
-        let _ = write!(self.line, "{}:{:02}:{:02}.{:03} {what}", secs / 3600, secs / 60 % 60, secs % 60, now.subsec_millis());
+        let _ = write!(self.line, "{} {what}", Moment(now));
         self.sum.update(self.line.as_bytes());
         self.sum.update(b"\n");
         self.count += 1;
@@ -43,6 +52,13 @@ impl Trace {
                 self.lines.pop_front();
             }
             self.lines.push_back(self.line.clone());
+        }
+    }
+
+    /// For whoever reads the whole story, and in no sum.
+    pub fn aside(&mut self, now: Duration, what: fmt::Arguments<'_>) {
+        if self.kept_max == usize::MAX {
+            self.lines.push_back(format!("{} {what}", Moment(now)));
         }
     }
 

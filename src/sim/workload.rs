@@ -218,6 +218,7 @@ impl Start {
     }
 
     fn progress(&self, host: &Host, line: &str) {
+        host.world.aside(format_args!("{} tells {line}", host.id));
         if let Some(path) = self.launch.env.get("LAMP_PROGRESS") {
             let _ = host.disk.append(Path::new(path), format!("{line}\n").as_bytes());
         }
@@ -267,6 +268,8 @@ impl Workloads for Ports {
                 () = living.life.died() => {}
                 () = living.live(&host, habit, first) => {}
             }
+            let exit = living.ended.borrow().map(|ended| ended.exit);
+            host.world.aside(format_args!("{} ends {}: {exit:?}", host.id, living.launch.name));
         });
         Ok(Box::new(Handle(start)))
     }

@@ -169,6 +169,11 @@ impl World {
         self.goes_on.get().unwrap_or(&self.spec.job)
     }
 
+    /// What touches nobody but a machine's own disk, for whoever reads a story.
+    pub fn aside(&self, what: fmt::Arguments<'_>) {
+        self.trace().aside(self.timeline.now(), what);
+    }
+
     /// A line of the trace that people want to see.
     pub fn told(&self, what: fmt::Arguments<'_>) {
         self.trace().add(self.timeline.now(), true, what);

@@ -1,7 +1,7 @@
 //! What is half is never kept: a process that was killed, a mark of before, a save in the middle of another.
 
 use lamplighter::agent::checkpoints::Saved;
-use lamplighter::agent::marks::ProgressTail;
+use lamplighter::agent::progress_tail::ProgressTail;
 use lamplighter::ports::Clock;
 
 use super::checkpoints::{EXIT, KILLED, Watched, write};
@@ -60,9 +60,11 @@ fn the_rest_of_a_series_is_no_answer_where_its_newest_may_be_half() {
             watched.write(&format!("step-{step}.pt"), &format!("step {step}"));
         }
         watched.complete(1).await;
-        clock.sleep(secs(700)).await;
+        // Within the interval: nothing is uploaded before it is asked for.
+        clock.sleep(secs(100)).await;
         watched.write("step-300.pt", "step 300");
         std::fs::remove_file(watched.rig.path("ckpt/step-100.pt")).unwrap();
+        clock.sleep(secs(1)).await;
         watched.checkpoints.workload_ended(KILLED);
         let saved = watched.checkpoints.save(watched.checkpoints.as_is(), "the end", secs(600)).await;
         assert!(matches!(&saved, Saved::Failed(why) if why.contains("may be half of a checkpoint")), "{saved:?}");
@@ -106,6 +108,34 @@ fn a_save_whose_time_was_up_goes_on_without_waiting_for_the_interval() {
         let saved = watched.checkpoints.save(ask, "notice", secs(40)).await;
         assert!(matches!(&saved, Saved::Failed(why) if why.contains("when the time was up")), "{saved:?}");
         until(&clock, "the next try", secs(200), || watched.checkpoints.last().is_some()).await;
+    });
+}
+
+/// Seed 33000455 of 24 h of the false world: the next save began with the line that followed the mark, at the same time by the clock of
+/// the file system, whose tick is some milliseconds.
+#[test]
+fn a_save_that_begins_with_the_line_after_the_mark_is_none_of_what_was_marked() {
+    simulate(async |clock| {
+        let watched = Watched::new(Rig::new(clock.clone()));
+        let (rig, board) = (&watched.rig, watched.board.clone());
+        let progress = rig.path("progress.jsonl");
+        let tail = ProgressTail::new(rig.files.clone(), clock.clone(), board, watched.journal.clone(), progress.clone(), None);
+        let at = |path: &std::path::Path, secs| {
+            let file = std::fs::File::options().append(true).open(path).unwrap();
+            file.set_modified(std::time::UNIX_EPOCH + super::secs(secs)).unwrap();
+        };
+        std::fs::write(&progress, "{\"step\": 1}\n").unwrap();
+        tail.poll();
+        for (name, secs) in [("model-1.pt", 10), ("optim-1.pt", 11), ("model-2.pt", 12)] {
+            watched.write(name, name);
+            at(&rig.path("ckpt").join(name), secs);
+        }
+        std::fs::write(&progress, "{\"step\": 1}\n{\"checkpoint\": \"one\"}\n{\"step\": 2}\n").unwrap();
+        at(&progress, 12);
+        tail.poll();
+        let manifest = watched.complete(1).await;
+        let kept: Vec<&str> = manifest.files.iter().map(|file| file.path.as_str()).collect();
+        assert_eq!(kept, ["model-1.pt", "optim-1.pt"], "and no half of the second");
     });
 }
 

@@ -3,7 +3,8 @@
 use std::io::Write;
 
 use lamplighter::agent::journal::Journal;
-use lamplighter::agent::marks::{Board, ProgressTail};
+use lamplighter::agent::marks::Board;
+use lamplighter::agent::progress_tail::ProgressTail;
 use lamplighter::ports::Clock;
 
 use super::support::virtual_clock::simulate;

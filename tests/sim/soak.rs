@@ -286,12 +286,15 @@ fn mutants(run: &Run) {
 }
 
 fn named(run: &Run) {
-    let came = side_by_side(run, named::NAMED.len() as u64, |_, number| {
-        let (hours, seed) = named::NAMED[number as usize];
-        let played = played(Play { hours, saves: Some(Saves::Renamed), ..Play::seed(seed) });
+    let as_they_are = named::NAMED_AS_THEY_ARE.iter().map(|named| (*named, None));
+    let all: Vec<_> = named::NAMED.iter().map(|named| (*named, Some(Saves::Renamed))).chain(as_they_are).collect();
+    let came = side_by_side(run, all.len() as u64, |_, number| {
+        let ((hours, seed), saves) = all[number as usize];
+        let played = played(Play { hours, saves, ..Play::seed(seed) });
         tell(&played);
         if !played.violations.is_empty() {
-            println!("seed {seed} of {hours} h breaks a law again: just soak --hours {hours} --renamed --seed {seed}");
+            let renamed = saves.map_or("", |_| " --renamed");
+            println!("seed {seed} of {hours} h breaks a law again: just soak --hours {hours}{renamed} --seed {seed}");
         }
         played.violations.is_empty()
     });
