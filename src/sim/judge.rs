@@ -3,7 +3,6 @@
 //! It sees the truth: what the cloud bills, what the workload really did.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,13 +10,12 @@ use jiff::Timestamp;
 use serde::Deserialize;
 
 use super::ec2::Machine;
-use super::host::BOOT_TTL;
+use super::judge_minutes::AGENTS_TROUBLES;
 use super::saves;
-use super::timeline::at;
 use super::weather::Trouble;
 use super::workload::Truth;
-use super::world::{Deed, OWNER, Which, World, which};
-use crate::instance::{InstanceState, Tags};
+use super::world::{Deed, Which, World, which};
+use crate::instance::InstanceState;
 use crate::job::{CheckpointFile, Manifest, Plan, Request, ResolvedSpec, Wish};
 use crate::market::Usd;
 
@@ -41,7 +39,7 @@ pub struct Judge {
     /// Minutes without use in which the sweeper could not work, and for each of their spells those of the visits around it: it began
     /// before a second look, and the next visit is a whole interval after it (seed 33002835 of 24 h).
     pub(super) unswept: BTreeMap<String, u32>,
-    could_sweep: bool,
+    pub(super) could_sweep: bool,
     /// Machines that should have been ended by a visit of the sweeper which met no trouble, and were not. One whose every visit met
     /// some is not the sweeper's fault (seed 5002237 of 24 h).
     pub(super) passed_over: BTreeSet<String>,
@@ -53,7 +51,7 @@ pub struct Judge {
     line_ill: Option<Duration>,
     metadata_ill: Option<Duration>,
     /// The hard caps of machines in their tags: the one before, the newest, and since when.
-    caps: BTreeMap<String, (Timestamp, Timestamp, Duration)>,
+    pub(super) caps: BTreeMap<String, (Timestamp, Timestamp, Duration)>,
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
     pub(super) outcomes: BTreeMap<Which, Duration>,
@@ -257,91 +255,6 @@ impl Judge {
         !SWEEPERS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble))
     }
 
-    fn count_minutes(&mut self, world: &World, now: Duration) {
-        let healthy = world.swept && Judge::can_sweep(world);
-        let ours = |machine: &&Machine| machine.owner() == Some(OWNER) && machine.state().bills();
-        let running: Vec<(String, Which, Option<Timestamp>, Duration)> = world.ec2.look(|machines| {
-            let facts = |machine: &Machine| {
-                let tags = Tags::from_map(&machine.tags).ok()?;
-                Some((machine.id.clone(), machine.attempt()?, tags.kill_at, machine.launched))
-            };
-            machines.iter().filter(ours).filter_map(facts).collect()
-        });
-        for (id, attempt, kill_at, launched) in running {
-            let heard = self.beats.get(&attempt).map_or(launched, |(heard, ..)| *heard);
-            let over = self.outcomes.contains_key(&attempt);
-            let beats = now.saturating_sub(heard) <= Duration::from_secs(60);
-            let unused = self.unused.entry(id.clone()).or_default();
-            *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
-            let is_used = *unused == 0;
-            let unswept = if self.could_sweep { 1 + VISIT_MINUTES } else { 1 };
-            *self.unswept.entry(id.clone()).or_default() += unswept * u32::from(!healthy && (over || !beats));
-            let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
-            *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
-            if is_used && !beyond {
-                self.passed_over.remove(&id);
-            }
-            self.count_wishes(world, now, (&id, attempt), kill_at);
-            // What it has to send takes its time on a bad line.
-            let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline].iter().any(|trouble| world.weather.is(*trouble));
-            // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
-            // One that dies again and again does not (seed 103706).
-            let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
-            let loops = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0);
-            let alive = runs && world.ec2.with(&id, loops) == Some(false);
-            // One that a reboot has met asks the metadata service who it is, and only its disk could say that it was ending: not one that
-            // was full by then (seed 23001268 of 24 h).
-            let tells = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
-            let knows = !world.weather.is(Trouble::MetadataDown) || world.ec2.with(&id, tells) == Some(true);
-            *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store && knows);
-            *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive);
-            // It needs a kernel and a clock, and nobody else.
-            let Some(host) = world.ec2.with(&id, |machine| machine.host.clone()).flatten().filter(|host| host.knows_the_time()) else { continue };
-            *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running());
-            // Until its agent has the lease, the time that user data gave it stands.
-            // One that is in the past is due: whoever boots beyond its cap is told so (seed 21007953 of 24 h).
-            let latest = kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL).max(at(now)) + MISTOLD);
-            // The disk of a kept machine tells of its last life until it is powered (seed 1000450 of 24 h).
-            let powered = host.boots.load(Ordering::Relaxed) > 0;
-            let mistold = powered && latest.zip(host.deadline()).is_some_and(|(latest, deadline)| deadline > latest);
-            *self.mistold.entry(id).or_default() += u32::from(mistold);
-        }
-        self.could_sweep = healthy;
-    }
-
-    /// Of a machine that bills: minutes in a row, since whoever is hindered for one begins anew.
-    fn count_wishes(&mut self, world: &World, now: Duration, (id, attempt): (&str, Which), kill_at: Option<Timestamp>) {
-        if let Some(cap) = kill_at {
-            let (_, newest, _) = self.caps.entry(id.to_owned()).or_insert((cap, cap, now));
-            if *newest != cap {
-                let before = *newest;
-                self.caps.insert(id.to_owned(), (before, cap, now));
-            }
-        }
-        let over = self.outcomes.contains_key(&attempt);
-        let host = world.ec2.with(id, |machine| machine.host.clone()).flatten();
-        let (runs, _) = Judge::host_truth(world, id).unwrap_or_default();
-        let unhindered = runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
-        let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
-        let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[Trouble::MetadataDown]);
-        let silent = self.beats.get(&attempt).map(|(heard, ..)| now.saturating_sub(*heard));
-        let is_silent = silent.is_some_and(|silent| silent > Duration::from_secs(60));
-        let capped = kill_at.is_some_and(|cap| cap + Duration::from_secs(u64::from(PAST_CAP_MINUTES) * 60) < at(now));
-        let goes_on = self.wish.is_some() && !over && heeds;
-        let unheeded = self.unheeded.entry(id.to_owned()).or_default();
-        *unheeded = if goes_on { *unheeded + 1 } else { 0 };
-        let reaches = !is(&AGENTS_TROUBLES) && !is(&WORKSTATIONS_TROUBLES);
-        let cancelled = self.cancelled.is_some();
-        for (who, (shown, _)) in self.shown.iter().filter(|(who, _)| *who != "sweeper") {
-            let awake = reaches && now.saturating_sub(*shown) <= AWAKE;
-            let watched = [(&mut self.uncancelled, cancelled), (&mut self.unended, capped || over), (&mut self.unheld, is_silent)];
-            for (watched, is_due) in watched {
-                let minutes = watched.entry((id.to_owned(), who.clone())).or_default();
-                *minutes = if is_due && awake { *minutes + 1 } else { 0 };
-            }
-        }
-    }
-
     pub(super) fn host_truth(world: &World, id: &str) -> Option<(bool, Option<Truth>)> {
         let host = world.ec2.with(id, |machine| machine.host.clone())??;
         let state = host.state();
@@ -357,25 +270,12 @@ struct Beat {
     sequence: u64,
 }
 
-/// From the launch to the power-on, from which user data counts.
-const MISTOLD: Duration = Duration::from_secs(60);
-
-/// From one visit of the sweeper to the next, and the second look.
-const VISIT_MINUTES: u32 = 6;
-
 /// So long a lease holds, and a cap is left to those who end a machine in order; a minute for the count.
 const LEASE_MINUTES: u32 = 31;
-const PAST_CAP_MINUTES: u32 = 3;
+pub(super) const PAST_CAP_MINUTES: u32 = 3;
 
 /// What keeps a sweeper in the cloud from its work.
 const SWEEPERS_TROUBLES: [Trouble; 4] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::Ec2Down, Trouble::Ec2Lossy];
-
-/// What keeps an agent from reading a wish, and what keeps a workstation, beside that, from ending a machine.
-const AGENTS_TROUBLES: [Trouble; 4] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::StoreStale, Trouble::MachineOffline];
-const WORKSTATIONS_TROUBLES: [Trouble; 4] = [Trouble::LaptopOffline, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
-
-/// Who has asked the cloud so lately is awake.
-const AWAKE: Duration = Duration::from_secs(120);
 
 /// So long after it was written a word has been read, where nothing was in the way.
 const READ_WITHIN: Duration = Duration::from_secs(180);

@@ -19,6 +19,7 @@ mod ec2;
 mod fates;
 mod host;
 mod judge;
+mod judge_minutes;
 mod laws;
 mod laws_of_ends;
 mod laws_of_outcomes;
