@@ -42,6 +42,8 @@ pub struct AttemptMemory {
     missing_since: Option<Duration>,
     /// The first answer in which the machine billed no more.
     dark_since: Option<Duration>,
+    /// The last in which it did.
+    billed_at: Option<Duration>,
     /// Why the alarm of its machine may not be armed.
     pub guard_denied: Option<String>,
     guard_tries: u32,
@@ -165,9 +167,10 @@ impl AttemptMemory {
             self.watched.launched_at = Some(view.launched);
             self.watched.stood = stood.into_iter().chain(view.ended.filter(|_| !view.state.bills())).min();
             if view.state.bills() {
-                (self.watched.billed_after_beat, self.dark_since) = (self.watched.silent_for, None);
+                (self.watched.billed_after_beat, self.dark_since, self.billed_at) = (self.watched.silent_for, None, Some(now));
             } else {
-                self.dark_since = self.dark_since.or(Some(now));
+                let since = *self.dark_since.get_or_insert(now);
+                self.watched.unlooked = self.billed_at.map(|billed| since.saturating_sub(billed));
             }
         }
         self.watched.dark_for = self.dark_since.map(|since| now.saturating_sub(since));
@@ -389,5 +392,6 @@ mod tests {
         memory.heard(Some(Timestamp::UNIX_EPOCH), secs(135));
         memory.shown(Some(&view(InstanceState::Terminated)), secs(135));
         assert_eq!((memory.watched.billed_after_beat, memory.watched.dark_for), (secs(10), Some(secs(15))));
+        assert_eq!(memory.watched.unlooked, Some(secs(10)));
     }
 }

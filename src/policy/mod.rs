@@ -59,6 +59,7 @@ pub mod setup;
 mod signals;
 pub mod spell;
 mod stall;
+mod stand;
 mod stopped;
 mod supervise;
 pub mod sweeper;

@@ -1,8 +1,9 @@
 //! What an attempt was and cost, once its machine is gone.
 //!
 //! The agent's outcome has the last word on why. When it left none, or one that cannot be read, the cloud's reason, the
-//! users' wishes and the last heartbeat say what can be said. Of an end that the cloud calls a user's, what we recorded before we ended the machine says
-//! whether it was ours, and the alarm whether it was its. What must never live here: a guess that reads like a fact.
+//! users' wishes and the last heartbeat say what can be said. Of an end that the cloud calls a user's, what we recorded before we
+//! ended the machine says whether it was ours, and the alarm whether it was its. What must never live here: a guess that reads like
+//! a fact.
 
 use std::time::Duration;
 
@@ -12,10 +13,11 @@ use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
 use super::cloud_words::{cloud_text, cloud_words};
 use super::missing::{came_too_late, lain_too_long};
 use super::reconcile::{AlarmSeen, AttemptFacts, Facts, extended_kill_at, heard};
+use super::stand::{ended, may_have_stood_unseen, stood};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceState, InstanceView, NoticeKind, Status};
-use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled, Shutdown};
+use crate::job::{AlarmRule, AttemptPhase, EndedBecause, Ending, Outcome, RECORD_FORMAT, Reason, Refusal, Settled};
 use crate::market::{Cloud, Market, Span, Usd, elapsed};
 
 /// The earliest that a machine can have been launched which the cloud does not show any more. Its plan is dated by the workstation
@@ -36,32 +38,6 @@ fn launched_before(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timest
     let (lease, plan) = (attempt.lease.as_ref()?, &attempt.plan);
     let first = lease.taken.max(plan.created);
     (plan.starts.is_none() && elapsed(first, view.launched) > STARTED_AGAIN_AFTER).then_some(first)
-}
-
-/// When a machine billed no more: the earlier of what the cloud says now and of what it said while the machine stood still.
-fn ended(attempt: &AttemptFacts, view: &InstanceView) -> Option<Timestamp> {
-    view.ended.into_iter().chain(stood(attempt, view.launched)).min()
-}
-
-/// Since when the machine of this launch stood still, where somebody saw it so: its end has another date. One that was heard long
-/// after was started again, by a cloud that does not say so.
-fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Timestamp> {
-    let recorded = attempt.watched.ended.ending.as_ref().and_then(|ending| ending.stood);
-    let heard_later = |at: Timestamp| last_heard(attempt).is_some_and(|heard| elapsed(at, heard) > LAST_BEATS);
-    recorded.into_iter().chain(attempt.watched.stood).filter(|at| *at >= launched && !heard_later(*at)).min()
-}
-
-/// A power-off takes two minutes, and EC2 shows it in a few more. A longer time between the last word of an agent and the end of its
-/// machine is a stand, or a machine that was left lit.
-const OUT_AFTER_OUTCOME: Duration = Duration::from_secs(5 * 60);
-
-/// Whether a machine whose power-off stops it may have stood from its outcome on, with nobody looking, until somebody terminated it:
-/// of such a one the cloud shows the second date alone, and has billed until the first.
-fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView) -> bool {
-    let stops = attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop);
-    let out = attempt.outcome.as_ref().zip(view.ended).map(|(outcome, ended)| elapsed(outcome.ended, ended));
-    let by_somebody = view.state == InstanceState::Terminated && is_by_a_user(view) && our_ending(attempt).is_none();
-    stops && by_somebody && out > Some(OUT_AFTER_OUTCOME) && stood(attempt, view.launched).is_none()
 }
 
 /// The settled record of an attempt whose machine is gone (`view`), or never was or is not shown any more (`None`).
@@ -236,7 +212,7 @@ pub(super) fn is_by_hand(attempt: &AttemptFacts, view: &InstanceView) -> bool {
 /// An agent that is heard so long after the ending was recorded was not ended by it: the cloud has refused, or the record is
 /// of an earlier silence. Longer than the call and a heartbeat that was under way take; shorter than anybody needs who reads
 /// of the refusal and ends the machine by hand.
-const LAST_BEATS: Duration = Duration::from_secs(2 * 60);
+pub(super) const LAST_BEATS: Duration = Duration::from_secs(2 * 60);
 
 /// What a controller or a sweep has recorded of its own end of this machine.
 pub(super) fn our_ending(attempt: &AttemptFacts) -> Option<&Ending> {
@@ -289,7 +265,7 @@ fn was_silent(attempt: &AttemptFacts, view: &InstanceView) -> bool {
 }
 
 /// When the last heartbeat came: by the store's clock where it was told, since the end of the billing is by the cloud's.
-fn last_heard(attempt: &AttemptFacts) -> Option<Timestamp> {
+pub(super) fn last_heard(attempt: &AttemptFacts) -> Option<Timestamp> {
     let status = attempt.status.as_ref()?;
     Some(attempt.watched.heard_at.unwrap_or(status.at))
 }

@@ -45,6 +45,8 @@ pub struct Watched {
     pub billed_after_beat: Duration,
     /// Since the first answer in which it did no more; `None`: there was none.
     pub dark_for: Option<Duration>,
+    /// From the last answer in which it billed to that; `None`: one of them is not known here.
+    pub unlooked: Option<Duration>,
     /// When the cloud launched the machine, as it said while it showed it.
     pub launched_at: Option<Timestamp>,
     /// Since when it billed no more, the first that the cloud said of that launch: it dates a machine by its last change alone.

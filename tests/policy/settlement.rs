@@ -287,6 +287,7 @@ fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
     let settled = |change: &dyn Fn(&mut AttemptFacts)| {
         let mut facts = facts(Some(8 * 3600), false, "off", AlarmSeen::Unknown);
         facts.plan.launch.as_mut().unwrap().shutdown = Shutdown::Stop;
+        facts.plan.offer.market = Market::OnDemand;
         facts.outcome = Some(Outcome { ended: ago(8 * 3600), ..outcome(1, EndedBecause::Succeeded) });
         change(&mut facts);
         let settled = settled(&facts, 9 * 3600);
@@ -298,4 +299,27 @@ fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
     assert!(!settled(&terminates).1, "its power-off would have been its end");
     let at_once = |facts: &mut AttemptFacts| facts.outcome.as_mut().unwrap().ended = ago(ENDED + 200);
     assert!(!settled(&at_once).1, "no time to stand");
+}
+
+/// Seed 34005916 of 24 h: its kernel hung, somebody stopped it in the console, and an hour later another controller terminated it.
+#[test]
+fn a_machine_that_somebody_may_have_stopped_with_nobody_looking_is_billed_with_an_estimate() {
+    let settled = |heard: u64, recorded: bool, change: &dyn Fn(&mut AttemptFacts)| {
+        let mut facts = facts(Some(heard), recorded, "off", AlarmSeen::Unknown);
+        facts.plan.offer.market = Market::OnDemand;
+        change(&mut facts);
+        let settled = settled(&facts, 9 * 3600);
+        (settled.billed_to == Some(ago(ENDED)), settled.billed_estimated)
+    };
+    let (exact, at_most) = ((true, false), (true, true));
+    assert_eq!(settled(min(60), false, &|_| {}), at_most);
+    assert_eq!(settled(min(4), false, &|_| {}), exact, "no time to stand");
+    assert_eq!(settled(min(60), false, &|facts| facts.watched.heard_at = Some(ago(ENDED + 60))), exact, "by the store's clock");
+    assert_eq!(settled(min(60), false, &|facts| facts.plan.offer.market = Market::Spot), exact, "spot never stands");
+    assert_eq!(settled(min(60), false, &|facts| facts.watched.unlooked = Some(Duration::from_secs(30))), exact, "it was seen to bill until then");
+    assert_eq!(settled(min(60), false, &|facts| facts.watched.unlooked = Some(Duration::from_secs(3600))), at_most, "the laptop slept between");
+    assert_eq!(settled(min(60), true, &|_| {}), exact, "whoever ended it had just seen it run");
+    let recorded_at = |secs: u64| move |facts: &mut AttemptFacts| facts.watched.ended.ending.as_mut().unwrap().at = ago(secs);
+    assert_eq!(settled(min(60), true, &recorded_at(ENDED + 3600)), at_most, "and was throttled, and slept");
+    assert_eq!(settled(min(60), true, &recorded_at(0)), at_most, "by a clock that is ahead");
 }
