@@ -169,8 +169,6 @@ impl Agent {
     /// Ends the running process and all that it left behind. Gives up on nothing: afterwards the tree is gone.
     pub(super) async fn stop_workload(&mut self, grace: Duration, ahead: Option<&Ahead>) {
         let Some(workload) = self.workload.take() else { return };
-        let counted = workload.printed().0;
-        self.printed_before += counted;
         if self.ended.is_none() {
             if let Err(error) = workload.signal(Signal::Term) {
                 tracing::warn!("{error}");
@@ -189,8 +187,7 @@ impl Agent {
             let ended = self.patiently(&*workload, UNKILLABLE_AFTER, None).await.unwrap_or_default();
             self.observe(super::wake::Wake::Ended(ended)).await;
         }
-        let printed = workload.printed();
-        (self.printed, self.printed_before) = (Some(printed), self.printed_before + printed.0.saturating_sub(counted));
+        self.printed = Some(workload.printed());
         self.logs.ended(self.memory.start);
     }
 
@@ -236,8 +233,9 @@ impl Agent {
         }
         self.memory.start += 1;
         self.memory.setups += u32::from(self.memory.stage == Stage::Setup);
-        self.memory.ending = None;
+        (self.memory.ending, self.memory.exit) = (None, None);
         self.ended = None;
+        self.output.begins();
         // Whoever was saving is gone.
         self.saves.forget();
         self.warned.asked = None;

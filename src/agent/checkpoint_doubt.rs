@@ -42,6 +42,16 @@ impl Doubt {
         (!files.is_empty()).then_some(Doubt { ended, files, written: 0, whole })
     }
 
+    /// What an agent before this one doubted; `None`: nothing.
+    pub(super) fn again(files: Vec<(String, FileStamp, u64)>) -> Option<Doubt> {
+        let files: BTreeMap<String, (FileStamp, u64)> = files.into_iter().map(|(path, stamp, bytes)| (path, (stamp, bytes))).collect();
+        (!files.is_empty()).then_some(Doubt { ended: None, files, written: 0, whole: None })
+    }
+
+    pub(super) fn files(&self) -> Vec<(String, FileStamp, u64)> {
+        self.files.iter().map(|(path, (stamp, bytes))| (path.clone(), *stamp, *bytes)).collect()
+    }
+
     /// Whether anything was written since.
     pub(super) fn was_written_beside(&self) -> bool {
         self.written > 0
@@ -165,7 +175,11 @@ mod tests {
         let half = [("model.pt", 3, 100)];
         let mut marked = killed_in_a_save(&half);
         marked.observe(tree(&half), at(300), Signs { marks: 1, ..AFTER });
-        assert_eq!(complete(&marked, 300), Some(tree(&half)), "the workload says so");
+        assert_eq!(complete(&marked, 300), None, "it says at its start what it goes on from, and has written nothing");
+        let whole = [("model.pt", 8, 400)];
+        marked.observe(tree(&whole), at(400), Signs { marks: 1, ..AFTER });
+        marked.observe(tree(&whole), at(401), Signs { marks: 2, ..AFTER });
+        assert_eq!(complete(&marked, 401), Some(tree(&whole)), "the workload says so");
         let exit = |at_secs| Some((ExitStatus { code: Some(0), ..ExitStatus::default() }, at(at_secs)));
         let mut idle = killed_in_a_save(&half);
         idle.observe(tree(&half), at(300), Signs { ended: exit(300), ..AFTER });
@@ -192,6 +206,24 @@ mod tests {
         assert_eq!(complete(&watch, 900), Some(tree(&before)));
         watch.keep(tree(&before));
         assert_eq!(complete(&watch, 901), None);
+    }
+
+    /// The agent died after it had started the work again: the next one finds a process that runs, and half a save of the one before.
+    #[test]
+    fn an_agent_that_was_started_anew_doubts_what_the_one_before_it_doubted() {
+        let (whole, half) = (tree(&[("step-1.pt", 8, 1)]), [("step-1.pt", 8, 1), ("step-2.pt", 3, 100)]);
+        let mut before = killed_in_a_save(&half);
+        before.keep(Arc::clone(&whole));
+        let mut watch = FolderWatch::new(whole, Before::default()).doubting(before.doubted());
+        for secs in [10, 60, 600] {
+            watch.observe(tree(&half), at(secs), Signs::default());
+            assert_eq!(complete(&watch, secs), None, "{secs}");
+        }
+        let next = [half[0], half[1], ("step-3.pt", 12, 700)];
+        watch.observe(tree(&next), at(700), Signs::default());
+        assert_eq!(watch.doubted(), []);
+        let again = FolderWatch::new(tree(&[]), Before::default()).doubting(watch.doubted());
+        assert!(!again.is_in_doubt());
     }
 
     /// A reboot: the process is gone, and nobody has seen how.

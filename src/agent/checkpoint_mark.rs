@@ -38,20 +38,22 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    /// `marked_by`: the mark was made at this time of the file system or before, nanoseconds since 1970. `is_restless`: what is always
+    /// `kept`, `declared`: what is kept, and what was marked before. `marked_by`: the mark was made at this time of the file system or before, nanoseconds since 1970. `is_restless`: what is always
     /// being written, beside the saves, says nothing of them.
     pub(super) fn new(
         picture: &Picture,
-        kept: &Picture,
+        (kept, declared): (&Picture, Option<&Picture>),
         (marked_by, is_restless): (Option<i64>, impl Fn(&str) -> bool),
         motion: Motion,
         now: Duration,
     ) -> Self {
-        let was = stamps(kept);
+        let (was, known) = (stamps(kept), declared.map(stamps).unwrap_or_default());
+        let is_new = |file: &&TreeFile| [&was, &known].iter().all(|known| known.get(file.path.as_str()) != Some(&file.stamp));
         let is_after = |file: &TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by);
         // An only file that was renamed into the place of another is whole, whenever that was.
         let is_whole = one_replaced(kept, picture);
-        let late: Vec<&TreeFile> = without_logs(picture).filter(|file| !is_whole && is_after(file) && !is_restless(&file.path)).collect();
+        let new: Vec<&TreeFile> = without_logs(picture).filter(|file| is_new(file) && !is_restless(&file.path)).collect();
+        let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| !is_whole && is_after(file));
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
         // What has no number belongs together: where one of it was written over, none of it is of this mark.
         let is_over_written = late.iter().any(|file| set_of(&file.path).0.is_empty() && was.contains_key(file.path.as_str()));
@@ -63,9 +65,16 @@ impl Declared {
         let sure = if late.is_empty() { Arc::clone(picture) } else { Arc::new(picture.iter().filter(is_sure).cloned().collect()) };
         let skew = i64::try_from(SKEW.as_nanos()).unwrap_or(i64::MAX);
         let is_explained = |file: &&TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos.saturating_sub(by) <= skew);
-        let rest = if late.iter().all(is_explained) { QUIET } else { RESTLESS };
+        // Of a mark, something is new that is whole. Where that came in time, what is of another number is of another save.
+        let marked: BTreeSet<_> = early.iter().map(|file| set_of(&file.path)).collect();
+        let is_another = !marked.is_empty() && sets.iter().any(|set| !set.0.is_empty() && !marked.contains(set));
+        let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
         let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
         Declared { picture: Arc::clone(picture), motion, at: now, after, rest, sure }
+    }
+
+    pub(super) fn into_believed(self) -> Picture {
+        if self.after.is_empty() { self.picture } else { self.sure }
     }
 
     /// What was written after the mark and is written on was half then.
@@ -147,6 +156,34 @@ mod tests {
         assert_eq!(complete(&watch, 60), None);
         watch.observe(Arc::clone(&whole), at(61), marked(2, 17));
         assert_eq!(complete(&watch, 61), Some(whole));
+    }
+
+    /// Small files: the model of the next save was whole a third of a second after the mark, and its optimizer is still to come.
+    #[test]
+    fn what_comes_soon_after_a_whole_save_is_another_however_soon() {
+        let (second, tenth) = (1_000_000_000, 100_000_000);
+        let files = [("model-8.pt", 80 * second, 8), ("model-9.pt", 83 * second + 3 * tenth, 10), ("optim-8.pt", 82 * second, 9)];
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        for secs in [84, 90, 100] {
+            watch.observe(tree(&files), at(secs), marked(1, 83 * second));
+            assert_eq!(complete(&watch, secs), Some(tree(&[files[0], files[2]])), "{secs}");
+        }
+    }
+
+    /// Its arguments were copied with a time of tomorrow.
+    #[test]
+    fn what_is_there_all_the_time_holds_up_no_mark_whatever_its_date() {
+        let hour = 3_600_000_000_000;
+        let arguments = ("args.json", 20 * hour, 1);
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        let save = |number: i64| tree(&[arguments, ("model.pt", number * 20, 2)]);
+        watch.observe(save(4), at(80), marked(1, 80));
+        assert_eq!(complete(&watch, 80), None, "it is new, and may be of another clock");
+        watch.observe(save(4), at(110), marked(1, 80));
+        assert_eq!(complete(&watch, 110), Some(save(4)));
+        watch.keep(save(4));
+        watch.observe(save(6), at(120), marked(2, 120));
+        assert_eq!(complete(&watch, 120), Some(save(6)));
     }
 
     /// A file server's clock is ahead: everything seems to come after its mark.
@@ -252,6 +289,25 @@ mod tests {
         }
     }
 
+    /// Its arguments, and half a minute of imports: nothing of that says whether it will mark.
+    #[test]
+    fn what_is_written_before_the_first_step_is_no_save_without_a_mark() {
+        let told = |step| Signs { step: Some(step), ..Signs::default() };
+        let arguments = ("args.json", 1, 1);
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(tree(&[]), at(0), Signs::default());
+        watch.observe(tree(&[arguments]), at(1), Signs::default());
+        watch.observe(tree(&[arguments]), at(40), Signs::default());
+        watch.keep(tree(&[arguments]));
+        for secs in [41, 50, 51] {
+            watch.observe(tree(&[arguments]), at(secs), told(1.0));
+        }
+        let half = tree(&[("args.json", 52, 1), ("model.pt", 52, 2)]);
+        watch.observe(Arc::clone(&half), at(52), told(2.0));
+        watch.observe(half, at(57), told(2.0));
+        assert_eq!((complete(&watch, 57), watch.known_marks()), (None, None), "its optimizer comes after a pause, and then its mark");
+    }
+
     /// Seed 275 of the false world: of the first save of a script that marks, half was kept, because nobody knew of its marks yet.
     #[test]
     fn the_first_save_of_a_script_that_tells_its_steps_may_still_be_marked() {
@@ -284,5 +340,17 @@ mod tests {
         watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(2), Signs { marks: 1, ..Signs::default() });
         watch.observe(tree(&[("a", 1, 7), ("b", 2, 7)]), at(60), Signs { marks: 1, ..Signs::default() });
         assert_eq!(complete(&watch, 60), None, "half of the next checkpoint, however long it takes");
+    }
+
+    /// Seed 386 of the false world: an agent that came back after a reboot called an old save by the step of the newest line.
+    #[test]
+    fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
+        for marked_step in [None, Some(60.0)] {
+            let mut watch = FolderWatch::new(tree(&[("a", 1, 7)]), Before::default());
+            let signs = Signs { step: Some(64.0), marked_step, has_marked: marked_step.is_some(), ..Signs::default() };
+            assert!(watch.observe(tree(&[("a", 2, 7)]), at(10), signs));
+            watch.observe(tree(&[("a", 2, 7)]), at(41), signs);
+            assert_eq!(watch.complete(at(41), true, false).map(|ripe| ripe.step), Some(marked_step));
+        }
     }
 }

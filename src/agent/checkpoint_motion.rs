@@ -50,10 +50,6 @@ impl Motion {
         !self.ever || at.saturating_sub(self.changed) >= time
     }
 
-    pub(super) fn has_moved(&self) -> bool {
-        self.ever
-    }
-
     pub(super) fn restless(&self, at: Duration, time: Duration) -> bool {
         !self.rests(at) && at.saturating_sub(self.rested) >= time
     }

@@ -2,8 +2,11 @@
 //!
 //! What must never live here: what follows from it for a checkpoint (that is [`super::checkpoint_watch`]).
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use super::checkpoint_sets::{saves_again, stamps};
+use super::checkpoint_watch::Picture;
 use crate::job::ExitStatus;
 
 /// What the workload last said and did, beside the folder.
@@ -30,4 +33,41 @@ pub(super) struct Before {
     pub marks: Option<bool>,
     /// A process of it is gone, and nobody has seen how it ended.
     pub unseen_end: bool,
+}
+
+/// Whether the workload marks its checkpoints, as far as that is known. Of a script that tells its steps and marks, the mark comes before
+/// the next save, and within half a minute. What is written before its first step is no save: its arguments, a log.
+#[derive(Debug, Default)]
+pub(super) struct Habit {
+    pub marks: Option<bool>,
+    /// What was there when a step was told first.
+    told_at: Option<Picture>,
+    /// Something was written since.
+    has_moved: bool,
+}
+
+impl Habit {
+    pub(super) fn of(marks: Option<bool>) -> Self {
+        Habit { marks, ..Habit::default() }
+    }
+
+    /// `rested`: for two seconds before this look; `rests`: for half a minute by now.
+    pub(super) fn observe(&mut self, (before, after): (&Picture, &Picture), (rested, rests): (bool, bool), signs: &Signs) {
+        let changed = before != after;
+        if self.marks.is_none() && self.has_moved && (rests || changed && rested && saves_again(&self.since_told(before), after)) {
+            self.marks = Some(false);
+        }
+        match &self.told_at {
+            Some(_) => self.has_moved |= changed,
+            None => self.told_at = signs.step.map(|_| Arc::clone(after)),
+        }
+        if signs.marks > 0 || signs.has_marked {
+            self.marks = Some(true);
+        }
+    }
+
+    fn since_told(&self, picture: &Picture) -> Picture {
+        let told = self.told_at.as_ref().map(stamps).unwrap_or_default();
+        Arc::new(picture.iter().filter(|file| told.get(file.path.as_str()) != Some(&file.stamp)).cloned().collect())
+    }
 }

@@ -15,10 +15,11 @@ use std::time::Duration;
 use super::checkpoint_doubt::Doubt;
 use super::checkpoint_mark::Declared;
 use super::checkpoint_motion::{Motion, QUIET};
-use super::checkpoint_sets::{Sets, one_replaced, same_but_logs, saves_again, stamps, stands, without_logs};
+use super::checkpoint_sets::{Sets, one_replaced, same_but_logs, stamps, stands, without_logs};
+use super::checkpoint_signs::Habit;
 pub(super) use super::checkpoint_signs::{Before, Signs};
 use crate::job::ExitStatus;
-use crate::ports::TreeFile;
+use crate::ports::{FileStamp, TreeFile};
 
 /// After so long without two quiet seconds, the folder is judged set by set: a script that writes every second would else
 /// never have a checkpoint. Sooner gains nothing: the others are kept after two seconds, whole.
@@ -67,7 +68,9 @@ pub(super) struct FolderWatch {
     motion: Motion,
     sets: Sets,
     marks: u64,
-    before: Before,
+    habit: Habit,
+    /// A process of it is gone, and nobody has seen how it ended.
+    unseen_end: bool,
     declared: Option<Declared>,
     /// Of each file: the step at which it, or what it belongs to, began to be written.
     steps: HashMap<String, Option<f64>>,
@@ -81,24 +84,32 @@ pub(super) struct FolderWatch {
 impl FolderWatch {
     /// `kept`: what is known to be in the job directory already.
     pub(super) fn new(kept: Picture, before: Before) -> Self {
-        FolderWatch { seen: Some(Arc::clone(&kept)), kept, before, ..FolderWatch::default() }
+        let Before { marks, unseen_end } = before;
+        FolderWatch { seen: Some(Arc::clone(&kept)), kept, habit: Habit::of(marks), unseen_end, ..FolderWatch::default() }
+    }
+
+    /// What an agent before this one doubted. Nobody has counted what was written since.
+    pub(super) fn doubting(self, files: Vec<(String, FileStamp, u64)>) -> Self {
+        FolderWatch { doubt: Doubt::again(files), ..self }
+    }
+
+    /// What may be half, and how much is written in its place at least: for the agent after this one.
+    pub(super) fn doubted(&self) -> Vec<(String, FileStamp, u64)> {
+        self.doubt.as_ref().filter(|doubt| doubt.holds()).map(Doubt::files).unwrap_or_default()
     }
 
     /// Takes in what the folder looks like now; says whether it changed since the last look.
     pub(super) fn observe(&mut self, picture: Picture, now: Duration, signs: Signs) -> bool {
         let before = self.seen.take().unwrap_or_default();
         let changed = before != picture;
-        // Of a script that marks, the mark comes before the next save, and within half a minute.
-        let saves_again = changed && self.looked.is_some_and(|looked| self.motion.rests(looked)) && saves_again(&before, &picture);
-        if self.before.marks.is_none() && self.motion.has_moved() && (saves_again || self.motion.rests_for(now, RESTLESS)) {
-            self.before.marks = Some(false);
-        }
+        let rested = self.looked.is_some_and(|looked| self.motion.rests(looked));
+        self.habit.observe((&before, &picture), (rested, self.motion.rests_for(now, RESTLESS)), &signs);
         if changed {
             // What the first look finds was written while nobody looked: only a mark says at which step.
             // Nor does anybody know what came first of all that happened while nobody looked for longer than a save takes: what was told
             // before is not too late (seed 33001763 of 24 h).
             let step = match self.looked {
-                Some(looked) if now.saturating_sub(looked) > QUIET => self.told.filter(|_| signs.step.is_some()),
+                Some(looked) if now.saturating_sub(looked) > QUIET => self.told.zip(signs.step).map(|(before, now)| before.min(now)),
                 Some(_) => signs.step,
                 None => signs.marked_step,
             };
@@ -108,26 +119,31 @@ impl FolderWatch {
             self.motion.moved((now, step), self.looked.unwrap_or(now), whole.or(self.sets.newest_begun));
             self.tell_steps(&before, &picture);
             if let Some(doubt) = &mut self.doubt {
-                doubt.observe(&before, &picture);
+                // What the first look finds is not what was written since.
+                doubt.observe(if self.looked.is_some() { &before } else { &picture }, &picture);
             }
         }
         if signs.marks > self.marks {
             self.marks = signs.marks;
             self.motion.step = signs.marked_step.or(self.motion.step);
-            let is_restless = |path: &str| self.sets.is_restless(path, now, RESTLESS);
-            self.declared = Some(Declared::new(&picture, &self.kept, (signs.marked_by, is_restless), self.motion, now));
-            self.doubt = None;
+            // What a dead process left half is not what the next one marks, which says at its start what it goes on from.
+            if !self.doubt.as_ref().is_some_and(Doubt::holds) {
+                let is_restless = |path: &str| self.sets.is_restless(path, now, RESTLESS);
+                let before = self.declared.take().map(Declared::into_believed);
+                let known = (&self.kept, before.as_ref());
+                self.declared = Some(Declared::new(&picture, known, (signs.marked_by, is_restless), self.motion, now));
+                self.doubt = None;
+            }
         } else if let Some(declared) = self.declared.as_mut().filter(|_| changed) {
             declared.observe(&picture);
         }
-        self.before.marks = if signs.marks > 0 || signs.has_marked { Some(true) } else { self.before.marks };
         self.told = signs.step;
         let is_first = self.looked.is_none();
         (self.ended, self.looked, self.seen) = (signs.ended, Some(now), Some(Arc::clone(&picture)));
         if let Some(at) = signs.killed.filter(|at| self.killed != Some(*at)) {
             self.killed = Some(at);
             self.doubt = Doubt::of(&picture, &self.kept, Some(at), self.trusted(at, false, (false, true)));
-        } else if is_first && self.before.unseen_end && !one_replaced(&before, &picture) {
+        } else if is_first && self.unseen_end && !one_replaced(&before, &picture) {
             self.doubt = Doubt::of(&picture, &self.kept, None, None);
         }
         changed
@@ -176,7 +192,7 @@ impl FolderWatch {
     /// Judged at `until`: now, or when the workload ended.
     fn trusted(&self, until: Duration, exited: bool, (with_logs, is_asked): (bool, bool)) -> Option<Ripe> {
         let seen = self.seen.as_ref().filter(|picture| !picture.is_empty())?;
-        let rest = match self.before.marks {
+        let rest = match self.habit.marks {
             // An agent that was started anew has not seen the mark of what it finds, or the save is not over: nobody pauses so long in one.
             Some(true) => RESTLESS,
             // The first that it makes: its mark may come, and before it there may be half of it.
@@ -243,11 +259,11 @@ impl FolderWatch {
 
     /// Whether the workload marks its checkpoints; `None`: nobody knows yet.
     pub(super) fn known_marks(&self) -> Option<bool> {
-        self.before.marks
+        self.habit.marks
     }
 
     fn marks(&self) -> bool {
-        self.before.marks == Some(true)
+        self.habit.marks == Some(true)
     }
 
     pub(super) fn ended(&self) -> bool {
@@ -259,7 +275,7 @@ impl FolderWatch {
 mod tests {
     use super::super::checkpoint_sets::picture;
     use super::*;
-    use crate::ports::{FileStamp, Tree};
+    use crate::ports::Tree;
 
     fn tree(files: &[(&str, i64)]) -> Picture {
         let file = |(path, modified): &(&str, i64)| TreeFile {
@@ -377,17 +393,5 @@ mod tests {
             young.observe(renamed(second), at(second), Signs::default());
         }
         assert_eq!((complete(&young, 20), young.never_rests(at(20))), (None, false));
-    }
-
-    /// Seed 386 of the false world: an agent that came back after a reboot called an old save by the step of the newest line.
-    #[test]
-    fn what_was_written_while_nobody_looked_has_the_step_of_its_mark_or_none() {
-        for marked_step in [None, Some(60.0)] {
-            let mut watch = FolderWatch::new(tree(&[("a", 1)]), Before::default());
-            let signs = Signs { step: Some(64.0), marked_step, has_marked: marked_step.is_some(), ..Signs::default() };
-            assert!(watch.observe(tree(&[("a", 2)]), at(10), signs));
-            watch.observe(tree(&[("a", 2)]), at(41), signs);
-            assert_eq!(watch.complete(at(41), true, false).map(|ripe| ripe.step), Some(marked_step));
-        }
     }
 }

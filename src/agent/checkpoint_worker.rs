@@ -66,7 +66,8 @@ enum Ended {
 impl Worker {
     pub(super) fn new(shared: Arc<Shared>, journal: Journal, interval: Span, inbox: mpsc::UnboundedReceiver<Save>, unseen_end: bool) -> Self {
         let before = Before { marks: shared.kept().marks, unseen_end };
-        let watch = FolderWatch::new(shared.kept().picture(), before);
+        let doubted = shared.kept().doubted.clone();
+        let watch = FolderWatch::new(shared.kept().picture(), before).doubting(doubted);
         Worker {
             shared,
             journal,
@@ -157,11 +158,21 @@ impl Worker {
                 if self.watch.observe(look.picture, now, signs) {
                     self.shared.board.checkpoint_changed();
                 }
+                self.remember_doubt();
                 if self.watch.never_rests(now) {
                     self.say(NEVER_RESTS.to_owned());
                 }
             }
             Err(error) => self.say(format!("cannot look at the checkpoint folder: {error}")),
+        }
+    }
+
+    /// The agent after this one finds another process that runs, and has not seen this one die.
+    fn remember_doubt(&self) {
+        let (doubted, mut kept) = (self.watch.doubted(), self.shared.kept());
+        if kept.doubted != doubted {
+            kept.doubted = doubted;
+            self.shared.outbox.keep(KEPT, &*kept);
         }
     }
 

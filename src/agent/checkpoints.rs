@@ -89,6 +89,9 @@ pub(super) struct Kept {
     /// Whether the workload marks its checkpoints; `None` until it has made one.
     #[serde(default)]
     pub marks: Option<bool>,
+    /// What a process that is gone may have left half, and how much is written in its place at least.
+    #[serde(default)]
+    pub doubted: Vec<(String, crate::ports::FileStamp, u64)>,
     /// Save, quiet time and upload together, in seconds.
     pub costs: Vec<f64>,
     /// Their 95th percentile, once it was asked for: it is, at every tick.

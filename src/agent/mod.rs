@@ -44,6 +44,7 @@ pub mod metrics;
 pub mod notices;
 mod observe;
 pub mod outbox;
+mod output;
 pub mod outputs;
 mod packer;
 pub mod preflight;

@@ -220,7 +220,10 @@ impl Agent {
         // One that is over may have left half of what is there, also where an agent before this one has ended it (seed 33000089 of 24 h).
         let over = self.workload.as_ref().and_then(|workload| workload.ended().now_or_never()).map(|ended| ended.exit);
         let gone = self.memory.start > 0 && (self.workload.is_none() || over.is_some());
-        let unseen_end = gone && !over.or(self.memory.exit).is_some_and(|exit| exit.is_in_order());
+        let exit = over.or(self.ended.map(|ended| ended.exit)).or(self.memory.exit);
+        // How the last of the job before ended, whose disk this is, nobody here has seen.
+        let of_another = self.memory.start == 0 && is_work_kept(&self.out, attempt);
+        let unseen_end = of_another || gone && !exit.is_some_and(|exit| exit.is_in_order());
         let checkpoints = Checkpoints::start(self.out.clone(), self.journal.clone(), self.board.clone(), spec, folder, unseen_end);
         if self.workload.is_some() && !gone {
             checkpoints.workload_started();

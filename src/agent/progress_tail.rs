@@ -139,7 +139,7 @@ impl Tail {
             let written = self.files.stamp(&self.path).ok().flatten();
             // A line that follows the mark may be the last before the next save, and a file system has one time for both: what has the
             // time of that line came after the mark (seed 33000455 of 24 h).
-            let is_newest = self.ends_with_mark && written.is_some_and(|stamp| stamp.bytes == self.offset);
+            let is_newest = self.ends_with_mark && self.rest.is_empty() && !self.skipping && written.is_some_and(|stamp| stamp.bytes == self.offset);
             self.board.settle(written.map(|stamp| stamp.modified_nanos - i64::from(!is_newest)));
         }
         Ok(())

@@ -23,6 +23,7 @@ use super::metrics::Metrics;
 use super::notices::NoticeWatch;
 use super::observe::Watching;
 use super::outbox::Outbox;
+use super::output::Output;
 use super::progress_tail::ProgressTail;
 use super::requests::RequestWatch;
 use super::samples::Samples;
@@ -100,9 +101,9 @@ pub struct Agent {
     pub(super) warned: super::judge::Warned,
     /// What comes of the newest request for a checkpoint.
     pub(super) saves: super::saving::Saving,
-    /// What the last process printed, and what of it was dropped; and what those before it printed under this agent.
+    /// What the last process printed, and what of it was dropped; and how much all of them.
     pub(super) printed: Option<(u64, u64)>,
-    pub(super) printed_before: u64,
+    pub(super) output: Output,
     /// How near the next limit was at the last look.
     pub(super) limit_level: LimitLevel,
     next_sample: Duration,
@@ -161,7 +162,7 @@ impl Agent {
             warned: super::judge::Warned::default(),
             saves: super::saving::Saving::default(),
             printed: None,
-            printed_before: 0,
+            output: Output::default(),
             limit_level: LimitLevel::Far,
             next_sample: Duration::ZERO,
             next_keep: Duration::ZERO,
@@ -267,12 +268,10 @@ impl Agent {
         }
     }
 
-    pub(super) fn marks(&self) -> crate::instance::Marks {
+    pub(super) fn marks(&mut self) -> crate::instance::Marks {
         let mut marks = self.board.marks();
-        // The holder counts every byte at once; the shipper sees them a second later, or never on a disk without room. Its count begins
-        // anew with each start (seed 29007695 of 24 h).
         let printed = self.workload.as_ref().map_or(0, |workload| workload.printed().0);
-        marks.log_bytes = marks.log_bytes.max(self.printed_before + printed);
+        marks.log_bytes = self.output.count(printed, marks.log_bytes);
         marks
     }
 

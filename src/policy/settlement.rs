@@ -66,7 +66,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
     };
     let withdrawn = view.is_some_and(|view| was_withdrawn(attempt, view));
-    let unseen_stand = view.is_some_and(|view| may_have_stood_unseen(attempt, view));
+    let unseen_stand = view.and(shown).is_some_and(|view| may_have_stood_unseen(attempt, view));
     let billed_estimated = (billed_estimated || before.is_some() || unseen_stand) && !withdrawn;
     let billed = match (from, to) {
         // It was pending to its end, and that is not billed.

@@ -35,13 +35,14 @@ const OUT_AFTER_LAST_SIGN: Duration = Duration::from_secs(5 * 60);
 
 /// Whether a machine may have stood with nobody looking until somebody terminated it: from its outcome on where its power-off stops it,
 /// or because a person or an alarm has stopped it (seed 34005916 of 24 h). Of such a one the cloud shows the second date alone, and has
-/// billed until the first. A spot machine never stands.
+/// billed until the first. A spot machine never stands. `view`: with the date that the cloud shows now.
 pub(super) fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let by_somebody = view.state == InstanceState::Terminated && is_by_a_user(view);
-    if !by_somebody || attempt.plan.offer.market != Market::OnDemand || stood(attempt, view.launched).is_some() {
+    let Some(ended) = view.ended.filter(|_| by_somebody && attempt.plan.offer.market == Market::OnDemand) else { return false };
+    // What was seen to go out within these minutes did that, and stood before it or not.
+    if stood(attempt, view.launched).is_some_and(|stood| elapsed(stood, ended) > OUT_AFTER_LAST_SIGN) {
         return false;
     }
-    let Some(ended) = view.ended else { return false };
     let lately = |at: Timestamp| at <= ended && elapsed(at, ended) <= OUT_AFTER_LAST_SIGN;
     if let Some(outcome) = &attempt.outcome {
         let stops = attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop);

@@ -3,6 +3,7 @@
 //! It sees the truth: what the cloud bills, what the workload really did.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,7 @@ use serde::Deserialize;
 
 use super::ec2::Machine;
 use super::judge_minutes::AGENTS_TROUBLES;
+use super::process::Process;
 use super::saves;
 use super::weather::Trouble;
 use super::workload::Truth;
@@ -75,6 +77,8 @@ pub struct Judge {
     pub(super) uncancelled: Watched,
     pub(super) unended: Watched,
     pub(super) unheld: Watched,
+    /// Minutes in a row in which one agent that lives, and sees its GPU, watches work that idles or hangs; and which agent that is.
+    pub(super) useless: BTreeMap<String, (u32, Option<Arc<Process>>)>,
     pub(super) mistold: BTreeMap<String, u32>,
     pub(super) bodies: BTreeMap<String, Bytes>,
 }
@@ -227,6 +231,7 @@ impl Judge {
         ] {
             minutes.remove(id);
         }
+        self.useless.remove(id);
         for watched in [&mut self.uncancelled, &mut self.unended, &mut self.unheld] {
             watched.retain(|(machine, _), _| machine != id);
         }

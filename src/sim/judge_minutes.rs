@@ -2,6 +2,7 @@
 //!
 //! What must never live here: how many of them break a law (`super::laws_of_ends`).
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ use crate::instance::Tags;
 /// From the launch to the power-on, from which user data counts.
 const MISTOLD: Duration = Duration::from_secs(60);
 
+/// A machine of which nothing was ever heard is given so long for its first word.
+const BOOT_MINUTES: u32 = 15;
+
 /// From one visit of the sweeper to the next, and the second look.
 const VISIT_MINUTES: u32 = 6;
 
@@ -27,6 +31,9 @@ const WORKSTATIONS_TROUBLES: [Trouble; 4] = [Trouble::LaptopOffline, Trouble::Ec
 
 /// Who has asked the cloud so lately is awake.
 const AWAKE: Duration = Duration::from_secs(120);
+
+/// So many steps tell a pace.
+const PACE_STEPS: u64 = 5;
 
 impl Judge {
     pub(super) fn count_minutes(&mut self, world: &World, now: Duration) {
@@ -46,7 +53,9 @@ impl Judge {
             let unused = self.unused.entry(id.clone()).or_default();
             *unused = if beats && !over { 0 } else { *unused + u32::from(healthy) };
             let is_used = *unused == 0;
-            let unswept = if self.could_sweep { 1 + VISIT_MINUTES } else { 1 };
+            // Before it is due, no visit is missed.
+            let is_due = over || *unused + VISIT_MINUTES >= BOOT_MINUTES;
+            let unswept = if self.could_sweep && is_due { 1 + VISIT_MINUTES } else { 1 };
             *self.unswept.entry(id.clone()).or_default() += unswept * u32::from(!healthy && (over || !beats));
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
             *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
@@ -54,6 +63,7 @@ impl Judge {
                 self.passed_over.remove(&id);
             }
             self.count_wishes(world, now, (&id, attempt), kill_at);
+            self.count_useless(world, &id, over);
             // What it has to send takes its time on a bad line.
             let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline].iter().any(|trouble| world.weather.is(*trouble));
             // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
@@ -79,6 +89,20 @@ impl Judge {
             *self.mistold.entry(id).or_default() += u32::from(mistold);
         }
         self.could_sweep = healthy;
+    }
+
+    /// Whoever watches anew begins anew.
+    fn count_useless(&mut self, world: &World, id: &str, over: bool) {
+        let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else { return };
+        let state = host.state();
+        let agent = state.agent.as_ref().filter(|agent| agent.is_running());
+        let working = state.starts.last().filter(|start| !start.is_over() && !start.is_setup()).map(|start| start.truth());
+        // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks (seed 918).
+        let is_useless = working.is_some_and(|truth| truth.quiet_since.is_some() || truth.hung_since.is_some() && truth.steps >= PACE_STEPS);
+        let sees = !world.weather.is(Trouble::NvmlLost);
+        let (minutes, watcher) = self.useless.entry(id.to_owned()).or_default();
+        let is_same = agent.zip(watcher.as_ref()).is_some_and(|(agent, watcher)| Arc::ptr_eq(agent, watcher));
+        (*minutes, *watcher) = (if !over && sees && is_useless && is_same { *minutes + 1 } else { 0 }, agent.cloned());
     }
 
     /// Of a machine that bills: minutes in a row, since whoever is hindered for one begins anew.

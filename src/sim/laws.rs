@@ -34,6 +34,16 @@ const OVERDUE_MINUTES: u32 = 3;
 const UNENDED_MINUTES: u32 = 9;
 const UNHELD_MINUTES: u32 = 33;
 
+/// Minutes in a row in which one agent watches work that idles or hangs. The idle window is five, or three times the work's own longest
+/// pause; a hang is known after twenty, or ten of its steps, and the rungs to its restart. Twice that, for a watch that a store without
+/// an answer holds up.
+const USELESS_MINUTES: u32 = 90;
+const USELESS_STEPS: u32 = 22;
+
+fn useless_minutes(world: &World) -> u32 {
+    USELESS_MINUTES + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
+}
+
 /// What a cloud has shown is acted on for so long (`controller::ending`).
 const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 
@@ -92,10 +102,13 @@ fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(),
     found.map_or(Ok(()), Err)
 }
 
-fn dark_within_the_bound(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+fn dark_within_the_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
     let Deed::Minute = deed else { return Ok(()) };
     if let Some((id, _)) = judge.lingers.iter().find(|(_, minutes)| **minutes > LINGER_MINUTES) {
         return Err(format!("{id} has written its outcome, its agent lives, and it bills for more than {LINGER_MINUTES} minutes"));
+    }
+    if let Some((id, (minutes, _))) = judge.useless.iter().find(|(_, (minutes, _))| *minutes > useless_minutes(world)) {
+        return Err(format!("{id} bills for work that idles or hangs, and its agent has watched that for {minutes} minutes"));
     }
     if let Some(((id, who), _)) = judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES) {
         return Err(format!("{id} bills and says nothing, and {who} is awake for more than {UNHELD_MINUTES} minutes"));

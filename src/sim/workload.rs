@@ -74,8 +74,12 @@ pub struct Truth {
     pub moved: Duration,
     /// The newest step that is whole on the disk, and since when.
     pub saved: Option<(u64, Duration)>,
+    /// Steps of this start.
+    pub steps: u64,
     /// Since when it does nothing.
     pub quiet_since: Option<Duration>,
+    /// Since when its collective hangs: the GPU is busy, and nothing moves.
+    pub hung_since: Option<Duration>,
 }
 
 impl Start {
@@ -146,8 +150,10 @@ impl Start {
                         self.change(|truth| truth.quiet_since = Some(host.world.timeline.now()));
                         return self.wait_for_term(habit).await;
                     }
-                    End::Hangs => return self.wait_for_term(habit).await,
-                    End::HangsOnce if first => return self.wait_for_term(habit).await,
+                    End::Hangs | End::HangsOnce if first || habit.end == End::Hangs => {
+                        self.change(|truth| truth.hung_since = Some(host.world.timeline.now()));
+                        return self.wait_for_term(habit).await;
+                    }
                     _ => {}
                 }
             }
@@ -156,7 +162,7 @@ impl Start {
             }
             self.print(host, &format!("step {step}"));
             self.progress(host, &format!("{{\"step\": {step}, \"total\": {}}}", habit.steps));
-            self.change(|truth| (truth.step, truth.moved) = (step, host.world.timeline.now()));
+            self.change(|truth| (truth.step, truth.steps, truth.moved) = (step, truth.steps + 1, host.world.timeline.now()));
             if step % habit.save_every == 0 || step == habit.steps {
                 self.save(host, habit, step).await;
             }

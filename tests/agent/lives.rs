@@ -207,9 +207,10 @@ fn death_at_every_call_of_an_attempt_that_is_stopped_saves_and_ends_it() {
         let story = stage.story(what).await;
         assert_eq!((story.because, story.losses), (EndedBecause::UserStopped, vec![]), "{what}");
         assert_eq!(story.exit, Some(ExitStatus { code: Some(143), ..ExitStatus::default() }), "{what}");
-        // It goes on from the save to the end; what it did before the save is kept.
+        // It goes on from the save to the end; what it did before the save is kept. All that happens here is of one tick of the file
+        // system, and what has the time of the line after its mark is given two seconds.
         let lost = story.step.zip(story.last_checkpoint_step).map(|(step, saved)| step - saved);
-        assert!(lost.is_some_and(|lost| lost <= 2.0), "{what}: {lost:?}");
+        assert!(lost.is_some_and(|lost| lost <= 3.0), "{what}: {lost:?}");
     });
     assert!(deaths > 200, "{deaths}");
 }

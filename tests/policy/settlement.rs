@@ -318,6 +318,7 @@ fn a_machine_that_somebody_may_have_stopped_with_nobody_looking_is_billed_with_a
     assert_eq!(settled(min(60), false, &|facts| facts.plan.offer.market = Market::Spot), exact, "spot never stands");
     assert_eq!(settled(min(60), false, &|facts| facts.watched.unlooked = Some(Duration::from_secs(30))), exact, "it was seen to bill until then");
     assert_eq!(settled(min(60), false, &|facts| facts.watched.unlooked = Some(Duration::from_secs(3600))), at_most, "the laptop slept between");
+    assert!(settled(min(60), false, &|facts| facts.watched.stood = Some(ago(ENDED + 54))).1, "it was seen to go out, and not before");
     assert_eq!(settled(min(60), true, &|_| {}), exact, "whoever ended it had just seen it run");
     let recorded_at = |secs: u64| move |facts: &mut AttemptFacts| facts.watched.ended.ending.as_mut().unwrap().at = ago(secs);
     assert_eq!(settled(min(60), true, &recorded_at(ENDED + 3600)), at_most, "and was throttled, and slept");

@@ -79,4 +79,5 @@ pub const NAMED: [(u64, u64); 74] = [
 ];
 
 /// The same of the seeds that were found since: their work saves as the seed says.
-pub const NAMED_AS_THEY_ARE: [(u64, u64); 7] = [(6, 1317), (6, 1438), (24, 33000089), (24, 33000128), (24, 33000455), (24, 33001763), (24, 33002835)];
+pub const NAMED_AS_THEY_ARE: [(u64, u64); 9] =
+    [(6, 1317), (6, 1438), (24, 33000089), (24, 33000128), (24, 33000455), (24, 33001763), (24, 33002835), (24, 34005916), (24, 34011317)];
