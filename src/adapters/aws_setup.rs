@@ -29,11 +29,17 @@ pub struct SetupError {
     pub why: String,
     /// What to type, where that is known here.
     pub fix: Option<String>,
+    /// It was made by somebody else since it was looked at: what was planned is of before that.
+    pub overtaken: bool,
 }
 
 impl SetupError {
     pub(super) fn new(act: impl Into<String>, why: impl Into<String>) -> Self {
-        SetupError { act: act.into(), why: why.into(), fix: None }
+        SetupError { act: act.into(), why: why.into(), fix: None, overtaken: false }
+    }
+
+    pub(super) fn overtaken(act: impl Into<String>) -> Self {
+        SetupError { overtaken: true, ..SetupError::new(act, "somebody else has just made it") }
     }
 }
 
@@ -156,7 +162,8 @@ impl AwsSetup {
     }
 
     /// # Errors
-    /// When AWS refuses. A thing that is there already, or is gone already, is as good.
+    /// When AWS refuses. A thing that is there already, or is gone already, is as good; but not a role that somebody else has just
+    /// made, which is bound to one job root, and may be for another.
     pub async fn act(&self, step: &SetupStep) -> Result<(), SetupError> {
         match step {
             SetupStep::CreateBucket

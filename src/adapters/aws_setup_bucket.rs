@@ -150,6 +150,10 @@ async fn tag(s3: &Client, names: &SetupNames) -> Result<(), SetupError> {
     let (bucket, act) = (names.bucket.as_str(), "tag the bucket");
     let there = known(s3.get_bucket_tagging().bucket(bucket).send().await).map_err(|why| SetupError::new(act, why))?;
     let mut tags = there.map(|there| there.tag_set).unwrap_or_default();
+    // It had no owner when it was looked at, or was not there.
+    if tags.iter().any(|tag| tag.key() == OWNER_TAG && tag.value() != names.owner) {
+        return Err(SetupError::overtaken(act));
+    }
     tags.retain(|tag| tag.key() != OWNER_TAG);
     tags.push(Tag::builder().key(OWNER_TAG).value(&names.owner).build().expect("both the key and the value are given"));
     let tagging = Tagging::builder().set_tag_set(Some(tags)).build().expect("a tag is given");

@@ -104,7 +104,11 @@ pub(super) async fn act(iam: &Client, names: &SetupNames, step: &SetupStep) -> R
             let about = "What a machine that Lamplighter launched may do: its job directory, and its own metrics";
             let trust = permissions.trust().to_string();
             let call = iam.create_role().role_name(role).assume_role_policy_document(trust).description(about).tags(tag());
-            done(call.send().await, "create the role")
+            match call.send().await {
+                // Whoever makes it writes its policy. Both would, and the last job root would be the one that machines reach.
+                Err(error) if is_there(&error) => Err(SetupError::overtaken("create the role")),
+                answer => done(answer, "create the role"),
+            }
         }
         SetupStep::WriteRolePolicy => {
             let policy = permissions.policy(PolicyName::Box).to_string();
@@ -120,7 +124,11 @@ pub(super) async fn act(iam: &Client, names: &SetupNames, step: &SetupStep) -> R
         }
         SetupStep::PutRoleInProfile => {
             let call = iam.add_role_to_instance_profile().instance_profile_name(role).role_name(role);
-            done(call.send().await, "put the role in the instance profile")
+            match call.send().await {
+                // It takes one role, and calls a second time of the same one too many.
+                Err(error) if error.code() == Some("LimitExceeded") && holds(iam, role).await => Ok(()),
+                answer => done(answer, "put the role in the instance profile"),
+            }
         }
         SetupStep::CreateSpotRole => link(iam, "spot.amazonaws.com").await,
         SetupStep::CreateAlarmRole => link(iam, "events.amazonaws.com").await,
@@ -141,6 +149,11 @@ pub(super) async fn act(iam: &Client, names: &SetupNames, step: &SetupStep) -> R
     }
 }
 
+/// Whether the instance profile of this name holds the role of this name.
+async fn holds(iam: &Client, role: &str) -> bool {
+    profile(iam, role).await.there().is_some_and(|profile| profile.roles.iter().any(|held| held == role))
+}
+
 async fn link(iam: &Client, service: &str) -> Result<(), SetupError> {
     let answer = iam.create_service_linked_role().aws_service_name(service).send().await;
     match answer {
@@ -156,9 +169,13 @@ where
 {
     match answer {
         Ok(_) => Ok(()),
-        Err(error) if error.code().is_some_and(|code| code.starts_with("EntityAlreadyExists")) => Ok(()),
+        Err(error) if is_there(&error) => Ok(()),
         Err(error) => Err(SetupError::new(act, said(&error))),
     }
+}
+
+fn is_there<E: ProvideErrorMetadata>(error: &SdkError<E, HttpResponse>) -> bool {
+    error.code().is_some_and(|code| code.starts_with("EntityAlreadyExists"))
 }
 
 fn ended<T, E>(answer: Result<T, SdkError<E, HttpResponse>>, act: &str) -> Result<(), SetupError>

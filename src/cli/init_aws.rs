@@ -13,13 +13,13 @@ use serde_json::json;
 
 use super::fetch::with_progress;
 use super::printer::shell_word;
-use super::setup_steps::{Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
+use super::setup_steps::{Carried, Lines, Place, bucket_of, carry_out, confirm, edited, fault, open, refuse_blocked, settings, show, write};
 use super::{Context, ExitCode, Fault, job_root, region};
 use crate::config::edit::{self, Setting};
 use crate::instance::setup::SetupFound;
 use crate::market::{Catalog, Region};
 use crate::policy::doctor::unpriced_disks;
-use crate::policy::setup::{Rebind, other_root, plan_setup};
+use crate::policy::setup::{Rebind, SetupLine, other_root, plan_setup};
 use crate::policy::sweeper::plan_sweeper;
 use crate::wire::setup::AwsSetup;
 
@@ -81,11 +81,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let setup = open(context, place, args.session_manager).await?;
     let found = with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
     let rebind = if args.instead { Rebind::Asked } else { Rebind::Refused };
-    let mut lines = plan_setup(&setup.names, &found, rebind);
-    if args.sweeper {
-        let stands = with_progress(context, || "looking at the sweeper".to_owned(), setup.look_at_sweeper()).await;
-        lines.extend(plan_sweeper(&setup.names, &setup.wanted_sweeper(), &stands));
-    }
+    let mut lines = planned(args, context, &setup, &found, rebind).await;
     let wanted: Vec<Setting> = settings(&setup.names, !place.region.is_empty())
         .into_iter()
         .map(|setting| if setting.key == "job_root" { setting.replacing(args.instead) } else { setting })
@@ -102,7 +98,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if changed.iter().any(|line| line.starts_with("job_root")) {
         tell_left_behind(context, &setup.names.job_root()).await;
     }
-    let tell = |done: bool| {
+    let tell = |lines: &[SetupLine], done: bool| {
         if context.is_machine_output() {
             context.printer.json(&json!({
                 "account": setup.account, "owner": setup.names.owner, "regions": setup.names.regions, "job_root": setup.names.job_root(),
@@ -111,14 +107,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
     };
     if place.dry_run {
-        tell(false);
+        tell(&lines, false);
         refuse_blocked(&lines)?;
         context.printer.note("nothing was changed");
         return Ok(ExitCode::SUCCESS);
     }
     refuse_blocked(&lines)?;
     if is_ready && changed.is_empty() {
-        tell(true);
+        tell(&lines, true);
         write(context, Lines::Added, configuration.as_ref(), &wanted);
         let is_otherwise = configuration.as_ref().is_none_or(|edited| !edited.kept.is_empty());
         context.printer.note(match lines.iter().any(|line| line.remark.is_some()) || is_otherwise {
@@ -134,14 +130,62 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !place.yes {
         confirm(context, "Go on? [y/N]", "y")?;
     }
-    carry_out(context, &setup, &lines, "lamp init aws").await?;
+    if let Carried::Overtaken(thing) = carry_out(context, &setup, &lines, AGAIN).await? {
+        lines = go_on_beside(args, context, &setup, &thing).await?;
+    }
     write(context, Lines::Added, configuration.as_ref(), &wanted);
-    tell(true);
+    tell(&lines, true);
     context.printer.note("next: `lamp doctor` looks at all of it; `lamp iam controller` prints what a user of it must be allowed");
     if !args.sweeper {
         context.printer.hint("`lamp init aws --sweeper` adds a sweeper in the cloud, which ends what hangs also while this workstation sleeps");
     }
     Ok(ExitCode::SUCCESS)
+}
+
+async fn planned(args: &Args, context: &Context, setup: &AwsSetup, found: &SetupFound, rebind: Rebind) -> Vec<SetupLine> {
+    let mut lines = plan_setup(&setup.names, found, rebind);
+    if args.sweeper {
+        let stands = with_progress(context, || "looking at the sweeper".to_owned(), setup.look_at_sweeper()).await;
+        lines.extend(plan_sweeper(&setup.names, &setup.wanted_sweeper(), &stands));
+    }
+    lines
+}
+
+/// What goes on where it stopped.
+const AGAIN: &str = "lamp init aws";
+
+/// Whoever made the role writes its policy with the next call, and IAM shows it within seconds. After so long he was broken off.
+const POLICY_FOLLOWS_WITHIN: Duration = Duration::from_secs(12);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Two have begun at once. Who made the role has decided which job root it is for: the other looks again, and does what is left to
+/// do, which is part of what was agreed to, or is refused. `--instead` was said of what was there before, and binds nothing here.
+///
+/// # Errors
+/// It is for another job root, or this happens a second time.
+async fn go_on_beside(args: &Args, context: &Context, setup: &AwsSetup, thing: &str) -> Result<Vec<SetupLine>, Fault> {
+    context.printer.note(format!("{thing}: somebody else has just made it, and what is there is looked at again"));
+    let until = context.clock.mono() + POLICY_FOLLOWS_WITHIN;
+    let found = loop {
+        let found = with_progress(context, || "looking again".to_owned(), setup.look()).await;
+        if found.role.there().is_some_and(|role| role.policy.is_some()) || context.clock.mono() >= until {
+            break found;
+        }
+        context.clock.sleep(LOOK_AGAIN).await;
+    };
+    let lines = planned(args, context, setup, &found, Rebind::Refused).await;
+    show(context, setup, &lines);
+    if let Err(fault) = refuse_blocked(&lines) {
+        return Err(fault
+            .meaning("it was made while this command ran; what this one made before stays, costs nothing, and the configuration is as it was")
+            .hint(format!("`{AGAIN} --dry-run` shows what is there; ask whoever else sets this account up")));
+    }
+    match carry_out(context, setup, &lines, AGAIN).await? {
+        Carried::All => Ok(lines),
+        Carried::Overtaken(thing) => Err(Fault::new(ExitCode::UNREACHABLE, format!("{thing}: somebody else has just made it, once more"))
+            .meaning("what was done before it stays")
+            .hint(format!("`{AGAIN}` goes on where it stopped"))),
+    }
 }
 
 /// An account that is ready, in a region where nothing can be bought, is told so before it is made.

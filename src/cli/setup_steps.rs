@@ -159,22 +159,33 @@ pub fn confirm(context: &Context, question: &str, word: &str) -> Result<(), Faul
     if read.is_ok() && answer.trim().eq_ignore_ascii_case(word) { Ok(()) } else { Err(refused("not confirmed")) }
 }
 
+/// How far the steps came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Carried {
+    All,
+    /// The thing of this name was made by somebody else since it was looked at; what comes after it was not begun.
+    Overtaken(String),
+}
+
 /// One step after the other: each needs the one before.
 ///
 /// # Errors
 /// A step was refused; what was done before stays.
-pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine], again: &str) -> Result<(), Fault> {
+pub async fn carry_out(context: &Context, setup: &AwsSetup, lines: &[SetupLine], again: &str) -> Result<Carried, Fault> {
     for line in lines {
         for step in &line.steps {
             let told = || format!("{}: {}", line.thing, step.words());
             let done = with_progress(context, told, setup.act(step)).await;
+            if done.as_ref().is_err_and(|error| error.overtaken) {
+                return Ok(Carried::Overtaken(line.thing.clone()));
+            }
             done.map_err(|error| fault(&error).meaning("what was done before it stays").hint(format!("`{again}` goes on where it stopped")))?;
         }
         if !line.steps.is_empty() {
             context.printer.note(format!("{}: done ({})", line.thing, line.will()));
         }
     }
-    Ok(())
+    Ok(Carried::All)
 }
 
 /// What the configuration should say of this set-up. `adds_regions`: the user has just named them, so that they are added to

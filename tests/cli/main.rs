@@ -49,6 +49,7 @@ mod sandbox;
 mod secrets;
 mod setup;
 mod setup_bucket;
+mod setup_race;
 mod shell;
 mod simulate;
 #[path = "../support/skipped.rs"]
