@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType};
+use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType, Reservation, SpotInstanceRequest};
 use futures::StreamExt as _;
 use futures::stream;
 
@@ -50,7 +50,7 @@ const USED_HOLDS: Duration = Duration::from_secs(20);
 /// vCPUs in use, of each type and market.
 pub type Used = Vec<(String, Market, u32)>;
 
-/// What runs now, by the instances' own words.
+/// What runs now, by the instances' own words; and what open spot requests wait for, which EC2 counts as if it ran.
 ///
 /// # Errors
 /// When EC2 does not answer.
@@ -58,18 +58,37 @@ pub async fn used(session: &AwsSession, cache: &Ec2Cache, region: &Region) -> Re
     if let Some(kept) = cache.get("used", USED_HOLDS) {
         return Ok(kept);
     }
-    let live = Filter::builder().name("instance-state-name").values("pending").values("running").build();
-    let asked = session.ec2(region).await.describe_instances().filters(live);
-    let pages: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
-    let reservations = pages.map_err(|error| meaning(&format!("count what runs in {region}"), error))?;
+    let (reservations, waiting) = tokio::try_join!(running(session, region), waiting(session, region))?;
     let mut counted: BTreeMap<(String, Market), u32> = BTreeMap::new();
-    for instance in reservations.iter().flat_map(|reservation| reservation.instances()) {
-        let Some((key, vcpus)) = vcpus(instance) else { continue };
+    let run = reservations.iter().flat_map(|reservation| reservation.instances()).filter_map(vcpus);
+    for (key, vcpus) in run.chain(waiting.iter().filter_map(vcpus_of_request)) {
         *counted.entry(key).or_default() += vcpus;
     }
     let used = counted.into_iter().map(|((kind, market), vcpus)| (kind, market, vcpus)).collect();
     cache.put("used", &used);
     Ok(used)
+}
+
+async fn running(session: &AwsSession, region: &Region) -> Result<Vec<Reservation>, CloudError> {
+    let live = Filter::builder().name("instance-state-name").values("pending").values("running").build();
+    let asked = session.ec2(region).await.describe_instances().filters(live);
+    let pages: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
+    pages.map_err(|error| meaning(&format!("count what runs in {region}"), error))
+}
+
+/// Lamplighter leaves none; a fleet, or a persistent request of somebody's, does. An active one has its machine, and is not asked
+/// for: there may be ten thousand.
+async fn waiting(session: &AwsSession, region: &Region) -> Result<Vec<SpotInstanceRequest>, CloudError> {
+    let open = Filter::builder().name("state").values("open").build();
+    let asked = session.ec2(region).await.describe_spot_instance_requests().filters(open);
+    let pages: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
+    pages.map_err(|error| meaning(&format!("count the open spot requests in {region}"), error))
+}
+
+fn vcpus_of_request(request: &SpotInstanceRequest) -> Option<((String, Market), u32)> {
+    let kind = request.launch_specification()?.instance_type()?.as_str().to_owned();
+    let vcpus = of_size(&kind)?;
+    Some(((kind, Market::Spot), vcpus))
 }
 
 fn vcpus(instance: &Instance) -> Option<((String, Market), u32)> {

@@ -89,6 +89,19 @@ async fn quotas_are_told_with_what_runs_now() {
     assert_eq!(found.quota(big).map(|quota| quota.vcpus_left()), Some(if big.market == Market::Spot { 60 } else { 56 }));
 }
 
+/// EC2 counts what is asked for on the spot market as if it ran.
+#[tokio::test]
+async fn what_open_spot_requests_wait_for_is_no_longer_free() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    let spot = [("ImageId", "ami-0d15ea5e000000022"), ("InstanceType", "g4dn.xlarge"), ("InstanceMarketOptions.MarketType", "spot")];
+    ec2.ask("RunInstances", &[&spot[..], &[("MinCount", "1"), ("MaxCount", "1")]].concat()).unwrap();
+    ec2.wait_for_spot("us-east-1", "g5.2xlarge");
+    ec2.wait_for_spot("us-east-2", "g5.48xlarge");
+    let found = supply(&session(&ec2, None), &machine("A10G:1", MarketChoice::Auto)).await.unwrap();
+    let told: Vec<_> = found.quotas.iter().map(|quota| (quota.code.as_str(), quota.vcpus_used)).collect();
+    assert_eq!(told, [("L-DB2E81BA", 0), ("L-3819A6DF", 4 + 8)], "a request that has its machine counts once");
+}
+
 #[tokio::test]
 async fn a_part_that_fails_is_said_and_never_made_up() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };

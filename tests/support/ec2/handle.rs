@@ -39,7 +39,7 @@ impl Default for Options {
 
 /// Ends with the test that holds it.
 pub struct FalseEc2 {
-    cloud: Arc<Cloud>,
+    pub(super) cloud: Arc<Cloud>,
     url: String,
 }
 

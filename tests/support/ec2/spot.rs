@@ -2,6 +2,7 @@
 
 use super::cloud::{Cloud, ec2_answer, lock, refused};
 use super::describe::page;
+use super::handle::FalseEc2;
 use super::http::Answer;
 use super::query;
 use super::route::{Asked, among, passes};
@@ -44,10 +45,28 @@ fn requests(cloud: &Cloud, asked: &Asked) -> Answer {
             Err(filter) => return refused("InvalidParameterValue", format!("The filter '{filter}' is invalid")),
         }
     }
+    for (number, (_, kind)) in world.waiting.iter().enumerate().filter(|(_, (region, _))| ids.is_empty() && *region == asked.region) {
+        if matches!(passes(&filters, &[], among(&[("state", "open".to_owned())])), Ok(true)) {
+            shown.push(waits(number, kind));
+        }
+    }
     match page(asked, shown) {
         Ok((page, next)) => ec2_answer("DescribeSpotInstanceRequests", [Node::with("spotInstanceRequestSet", page)].into_iter().chain(next)),
         Err(no) => no,
     }
+}
+
+impl FalseEc2 {
+    /// Somebody asks for a spot machine that is not to be had yet.
+    pub fn wait_for_spot(&self, region: &str, kind: &str) {
+        self.cloud.world().waiting.push((region.to_owned(), kind.to_owned()));
+    }
+}
+
+fn waits(number: usize, kind: &str) -> Node {
+    let launch = Node::with("launchSpecification", [Node::leaf("instanceType", kind)]);
+    let id = Node::leaf("spotInstanceRequestId", format!("sir-waiting{number}"));
+    Node::with("item", [id, Node::leaf("type", "persistent"), Node::leaf("state", "open"), launch])
 }
 
 fn kind(spot: &Spot) -> &'static str {

@@ -164,6 +164,8 @@ pub(super) struct World {
     pub outdated: bool,
     /// How many spot requests and instances of our own were numbered.
     pub numbered: usize,
+    /// Spot requests that somebody made by another call than RunInstances, and that wait: the region and the type of each.
+    pub waiting: Vec<(String, String)>,
 }
 
 impl World {
@@ -177,6 +179,7 @@ impl World {
             tokens: BTreeMap::new(),
             outdated: false,
             numbered: 0,
+            waiting: Vec::new(),
         }
     }
 
