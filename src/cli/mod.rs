@@ -19,6 +19,7 @@
 //! | `args`, `flags`, `until`, `workdir`, `submission`, `job_root`, `context` | shared by verbs: from the command line to a job |
 //! | `attach`, `live`, `log_tail`, `signals`, `patience`, `confirm`, `fetch` | shared by verbs: beside a job that runs, and questions to the user |
 //! | `caps`, `cadence`, `forecast`, `most`, `reach`, `ready`, `proven`, `prove`, `purchase`, `region`, `nothing_fits`, `kept`, `rehearsal` | shared by verbs: what a job can cost, needs or keeps |
+//! | `within` | shared by verbs that leave a job alone: from within a workload they cannot |
 //! | `alone`, `attempt_words`, `machine`, `summary` | shared by verbs: a job, read from its records |
 //! | `printer`, `table`, `wrap`, `traces` | text: the only place that prints |
 //! | `exit`, `fault` | what a verb ends with |
@@ -110,6 +111,7 @@ mod traces;
 #[cfg(feature = "aws")]
 mod uninit;
 mod until;
+mod within;
 mod workdir;
 mod wrap;
 

@@ -10,7 +10,7 @@ use super::attach::Attached;
 use super::reach::OutOfReach;
 use super::signals::{Left, gone_before};
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, job_root, outputs, plan, plan_text, proven, ready, receipt, submission, within};
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, ShipError};
 use crate::job::{JobId, JobOutcome, Receipt, ResolvedSpec};
 use crate::jobdir::JobDir;
@@ -87,6 +87,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     refuse_forbidden(&controller, &planned)?;
     if let Some(reason) = plan::held_back(&controller, &planned).await? {
         context.printer.warn(format!("it waits for {reason}"));
+    }
+    if args.detach {
+        within::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
     let mut left = Left::listen();
     let Launched { dir, memory, has_left } = launch(context, &store, &controller, &prepared, spec, planned, &mut left).await?;
@@ -252,7 +255,7 @@ pub fn drive_fault(error: &DriveError) -> Fault {
 pub fn leave(context: &Context, workstation: &Workstation, dir: &JobDir) -> Result<(), Fault> {
     let job = dir.job();
     let driver = hand_over(workstation, job)?;
-    context.printer.note(format!("detached; job {job} goes on, and {driver}"));
+    context.printer.note(format!("detached; job {job} goes on, and {driver}{}", within::until(context, workstation)));
     context.printer.hint(format!("`lamp logs -f {job}` follows it, `lamp stop {job}` ends it, `lamp receipt {job}` shows what it cost"));
     context.printer.hint(format!("`lamp outputs {job}` fetches what it keeps, when it has ended"));
     Ok(())

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::signals::{Left, gone_before};
 use super::until::Until;
-use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, ready, run, submission};
+use super::{Context, ExitCode, Fault, caps, job_root, plan, plan_text, proven, ready, run, submission, within};
 use crate::config::{Dollars, SpanWord};
 use crate::controller::{Controller, JobMemory, Kept, Planned, SubmitError, Ticked, continuation_of};
 use crate::job::{JobId, JobOutcome, RECORD_FORMAT, ResolvedSpec};
@@ -101,6 +101,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.detach && proven::is_asked(spec.spec.machine.cloud, args.unproven) {
         let regions = proven::regions(&workstation, &spec.spec.machine, &planned.plan).await;
         proven::look(&workstation, &store).await?.refuse(context, &regions, Some(&planned.plan))?;
+    }
+    if args.detach {
+        within::warn_detached(context, &workstation, spec.spec.machine.cloud);
     }
     let scratch = submission::scratch(context, next.job())?;
     let mut left = Left::listen();

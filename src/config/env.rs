@@ -9,6 +9,7 @@
 //! | `LAMP_AGENT_BINARY` | the program that machines run, instead of `lamp-agent-<arch>` beside `lamp` |
 //! | `XDG_CONFIG_HOME`, `XDG_STATE_HOME`, `XDG_CACHE_HOME`, `HOME` | where those are by default |
 //! | `NO_COLOR` | no colour |
+//! | `LAMP_WORKLOAD` | the agent has set it: a workload has started this program (and `LAMP_JOB` says of which job) |
 //! | `AWS_LAMBDA_RUNTIME_API` | AWS Lambda has started this program: without a word it is the sweeper in the cloud |
 
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the environment")]
@@ -32,6 +33,8 @@ pub struct Environment {
     pub no_color: bool,
     pub path: Option<OsString>,
     pub lambda_api: Option<String>,
+    /// The workload within which this program runs, in words.
+    pub workload: Option<String>,
 }
 
 impl Environment {
@@ -54,6 +57,7 @@ impl Environment {
             no_color: raw("NO_COLOR").is_some(),
             path: raw("PATH"),
             lambda_api: text("AWS_LAMBDA_RUNTIME_API"),
+            workload: raw("LAMP_WORKLOAD").map(|_| text("LAMP_JOB").map_or("a workload".to_owned(), |job| format!("the workload of job `{job}`"))),
         }
     }
 

@@ -204,3 +204,25 @@ fn a_cap_lets_one_of_several_drivers_launch() {
     }
     place.nothing_is_left();
 }
+
+/// `--detach` from a job's own script: whatever the workload has started is ended with it, so that it is told before anything is
+/// launched, and said again of what drives the job.
+#[test]
+fn a_job_that_is_left_alone_from_within_a_workload_is_told_to_end_with_it() {
+    let lamp = env!("CARGO_BIN_EXE_lamp");
+    let words = format!("{lamp} run -d --name inner --idle off -- sh -c 'exit 0'");
+    let place = Place::new(&format!("{words} || exit 9\nuntil {lamp} receipt inner > /dev/null 2>&1; do sleep 0.2; done"));
+    let (code, _, err) = end(place.start(&["run", "-q", "--name", "outer", "--idle", "off", "--", "sh", "job.sh"]));
+    assert_eq!(code, 0, "{err}");
+    let log = place.0.lamp(&["logs", "outer"]).out;
+    let outer = place.receipt("outer")["job"].as_str().unwrap().to_owned();
+    let told =
+        log.find(&format!("this runs within the workload of job `{outer}`, and what is started here ends with that, the machine of the new job too"));
+    let (told, left) = (told.unwrap_or_else(|| panic!("{log}")), log.find("detached; job inner-").unwrap_or_else(|| panic!("{log}")));
+    assert!(told < left && log[told..].contains("hint: without --detach `lamp run` waits for it"), "{log}");
+    assert!(log[left..].contains(&format!(", until the workload of job `{outer}` ends")), "{log}");
+    let outside = place.0.lamp(&["run", "-d", "--name", "outside", "--", "sh", "-c", "exit 0"]);
+    assert!(outside.code == 0 && !outside.err.contains("within") && !outside.err.contains(", until "), "{outside:?}");
+    place.until("outside", "succeeded");
+    place.nothing_is_left();
+}
