@@ -1,7 +1,7 @@
 //! Who is logged in, and at which terminals: from systemd-logind's session files and from utmp.
 //!
 //! Machines have either or both (Debian 13 and later have no utmp). A record whose process is gone is stale and is left
-//! out. What must never live here: what people do.
+//! out; so is one whose number another process has by now, once its terminal is gone. What must never live here: what people do.
 
 #![expect(clippy::disallowed_methods, reason = "reads session records, which is what this adapter is for")]
 
@@ -35,7 +35,8 @@ pub(super) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
         match fs::read(root.join(path)) {
             Ok(bytes) => {
                 recorded = true;
-                found.extend(utmp(&bytes).filter(|(pid, _)| alive(root, *pid)).filter_map(|(_, line)| login(&line)));
+                let living = utmp(&bytes).filter(|(pid, _)| alive(root, *pid));
+                found.extend(living.filter_map(|(pid, line)| login(&line).filter(|login| !is_left_behind(root, pid, login))));
                 break;
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {}
@@ -68,8 +69,31 @@ fn session(text: &str, root: &Path) -> Vec<Login> {
     match field("TTY") {
         Some(terminal) => login(terminal).into_iter().collect(),
         // sshd makes the terminal after the session: without utmp logind never learns of it, the processes know.
-        None => proc_tree::tree(leader).into_iter().take(PROCESSES_ASKED_MAX).filter_map(terminal_of).map(|terminal| Login { terminal }).collect(),
+        None => proc_tree::tree(leader)
+            .into_iter()
+            .take(PROCESSES_ASKED_MAX)
+            .filter_map(|pid| terminal_of(Path::new("/"), pid))
+            .map(|terminal| Login { terminal })
+            .collect(),
     }
+}
+
+/// Whether the terminal of a record of utmp has gone with whoever was logged in there. Nobody need write that into utmp (a sshd that
+/// was killed did not), and its process number may be another's long since, for as long as the machine runs: the record would
+/// be a login whose terminal nobody can see, which is never idle. Where a process still has the terminal it is there, out of our sight.
+fn is_left_behind(root: &Path, pid: u32, login: &Login) -> bool {
+    let is_gone = |path: &Path| fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound);
+    // Where the process itself cannot be read, neither can those that have the terminal.
+    is_gone(&root.join("dev").join(&login.terminal))
+        && fs::read(root.join(format!("proc/{pid}/stat"))).is_ok()
+        && terminals_in_use(root).is_some_and(|used| !used.contains(&login.terminal))
+}
+
+/// The terminals that any process has; `None`: nobody can say.
+fn terminals_in_use(root: &Path) -> Option<BTreeSet<String>> {
+    let processes = fs::read_dir(root.join("proc")).ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    // One that ends while it is read has no terminal any more.
+    Some(processes.filter_map(|pid| terminal_of(root, pid)).collect())
 }
 
 /// Process and terminal of each user record.
@@ -90,8 +114,10 @@ fn login(terminal: &str) -> Option<Login> {
     (known && !terminal.contains("..")).then(|| Login { terminal: terminal.into() })
 }
 
-fn terminal_of(pid: u32) -> Option<String> {
-    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+fn terminal_of(root: &Path, pid: u32) -> Option<String> {
+    // The name of a process need not be UTF-8.
+    let line = fs::read(root.join(format!("proc/{pid}/stat"))).ok()?;
+    let line = String::from_utf8_lossy(&line);
     let number = line[line.rfind(')')? + 1..].split_ascii_whitespace().nth(4)?.parse().ok()?;
     terminal_name(number)
 }
@@ -144,6 +170,30 @@ mod tests {
         write("run/systemd/sessions/6", b"CLASS=manager\nSTATE=active\nTTY=pts/4\nLEADER=200\n");
         write("run/systemd/sessions/7", b"CLASS=user\nSTATE=active\nTTY=pts/5\nLEADER=201\n");
         assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/2")])));
+    }
+
+    /// Of two records one is of a login that nobody has seen end, whose process number is another's by now.
+    #[test]
+    fn a_record_whose_number_another_process_has_is_no_login_once_its_terminal_is_gone() {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        let stat = |pid: u32, terminal: i64| {
+            fs::create_dir_all(root.path().join(format!("proc/{pid}"))).expect("it can be made");
+            fs::write(root.path().join(format!("proc/{pid}/stat")), format!("{pid} (a \u{e9}) S 1 {pid} {pid} {terminal} -1"))
+                .expect("it can be written");
+        };
+        fs::create_dir_all(root.path().join("run")).expect("it can be made");
+        fs::write(root.path().join("run/utmp"), [record(7, 100, "pts/0"), record(7, 101, "pts/1")].concat()).expect("it can be written");
+        // 100 is a daemon now; 101 is the sshd of a login, whose shell has the terminal, which is not in our /dev.
+        stat(100, 0);
+        stat(101, 0);
+        stat(102, 136 << 8 | 1);
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/1")])));
+        fs::remove_file(root.path().join("proc/100/stat")).expect("it is there");
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])), "what cannot be read may be a login");
+        stat(100, 0);
+        fs::create_dir_all(root.path().join("dev/pts")).expect("it can be made");
+        fs::write(root.path().join("dev/pts/0"), "").expect("it can be written");
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/1")])), "at a terminal somebody may type");
     }
 
     #[test]
