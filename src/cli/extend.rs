@@ -25,7 +25,7 @@ pub struct Args {
     /// How much longer it may run, like `2h`; also keeps a held machine
     pub time: Option<Span>,
 
-    /// How much more it may cost, in dollars
+    /// Dollars on top of the budget that it has, like 5: with `lamp run --budget 20` it is $25 then
     #[arg(long, value_name = "USD")]
     pub budget: Option<Dollars>,
 
@@ -95,9 +95,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             &json!({ "job": dir.job(), "request": request.number, "wish": wish, "limits": limits, "most_usd": most, "most_job_usd": most_job }),
         );
     }
-    let more: Vec<String> = [args.time.map(|time| time.to_string()), budget.map(|budget| budget.to_string())].into_iter().flatten().collect();
-    if !more.is_empty() {
-        context.printer.note(format!("{} may have {} more", dir.job(), more.join(" and ")));
+    if let Some(time) = args.time {
+        context.printer.note(format!("{} may have {time} more", dir.job()));
+    }
+    if let (Some(more), Some(was), Some(is)) = (budget, before.budget, after.budget) {
+        context.printer.note(format!("{}: adds {more} to the budget of {was}: {is} now", dir.job()));
     }
     let most = match (most.map(Usd::rounded_up), most_job.map(Usd::rounded_up)) {
         (Some(most), Some(job)) if job > most => {
@@ -155,7 +157,6 @@ impl Standing {
         };
         let text = |span: &Option<Span>| span.map(|span| span.to_string());
         let moment = |at: &Option<Timestamp>| at.map(local_time);
-        let money = |usd: &Option<Usd>| usd.map(|usd| usd.to_string());
         let dearer = |limits: &Standing| {
             Some(match limits.fallback_cost {
                 FallbackCost::Times(times) => format!("up to {times} times as dear"),
@@ -165,7 +166,6 @@ impl Standing {
         let all = [
             said("its run time", text(&self.max_runtime), text(&after.max_runtime)),
             said("its deadline", moment(&self.deadline), moment(&after.deadline)),
-            said("its budget", money(&self.budget), money(&after.budget)),
             said("what it may buy when the cheapest is not to be had", dearer(self), dearer(after)),
         ];
         all.into_iter().flatten().collect()

@@ -113,7 +113,7 @@ pub struct EndFlags {
     /// The longest one attempt may run, like `12h`
     #[arg(long, visible_alias = "max-duration", alias = "ttl", value_name = "TIME")]
     pub max_runtime: Option<SpanWord>,
-    /// The most that all attempts together may cost, in dollars
+    /// The most that all attempts together may cost, in dollars; `lamp extend --budget` adds to it
     #[arg(long, visible_alias = "cost-limit", value_name = "USD")]
     pub budget: Option<Dollars>,
     /// When the job must have ended: a moment, or like `30h` from now

@@ -43,6 +43,15 @@ fn a_job_says_when_its_machine_ends_and_with_more_time_that_it_ends_later() {
     place.nothing_is_left();
 }
 
+/// `run --budget` and `extend --budget` are one word for two things, and each help says which.
+#[test]
+fn the_help_says_which_budget_sets_and_which_adds() {
+    let place = Place::new("exit 0");
+    let help = |verb: &str| place.0.lamp(&[verb, "--help"]).out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(help("extend").contains("on top of the budget that it has, like 5: with `lamp run --budget 20` it is $25 then"), "{}", help("extend"));
+    assert!(help("run").contains("in dollars; `lamp extend --budget` adds to it"), "{}", help("run"));
+}
+
 /// One figure wherever it is read: where it was given, in `status`, in the line under the log.
 #[test]
 fn what_was_added_to_a_budget_is_in_every_figure_of_the_most() {
@@ -59,6 +68,7 @@ fn what_was_added_to_a_budget_is_in_every_figure_of_the_most() {
     let shown = place.0.lamp(&["status", "dear"]).out;
     assert!(shown.contains(" of at most $5.55\n") && !shown.contains("unless interrupted"), "{shown}");
     let more = place.0.lamp(&["extend", "dear", "--budget", "1"]);
+    assert!(more.err.contains(": adds $1.00 to the budget of $5.50: $6.50 now\n"), "`run --budget` sets, and this adds: {more:?}");
     assert!(more.err.contains(" and at most $6.55 with all that may follow"), "{more:?}");
     let follow = place.start(&["logs", "-f", "dear"]);
     wait_until("the log is followed", || place.0.lamp(&["logs", "dear"]).out.contains("begun").then_some(()));
