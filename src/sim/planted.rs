@@ -67,13 +67,15 @@ pub enum Bug {
     PowerLost,
     /// The hard cap is counted from the agent's start.
     RelativeDeadline,
+    /// Work that holds memory of a GPU counts as work that uses it.
+    MemoryIsWork,
     /// It panics at the first answer of Describe that shows a machine. No law can see that: whoever plays the world must.
     Panics,
 }
 
 impl Bug {
     /// Those that break a law.
-    pub const ALL: [Bug; 22] = [
+    pub const ALL: [Bug; 23] = [
         Bug::DropToken,
         Bug::NotFoundIsGone,
         Bug::UnknownIsIdle,
@@ -96,6 +98,7 @@ impl Bug {
         Bug::FilesNotSent,
         Bug::PowerLost,
         Bug::RelativeDeadline,
+        Bug::MemoryIsWork,
     ];
 }
 

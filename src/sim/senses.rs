@@ -35,6 +35,7 @@ impl SensorFeed for Senses {
         }
         self.at = mono;
         let lost = host.world.weather.is(Trouble::NvmlLost);
+        let works = works || host.world.planted == Some(Bug::MemoryIsWork);
         let gpu = GpuSample {
             index: 0,
             uuid: "GPU-0".into(),
