@@ -16,7 +16,7 @@ use crate::job::{COMMAND_PLACEHOLDER, Command, JobId};
 
 /// Write a commented job file for the script in a folder
 #[derive(Clone, Debug, ClapArgs)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(subcommand_precedence_over_arg = true)]
 pub struct Args {
     /// Or an account made ready
     #[cfg(feature = "aws")]

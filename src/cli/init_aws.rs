@@ -123,7 +123,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         });
         return Ok(ExitCode::SUCCESS);
     }
-    context.printer.note("none of it costs anything until it is used; stored jobs do, by the size");
+    let beside = if args.sweeper { "beside the sweeper, none of it" } else { "none of it" };
+    context.printer.note(format!("{beside} costs anything until it is used; stored jobs do, by the size"));
     if args.sweeper {
         tell_of_sweeper(context, &setup);
     }

@@ -43,6 +43,9 @@ pub struct OutOfReach {
     bids: bool,
     #[serde(skip)]
     saves: bool,
+    /// A deadline is one of them, and somebody has said how much work it is.
+    #[serde(skip)]
+    misses_deadline: bool,
 }
 
 /// What ends a job before its work is done; the names are an interface.
@@ -132,12 +135,14 @@ impl OutOfReach {
             on_demand: !is_local,
             bids: machine.bids && all.iter().any(|(limit, ..)| *limit == Limit::Budget),
             saves: spec.checkpoint.is_some(),
+            misses_deadline: work > 0.0 && all.iter().any(|(limit, ..)| *limit == Limit::Deadline),
         })
     }
 
-    /// Whether it is a deadline that the work cannot meet: the one limit that a job can only miss.
+    /// Whether there is a deadline that the work cannot meet, whatever would end the job before it: the one limit that a job can only
+    /// miss.
     pub fn is_late(&self) -> bool {
-        self.limit == Limit::Deadline && !self.is_start_alone()
+        self.misses_deadline
     }
 
     /// Nobody has said how much work it is; how long a start takes is mostly a guess.
@@ -292,6 +297,21 @@ mod tests {
         assert!(!found.is_late(), "it is told, and not refused");
         spec.limits.deadline = Some(now + jiff::SignedDuration::from_hours(1));
         assert_eq!(judge(&spec), None);
+    }
+
+    /// A run time that ends it even sooner hid that.
+    #[test]
+    fn a_deadline_that_cannot_be_met_is_refused_also_where_another_limit_ends_the_job_before_it() {
+        let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+        let mut spec = Spec::bare();
+        spec.machine.cloud = Cloud::Aws;
+        (spec.limits.work, spec.limits.deadline) = (Some("10h".parse().unwrap()), Some(now + jiff::SignedDuration::from_hours(8)));
+        for (max_runtime, limit) in [(None, Limit::Deadline), (Some("1h".parse().unwrap()), Limit::MaxRuntime)] {
+            spec.limits.max_runtime = max_runtime;
+            let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed: 1.0, now };
+            let found = OutOfReach::judge(&spec, &auto::standing(&facts), &machine("1"), now).unwrap();
+            assert_eq!((found.limit, found.is_late()), (limit, true));
+        }
     }
 
     #[test]

@@ -175,7 +175,8 @@ pub struct WatchFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsFile {
-    /// The longest one attempt may run, from launch to the end of billing.
+    /// The longest one attempt may run, from its launch on: its end is begun so that the last save and the outputs fit. What ends a
+    /// machine that does not obey comes five minutes later, and is what a plan reckons with, with two more for a power-off.
     #[schemars(extend("examples" = ["12h"]))]
     pub max_runtime: Option<SpanWord>,
     /// The most that all attempts together may cost, in dollars. With `cloud = "local"` up to five minutes of power-off come on

@@ -66,6 +66,9 @@ const GUARD_TRIES_TOLD: u32 = 4;
 /// A plan that is older before it is written is made again, as after a sleep: its machine's hard end is counted from it.
 const FRESH: Duration = Duration::from_secs(60);
 
+/// After so many looks without a spec there is no job. One may be an old answer.
+const GONE_LOOKS: u32 = 3;
+
 /// What one act did.
 pub enum Done {
     /// Something changed: look again at once.
@@ -170,6 +173,9 @@ impl Controller {
             }
             made_anew = true;
         };
+        if !self.is_still_there(dir, memory).await? {
+            return Ok(Done::Waiting);
+        }
         let created = dir.create_plan(&plan).await?;
         drop(turn);
         info!(job = %dir.job(), attempt = attempt.number(), ?created, "{reason}");
@@ -185,8 +191,29 @@ impl Controller {
         Ok(Done::Changed)
     }
 
+    /// Whether the job still has its spec. Somebody may have ended the job, read its receipt and deleted its records while this process
+    /// stood still, or while the store was away: then nothing is bought for it, and no record of it is made again.
+    async fn is_still_there(&self, dir: &JobDir, memory: &mut JobMemory) -> Result<bool, ActError> {
+        if dir.spec().await?.is_some() {
+            memory.looks_without = 0;
+            return Ok(true);
+        }
+        memory.looks_without += 1;
+        if memory.looks_without == 1 {
+            warn!(job = %dir.job(), "its records are gone: nothing is launched or written for it");
+        }
+        if memory.looks_without >= GONE_LOOKS {
+            // The next look finds no job.
+            memory.spec = None;
+        }
+        Ok(false)
+    }
+
     /// Writes the end of the job, with what it leaves.
     async fn write_receipt(&self, dir: &JobDir, memory: &mut JobMemory, observed: &Observed, receipt: &Receipt) -> Result<Done, ActError> {
+        if !self.is_still_there(dir, memory).await? {
+            return Ok(Done::Waiting);
+        }
         // A list of attempts may be late, and another controller launch what no receipt would name.
         let next = observed.attempts.last().map_or(AttemptNo::FIRST, |last| last.plan.attempt.next());
         if dir.plan(next).await?.is_some() {

@@ -34,6 +34,8 @@ pub struct JobMemory {
     pub quotas_told: BTreeSet<String>,
     /// The names of what somebody was told.
     pub told: BTreeSet<String>,
+    /// Looks in a row at which its spec was gone.
+    pub looks_without: u32,
     /// What it left in the cloud, once that was asked for and cleared.
     pub leavings: Option<Leavings>,
     /// The next launch, while a cap holds it back.

@@ -208,7 +208,7 @@ pub struct StallSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LimitsSpec {
-    /// Of one attempt, from launch to the end of billing.
+    /// Of one attempt, from its launch on. The hard cap of its machine is five minutes later.
     pub max_runtime: Option<Span>,
     /// Over all attempts.
     pub budget: Option<Usd>,

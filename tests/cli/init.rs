@@ -94,3 +94,15 @@ fn json_says_what_was_found() {
     assert_eq!(ended.code, 101, "{ended:?}");
     assert_eq!(sandbox.lamp(&["init", "--script", "nope.py"]).code, 101);
 }
+
+/// A flag that all verbs have made `aws` the name of a folder.
+#[test]
+fn a_flag_between_init_and_aws_changes_nothing() {
+    let sandbox = Sandbox::new();
+    for words in [["init", "-q", "aws", "--help"], ["-q", "init", "aws", "--help"]] {
+        let ended = sandbox.lamp(&words);
+        assert!(ended.code == 0 && ended.out.contains("--region"), "{words:?}: {ended:?}");
+    }
+    sandbox.write("project/train.py", "");
+    assert_eq!(sandbox.lamp(&["init", "-q", "project"]).code, 0);
+}

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lamplighter::controller::DriveError;
 use lamplighter::job::{EndedBecause, JobOutcome, Receipt, Wish};
+use lamplighter::jobdir::layout;
 use lamplighter::market::{self, Usd};
 use lamplighter::ports::{Clock, Cloud, Store};
 
@@ -289,5 +291,39 @@ fn nothing_is_launched_for_a_job_that_has_its_receipt_by_then() {
         assert_eq!((driven.unwrap(), cancelled.outcome), (cancelled.clone(), JobOutcome::Cancelled));
         world.check(&cancelled).await;
         assert_eq!(world.cloud.launches(), 0);
+    });
+}
+
+/// Its driver slept while somebody cancelled the job, read its receipt and deleted its records, as docs/aws.md says: it bought a machine.
+#[test]
+fn nothing_is_launched_for_a_job_whose_records_were_deleted_by_then() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        *world.cloud.supply_takes.lock().unwrap() = Duration::from_secs(10);
+        let deletes = async {
+            clock.sleep(Duration::from_secs(3)).await;
+            world.store.set(&layout::spec(world.job()), None);
+        };
+        let controller = world.controller();
+        let (driven, ()) = tokio::join!(controller.drive(world.job()), deletes);
+        assert!(matches!(driven, Err(DriveError::NoJob { .. })), "{driven:?}");
+        assert_eq!((world.cloud.launches(), world.store.keys("plan.json"), world.store.keys("receipt.json")), (0, vec![], vec![]));
+    });
+}
+
+/// The same, with a machine that is gone by then: no second history of the job is written.
+#[test]
+fn no_receipt_is_written_for_a_job_whose_records_were_deleted_by_then() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        let deletes = async {
+            clock.sleep(Duration::from_secs(600)).await;
+            world.wish(Wish::Cancel).await;
+            world.store.set(&layout::spec(world.job()), None);
+        };
+        let controller = world.controller();
+        let (driven, ()) = tokio::join!(controller.drive(world.job()), deletes);
+        assert!(matches!(driven, Err(DriveError::NoJob { .. })), "{driven:?}");
+        assert_eq!((world.cloud.launches(), world.store.keys("receipt.json")), (1, vec![]), "its machine is ended all the same");
     });
 }
