@@ -4,7 +4,7 @@
 //!   LAMP_PROGRESS ──every second──> new bytes ──> lines ──> Board: steps, marks, signs
 //!                                    └ marks are counted once their bound is known: what was written by then they cover
 //! ```
-//! What must never live here: what the signs come to ([`super::marks`]), or what a mark covers ([`super::checkpoint_mark`]).
+//! What must never live here: what the signs come to ([`super::marks`]), or what a mark covers (the module `checkpoint_mark` beside it).
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
