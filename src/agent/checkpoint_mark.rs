@@ -33,6 +33,8 @@ pub(super) struct Declared {
     after: BTreeMap<String, FileStamp>,
     /// What of that rests for so long is believed. A pair of which one half was written so late has a pause within it.
     rest: Duration,
+    /// All of it has the very time of the mark: whoever waits for a save need not wait for that.
+    is_tied: bool,
     /// The picture without that and what belongs to it.
     sure: Picture,
 }
@@ -50,10 +52,19 @@ impl Declared {
         let (was, known) = (stamps(kept), declared.map(stamps).unwrap_or_default());
         let is_new = |file: &&TreeFile| [&was, &known].iter().all(|known| known.get(file.path.as_str()) != Some(&file.stamp));
         let is_after = |file: &TreeFile| marked_by.is_some_and(|by| file.stamp.modified_nanos > by);
+        let is_before = |file: &TreeFile| marked_by.is_none_or(|by| file.stamp.modified_nanos < by);
         // An only file that was renamed into the place of another is whole, whenever that was.
         let is_whole = one_replaced(kept, picture);
         let new: Vec<&TreeFile> = without_logs(picture).filter(|file| is_new(file) && !is_restless(&file.path)).collect();
-        let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| !is_whole && is_after(file));
+        // What has the very time of the mark came before it or after it: before, where more of the same save did (seed 36003486 of 24 h: a
+        // script that says at its start what it goes on from, and saves).
+        let sooner: BTreeSet<_> = new.iter().filter(|file| is_before(file)).map(|file| set_of(&file.path)).collect();
+        let belongs = |file: &TreeFile| {
+            let set = set_of(&file.path);
+            !sooner.is_empty() && (set.0.is_empty() || sooner.contains(&set))
+        };
+        let is_late = |file: &TreeFile| !is_whole && (is_after(file) || !is_before(file) && !belongs(file));
+        let (late, early): (Vec<&TreeFile>, Vec<&TreeFile>) = new.into_iter().partition(|file| is_late(file));
         let sets: BTreeSet<_> = late.iter().map(|file| set_of(&file.path)).collect();
         // What has no number belongs together: where one of it was written over, none of it is of this mark.
         let is_over_written = late.iter().any(|file| set_of(&file.path).0.is_empty() && was.contains_key(file.path.as_str()));
@@ -69,8 +80,9 @@ impl Declared {
         let marked: BTreeSet<_> = early.iter().map(|file| set_of(&file.path)).collect();
         let is_another = !marked.is_empty() && sets.iter().any(|set| !set.0.is_empty() && !marked.contains(set));
         let rest = if late.iter().all(is_explained) && !is_another { QUIET } else { RESTLESS };
+        let is_tied = !late.is_empty() && !is_another && !late.iter().any(|file| is_after(file));
         let after = late.into_iter().map(|file| (file.path.clone(), file.stamp)).collect();
-        Declared { picture: Arc::clone(picture), motion, at: now, after, rest, sure }
+        Declared { picture: Arc::clone(picture), motion, at: now, after, rest, is_tied, sure }
     }
 
     pub(super) fn into_believed(self) -> Picture {
@@ -86,14 +98,15 @@ impl Declared {
         }
     }
 
-    pub(super) fn believed(&self, until: Duration) -> &Picture {
-        let rests = until.saturating_sub(self.at) >= self.rest;
+    /// `is_asked`: somebody waits for it.
+    pub(super) fn believed(&self, until: Duration, is_asked: bool) -> &Picture {
+        let rests = until.saturating_sub(self.at) >= self.rest || is_asked && self.is_tied;
         if self.after.is_empty() || rests { &self.picture } else { &self.sure }
     }
 
     /// What was marked and has not been touched since.
-    pub(super) fn still(&self, seen: &Picture, mixed: &BTreeSet<String>, until: Duration) -> Option<Vec<TreeFile>> {
-        let declared = self.believed(until);
+    pub(super) fn still(&self, seen: &Picture, mixed: &BTreeSet<String>, (until, is_asked): (Duration, bool)) -> Option<Vec<TreeFile>> {
+        let declared = self.believed(until, is_asked);
         // An older one may have been cleared away; of the one that was marked, nothing may be missing.
         let files = remaining(declared, seen, mixed)?;
         let mut gone = without_logs(declared).filter(|file| !files.contains(file));
@@ -170,6 +183,30 @@ mod tests {
         }
     }
 
+    /// Seed 36003486 of 24 h: a reboot, a script that says at its start what it goes on from, and in the same tick of the file system it
+    /// begins its first save, whose pieces have a pause between them.
+    #[test]
+    fn what_has_the_very_time_of_a_mark_is_covered_once_it_rests_or_where_more_of_its_save_came_before() {
+        let (half, more) = (tree(&[("model-0.pt", 80, 8)]), tree(&[("model-0.pt", 95, 8)]));
+        let mut watch = FolderWatch::new(tree(&[]), Before::default());
+        watch.observe(Arc::clone(&half), at(80), marked(1, 80));
+        assert_eq!(complete(&watch, 81), None, "it may have been begun after the mark");
+        assert!(watch.complete(at(81), true, true).is_some(), "somebody waits for it");
+        watch.observe(Arc::clone(&more), at(81), marked(1, 80));
+        assert_eq!(complete(&watch, 100), None, "it was");
+        let mut whole = FolderWatch::new(tree(&[]), Before::default());
+        whole.observe(Arc::clone(&half), at(80), marked(1, 80));
+        whole.observe(Arc::clone(&half), at(82), marked(1, 80));
+        assert_eq!(complete(&whole, 82), Some(half));
+        let mut pair = FolderWatch::new(tree(&[]), Before::default());
+        pair.observe(tree(&EIGHT), at(82), marked(1, 82));
+        assert_eq!(complete(&pair, 82), Some(tree(&EIGHT)), "its model came before");
+        let next = tree(&[EIGHT[0], EIGHT[1], ("model-9.pt", 83, 10)]);
+        let mut begun = FolderWatch::new(tree(&[]), Before::default());
+        begun.observe(next, at(83), marked(1, 83));
+        assert_eq!(complete(&begun, 100), Some(tree(&EIGHT)), "that is of another number");
+    }
+
     /// Its arguments were copied with a time of tomorrow.
     #[test]
     fn what_is_there_all_the_time_holds_up_no_mark_whatever_its_date() {
@@ -182,7 +219,7 @@ mod tests {
         watch.observe(save(4), at(110), marked(1, 80));
         assert_eq!(complete(&watch, 110), Some(save(4)));
         watch.keep(save(4));
-        watch.observe(save(6), at(120), marked(2, 120));
+        watch.observe(save(6), at(120), marked(2, 121));
         assert_eq!(complete(&watch, 120), Some(save(6)));
     }
 
@@ -210,7 +247,7 @@ mod tests {
         for secs in 0..40 {
             watch.observe(tree(&[("metrics.db", secs, 1)]), at(secs.unsigned_abs()), marked(0, 0));
         }
-        let saved = tree(&[("metrics.db", 40, 1), ("model.pt", 39, 2)]);
+        let saved = tree(&[("metrics.db", 40, 1), ("model.pt", 38, 2)]);
         watch.observe(Arc::clone(&saved), at(40), marked(1, 39));
         assert_eq!(complete(&watch, 40), Some(saved));
     }
@@ -324,7 +361,7 @@ mod tests {
         assert_eq!(complete(&watch, 30), None, "the optimizer is still to come");
         assert!(watch.complete(at(30), true, true).is_some(), "somebody waits, and there may never be more");
         assert_eq!(watch.known_marks(), None, "and whether it marks, nobody knows by that");
-        watch.observe(Arc::clone(&both), at(35), marked(1, 1));
+        watch.observe(Arc::clone(&both), at(35), marked(1, 2));
         assert_eq!(complete(&watch, 35), Some(both));
         assert!(complete(&first(None), 40).is_some(), "it makes none");
         assert!(complete(&first(Some(false)), 12).is_some(), "that it makes none is known");

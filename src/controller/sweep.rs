@@ -19,9 +19,9 @@ use super::answers::Place;
 use super::drive::Controller;
 use super::ending::SHOWN_HOLDS;
 use crate::instance::{ForeignMachine, InstanceView, Residue};
-use crate::job::{Ending, RECORD_FORMAT};
+use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
-use crate::market::Region;
+use crate::market::{Region, elapsed};
 use crate::policy::kept::{is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::reconcile::may_be_of;
@@ -53,6 +53,10 @@ pub(super) const READS_IN_FLIGHT: usize = 16;
 
 /// The record of an end gets so long: an orphan bills, and a job root that is down must not keep it alight.
 const INTENT_MAX: Duration = Duration::from_secs(10);
+
+/// After its outcome an agent says within so long that it holds the machine: at its next heartbeat, a quarter of a minute away, with
+/// room for one that came late.
+const HELD_IS_SAID_WITHIN: Duration = Duration::from_secs(60);
 
 /// What a second look reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +202,10 @@ impl Controller {
     }
 
     pub(super) async fn judge(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
-        let (records, heartbeat) = tokio::join!(self.records(&view), self.heartbeat(&view));
+        let (mut records, heartbeat) = tokio::join!(self.records(&view), self.heartbeat(&view));
+        if let (Records::Open, Heartbeat::At(heard)) = (&records, &heartbeat) {
+            records = self.ended(&view, *heard).await;
+        }
         let verdict = orphan::judge(&Facts { view: &view, owner: &self.owner, records, heartbeat, now });
         Judged { view, verdict }
     }
@@ -221,6 +228,22 @@ impl Controller {
             Ok((.., Some(plan))) if !may_be_of(&plan, view) => Records::NoJob,
             Ok((Some(_), None, None, _)) => Records::Open,
             Ok(_) => Records::Over,
+            Err(error) => Records::Unknown(chain(&error)),
+        }
+    }
+
+    /// Of an attempt that is not settled: whether its agent, heard at this time of the store, has told how it ended and does not hold the
+    /// machine for a look. That is said after the outcome, so an agent that has not been heard since may hold it.
+    async fn ended(&self, view: &InstanceView, heard: Timestamp) -> Records {
+        let (job, attempt) = (&view.tags.job, view.tags.attempt);
+        let told = match self.store.head(&layout::outcome(job, attempt)).await {
+            Ok(told) => told.map(|meta| meta.modified),
+            Err(error) => return Records::Unknown(chain(&error)),
+        };
+        let Some(told) = told.filter(|told| elapsed(*told, heard) >= HELD_IS_SAID_WITHIN) else { return Records::Open };
+        match unless_damaged(JobDir::new(Arc::clone(&self.store), job.clone()).status(attempt).await) {
+            Ok(Some(status)) if status.phase != AttemptPhase::Held => Records::Ended(told),
+            Ok(_) => Records::Open,
             Err(error) => Records::Unknown(chain(&error)),
         }
     }

@@ -32,6 +32,8 @@ pub enum Records {
     NoJob,
     /// Planned, and not settled.
     Open,
+    /// The same, its agent has told since then how it ended, and goes on telling that its machine is there: nobody holds it for a look.
+    Ended(Timestamp),
     /// Settled, or the whole job has its receipt.
     Over,
 }
@@ -64,6 +66,11 @@ pub enum OrphanVerdict {
 /// the machine in order.
 const CAP_SLACK: Duration = Duration::from_secs(120);
 
+/// An agent that has written its outcome powers off within two minutes (the ladder of `Power`), and a controller that is awake ends its
+/// machine a minute after that (`policy::reconcile`). A sweep sooner than both would cut what they do in order; one that comes never
+/// leaves the machine to its hard cap, where its power-off does not work and nobody is awake.
+const ENDED_TO_DARK: Duration = Duration::from_secs(5 * 60);
+
 /// Whether a machine lives on past its hard cap, and those who were to end it in order have had their chance.
 pub fn is_past_cap(view: &InstanceView, now: Timestamp) -> bool {
     view.tags.kill_at.is_some_and(|kill_at| now > kill_at.saturating_add(CAP_SLACK).unwrap_or(Timestamp::MAX))
@@ -88,7 +95,10 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
         Records::Unknown(why) => return unknown(format!("its records cannot be read: {why}")),
         Records::NoJob => return keep("its job is not in this job root"),
         Records::Over => return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() },
-        Records::Open => {}
+        Records::Ended(at) if elapsed(*at, now) > ENDED_TO_DARK => {
+            return OrphanVerdict::Orphan { why: format!("its attempt ended {} min ago, and it still runs", elapsed(*at, now).as_secs() / 60) };
+        }
+        Records::Open | Records::Ended(_) => {}
     }
     let since = |at: Timestamp| elapsed(at, now);
     match &facts.heartbeat {
@@ -157,6 +167,14 @@ mod tests {
         assert!(!is_orphan(&machine, "me", Records::Open, lapsed(), None));
         assert!(is_orphan(&machine, "me", Records::Over, Heartbeat::At(at(5)), Some(at(0))));
         assert!(!is_orphan(&machine, "you", Records::Over, lapsed(), Some(at(0))), "somebody else's");
+    }
+
+    /// Seed 919 of the false world: its power-off did nothing, its agent beat on, and nobody was awake.
+    #[test]
+    fn what_has_ended_and_cannot_put_itself_out_is_ended_soon_after_and_no_sooner_than_others_would() {
+        let ended = |ago: i64| is_orphan(&view(7200, None), "me", Records::Ended(at(ago)), Heartbeat::At(at(5)), Some(at(0)));
+        assert!(ended(301) && !ended(299));
+        assert!(!is_orphan(&view(7200, None), "you", Records::Ended(at(3600)), Heartbeat::At(at(5)), Some(at(0))), "somebody else's");
     }
 
     #[test]

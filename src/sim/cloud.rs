@@ -14,7 +14,7 @@ use super::world::{Ask, Deed, World};
 use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec};
 use crate::market::{self, Arch, Market, Offer, PriceHistory, PricePoint, Region, Span, Supply, UsdPerHour, Zone};
-use crate::ports::{Cloud, CloudError};
+use crate::ports::{Cloud, CloudError, NoCredentials};
 
 pub const REGION: &str = "us-east-1";
 const ZONES: [(&str, Trouble); 2] = [("us-east-1a", Trouble::NoCapacityA), ("us-east-1b", Trouble::NoCapacityB)];
@@ -66,6 +66,10 @@ impl Ec2Line {
         if self.cut_by.is_some_and(|cut_by| weather.is(cut_by)) {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[1, 10, 60]))).await;
             return Err(ambiguous(act, "no route"));
+        }
+        if self.cut_by.is_some() && weather.is(Trouble::SignedOut) {
+            let nobody = NoCredentials { what: "the AWS session is over (ExpiredToken)".into(), fix: "`aws sso login` begins another".into() };
+            return Err(CloudError::Denied { act: act.into(), cause: Box::new(nobody) });
         }
         if weather.is(Trouble::Ec2Throttled) && dice.percent(70) {
             return Err(CloudError::Throttled);

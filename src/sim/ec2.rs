@@ -162,12 +162,15 @@ impl Machine {
     }
 }
 
-/// From pending to running, some seconds later, and on.
-fn boot(world: &Arc<World>, id: &str, host: Arc<Host>) {
+/// From pending to running, some seconds later, and on; or, `withdrawn`, to its end before it ran.
+fn boot(world: &Arc<World>, id: &str, host: Arc<Host>, withdrawn: bool) {
     let (world, id) = (Arc::clone(world), id.to_owned());
     tokio::task::spawn_local(async move {
         world.timeline.sleep(world.dice.cloud.between(Duration::from_secs(5), Duration::from_secs(40))).await;
-        if world.ec2.enter(&world, &id, InstanceState::Running, None, &[InstanceState::Pending]) {
+        if withdrawn {
+            let reason = "Server.InternalError: Internal error on launch";
+            world.ec2.enter(&world, &id, InstanceState::Terminated, Some(reason), &[InstanceState::Pending]);
+        } else if world.ec2.enter(&world, &id, InstanceState::Running, None, &[InstanceState::Pending]) {
             host.run().await;
         }
     });
@@ -209,7 +212,7 @@ impl Ec2 {
             tags_before: Vec::new(),
         });
         drop(machines);
-        boot(world, &id, host);
+        boot(world, &id, host, world.weather.is(Trouble::Withdraws));
         Launched::New(id)
     }
 
@@ -239,7 +242,7 @@ impl Ec2 {
             host
         };
         world.happened(&Deed::State { id, state: InstanceState::Pending, reason: "started again" });
-        boot(world, id, host);
+        boot(world, id, host, false);
         Some(InstanceState::Stopped)
     }
 

@@ -127,8 +127,19 @@ const WEATHERS: [Trouble; 17] = [
     Trouble::MetadataDown,
 ];
 
-/// The faults of one seed, in order of their times.
-pub fn of(dice: &Dice, until: Duration, hours: u64) -> Vec<Due> {
+/// What worlds have had for so long only, and how long each may last in one of six hours. Of the two that befall what is launched
+/// meanwhile every other one is there at the first launch.
+const NEWER: [(Trouble, u64); 6] = [
+    (Trouble::SignedOut, 3 * 3600),
+    (Trouble::SignedOut, 1200),
+    (Trouble::RoleGone, 3600),
+    (Trouble::Withdraws, 1800),
+    (Trouble::BadBoots, 1800),
+    (Trouble::PowerBroken, 5400),
+];
+
+/// The faults of one seed, in order of their times. `newer`: those too that came into the world after the seeds that are of a time before.
+pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
     let count = (3 + dice.roll(12)) * hours / HOURS;
     let mut due: Vec<Due> = (0..count).map(|_| Due { at: dice.between(Duration::ZERO, until), fate: one(dice, hours) }).collect();
     // Faults come by the hour; what a person wants comes once, however long the job is.
@@ -151,6 +162,16 @@ pub fn of(dice: &Dice, until: Duration, hours: u64) -> Vec<Due> {
         // Nobody is left but the switch on the machine, and the sweeper where there is one.
         let at = alone.between(Duration::ZERO, until);
         due.extend([Due { at, fate: Fate::AgentGone }, Due { at, fate: Fate::LaptopSleep(scaled(24 * 3600, hours)) }]);
+    }
+    let later = dice.fork("newer");
+    for _ in 0..hours / HOURS {
+        if newer && later.percent(30) {
+            let (trouble, longest) = later.pick(&NEWER);
+            let lasts = later.between(Duration::from_secs(60), scaled(longest, hours));
+            let at_launch = matches!(trouble, Trouble::Withdraws | Trouble::BadBoots) && later.percent(50);
+            let at = if at_launch { Duration::ZERO } else { later.between(Duration::ZERO, until) };
+            due.push(Due { at, fate: Fate::Weather(trouble, lasts) });
+        }
     }
     due.sort_by_key(|due| due.at);
     due

@@ -35,6 +35,8 @@ pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
 /// How often the unit looks.
 const DEADMAN_EVERY: Duration = Duration::from_secs(60);
 const DEADMAN_LOOKS_AGAIN: Duration = Duration::from_secs(30);
+/// From the lowest rung of the power-off to the last, where each fails (`adapters::poweroff`).
+const LADDER: Duration = Duration::from_secs(120);
 /// `RestartSec` of the agent's unit.
 const RESTART: Duration = Duration::from_secs(2);
 /// Where the agent keeps what it must remember.
@@ -52,13 +54,26 @@ pub struct Host {
     /// How far the machine's wall clock is off, milliseconds.
     wall_off: AtomicI64,
     clock_was_set: AtomicBool,
+    /// Its power switch did nothing when it was needed.
+    power_failed: AtomicBool,
     pub boots: AtomicU32,
     /// When its kernel began, by the world's steady clock.
     life: Mutex<Duration>,
     /// Its GPU is broken from the start.
     pub lacks_gpu: bool,
+    /// What comes up when it boots for the first time.
+    first_boot: FirstBoot,
     pub state: Mutex<State>,
     booted: Timestamp,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FirstBoot {
+    Well,
+    /// The deadline unit, and no agent: its download failed, or it does not run there.
+    NoAgent,
+    /// The kernel hangs.
+    Dark,
 }
 
 #[derive(Default)]
@@ -77,7 +92,11 @@ pub struct State {
 impl Host {
     pub fn new(world: &Arc<World>, id: &str, plan: &Plan) -> Arc<Self> {
         let lacks_gpu = world.is_rough && world.dice.faults.percent(2);
-        Arc::new(Host::fresh(world, id, plan, lacks_gpu))
+        let first_boot = match world.weather.is(Trouble::BadBoots) {
+            true => world.dice.newer.pick(&[FirstBoot::NoAgent, FirstBoot::Dark]),
+            false => FirstBoot::Well,
+        };
+        Arc::new(Host { first_boot, ..Host::fresh(world, id, plan, lacks_gpu) })
     }
 
     fn fresh(world: &Arc<World>, id: &str, plan: &Plan, lacks_gpu: bool) -> Self {
@@ -89,9 +108,11 @@ impl Host {
             disk: Disk::new(Arc::clone(&world.timeline)),
             wall_off: AtomicI64::new(0),
             clock_was_set: AtomicBool::new(false),
+            power_failed: AtomicBool::new(false),
             boots: AtomicU32::new(0),
             life: Mutex::default(),
             lacks_gpu,
+            first_boot: FirstBoot::Well,
             state: Mutex::default(),
             booted: world.timeline.wall(),
         }
@@ -108,6 +129,10 @@ impl Host {
 
     /// From power-on to the end of the kernel.
     pub async fn run(self: Arc<Self>) {
+        if self.first_boot != FirstBoot::Well {
+            self.world.told(format_args!("{}: its first boot fails: {:?}", self.id, self.first_boot));
+            self.kernel.freeze(self.first_boot == FirstBoot::Dark);
+        }
         let ttl = (self.booted + BOOT_TTL).as_second();
         let _ = self.disk.write(Path::new(DEADLINE), format!("{ttl}\n").as_bytes());
         tokio::select! {
@@ -186,6 +211,9 @@ impl Host {
 
     /// `Restart=always`.
     async fn supervise(self: &Arc<Self>, boot: &Arc<Process>) {
+        if self.first_boot == FirstBoot::NoAgent {
+            return std::future::pending().await;
+        }
         loop {
             let dies = self.world.next_death("agent").or_else(|| {
                 let mut state = self.state();
@@ -283,8 +311,24 @@ impl Host {
         Timestamp::from_second(std::str::from_utf8(&bytes).ok()?.trim().parse().ok()?).ok()
     }
 
+    fn power_fails(&self) -> bool {
+        let fails = self.world.weather.is(Trouble::PowerBroken);
+        if fails && !self.power_failed.swap(true, Ordering::Relaxed) {
+            self.world.told(format_args!("{}: its power switch does nothing", self.id));
+        }
+        fails
+    }
+
+    /// Whether it hung, or did, in its power-off.
+    pub fn hung_in_its_end(&self) -> bool {
+        self.kernel.was_frozen() || self.power_failed.load(Ordering::Relaxed)
+    }
+
     /// What a power-off on the box does: as the launch said.
     fn go_dark(&self) {
+        if self.power_fails() {
+            return;
+        }
         let reason = "Client.InstanceInitiatedShutdown: Instance initiated shutdown";
         match self.plan.launch.as_ref().map(|launch| launch.shutdown) {
             Some(Shutdown::Stop) => self.world.ec2.stop(&self.world, &self.id, reason),
@@ -359,6 +403,10 @@ impl Ports {
 #[async_trait]
 impl Power for Ports {
     async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
+        if self.0.power_fails() {
+            self.0.world.timeline.sleep(LADDER).await;
+            return Err(PowerError::StillOn { what: "every rung of the ladder has failed".into() });
+        }
         self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
         self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
         // A kernel that hangs meanwhile powers nothing off.

@@ -172,7 +172,7 @@ impl Judge {
 
     fn see_weather(&mut self, world: &World, now: Duration) {
         let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
-        if is(&[Trouble::StoreDown, Trouble::StoreLossy]) {
+        if is(&[Trouble::StoreDown, Trouble::StoreLossy, Trouble::SignedOut]) {
             self.store_ill = Some(now);
         }
         if is(&AGENTS_TROUBLES) {

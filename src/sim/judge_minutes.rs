@@ -26,8 +26,9 @@ const BOOT_MINUTES: u32 = 15;
 const VISIT_MINUTES: u32 = 6;
 
 /// What keeps an agent from reading a wish, and what keeps a workstation, beside that, from ending a machine.
-pub(super) const AGENTS_TROUBLES: [Trouble; 4] = [Trouble::StoreDown, Trouble::StoreLossy, Trouble::StoreStale, Trouble::MachineOffline];
-const WORKSTATIONS_TROUBLES: [Trouble; 4] = [Trouble::LaptopOffline, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
+pub(super) const AGENTS_TROUBLES: [Trouble; 5] =
+    [Trouble::StoreDown, Trouble::StoreLossy, Trouble::StoreStale, Trouble::MachineOffline, Trouble::RoleGone];
+const WORKSTATIONS_TROUBLES: [Trouble; 5] = [Trouble::LaptopOffline, Trouble::SignedOut, Trouble::Ec2Down, Trouble::Ec2Throttled, Trouble::Ec2Lossy];
 
 /// Who has asked the cloud so lately is awake.
 const AWAKE: Duration = Duration::from_secs(120);
@@ -65,7 +66,9 @@ impl Judge {
             self.count_wishes(world, now, (&id, attempt), kill_at);
             self.count_useless(world, &id, over);
             // What it has to send takes its time on a bad line.
-            let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline].iter().any(|trouble| world.weather.is(*trouble));
+            let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline, Trouble::RoleGone]
+                .iter()
+                .any(|trouble| world.weather.is(*trouble));
             // An agent that lives needs no sweeper: its steady clock runs, and its power switch needs nobody.
             // One that dies again and again does not (seed 103706).
             let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
@@ -75,11 +78,13 @@ impl Judge {
             // was full by then (seed 23001268 of 24 h).
             let tells = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
             let knows = !world.weather.is(Trouble::MetadataDown) || world.ec2.with(&id, tells) == Some(true);
-            *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store && knows);
-            *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive);
+            // With a switch that does nothing it is for those outside to end it.
+            let can_end = !world.weather.is(Trouble::PowerBroken);
+            *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store && knows && can_end);
+            *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive && can_end);
             // It needs a kernel and a clock, and nobody else.
             let Some(host) = world.ec2.with(&id, |machine| machine.host.clone()).flatten().filter(|host| host.knows_the_time()) else { continue };
-            *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running());
+            *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running() && can_end);
             // Until its agent has the lease, the time that user data gave it stands.
             // One that is in the past is due: whoever boots beyond its cap is told so (seed 21007953 of 24 h).
             let latest = kill_at.map(|kill_at| kill_at.max(at(launched) + BOOT_TTL).max(at(now)) + MISTOLD);

@@ -51,6 +51,8 @@ pub struct Play {
     pub planted: Option<Bug>,
     /// How its work saves, instead of what its seed says: the seeds that were named before there were others are of `Renamed`.
     pub saves: Option<Saves>,
+    /// Faults too that came into the world after seeds of a time before were named.
+    pub newer: bool,
 }
 
 /// What came of it.
@@ -100,7 +102,19 @@ const ENDS_WELL_WITHIN: Duration = Duration::from_secs(10 * 60);
 
 impl Play {
     pub fn seed(seed: u64) -> Self {
-        Play { seed, hours: HOURS, calm: false, death: None, told: false, short: false, long: false, story: None, planted: None, saves: None }
+        Play {
+            seed,
+            hours: HOURS,
+            calm: false,
+            death: None,
+            told: false,
+            short: false,
+            long: false,
+            story: None,
+            planted: None,
+            saves: None,
+            newer: true,
+        }
     }
 }
 
@@ -138,7 +152,7 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let due = match () {
         () if play.calm => Vec::new(),
         () if play.short => short_fates(),
-        () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours), fates::story),
+        () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours, play.newer), fates::story),
     };
     let struck: Arc<Mutex<Strikes>> = Arc::default();
     tasks.push(tokio::task::spawn_local(strikes::watch(Arc::clone(&world), due.clone(), Arc::clone(&struck))));

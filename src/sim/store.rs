@@ -60,6 +60,9 @@ impl Line {
     async fn meet(&self, act: &'static str, key: &str) -> Result<bool, StoreError> {
         let (dice, weather) = (&self.world.dice.store, &self.world.weather);
         self.world.timeline.sleep(dice.between(Duration::from_millis(5), Duration::from_millis(60))).await;
+        if let Some(cause) = self.is_denied() {
+            return Err(StoreError::Denied { act, key: key.to_owned(), cause: cause.into() });
+        }
         let lost = |cause: &str| StoreError::Unavailable { act, key: key.to_owned(), cause: cause.to_owned().into() };
         if weather.is(self.cut_by) || weather.is(Trouble::StoreDown) {
             self.world.timeline.sleep(Duration::from_secs(dice.pick(&[0, 1, 5, 40]))).await;
@@ -76,6 +79,16 @@ impl Line {
                 Err(lost("timed out"))
             }
             _ => Ok(false),
+        }
+    }
+
+    /// Why whoever is on this line may do nothing.
+    fn is_denied(&self) -> Option<&'static str> {
+        let weather = &self.world.weather;
+        match self.cut_by {
+            Trouble::LaptopOffline if weather.is(Trouble::SignedOut) => Some("ExpiredToken"),
+            Trouble::MachineOffline if weather.is(Trouble::RoleGone) => Some("AccessDenied"),
+            _ => None,
         }
     }
 

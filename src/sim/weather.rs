@@ -34,9 +34,19 @@ pub enum Trouble {
     DiskFull,
     NvmlLost,
     MetadataDown,
+    /// The session of whoever is at the workstation is over: EC2 and the store take nothing from there until somebody signs in anew.
+    SignedOut,
+    /// Somebody took from the machines' role what it may do in the store.
+    RoleGone,
+    /// EC2 withdraws what is launched now before it runs.
+    Withdraws,
+    /// On what is launched now nothing of ours ever comes up: its kernel hangs, or its user data got no further than the deadline unit.
+    BadBoots,
+    /// No machine can be put out from within.
+    PowerBroken,
 }
 
-const TROUBLES: usize = Trouble::MetadataDown as usize + 1;
+const TROUBLES: usize = Trouble::PowerBroken as usize + 1;
 
 pub struct Weather {
     timeline: Arc<Timeline>,

@@ -96,6 +96,8 @@ pub struct DiceBox {
     pub late: Dice,
     pub cloud: Dice,
     pub faults: Dice,
+    /// What came into the world later: it moves none of the others.
+    pub newer: Dice,
 }
 
 #[derive(Default)]
@@ -142,7 +144,13 @@ impl World {
     ) -> Arc<Self> {
         Arc::new(World {
             weather: Weather::new(Arc::clone(&timeline)),
-            dice: DiceBox { store: dice.fork("store"), late: dice.fork("late"), cloud: dice.fork("cloud"), faults: dice.fork("faults") },
+            dice: DiceBox {
+                store: dice.fork("store"),
+                late: dice.fork("late"),
+                cloud: dice.fork("cloud"),
+                faults: dice.fork("faults"),
+                newer: dice.fork("newer faults"),
+            },
             objects: Objects::default(),
             ec2: Ec2::default(),
             judge: Mutex::new(Judge::new(&spec)),
@@ -280,7 +288,7 @@ impl World {
         let judge = self.judge.lock().expect("nobody panics while judging");
         let (host, attempt) = self.ec2.with(id, |machine| (machine.host.clone(), machine.attempt()))?;
         let is_over = attempt.is_some_and(|attempt| judge.outcomes.contains_key(&attempt));
-        if is_over && host.is_some_and(|host| host.kernel.was_frozen()) {
+        if is_over && host.is_some_and(|host| host.hung_in_its_end()) {
             return None;
         }
         Some(Duration::from_secs(u64::from(judge.unswept.get(id).copied().unwrap_or_default()) * 60))

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lamplighter::controller::{Found, Judged, submit};
 use lamplighter::instance::InstanceView;
-use lamplighter::job::{AttemptNo, EndedBecause};
+use lamplighter::job::{AttemptNo, AttemptPhase, EndedBecause, JobOutcome};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::Region;
 use lamplighter::policy::orphan::OrphanVerdict;
@@ -68,6 +68,40 @@ fn what_cannot_be_read_is_left_alone() {
         }
         assert_eq!(world.cloud.running().len(), 1);
     });
+}
+
+/// Seed 919 of the false world: its agent lives and says so, its switch does nothing, and nobody drives.
+#[test]
+fn what_has_ended_and_cannot_put_itself_out_is_swept_though_its_agent_lives_and_not_where_somebody_looks_at_it() {
+    for (phase, unheard, ends) in [(AttemptPhase::Draining, false, true), (AttemptPhase::Held, false, false), (AttemptPhase::Draining, true, false)] {
+        simulate(async |clock| {
+            let world = World::new(clock.clone(), &[Life::NeverDark]).await;
+            let controller = world.controller();
+            controller.look(world.job()).await.unwrap();
+            clock.sleep(Duration::from_secs(10)).await;
+            let mut status = world.dir.status(AttemptNo::FIRST).await.unwrap().unwrap();
+            let (places, _) = controller.everywhere().await;
+            for (minutes, is_due) in [(4, false), (6, ends)] {
+                while clock.mono() < Duration::from_secs(minutes * 60) {
+                    clock.sleep(Duration::from_secs(15)).await;
+                    (status.sequence, status.at, status.phase) = (status.sequence + 1, clock.now(), phase);
+                    if !unheard {
+                        world.dir.put_status(AttemptNo::FIRST, &status, true).await.unwrap();
+                    }
+                }
+                let found = controller.look_for_orphans(&places).await;
+                assert_eq!(orphans(&found).len(), usize::from(is_due), "{phase:?} after {minutes} min: {found:?}");
+            }
+            let found = controller.look_for_orphans(&places).await;
+            for orphan in orphans(&found) {
+                assert!(controller.end_orphan(orphan).await.unwrap().is_some());
+            }
+            assert_eq!(world.cloud.running().is_empty(), ends, "{phase:?}");
+            if ends {
+                assert_eq!(world.drive().await.outcome, JobOutcome::Succeeded, "it was told, and stands");
+            }
+        });
+    }
 }
 
 /// Long before its lease would have lapsed, and with nobody driving.
