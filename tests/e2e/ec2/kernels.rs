@@ -38,6 +38,12 @@ systemd-run --quiet dd if=/dev/zero of=/mnt/data/big bs=1M count=4; systemd-run 
 systemd-run --quiet systemd-inhibit --what=shutdown --mode=block sleep 1d; \
 sleep 5; for one in /proc/[0-9]*; do read -r stat <$one/stat; case $stat in *'(dd) D'*) echo the mount hangs;; esac; done";
 
+/// A disk of the work's own, whose driver answers no more: the writer can be ended by nothing, and a sync of the machine never ends.
+const A_SYNC_HANGS: &str = "truncate -s 64M /root/data; loop=$(losetup -f --show /root/data); \
+echo 0 $(blockdev --getsz $loop) linear $loop 0 | dmsetup create data; mkfs.ext4 -q /dev/mapper/data; mkdir -p /mnt/data; mount /dev/mapper/data /mnt/data; sync; \
+dmsetup suspend --noflush --nolockfs data; systemd-run --quiet dd if=/dev/zero of=/mnt/data/big bs=1M count=4 oflag=direct; \
+sleep 5; for one in /proc/[0-9]*; do read -r stat <$one/stat; case $stat in *'(dd) D'*) echo the mount hangs;; esac; done";
+
 fn begin<'a>(desk: &'a Desk<Ec2>, name: &str, lease: &str, more: &str) -> (Story<'a>, Seen) {
     let job = JOB.replace("[limits]\n", &format!("[limits]\nlease = '{lease}'\n"));
     let story = Story::begin(desk, name, &format!("{job}[interruptions]\nmax = 0\n{more}"));
@@ -113,18 +119,27 @@ fn a_machine_whose_disk_hangs_is_put_out_by_its_switch() {
     assert!(daemon.wait().success());
 }
 
-/// The agent's own power-off: no mount, and nobody who wants no shutdown, holds it up.
-#[test]
-fn a_mount_that_hangs_holds_no_power_off_up() {
+/// The agent's own power-off, where this hangs and shall not hold it up.
+fn powers_off_beside(name: &str, hangs: &str) {
     let Some(desk) = Ec2::start_with_kernels().map(Desk::new) else { return };
-    let (story, machine) = begin(&desk, "mount", "30m", "");
-    tell(&desk, &machine, A_MOUNT_HANGS);
+    let (story, machine) = begin(&desk, name, "30m", "");
+    tell(&desk, &machine, hangs);
     until_it_says(&desk, &machine, "the mount hangs");
     tell(&desk, &machine, "echo 0 >/root/go");
     desk.until_event(&story.job, 1, "its end", |event| event["kind"] == "phase" && event["phase"] == "ended");
     let ended = Instant::now();
     until_dark(&desk, &machine, LADDER * 3);
-    took("hung mount, last word of the agent to dark", ended, LADDER);
+    took(&format!("{name} hangs, last word of the agent to dark"), ended, LADDER);
     let receipt = story.ends(&[&machine], ITSELF, "succeeded");
     assert_eq!(receipt["exit_code"], 0, "{receipt:#}");
+}
+
+#[test]
+fn a_mount_that_hangs_holds_no_power_off_up() {
+    powers_off_beside("mount", A_MOUNT_HANGS);
+}
+
+#[test]
+fn a_sync_that_never_ends_holds_no_power_off_up() {
+    powers_off_beside("sync", A_SYNC_HANGS);
 }
