@@ -27,6 +27,12 @@ soak *args:
 mutants-sim:
     cargo run --profile soak --no-default-features --features lamp --example soak -- --mutants
 
+# A kernel, a disk and a mount that hang, on emulated machines with kernels of their own: root, and twenty minutes of two processors.
+# The first time makes what they boot, from Debian's packages.
+vm-faults:
+    .ci/vm-image
+    LAMP_TEST_VM="${CARGO_TARGET_DIR:-$PWD/target}/vm" cargo test --test e2e ec2::kernels:: -- --nocapture --test-threads=1
+
 # Writes config/schema anew, from the types that read the files.
 schemas:
     cargo build --bin lamp

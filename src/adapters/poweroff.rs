@@ -1,18 +1,22 @@
 //! The switch of a real machine.
 //!
 //! ```text
-//!   guard unit (survives the agent's own stop) ── repeats the forced steps on its own timer
+//!   guard unit (survives the agent's own stop) ── repeats the forced steps on its own clock, and then asks the kernel
 //!   systemctl poweroff ── 60 s ── --force ── 30 s ── --force --force ── 10 s ── reboot(2)
 //! ```
+//! `--force` hands the machine to systemd-shutdown, which ends all processes and then waits for those that do not end, and for mounts,
+//! for minutes; `--force --force` begins with a sync, which never ends on a disk or a mount that hangs. So neither is the last word.
+//!
 //!
 //! A machine that cannot be put out goes on billing, so a step that fails or hangs only leads to the next, harder one.
 //! What must never live here: whether to power off; and a test that uses [`SystemPower::new`].
 
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::process::Command;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::ports::{Power, PowerError, PowerOff};
@@ -28,8 +32,11 @@ const HARD_WAIT: Duration = Duration::from_secs(10);
 const GUARD_WAIT: Duration = Duration::from_secs(5);
 
 /// The unit that goes on escalating after systemd, shutting down, has stopped the agent: without default dependencies it
-/// is not stopped itself. Its waits are those of the agent's own ladder.
-const GUARD_SCRIPT: &str = "sleep 60; systemctl poweroff --force; sleep 30; systemctl poweroff --force --force";
+/// is not stopped itself, and the @ in its name keeps systemd-shutdown from ending it. Its waits are those of the agent's own
+/// ladder, by a clock that a killed `sleep` does not cut short; none waits for its rung, and the last needs no program.
+const GUARD_SCRIPT: &str = "up() { read -r up rest </proc/uptime; up=$${up%.*}; }; \
+    after() { up; end=$$((up + $$1)); while [ $$up -lt $$end ]; do sleep 1; up; done; }; \
+    after 60; systemctl poweroff --force & after 30; systemctl poweroff --force --force & after 10; echo o >/proc/sysrq-trigger";
 
 /// One rung of the ladder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +80,10 @@ impl SystemPower {
 }
 
 fn real_steps() -> Vec<Step> {
-    let guard = ["systemd-run", "--quiet", "--collect", "--unit=lamp-poweroff", "--property=DefaultDependencies=no", "/bin/sh", "-c", GUARD_SCRIPT];
+    // A name for a program can only be given to what runs before the command, which here is all there is.
+    let script = format!("--property=ExecStartPre=@/bin/sh @lamp-poweroff -c '{GUARD_SCRIPT}'");
+    let unit = ["--unit=lamp-poweroff", "--property=DefaultDependencies=no", "--property=TimeoutStartSec=infinity"];
+    let guard = [&["systemd-run", "--quiet", "--collect", "--no-block"], &unit[..], &[&script, "/bin/true"]].concat();
     let power = |extra: &[&str], wait| Step::new(&[&["systemctl", "--ignore-inhibitors", "poweroff"], extra].concat(), wait);
     vec![
         Step { preparation: true, ..Step::new(&guard, GUARD_WAIT) },
@@ -90,9 +100,7 @@ impl Step {
 
     /// Runs the rung; true when the command did what it should within its time, or when a signal ended it.
     async fn take(&self) -> bool {
-        let mut command = Command::new(&self.argv[0]);
-        command.args(&self.argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-        match timeout(self.wait, command.status()).await {
+        match timeout(self.wait, self.run()).await {
             Ok(Ok(status)) if status.success() => true,
             // Somebody ended the command: most likely the shutdown that it asked for, which a harder step would cut short.
             Ok(Ok(status)) if status.code().is_none() => true,
@@ -109,6 +117,13 @@ impl Step {
                 false
             }
         }
+    }
+
+    async fn run(&self) -> std::io::Result<ExitStatus> {
+        let mut command = Command::new(&self.argv[0]);
+        command.args(&self.argv[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
+        // On a thread of its own: whoever starts a program waits until it is read from the disk, and the disk may hang.
+        spawn_blocking(move || command.spawn()).await.map_err(std::io::Error::other)??.wait().await
     }
 }
 
@@ -192,12 +207,37 @@ mod tests {
         for ((systemd_run, systemctl), (calls, said)) in cases.into_iter().zip(futures::future::join_all(climbs).await) {
             let called: Vec<&str> = calls.lines().filter(|line| line.starts_with("systemctl")).collect();
             assert_eq!(called, rungs, "{systemd_run}, {systemctl}");
-            assert!(calls.starts_with("systemd-run --quiet --collect --unit=lamp-poweroff"), "the guard first: {calls}");
+            assert!(calls.starts_with("systemd-run --quiet --collect --no-block --unit=lamp-poweroff"), "the guard first: {calls}");
             assert_eq!(said, "cannot power off: still on after 4 steps");
         }
         // A guard that hangs holds nothing up.
         let (calls, _) = climbed("exec sleep 600", "exit 0").await;
         assert_eq!(calls.lines().filter(|line| line.starts_with("systemctl")).collect::<Vec<_>>(), rungs);
+    }
+
+    /// The shell's own words and `sleep` alone lead to the last rung: a `systemctl` that hangs is not waited for.
+    #[test]
+    fn the_guard_asks_the_kernel_after_100_seconds_whatever_its_rungs_do() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("a plain path").to_owned();
+        let (uptime, kernel) = (path("uptime"), path("kernel"));
+        let slept = format!("read -r up rest < '{uptime}'; echo \"$((${{up%.*}} + $1)).50 1.00\" > '{uptime}'");
+        for (name, rest) in [("systemctl", "exec /bin/sleep 5"), ("sleep", slept.as_str())] {
+            std::fs::write(path(name), format!("#!/bin/sh\necho {name} \"$@\" >> '{}'\n{rest}\n", path("calls"))).expect("a program");
+            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(0o755)).expect("it may run");
+        }
+        std::fs::write(&uptime, "1000.50 1.00\n").expect("written");
+        let script = GUARD_SCRIPT.replace("$$", "$").replace("/proc/uptime", &uptime).replace("/proc/sysrq-trigger", &kernel);
+        assert!(!script.contains("/proc/"), "it would put out the machine of this test: {script}");
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", &script]).env_clear().env("PATH", folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(shell.status().expect("a shell").success());
+        let calls = std::fs::read_to_string(path("calls")).expect("written");
+        let rungs: Vec<&str> = calls.lines().filter(|line| !line.starts_with("sleep")).collect();
+        assert_eq!(rungs, ["systemctl poweroff --force", "systemctl poweroff --force --force"]);
+        assert!(std::fs::read_to_string(&uptime).expect("written").starts_with("1100."), "after 100 seconds");
+        assert_eq!(std::fs::read_to_string(&kernel).expect("written"), "o\n");
     }
 
     #[test]

@@ -36,4 +36,5 @@ mod requests;
 mod run;
 #[path = "../support/skipped.rs"]
 mod skipped;
+mod vm;
 mod watching;

@@ -1,8 +1,7 @@
-//! The machines: each running instance of the false EC2 is one that systemd-nspawn boots; what happens to one happens to
-//! the other.
+//! The machines: each running instance of the false EC2 is one that really boots; what happens to one happens to the other.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -15,7 +14,9 @@ use crate::false_imds::FalseImds;
 use crate::image;
 use crate::nspawn::Machine;
 use crate::skipped::skipped;
+use crate::vm;
 
+use super::hardware::{Hardware, Kind};
 use super::network::Network;
 
 /// Between the power button and the end of power. EC2 gives minutes; a test has no use for them.
@@ -26,17 +27,6 @@ const BOOTS_MAX: u32 = 6;
 
 /// `systemd-nspawn` ends so when the machine wants to start again.
 const REBOOT: i32 = 133;
-
-/// As cloud-init does it, in a fraction of its time: once in the life of the instance, as root, with what the metadata service says.
-const USER_DATA: &str = "[Unit]\nDescription=User data\nAfter=basic.target network.target\nConditionPathExists=!/var/lib/cloud/ran\n\
-[Service]\nType=oneshot\nStandardOutput=append:/var/log/cloud-init-output.log\nStandardError=inherit\nTimeoutStartSec=infinity\nTimeoutStopSec=3s\n\
-ExecStart=/bin/sh -c 'imds=http://169.254.169.254/latest; mkdir -p /var/lib/cloud; \
-token=$$(curl -sSf --retry 20 --retry-all-errors --retry-delay 1 -X PUT -H \"X-aws-ec2-metadata-token-ttl-seconds: 60\" $$imds/api/token); \
-curl -sSf --retry 20 --retry-all-errors --retry-delay 1 -H \"X-aws-ec2-metadata-token: $$token\" -o /var/lib/cloud/user-data $$imds/user-data || exit 1; \
-touch /var/lib/cloud/ran; chmod 700 /var/lib/cloud/user-data; exec /var/lib/cloud/user-data'\n";
-
-/// On control groups of version 1 systemd may miss that a group is empty, and then waits for this.
-const STOP: &str = "[Manager]\nDefaultTimeoutStopSec=10s\n";
 
 /// A machine boots, works and is shut down; with many of them on few processors all of that takes its time.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -70,7 +60,7 @@ pub struct Ec2 {
 
 /// The machine behind one instance.
 struct Iron {
-    machine: Machine,
+    machine: Hardware,
     imds: FalseImds,
     network: Network,
     boots: u32,
@@ -91,17 +81,25 @@ impl Ec2 {
     /// `None`, with a word, where it cannot be had. A unit of ours runs the user data of its machines, in a fraction of the
     /// time that cloud-init takes.
     pub fn start() -> Option<Self> {
-        Self::with(None)
+        Self::with(Kind::Container)
     }
 
     /// The same with machines that cloud-init makes ready, as an image of AWS has it.
     #[cfg(feature = "aws")]
     pub fn start_with_cloud_init() -> Option<Self> {
-        Self::with(Some(image::unpacked()?))
+        Self::with(Kind::CloudInit(image::unpacked()?))
     }
 
-    fn with(cloud_init: Option<PathBuf>) -> Option<Self> {
-        drop(Machine::new()?);
+    /// The same with machines that have kernels of their own.
+    #[cfg(feature = "aws")]
+    pub fn start_with_kernels() -> Option<Self> {
+        Self::with(Kind::Virtual(vm::image()?))
+    }
+
+    fn with(kind: Kind) -> Option<Self> {
+        if !matches!(kind, Kind::Virtual(_)) {
+            drop(Machine::new()?);
+        }
         if let Err(why) = Network::new(&FalseImds::new(), "127.0.0.1:1") {
             skipped(why);
             return None;
@@ -109,7 +107,7 @@ impl Ec2 {
         let cloud = Arc::new(FalseEc2::start(Options { managed: true, ..Options::default() })?);
         let (machines, closing) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let watched = (Arc::clone(&cloud), Arc::clone(&machines), Arc::clone(&closing));
-        let watcher = std::thread::spawn(move || watch(&watched.0, &watched.1, &watched.2, cloud_init.as_deref()));
+        let watcher = std::thread::spawn(move || watch(&watched.0, &watched.1, &watched.2, &kind));
         Some(Ec2 { cloud, machines, closing, watcher: Some(watcher) })
     }
 
@@ -124,7 +122,7 @@ impl Ec2 {
 
     /// What the user data said.
     pub fn said(&self, id: &str) -> String {
-        self.on(id, |one| image::said(&one.machine))
+        self.on(id, |one| image::said(one.machine.container()))
     }
 
     pub fn boots(&self, id: &str) -> u32 {
@@ -133,12 +131,12 @@ impl Ec2 {
 
     /// The path of a file of its disk, from outside.
     pub fn file(&self, id: &str, path: &str) -> PathBuf {
-        self.on(id, |one| one.machine.path(path))
+        self.on(id, |one| one.machine.container().path(path))
     }
 
     /// Runs a command inside.
     pub fn run(&self, id: &str, words: &[&str]) {
-        self.on(id, |one| one.machine.run(words));
+        self.on(id, |one| one.machine.container().run(words));
     }
 
     pub fn imds(&self, id: &str) -> FalseImds {
@@ -151,6 +149,12 @@ impl Ec2 {
             one.plugged_out = true;
             one.machine.cut_the_power();
         });
+    }
+
+    /// The machine as one with a kernel of its own.
+    #[cfg(feature = "aws")]
+    pub fn vm<T>(&self, id: &str, act: impl FnOnce(&vm::Vm) -> T) -> T {
+        self.on(id, |one| act(one.machine.vm()))
     }
 
     /// The machine cannot reach the API; its metadata it can.
@@ -173,8 +177,7 @@ impl Drop for Ec2 {
         }
         if std::thread::panicking() {
             for (id, one) in self.machines().iter() {
-                let (said, log, journal) = (image::said(&one.machine), image::log(&one.machine), image::journal(&one.machine));
-                eprintln!("---- {id}\n{}\n{said}\n{log}\n{journal}", one.machine.console());
+                eprintln!("---- {id}\n{}", one.machine.last_words());
             }
         }
         self.machines().clear();
@@ -185,14 +188,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn watch(cloud: &FalseEc2, machines: &Mutex<BTreeMap<String, Iron>>, closing: &AtomicBool, cloud_init: Option<&Path>) {
+fn watch(cloud: &FalseEc2, machines: &Mutex<BTreeMap<String, Iron>>, closing: &AtomicBool, kind: &Kind) {
     while !closing.load(Ordering::Relaxed) {
         for seen in cloud.instances() {
             let mut machines = lock(machines);
             if let Some(one) = machines.get_mut(&seen.id) {
                 one.step(cloud, &seen);
             } else if matches!(seen.state, State::Pending | State::Running) {
-                machines.insert(seen.id.clone(), Iron::new(cloud, &seen, cloud_init));
+                machines.insert(seen.id.clone(), Iron::new(cloud, &seen, kind));
             } else if matches!(seen.state, State::ShuttingDown | State::Stopping) {
                 // It ended before its machine was ever on.
                 cloud.reached(&seen.id, if seen.state == State::Stopping { State::Stopped } else { State::Terminated });
@@ -203,7 +206,7 @@ fn watch(cloud: &FalseEc2, machines: &Mutex<BTreeMap<String, Iron>>, closing: &A
 }
 
 impl Iron {
-    fn new(cloud: &FalseEc2, seen: &Seen, cloud_init: Option<&Path>) -> Self {
+    fn new(cloud: &FalseEc2, seen: &Seen, kind: &Kind) -> Self {
         let imds = FalseImds::new();
         imds.is(&seen.id, &seen.kind, &seen.zone, seen.launched);
         if let Some(user_data) =
@@ -215,16 +218,7 @@ impl Iron {
             imds.role(&seen.profile);
         }
         let network = Network::new(&imds, cloud.url()).expect("it worked a moment ago");
-        let machine = image::bare(Machine::new().expect("it worked a moment ago"), &network.path);
-        machine.write("etc/systemd/system.conf.d/stop.conf", STOP);
-        let machine = match cloud_init {
-            Some(root) => image::with_cloud_init(machine, root),
-            None => {
-                machine.unit("user-data.service", USER_DATA);
-                machine.wants("multi-user.target user-data.service");
-                machine
-            }
-        };
+        let machine = Hardware::new(kind, &network.path);
         Iron { machine, imds, network, boots: 0, plugged_out: false, pressed: None, noticed: false }
     }
 

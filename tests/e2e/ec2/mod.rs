@@ -6,7 +6,8 @@
 //!                    ^                                           169.254.169.254:80    its metadata
 //!                    └───────────────── relay ────────────────── 169.254.169.253:5000  the API
 //! ```
-//! It takes root, systemd-nspawn and `ip`; elsewhere these tests are skipped, with a word.
+//! It takes root, systemd-nspawn and `ip`; elsewhere these tests are skipped, with a word. Those of `kernels` have a machine with a
+//! kernel of its own in the place of systemd-nspawn's.
 
 #[cfg(feature = "aws")]
 mod asleep;
@@ -18,8 +19,11 @@ mod cloud_init;
 mod desk;
 #[cfg(feature = "aws")]
 mod faults;
+mod hardware;
 #[cfg(feature = "aws")]
 mod journey;
+#[cfg(feature = "aws")]
+mod kernels;
 #[cfg(feature = "aws")]
 mod keys;
 mod machines;
