@@ -1,9 +1,12 @@
 //! `lamp sweep`: machines of ours that no job needs, in every region; and, for looking at, what nobody of ours launched.
 
 use clap::Args as ClapArgs;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::confirm::confirm;
+use super::flags::one_name;
+use super::stray::{self, is_stray};
 use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
 use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
@@ -29,6 +32,11 @@ pub struct Args {
     /// Remove disks, addresses and alarms of ours that no machine needs, too
     #[arg(long, conflicts_with = "foreign")]
     pub residue: bool,
+
+    /// End this machine of yours, although nobody here knows its job; may be repeated. No sweep does it by itself, because another
+    /// job root of yours may know it
+    #[arg(long, value_name = "ID", value_parser = one_name, conflicts_with_all = ["foreign", "residue"])]
+    pub machine: Vec<String>,
 }
 
 /// # Errors
@@ -45,6 +53,9 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     }
     let mut found = controller.look_for_orphans(&places).await;
     found.unknown.extend(unknown);
+    if !args.machine.is_empty() {
+        return stray::end_named(args, context, &controller, found).await;
+    }
     show(context, &found);
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
     let removed = if args.residue { found.residue.iter().filter(|left| left.is_removable()).count() } else { 0 };
@@ -65,7 +76,7 @@ fn will_do(orphans: usize, removed: usize) -> String {
     format!("this {}", ends.into_iter().chain(removes).collect::<Vec<_>>().join(" and "))
 }
 
-fn is_orphan(judged: &Judged) -> bool {
+pub fn is_orphan(judged: &Judged) -> bool {
     matches!(judged.verdict, OrphanVerdict::Orphan { .. })
 }
 
@@ -75,7 +86,7 @@ fn code(found: &Found) -> ExitCode {
 }
 
 /// After a second look; gives how many could not be ended.
-async fn end(context: &Context, controller: &Controller, orphans: &[&Judged]) -> usize {
+pub async fn end(context: &Context, controller: &Controller, orphans: &[&Judged]) -> usize {
     if orphans.is_empty() {
         return 0;
     }
@@ -110,16 +121,29 @@ async fn clear(context: &Context, controller: &Controller, found: &Found) -> usi
 }
 
 fn show(context: &Context, found: &Found) {
+    if !context.is_machine_output() && !found.machines.iter().any(is_shown) {
+        context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
+    }
+    show_found(context, found);
+    stray::hint(context, found);
+}
+
+/// What is gone bills nothing, and nobody keeps it. What nobody knows is told also where it stands, with its disk.
+fn is_shown(judged: &Judged) -> bool {
+    judged.view.state.bills() || is_stray(judged)
+}
+
+/// Without a word of what is not there.
+pub fn show_found(context: &Context, found: &Found) {
     if context.is_machine_output() {
-        context.printer.json(&document(found));
+        context.printer.json(&document(found, context.clock.now()));
         return;
     }
-    let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| judged.view.state.bills()).map(row).collect();
-    if rows.is_empty() {
-        context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
-    } else {
+    let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| is_shown(judged) && !is_stray(judged)).map(row).collect();
+    if !rows.is_empty() {
         context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
     }
+    stray::show(context, found);
     for left in &found.residue {
         let whose = if left.ours { "" } else { " (not ours)" };
         context
@@ -152,19 +176,23 @@ fn row(judged: &Judged) -> Vec<String> {
 fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
     match verdict {
         OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => ("keep", why),
+        OrphanVerdict::Stray { why } => ("stray", why),
         OrphanVerdict::Orphan { why } => ("orphan", why),
     }
 }
 
-fn document(found: &Found) -> Value {
-    // As the table: what is gone bills nothing, and nobody keeps it.
-    let machines = found.machines.iter().filter(|judged| judged.view.state.bills()).map(|judged| {
+fn document(found: &Found, now: Timestamp) -> Value {
+    let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
         let (verdict, why) = words(&judged.verdict);
         let view = &judged.view;
-        json!({
+        let mut machine = json!({
             "instance": view.id, "instance_type": view.instance_type, "region": view.region, "market": view.market, "state": view.state,
             "job": view.tags.job, "attempt": view.tags.attempt, "launched": view.launched, "verdict": verdict, "why": why,
-        })
+        });
+        for (field, value) in stray::figures(view, now) {
+            machine[field] = value;
+        }
+        machine
     });
     json!({
         "machines": machines.collect::<Vec<_>>(),

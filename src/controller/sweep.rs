@@ -18,7 +18,7 @@ use jiff::Timestamp;
 use super::answers::Place;
 use super::drive::Controller;
 use super::ending::SHOWN_HOLDS;
-use crate::instance::{ForeignMachine, InstanceView, Residue};
+use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::Region;
@@ -117,12 +117,7 @@ impl Controller {
         let machine = before.view.machine();
         let cloud = self.cloud(machine.cloud)?;
         let looked = self.clock.mono();
-        let views = cloud.describe(&self.owner, &machine.region).await?;
-        let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
-        let judged = match by {
-            By::Everything => self.judge(view, self.store_now().await).await,
-            By::Tags => self.judge_by_tags(view),
-        };
+        let Some(judged) = self.look_again(&machine, by).await? else { return Ok(None) };
         let OrphanVerdict::Orphan { why } = &judged.verdict else { return Ok(None) };
         let keeps = tokio::select! {
             keeps = self.intend_to_end_orphan(&judged) => keeps,
@@ -143,6 +138,34 @@ impl Controller {
             cloud.terminate(&machine).await?;
         }
         Ok(Some(judged))
+    }
+
+    /// Ends a machine whose job nobody here knows, for a person who has named it: no sweep does. Its disk goes with it, and nothing
+    /// is recorded, because nobody settles such a job. `None`: by now it is gone, or its job is known here.
+    ///
+    /// # Errors
+    /// When the cloud does not answer; then nothing was ended, or it may have been.
+    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<Judged>, CloudError> {
+        let cloud = self.cloud(named.cloud)?;
+        let looked = self.clock.mono();
+        let judged = self.look_again(named, By::Everything).await?;
+        let Some(judged) = judged.filter(|judged| matches!(judged.verdict, OrphanVerdict::Stray { .. })) else { return Ok(None) };
+        if self.clock.mono().saturating_sub(looked) > SHOWN_HOLDS {
+            return Ok(None);
+        }
+        tracing::warn!("terminating {named}: somebody has named it, and nobody here knows its job");
+        cloud.terminate(named).await?;
+        Ok(Some(judged))
+    }
+
+    /// One machine of ours as it is now; `None`: it is not shown.
+    async fn look_again(&self, machine: &MachineRef, by: By) -> Result<Option<Judged>, CloudError> {
+        let views = self.cloud(machine.cloud)?.describe(&self.owner, &machine.region).await?;
+        let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
+        Ok(Some(match by {
+            By::Everything => self.judge(view, self.store_now().await).await,
+            By::Tags => self.judge_by_tags(view),
+        }))
     }
 
     /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether its disk is to stay: the attempt was

@@ -1,0 +1,48 @@
+//! A machine of ours whose job's records are gone: `lamp sweep` tells of it apart, and ends it where a person names it.
+
+use super::place::{Place, wait_until};
+use super::sandbox::Ended;
+
+const WAITS: &str = "trap '' TERM; while :; do sleep 0.1; done";
+
+/// Nobody to AWS, without a second of waiting for it.
+fn lamp(place: &Place, words: &[&str]) -> Ended {
+    place.0.end(place.0.command(words).env("AWS_EC2_METADATA_DISABLED", "true"))
+}
+
+#[test]
+fn a_machine_whose_records_are_gone_is_told_of_apart_and_ended_by_its_id() {
+    let place = Place::new(WAITS);
+    assert_eq!(place.0.lamp(&["run", "-q", "--detach", "--name", "lost", "--idle", "off", "--", "sh", "job.sh"]).code, 0);
+    let status = place.until("lost", "running");
+    let (job, machine) = (status["job"].as_str().unwrap(), status["instance"].as_str().unwrap().to_owned());
+    // Its job is known: nobody ends it by the machine's id.
+    let known = lamp(&place, &["sweep", "--machine", &machine, "--yes"]);
+    assert!(known.code == 102 && known.err.contains("which is in this job root") && known.err.contains(&format!("`lamp cancel {job}`")), "{known:?}");
+    std::fs::remove_dir_all(place.0.path().join("home/.local/state/lamplighter/jobs").join(job)).unwrap();
+
+    let shown = lamp(&place, &["sweep", "--dry-run"]);
+    let said = "nobody here knows the job of 1 machine of yours";
+    assert!(shown.out.contains(said) && shown.out.contains(&machine) && shown.out.contains("ENDS WITHIN"), "{shown:?}");
+    assert!(shown.err.contains(&format!("`lamp sweep --machine {machine}` ends it for good")), "{shown:?}");
+    let document = lamp(&place, &["sweep", "--dry-run", "-o", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&document.out).unwrap();
+    let stray = &document["machines"][0];
+    assert_eq!((&stray["verdict"], &stray["usd_per_hour"]), (&"stray".into(), &0.0.into()), "{document}");
+    assert!(stray["kill_at"].is_string() || stray["kill_at"].is_null(), "{document}");
+
+    // Neither by a sweep, nor unasked, nor by a name that is none.
+    assert!(lamp(&place, &["sweep", "--yes"]).out.contains(said));
+    let asked = lamp(&place, &["sweep", "--machine", &machine]);
+    assert!(asked.code == 102 && asked.err.contains(&format!("this ends {machine} for good")) && asked.err.contains("`--yes`"), "{asked:?}");
+    let nobody = lamp(&place, &["sweep", "--machine", "i-0", "--yes"]);
+    assert!(nobody.err.contains("no machine `i-0`") && nobody.err.contains("nothing was ended"), "{nobody:?}");
+    let dry = lamp(&place, &["sweep", "--machine", &machine, "--dry-run"]);
+    assert!(dry.code == 0 && dry.err.contains("nothing was done"), "{dry:?}");
+    assert!(lamp(&place, &["sweep", "--dry-run"]).out.contains(&machine), "it runs on");
+
+    let ended = lamp(&place, &["sweep", "--machine", &machine, "--yes"]);
+    assert!(ended.code == 0 && ended.err.contains(&format!("asked the cloud to end {machine}")), "{ended:?}");
+    wait_until("it is gone", || (!lamp(&place, &["sweep", "--dry-run"]).out.contains(&machine)).then_some(()));
+    place.nothing_is_left();
+}
