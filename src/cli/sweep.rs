@@ -1,6 +1,9 @@
 //! `lamp sweep`: machines of ours that no job needs, in every region; and, for looking at, what nobody of ours launched.
 
+use std::sync::Arc;
+
 use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -9,10 +12,13 @@ use super::flags::one_name;
 use super::stray::{self, is_stray};
 use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
-use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
+use crate::config::AwsFile;
+use crate::controller::{Controller, Everywhere, Found, Judged, SECOND_LOOK};
 use crate::instance::{ForeignMachine, Residue};
-use crate::market::{Market, Usd};
+use crate::jobdir::{self, JobDir};
+use crate::market::{Cloud, Market, Usd};
 use crate::policy::orphan::OrphanVerdict;
+use crate::wire::Store;
 
 /// End machines of ours without a living job, in all regions
 #[derive(Clone, Debug, ClapArgs)]
@@ -45,17 +51,21 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let store = job_root::open(context).await?;
     let controller = run::controller(&workstation, &store)?;
-    let (places, unknown) = controller.everywhere().await;
+    let Everywhere { places, mut unknown, unsigned } = controller.ask_everywhere().await;
     context.printer.note(format!("looking in {}", counted(places.len() as u64, "region")));
     if args.foreign {
         let (machines, also_unknown) = controller.foreign(&places).await;
         return Ok(show_foreign(context, &machines, &[unknown, also_unknown].concat()));
     }
     let mut found = controller.look_for_orphans(&places).await;
-    found.unknown.extend(unknown);
     if !args.machine.is_empty() {
+        found.unknown.extend(unknown);
         return stray::end_named(args, context, &controller, found).await;
     }
+    if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {
+        found.unasked = unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
+    }
+    found.unknown.extend(unknown);
     show(context, &found);
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
     let removed = if args.residue { found.residue.iter().filter(|left| left.is_removable()).count() } else { 0 };
@@ -69,6 +79,25 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let trouble = end(context, &controller, &orphans).await + if args.residue { clear(context, &controller, &found).await } else { 0 };
     Ok(if trouble > 0 { ExitCode::UNREACHABLE } else { code(&found) })
 }
+
+/// Whether nothing at AWS can be of this job root, and nothing says that its user has an account there. It is a folder, by which `lamp`
+/// launches nothing at AWS (no machine there could reach it); no job in it was ever meant for AWS, and `[aws]` is empty. Whoever has
+/// another job root as well is signed in where they look at that one; a timer of this one need not fail every five minutes.
+async fn never_at_aws(context: &Context, store: &Store) -> bool {
+    if !context.job_root.starts_with("file://") || context.user.aws != AwsFile::default() {
+        return false;
+    }
+    // What cannot be read may have been for AWS.
+    let Ok(jobs) = jobdir::jobs(store.as_ref()).await else { return false };
+    let read = stream::iter(jobs).map(|job| async move {
+        let spec = JobDir::new(Arc::clone(store), job).spec().await;
+        spec.is_ok_and(|spec| spec.is_none_or(|spec| spec.spec.machine.cloud == Cloud::Local))
+    });
+    read.buffered(READS_IN_FLIGHT).all(std::future::ready).await
+}
+
+/// Specs that are read at once.
+const READS_IN_FLIGHT: usize = 32;
 
 fn will_do(orphans: usize, removed: usize) -> String {
     let ends = (orphans > 0).then(|| format!("ends {}", counted(orphans as u64, "machine")));
@@ -153,6 +182,9 @@ pub fn show_found(context: &Context, found: &Found) {
     for (place, why) in &found.unknown {
         context.printer.warn(format!("{place} is unknown: {why}"));
     }
+    for (place, why) in &found.unasked {
+        context.printer.note(format!("{place} was not looked at, and no job of this job root was ever for it: {why}"));
+    }
     let ours: Usd = found.residue.iter().filter(|left| left.is_removable()).map(|left| left.usd_per_month).sum();
     if found.residue.iter().any(Residue::is_removable) {
         context.printer.hint(format!("`lamp sweep --residue` removes what is ours: {ours} a month"));
@@ -181,6 +213,10 @@ fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
     }
 }
 
+fn places(list: &[(String, String)]) -> Vec<Value> {
+    list.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect()
+}
+
 fn document(found: &Found, now: Timestamp) -> Value {
     let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
         let (verdict, why) = words(&judged.verdict);
@@ -197,7 +233,8 @@ fn document(found: &Found, now: Timestamp) -> Value {
     json!({
         "machines": machines.collect::<Vec<_>>(),
         "residue": found.residue,
-        "unknown": found.unknown.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect::<Vec<_>>(),
+        "unknown": places(&found.unknown),
+        "unasked": places(&found.unasked),
     })
 }
 

@@ -21,7 +21,7 @@ use super::ending::SHOWN_HOLDS;
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
-use crate::market::Region;
+use crate::market::{self, Region};
 use crate::policy::kept::{is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::reconcile::may_be_of;
@@ -42,6 +42,18 @@ pub struct Found {
     pub residue: Vec<Residue>,
     /// Places that did not answer.
     pub unknown: Vec<(String, String)>,
+    /// Places that nobody had a reason to ask, and why they could not have been.
+    pub unasked: Vec<(String, String)>,
+}
+
+/// Where machines of ours may be, as far as anybody has said.
+#[derive(Debug, Default)]
+pub struct Everywhere {
+    pub places: BTreeSet<Place>,
+    /// Clouds that did not answer, and why.
+    pub unknown: Vec<(String, String)>,
+    /// Those of them to which nobody here has any credentials.
+    pub unsigned: BTreeSet<market::Cloud>,
 }
 
 /// Between the two looks: long enough for an agent that was only slow to be heard (it beats every quarter of a minute),
@@ -66,15 +78,24 @@ pub(super) enum By {
 impl Controller {
     /// Every place where a machine of ours may be: all regions of every cloud that can be asked.
     pub async fn everywhere(&self) -> (BTreeSet<Place>, Vec<(String, String)>) {
+        let Everywhere { places, unknown, .. } = self.ask_everywhere().await;
+        (places, unknown)
+    }
+
+    /// The same, with who could not be asked for want of any credentials.
+    pub async fn ask_everywhere(&self) -> Everywhere {
         let asked = join_all(self.clouds.iter().map(|(which, cloud)| async move { (*which, cloud.regions().await) })).await;
-        let (mut places, mut unknown) = (BTreeSet::new(), Vec::new());
+        let mut all = Everywhere::default();
         for (which, regions) in asked {
             match regions {
-                Ok(regions) => places.extend(regions.into_iter().map(|region| (which, region))),
-                Err(error) => unknown.push((which.word().to_owned(), why(&error))),
+                Ok(regions) => all.places.extend(regions.into_iter().map(|region| (which, region))),
+                Err(error) => {
+                    all.unknown.push((which.word().to_owned(), why(&error)));
+                    all.unsigned.extend(NoCredentials::among(&error).filter(|nobody| nobody.are_nowhere()).map(|_| which));
+                }
             }
         }
-        (places, unknown)
+        all
     }
 
     /// Looks at all machines of ours in these places. Ends nothing.

@@ -1,7 +1,7 @@
 //! A machine of ours whose job's records are gone: `lamp sweep` tells of it apart, and ends it where a person names it.
 
 use super::place::{Place, wait_until};
-use super::sandbox::Ended;
+use super::sandbox::{Ended, Sandbox};
 
 const WAITS: &str = "trap '' TERM; while :; do sleep 0.1; done";
 
@@ -45,4 +45,34 @@ fn a_machine_whose_records_are_gone_is_told_of_apart_and_ended_by_its_id() {
     assert!(ended.code == 0 && ended.err.contains(&format!("asked the cloud to end {machine}")), "{ended:?}");
     wait_until("it is gone", || (!lamp(&place, &["sweep", "--dry-run"]).out.contains(&machine)).then_some(()));
     place.nothing_is_left();
+}
+
+/// Nobody here can have a machine at AWS: a timer of this job root need not fail. Where a job was for AWS, or an account is named, it is
+/// not known what runs there.
+#[test]
+#[cfg(feature = "aws")]
+fn a_sweep_without_credentials_is_quiet_where_no_job_was_ever_for_aws() {
+    let sandbox = Sandbox::new();
+    let sweep = |words: &[&str]| sandbox.end(sandbox.command(&[&["sweep"], words].concat()).env("AWS_EC2_METADATA_DISABLED", "true"));
+    let spec = |job: &str, cloud: &str| {
+        let mut spec: serde_json::Value = serde_json::from_str(include_str!("../data/v1/spec.json")).expect("a record");
+        (spec["job"], spec["spec"]["machine"]["cloud"]) = (job.into(), cloud.into());
+        sandbox.write(&format!("home/.local/state/lamplighter/jobs/{job}/spec.json"), spec.to_string());
+    };
+    spec("here-222222", "local");
+    let quiet = sweep(&[]);
+    assert!(quiet.code == 0 && quiet.out == "no machine of yours runs\n" && !quiet.err.contains("warning"), "{quiet:?}");
+    assert!(quiet.err.contains("aws was not looked at, and no job of this job root was ever for it: no AWS credentials were found"), "{quiet:?}");
+    let document: serde_json::Value = serde_json::from_str(&sweep(&["-o", "json"]).out).expect("a document");
+    assert_eq!((&document["unknown"], &document["unasked"][0]["place"]), (&serde_json::json!([]), &"aws".into()), "{document}");
+    // Whoever asks for a machine by its id, or for those of others, asks of AWS.
+    assert_eq!((sweep(&["--machine", "i-0123456789abcdef0"]).code, sweep(&["--foreign"]).code), (103, 103));
+
+    spec("there-333333", "aws");
+    let loud = sweep(&[]);
+    assert!(loud.code == 103 && loud.err.contains("warning: aws is unknown: no AWS credentials were found"), "{loud:?}");
+    std::fs::remove_dir_all(sandbox.path().join("home/.local/state/lamplighter/jobs/there-333333")).unwrap();
+    assert_eq!(sweep(&[]).code, 0);
+    sandbox.write("home/.config/lamplighter/config.toml", "[aws]\nregions = ['us-east-1']\n");
+    assert_eq!(sweep(&[]).code, 103);
 }
