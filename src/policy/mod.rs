@@ -29,6 +29,7 @@ pub mod continuation;
 #[cfg(feature = "lamp")]
 mod cron_field;
 pub mod doctor;
+pub mod driven_here;
 pub mod fallback;
 pub mod hard_end;
 mod hardware;
