@@ -12,7 +12,7 @@ use std::error::Error as StdError;
 use aws_config::imds::client::error::ImdsError;
 use aws_credential_types::provider::error::CredentialsError;
 
-use crate::ports::NoCredentials;
+use crate::ports::{NONE_FOUND, NoCredentials};
 
 const FIX: &str = "`aws configure` makes some; AWS_PROFILE names a profile that has some; with single sign-on, `aws sso login`";
 const SIGN_IN: &str = "`aws sso login` signs in again; with a named profile, `aws sso login --profile NAME`";
@@ -60,7 +60,7 @@ pub fn wrong_clock(what: String) -> NoCredentials {
 }
 
 pub fn missing() -> NoCredentials {
-    NoCredentials { what: "no AWS credentials were found".to_owned(), fix: FIX.to_owned() }
+    NoCredentials { what: NONE_FOUND.to_owned(), fix: FIX.to_owned() }
 }
 
 fn too_late() -> NoCredentials {
@@ -128,6 +128,7 @@ mod tests {
         assert_eq!(lacking(&std::io::Error::other("a dead line")), None);
         let late = lacking(&std::io::Error::other("identity resolver timed out after 5s")).expect("nobody came");
         assert!(may_come(&late) && !may_come(&missing()));
+        assert!(missing().are_nowhere() && !late.are_nowhere());
     }
 
     #[test]

@@ -31,11 +31,13 @@ pub struct SetupError {
     pub fix: Option<String>,
     /// It was made by somebody else since it was looked at: what was planned is of before that.
     pub overtaken: bool,
+    /// Nobody was asked: what the user has said is not enough to ask by.
+    pub unsaid: bool,
 }
 
 impl SetupError {
     pub(super) fn new(act: impl Into<String>, why: impl Into<String>) -> Self {
-        SetupError { act: act.into(), why: why.into(), fix: None, overtaken: false }
+        SetupError { act: act.into(), why: why.into(), fix: None, overtaken: false, unsaid: false }
     }
 
     pub(super) fn overtaken(act: impl Into<String>) -> Self {
@@ -74,7 +76,7 @@ impl AwsSetup {
     pub async fn new(session: Arc<AwsSession>, wish: SetupWish) -> Result<Self, SetupError> {
         let (home, known) = session.home().await;
         if !known && wish.regions.is_empty() {
-            return Err(SetupError::new("choose a region", "nothing names one"));
+            return Err(SetupError { unsaid: true, ..SetupError::new("choose a region", "nothing names one") });
         }
         let regions: Vec<Region> = session.regions(&wish.regions).await;
         let home = regions.first().cloned().unwrap_or(home);

@@ -114,6 +114,15 @@ pub fn is_driven(state: &Path, job_root: &str, job: &str) -> bool {
     is_held(&driving_path(state, job_root, job))
 }
 
+/// The jobs of this job root that have a process of their own here.
+pub fn driven(state: &Path, job_root: &str) -> Vec<String> {
+    let end = format!("-{}.lock", hash(job_root));
+    let entries = fs::read_dir(state.join("driving")).into_iter().flatten().flatten().filter(|entry| is_held(&entry.path()));
+    let mut jobs: Vec<String> = entries.filter_map(|entry| Some(entry.file_name().to_str()?.strip_suffix(&end)?.to_owned())).collect();
+    jobs.sort_unstable();
+    jobs
+}
+
 /// A lock for one alone is refused only while somebody holds theirs; it is given back when the file closes.
 fn is_held(path: &Path) -> bool {
     // For reading and writing: a home on NFS refuses the other locks. Any other refusal than "held" says nothing.
@@ -227,11 +236,13 @@ mod tests {
         assert!(!driven());
         let (one, two) = (lock_driving(state.path(), "file:///a", "x-222222"), lock_driving(state.path(), "file:///a", "x-222222"));
         assert!(one.is_some() && two.is_some() && driven(), "two drive it");
+        let listed = |root: &str| super::driven(state.path(), root);
+        assert_eq!((listed("file:///a"), listed("file:///b")), (vec!["x-222222".to_owned()], Vec::new()));
         assert!(!is_driven(state.path(), "file:///b", "x-222222") && !is_driven(state.path(), "file:///a", "y-222222"));
         drop(one);
         assert!(driven());
         drop(two);
-        assert!(!driven());
+        assert!(!driven() && listed("file:///a").is_empty());
         // What nobody holds goes when it is old; what is held stays, however old.
         let path = |job: &str| driving_path(state.path(), "file:///a", job);
         let old = SystemTime::now() - KEEP - Duration::from_secs(60);

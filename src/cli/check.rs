@@ -8,7 +8,9 @@ use super::printer::Stream;
 use super::table::counted;
 use super::workdir::{Examined, shown_file};
 use super::{Context, ExitCode, Fault, Format};
-use crate::job::{Finding, Severity};
+use crate::config::Loaded;
+use crate::job::{Finding, IdleSpec, Severity};
+use crate::policy::{YoungWindow, young_window};
 use crate::wire;
 
 /// Find everything that is wrong with a job
@@ -45,6 +47,9 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
             let files = counted(survey.files, "file");
             context.printer.line(format!("ships {files}, {}, from {}", wire::show_bytes(survey.bytes), survey.root.display()));
         }
+        if let Some(note) = examined.and_then(|examined| idle_note(&examined.loaded)) {
+            context.printer.note(note);
+        }
     } else {
         let mut document = json!({"file": file, "ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings});
         if let Some(Examined { loaded, survey, .. }) = examined {
@@ -58,6 +63,16 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
         context.printer.json(&document);
     }
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FINDINGS })
+}
+
+/// What the rule makes of an idle window that somebody has asked for: it is longer at first, and a short one by far.
+pub fn idle_note(loaded: &Loaded) -> Option<String> {
+    let usual = IdleSpec::default().window;
+    let YoungWindow { asked, first, until } = young_window(&loaded.spec.watch.idle).filter(|young| Some(young.asked) != usual)?;
+    Some(format!(
+        "`idle = \"{asked}\"` holds once the work has gone on for {until}; before that it takes up to {first} of silence, and where little of \
+         it is seen, or after long pauses of its own, a longer one (docs/policies.md)"
+    ))
 }
 
 fn summary(errors: usize, warnings: usize) -> String {

@@ -339,6 +339,9 @@ fn not_found(store: &Store, text: &str, jobs: &[JobId]) -> Fault {
     let names = jobs.iter().filter_map(|job| job.as_str().rsplit_once('-')).map(|(name, _)| name);
     match closest(text, jobs.iter().map(JobId::as_str).chain(names)) {
         Some(job) => fault.hint(format!("did you mean `{job}`?")),
+        // Whoever has the whole id has it from somewhere: its records may be gone, and its machine not.
+        None if text.parse::<JobId>().is_ok() => fault
+            .hint("`lamp status` lists the jobs; --job-root names another place; a machine of a job that nobody here knows is named by `lamp sweep`"),
         None => fault.hint("`lamp status` lists the jobs; --job-root names another place"),
     }
 }

@@ -7,7 +7,7 @@ use super::patience::saying;
 use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, job_root, nothing_fits, plan_text, ready, region, run, status, submission};
+use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, nothing_fits, plan_text, ready, region, run, status, submission};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Plan, ResolvedSpec};
 use crate::policy::schedule::Calendar;
@@ -110,6 +110,9 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         context.printer.line(format!("scheduled, from `lamp apply` on; the next run would be at {}", status::local_time(next)));
     }
     cadence.iter().for_each(|cadence| cadence.tell(context));
+    if let Some(note) = check::idle_note(loaded) {
+        context.printer.note(note);
+    }
     context.printer.note("nothing was started");
     Ok(code)
 }

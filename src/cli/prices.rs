@@ -11,7 +11,7 @@ use super::price_table::{self as table, Row};
 use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase, region};
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
-use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply, did_you_mean};
+use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply, did_you_mean, has_a_size};
 use crate::policy::bid::{HONEST, back};
 
 /// Show what machines cost: on-demand and spot, in every zone
@@ -109,6 +109,14 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
         let unknown: Vec<String> = machine.regions.iter().filter_map(|name| region::unknown(name)).collect();
         let code = if is_asked { ExitCode::NOT_FOUND } else { ExitCode::UNREACHABLE };
         return Fault::new(code, format!("nothing is sold in {}", machine.regions.join(", "))).hint(unknown.join("; "));
+    }
+    let odd: Vec<&str> = machine.instance_types.iter().map(String::as_str).filter(|name| !has_a_size(name)).collect();
+    if let Some(first) = odd.first() {
+        let fault = Fault::new(
+            ExitCode::NOT_FOUND,
+            format!("no machine type is called {}: a size is `xlarge`, `12xlarge`, `metal` or the like", odd.join(", ")),
+        );
+        return fault.hint(did_you_mean(first, catalog.types().iter().map(|kind| kind.name.as_str())).unwrap_or_else(|| all.to_owned()));
     }
     let untold: Vec<&str> = machine.instance_types.iter().map(String::as_str).filter(|name| catalog.machine_type(name).is_none()).collect();
     if let (false, Some(first)) = (is_asked, untold.first()) {

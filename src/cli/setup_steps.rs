@@ -96,7 +96,7 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
     opened.map_err(|error| {
         let hint = match error.act.as_str() {
             _ if error.fix.is_some() => error.fix.as_deref().unwrap_or_default(),
-            "choose a region" => "--region names one; so do AWS_REGION, and `regions` in [aws] of the configuration",
+            _ if error.unsaid => "--region names one; so do AWS_REGION, and `regions` in [aws] of the configuration",
             _ => "`aws sts get-caller-identity` must answer; `lamp doctor` says what is missing",
         };
         let slip = if error.fix.is_none() { region::hint(&error.to_string()) } else { None };
@@ -105,7 +105,8 @@ pub async fn open(context: &Context, place: &Place, session_manager: bool) -> Re
 }
 
 pub fn fault(error: &SetupError) -> Fault {
-    Fault::new(ExitCode::UNREACHABLE, error.to_string())
+    // A word that is missing is no silence of AWS: as `lamp iam` says it.
+    Fault::new(if error.unsaid { ExitCode::USAGE } else { ExitCode::UNREACHABLE }, error.to_string())
 }
 
 /// The table: what is there, what will be done.

@@ -100,7 +100,11 @@ impl Row {
         // A moment of the command line is some instants nearer by now.
         let span = |time: std::time::Duration| Span::from_secs((time.as_secs_f64() / 60.0).round() as u64 * 60);
         let why = |by: Unfinished| match by {
-            Unfinished::Deadline => format!("were ended by the deadline, {} from now, unfinished", span(play.deadline.unwrap_or_default())),
+            // What the last save and the power-off take of it is not time to work.
+            Unfinished::Deadline => match span(play.deadline.unwrap_or_default()) {
+                Span::ZERO => "were ended unfinished by the deadline, which leaves no time for more than the last save".to_owned(),
+                left => format!("were ended unfinished by the deadline, for which the last save begins {left} from now"),
+            },
             Unfinished::RunTime => "were ended unfinished by `limits.max_runtime`, the run time of one machine".to_owned(),
             Unfinished::Budget => "were ended unfinished by `limits.budget`".to_owned(),
             Unfinished::GivenUp => format!("were given up unfinished after {}, ten times the work and two days", span(play.given_up_after())),
@@ -145,7 +149,13 @@ const SEVERAL: char = '*';
 pub fn plot(rows: &[Row], width: Option<usize>) -> String {
     let most = rows.iter().filter_map(|row| row.costs.last()).fold(0.0, |most: f64, usd| most.max(*usd));
     if most <= 0.0 {
-        return "no run finished that cost anything: there is nothing to draw".to_owned();
+        let has_finished = rows.iter().any(|row| !row.costs.is_empty());
+        return if has_finished {
+            "every run that finished cost nothing: there is nothing to draw"
+        } else {
+            "no run finished: there is nothing to draw"
+        }
+        .to_owned();
     }
     let width = width.map_or(WIDTH, |width| width.saturating_sub(LABEL + 1).clamp(WIDTH_MIN, WIDTH));
     let marks = |tenth: usize| {
@@ -229,9 +239,14 @@ mod tests {
             "{said}"
         );
         let said = legend(&rows_ended(Unfinished::Deadline), &play(Some(30))).join("\n");
-        assert!(said.contains("spot: 6 of 10 runs were ended by the deadline, 1d 6h from now, unfinished"), "{said}");
+        assert!(
+            said.contains("spot: 6 of 10 runs were ended unfinished by the deadline, for which the last save begins 1d 6h from now; they"),
+            "{said}"
+        );
         let typed = Play { deadline: Some(Duration::from_millis(30 * 3_600_000 - 20)), ..play(None) };
-        assert!(legend(&rows_ended(Unfinished::Deadline), &typed).join("\n").contains("by the deadline, 1d 6h from now"), "as it was typed");
+        assert!(legend(&rows_ended(Unfinished::Deadline), &typed).join("\n").contains("begins 1d 6h from now"), "as it was typed");
+        let none = Play { deadline: Some(Duration::ZERO), ..play(None) };
+        assert!(legend(&rows_ended(Unfinished::Deadline), &none).join("\n").contains("which leaves no time for more than the last save"));
         let both = Row::of(
             MarketChoice::Spot,
             &[ran(4.0, Some(Unfinished::Budget)), ran(3.0, Some(Unfinished::RunTime)), ran(3.0, Some(Unfinished::RunTime))],
@@ -262,6 +277,8 @@ mod tests {
         assert!(line("100%").ends_with('o') && line("10%").ends_with('o'), "{drawn}");
         let same = [rows().remove(1), Row { market: "auto", ..rows().remove(1) }];
         assert!(plot(&same, None).lines().nth(1).unwrap().ends_with('*'));
-        assert!(plot(&rows()[..0], None).contains("nothing to draw"));
+        let drawn = |cost: Ran| plot(&[Row::of(MarketChoice::Spot, &[cost])], None);
+        assert_eq!(drawn(ran(5.0, Some(Unfinished::Budget))), "no run finished: there is nothing to draw");
+        assert_eq!(drawn(ran(0.0, None)), "every run that finished cost nothing: there is nothing to draw");
     }
 }

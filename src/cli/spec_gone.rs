@@ -3,6 +3,7 @@
 //!
 //! Its agent holds the spec in memory, writes its heartbeat anew and still reads the wishes, so that `lamp stop` ends it. Nobody
 //! relaunches or settles it, and a sweep leaves it alone before its hard cap: of a job that is not in this job root another one may know.
+//! Where its agent is silent, a person ends its machine by name (`stray`).
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -12,7 +13,6 @@ use super::status::local_time;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::job::{AttemptNo, Plan, Wish};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
-use crate::market::Cloud;
 
 /// What is left of its records, by its newest attempt.
 pub struct SpecGone {
@@ -57,8 +57,12 @@ impl SpecGone {
     }
 
     pub fn hint(&self, dir: &JobDir) -> Option<String> {
-        let hint =
-            || format!("`lamp stop {0}` asks its agent, which still reads that; `lamp sweep` ends a machine of it only past its hard cap", dir.job());
+        let hint = || {
+            format!(
+                "`lamp stop {0}` asks its agent, which still reads that; where that does not help, `lamp sweep` names its machine, and how to end it",
+                dir.job()
+            )
+        };
         (!self.is_over).then(hint)
     }
 
@@ -97,9 +101,9 @@ pub async fn end(context: &Context, dir: &JobDir, wish: Wish, (yes, wait): (bool
     }
     context.printer.warn(format!("{}: {}", gone.what(dir), gone.meaning()));
     context.printer.note(format!("asked {} to {verb}; its agent reads that as long as it lives", dir.job()));
-    let looks =
-        if gone.plan.as_ref().is_some_and(|plan| plan.offer.cloud == Cloud::Local) { "" } else { "; the console of the cloud shows the machine" };
-    context.printer.hint(format!("`lamp stop {}` again says whether it is over{looks}", dir.job()));
+    context
+        .printer
+        .hint(format!("`lamp stop {}` again says whether it is over; if its machine runs on, `lamp sweep` names it, and how to end it", dir.job()));
     // Nobody settles it, so that nobody can say when its machine was gone.
     Ok(Some(if wait { ExitCode::UNREACHABLE } else { ExitCode::SUCCESS }))
 }

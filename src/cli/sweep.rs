@@ -1,15 +1,24 @@
 //! `lamp sweep`: machines of ours that no job needs, in every region; and, for looking at, what nobody of ours launched.
 
+use std::sync::Arc;
+
 use clap::Args as ClapArgs;
+use futures::stream::{self, StreamExt};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::confirm::confirm;
+use super::flags::one_name;
+use super::stray::{self, is_stray};
 use super::table::counted;
 use super::{Context, ExitCode, Fault, Give, Stream, job_root, render_table_within, run};
-use crate::controller::{Controller, Found, Judged, SECOND_LOOK};
+use crate::config::AwsFile;
+use crate::controller::{Controller, Everywhere, Found, Judged, SECOND_LOOK};
 use crate::instance::{ForeignMachine, Residue};
-use crate::market::{Market, Usd};
+use crate::jobdir::{self, JobDir};
+use crate::market::{Cloud, Market, Usd};
 use crate::policy::orphan::OrphanVerdict;
+use crate::wire::Store;
 
 /// End machines of ours without a living job, in all regions
 #[derive(Clone, Debug, ClapArgs)]
@@ -29,6 +38,11 @@ pub struct Args {
     /// Remove disks, addresses and alarms of ours that no machine needs, too
     #[arg(long, conflicts_with = "foreign")]
     pub residue: bool,
+
+    /// End this machine of yours, although nobody here knows its job; may be repeated. No sweep does it by itself, because another
+    /// job root of yours may know it
+    #[arg(long, value_name = "ID", value_parser = one_name, conflicts_with_all = ["foreign", "residue"])]
+    pub machine: Vec<String>,
 }
 
 /// # Errors
@@ -37,13 +51,20 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let workstation = job_root::workstation(context)?;
     let store = job_root::open(context).await?;
     let controller = run::controller(&workstation, &store)?;
-    let (places, unknown) = controller.everywhere().await;
+    let Everywhere { places, mut unknown, unsigned } = controller.ask_everywhere().await;
     context.printer.note(format!("looking in {}", counted(places.len() as u64, "region")));
     if args.foreign {
         let (machines, also_unknown) = controller.foreign(&places).await;
         return Ok(show_foreign(context, &machines, &[unknown, also_unknown].concat()));
     }
     let mut found = controller.look_for_orphans(&places).await;
+    if !args.machine.is_empty() {
+        found.unknown.extend(unknown);
+        return stray::end_named(args, context, &controller, found).await;
+    }
+    if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {
+        found.unasked = unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
+    }
     found.unknown.extend(unknown);
     show(context, &found);
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
@@ -59,13 +80,32 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     Ok(if trouble > 0 { ExitCode::UNREACHABLE } else { code(&found) })
 }
 
+/// Whether nothing at AWS can be of this job root, and nothing says that its user has an account there. It is a folder, by which `lamp`
+/// launches nothing at AWS (no machine there could reach it); no job in it was ever meant for AWS, and `[aws]` is empty. Whoever has
+/// another job root as well is signed in where they look at that one; a timer of this one need not fail every five minutes.
+async fn never_at_aws(context: &Context, store: &Store) -> bool {
+    if !context.job_root.starts_with("file://") || context.user.aws != AwsFile::default() {
+        return false;
+    }
+    // What cannot be read may have been for AWS.
+    let Ok(jobs) = jobdir::jobs(store.as_ref()).await else { return false };
+    let read = stream::iter(jobs).map(|job| async move {
+        let spec = JobDir::new(Arc::clone(store), job).spec().await;
+        spec.is_ok_and(|spec| spec.is_none_or(|spec| spec.spec.machine.cloud == Cloud::Local))
+    });
+    read.buffered(READS_IN_FLIGHT).all(std::future::ready).await
+}
+
+/// Specs that are read at once.
+const READS_IN_FLIGHT: usize = 32;
+
 fn will_do(orphans: usize, removed: usize) -> String {
     let ends = (orphans > 0).then(|| format!("ends {}", counted(orphans as u64, "machine")));
     let removes = (removed > 0).then(|| format!("removes {} that no machine needs", counted(removed as u64, "thing")));
     format!("this {}", ends.into_iter().chain(removes).collect::<Vec<_>>().join(" and "))
 }
 
-fn is_orphan(judged: &Judged) -> bool {
+pub fn is_orphan(judged: &Judged) -> bool {
     matches!(judged.verdict, OrphanVerdict::Orphan { .. })
 }
 
@@ -75,7 +115,7 @@ fn code(found: &Found) -> ExitCode {
 }
 
 /// After a second look; gives how many could not be ended.
-async fn end(context: &Context, controller: &Controller, orphans: &[&Judged]) -> usize {
+pub async fn end(context: &Context, controller: &Controller, orphans: &[&Judged]) -> usize {
     if orphans.is_empty() {
         return 0;
     }
@@ -110,16 +150,29 @@ async fn clear(context: &Context, controller: &Controller, found: &Found) -> usi
 }
 
 fn show(context: &Context, found: &Found) {
+    if !context.is_machine_output() && !found.machines.iter().any(is_shown) {
+        context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
+    }
+    show_found(context, found);
+    stray::hint(context, found);
+}
+
+/// What is gone bills nothing, and nobody keeps it. What nobody knows is told also where it stands, with its disk.
+fn is_shown(judged: &Judged) -> bool {
+    judged.view.state.bills() || is_stray(judged)
+}
+
+/// Without a word of what is not there.
+pub fn show_found(context: &Context, found: &Found) {
     if context.is_machine_output() {
-        context.printer.json(&document(found));
+        context.printer.json(&document(found, context.clock.now()));
         return;
     }
-    let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| judged.view.state.bills()).map(row).collect();
-    if rows.is_empty() {
-        context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
-    } else {
+    let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| is_shown(judged) && !is_stray(judged)).map(row).collect();
+    if !rows.is_empty() {
         context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
     }
+    stray::show(context, found);
     for left in &found.residue {
         let whose = if left.ours { "" } else { " (not ours)" };
         context
@@ -128,6 +181,9 @@ fn show(context: &Context, found: &Found) {
     }
     for (place, why) in &found.unknown {
         context.printer.warn(format!("{place} is unknown: {why}"));
+    }
+    for (place, why) in &found.unasked {
+        context.printer.note(format!("{place} was not looked at, and no job of this job root was ever for it: {why}"));
     }
     let ours: Usd = found.residue.iter().filter(|left| left.is_removable()).map(|left| left.usd_per_month).sum();
     if found.residue.iter().any(Residue::is_removable) {
@@ -152,24 +208,33 @@ fn row(judged: &Judged) -> Vec<String> {
 fn words(verdict: &OrphanVerdict) -> (&'static str, &str) {
     match verdict {
         OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => ("keep", why),
+        OrphanVerdict::Stray { why } => ("stray", why),
         OrphanVerdict::Orphan { why } => ("orphan", why),
     }
 }
 
-fn document(found: &Found) -> Value {
-    // As the table: what is gone bills nothing, and nobody keeps it.
-    let machines = found.machines.iter().filter(|judged| judged.view.state.bills()).map(|judged| {
+fn places(list: &[(String, String)]) -> Vec<Value> {
+    list.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect()
+}
+
+fn document(found: &Found, now: Timestamp) -> Value {
+    let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
         let (verdict, why) = words(&judged.verdict);
         let view = &judged.view;
-        json!({
+        let mut machine = json!({
             "instance": view.id, "instance_type": view.instance_type, "region": view.region, "market": view.market, "state": view.state,
             "job": view.tags.job, "attempt": view.tags.attempt, "launched": view.launched, "verdict": verdict, "why": why,
-        })
+        });
+        for (field, value) in stray::figures(view, now) {
+            machine[field] = value;
+        }
+        machine
     });
     json!({
         "machines": machines.collect::<Vec<_>>(),
         "residue": found.residue,
-        "unknown": found.unknown.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect::<Vec<_>>(),
+        "unknown": places(&found.unknown),
+        "unasked": places(&found.unasked),
     })
 }
 

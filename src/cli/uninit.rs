@@ -16,7 +16,8 @@ use crate::config::edit;
 use crate::instance::setup::{InUse, SetupFound, SetupStep};
 use crate::job::JobId;
 use crate::jobdir::{self, JobDir, JobDirError, unless_damaged};
-use crate::policy::setup::{jobs_without_an_end, plan_removal};
+use crate::policy::driven_here::{DrivenHere, in_the_way};
+use crate::policy::setup::{SetupLine, jobs_without_an_end, plan_removal};
 use crate::policy::sweeper::plan_sweeper_removal;
 use crate::wire::setup::AwsSetup;
 
@@ -71,6 +72,11 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (schedules, waiting) = left_in_root(args, context, &setup, &found).await?;
     let mut lines = plan_sweeper_removal(&setup.names, &stands, &used);
     lines.extend(plan_removal(&setup.names, &found, &used, args.delete_jobs));
+    // The configuration goes on naming a job root that stays, and where it is: else nobody reads its jobs any more.
+    let root_goes = [SetupStep::DeleteBucket, SetupStep::EmptyRoot, SetupStep::ForgetHouse].iter().any(|step| does(&lines, step));
+    if lines.iter().any(|line| !line.steps.is_empty()) {
+        lines.splice(0..0, in_the_way(&driven_here(context, &setup, &waiting)?, root_goes));
+    }
     lines.splice(0..0, jobs_without_an_end(&waiting));
     // What is in the way comes before what would be done without it.
     if !context.is_machine_output()
@@ -79,9 +85,6 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.warn(format!("nothing is taken away as long as this is so: {}: {}", blocked.thing, blocked.found));
     }
     show(context, &setup, &lines);
-    let goes = |step: &SetupStep| lines.iter().any(|line| line.steps.contains(step));
-    // The configuration goes on naming a job root that stays, and where it is: else nobody reads its jobs any more.
-    let root_goes = [SetupStep::DeleteBucket, SetupStep::EmptyRoot, SetupStep::ForgetHouse].iter().any(goes);
     let stays = |key: &str| !root_goes && ["job_root", "regions"].contains(&key);
     let wanted: Vec<_> = settings(&setup.names, false).into_iter().filter(|setting| !stays(setting.key)).collect();
     let wanted = if lines.iter().any(|line| !line.steps.is_empty()) { wanted } else { Vec::new() };
@@ -95,7 +98,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(gone) = configuration.as_ref().map(|edited| &edited.changed).filter(|changed| !changed.is_empty() && !is_blocked) {
         context.printer.note(format!("the configuration will no longer say {}", gone.join(", ")));
     }
-    tell_schedules(context, &schedules, goes(&SetupStep::EmptyRoot));
+    tell_schedules(context, &schedules, does(&lines, &SetupStep::EmptyRoot));
     if place.dry_run {
         tell(false);
         refuse_blocked(&lines)?;
@@ -108,7 +111,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note("there is nothing of ours to take away");
         return Ok(ExitCode::SUCCESS);
     }
-    if goes(&SetupStep::EmptyRoot) {
+    if does(&lines, &SetupStep::EmptyRoot) {
         confirm_count(args, context, &setup.names.job_root(), &used)?;
     } else if !place.yes {
         confirm(context, "Take it away? [y/N]", "y")?;
@@ -117,6 +120,17 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     write(context, Lines::TakenOut, configuration.as_ref(), &[]);
     tell(true);
     Ok(ExitCode::SUCCESS)
+}
+
+fn does(lines: &[SetupLine], step: &SetupStep) -> bool {
+    lines.iter().any(|line| line.steps.contains(step))
+}
+
+/// By the locks of this user's state folder: of another workstation nothing is known here. Jobs without an end are told of anyway.
+fn driven_here(context: &Context, setup: &AwsSetup, told: &[JobId]) -> Result<DrivenHere, Fault> {
+    let there = job_root::workstation(context)?.at(&setup.names.job_root());
+    let jobs = there.driven().into_iter().filter(|job| !told.iter().any(|told| told.as_str() == job));
+    Ok(DrivenHere { daemon: there.daemon_runs(), jobs: jobs.collect() })
 }
 
 /// What the job root still holds that somebody would go on with: the schedules in force, as `SET/NAME`, since a daemon that is

@@ -100,11 +100,12 @@ fn plain(message: &str) -> String {
     let is = match is {
         "map" => "a table",
         "sequence" => "a list",
-        other => other,
+        // Serde's names of kinds of numbers; the number itself is what was typed.
+        other => other.strip_prefix("integer ").or_else(|| other.strip_prefix("floating point ")).unwrap_or(other),
     };
     let expected = match expected {
         "a sequence" => "a list",
-        "u32" => "a whole number",
+        "u32" => "a whole number from 0 on",
         "i32" => "a whole number",
         "f64" => "a number",
         "a string" => "a text",

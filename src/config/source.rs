@@ -28,9 +28,10 @@ impl Source {
 
     fn parse_json(text: &str) -> Result<Self, Vec<Finding>> {
         let value = serde_json::from_str(text).map_err(|error| {
-            let line = error.line();
             let message = error.to_string();
             let message = message.split(" at line ").next().unwrap_or(&message).to_owned();
+            let is_before = ["expected `,` or", "trailing comma", "EOF while", "control character"].iter().any(|begin| message.starts_with(begin));
+            let line = if is_before { last_said(text_before(text, error.line(), error.column())) } else { error.line() };
             vec![Finding::error("", format!("not valid JSON: {message}")).at_line(Some(line))]
         })?;
         Ok(Source { value, lines: BTreeMap::new() })
@@ -38,9 +39,15 @@ impl Source {
 
     fn parse_toml(text: &str) -> Result<Self, Vec<Finding>> {
         let document = toml_edit::Document::parse(text).map_err(|error| {
-            let line = error.span().map(|span| line_of(text, span.start));
+            let line = error.span().map(|span| line_of_mistake(text, span.start, error.message()));
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            vec![Finding::error("", format!("not valid TOML: {message}")).at_line(line)]
+            // A forgotten bracket and a forgotten comma look the same until the next word.
+            let or = match message.as_str() {
+                _ if message.starts_with("missing comma between array") => " or `]`",
+                _ if message.starts_with("missing comma between key") => " or `}`",
+                _ => "",
+            };
+            vec![Finding::error("", format!("not valid TOML: {message}{or}")).at_line(line)]
         })?;
         let mut lines = BTreeMap::new();
         let value = table_value(document.as_table(), "", text, &mut lines);
@@ -74,6 +81,33 @@ impl Source {
 
 fn line_of(text: &str, at: usize) -> usize {
     text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count() + 1
+}
+
+/// The line where somebody mends it. That something is missing the parser sees at the next word only, which may stand lines below; and
+/// that something never ends, at the end of the file.
+fn line_of_mistake(text: &str, at: usize, message: &str) -> usize {
+    let before = text.get(..at).unwrap_or(text);
+    let is_at_end = text[before.len()..].trim().is_empty();
+    if message.starts_with("missing comma") || (message.starts_with("unclosed") && is_at_end) {
+        return last_said(before);
+    }
+    if message.starts_with("invalid multi-line") && is_at_end {
+        let quotes = if message.contains("literal") { "'''" } else { "\"\"\"" };
+        return line_of(text, text.rfind(quotes).unwrap_or(at));
+    }
+    line_of(text, at)
+}
+
+/// The last line that says anything.
+fn last_said(before: &str) -> usize {
+    let says = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+    before.lines().enumerate().filter(|(_, line)| says(line)).last().map_or(1, |(at, _)| at + 1)
+}
+
+/// What stands before a sign of a line; lines and signs count from 1, signs in bytes.
+fn text_before(text: &str, line: usize, column: usize) -> &str {
+    let above: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    text.get(..above + column.saturating_sub(1)).unwrap_or(text)
 }
 
 fn table_value(table: &dyn toml_edit::TableLike, prefix: &str, text: &str, lines: &mut BTreeMap<String, usize>) -> Value {
@@ -143,8 +177,38 @@ mod tests {
     #[test]
     fn broken_syntax_is_one_finding_with_its_line() {
         let [finding] = &Source::parse(Path::new("job.toml"), "name = 'x'\ncommand = [\n").unwrap_err()[..] else { panic!("one finding") };
-        assert!(finding.line.is_some_and(|line| line >= 2), "{finding:?}");
+        assert_eq!(finding.line, Some(2), "{finding:?}");
         let found = Source::parse(Path::new("job.json"), "{\n\"name\": }").unwrap_err();
         assert_eq!(found[0].line, Some(2));
+    }
+
+    #[test]
+    fn what_is_missing_is_told_of_the_line_that_lacks_it() {
+        for (text, line, said) in [
+            ("command = ['a', 'b'\n\n[machine]\ngpus = 'none'\n", 1, "expected `,` or `]`"),
+            ("name = 'x'\noutputs = [\n  'a' # one\n  # two\n  'b',\n]\n", 3, "missing comma"),
+            ("machine = { cloud = 'local'\n gpus = 'none' }\n", 1, "expected `,` or `}`"),
+            ("name = 'x'\ncommand = ['a',\n\n", 2, "unclosed array"),
+            ("setup = \"\"\"make\nname = 'x'\n", 1, "multi-line"),
+            ("setup = '''make\nname = 'x'\n", 1, "multi-line"),
+            // What is wrong where it stands stays there.
+            ("name = 'x'\n[machine\ngpus = 'none'\n", 2, "unclosed table"),
+            ("name = 'x'\nname = 'y'\n", 2, "duplicate key"),
+            ("name =\nworkdir = '.'\n", 1, "not valid TOML"),
+        ] {
+            let [finding] = &Source::parse(Path::new("job.toml"), text).unwrap_err()[..] else { panic!("one finding: {text}") };
+            assert!(finding.line == Some(line) && finding.message.contains(said), "{text}: {finding:?}");
+        }
+        for (text, line) in [
+            ("{\n\"name\": \"x\"\n\n\"command\": \"a\"}", 2),
+            ("{\"outputs\": [\"x\"\n\"b\"]}", 1),
+            ("{\n\"name\": \"x\",\n}", 2),
+            ("{\n\"name\": \"x\"\n\n", 2),
+            ("{\n\"name\": \"x\n\"}", 2),
+            ("{\n\"name\" \"x\"}", 2),
+        ] {
+            let found = Source::parse(Path::new("job.json"), text).unwrap_err();
+            assert_eq!(found[0].line, Some(line), "{text}: {found:?}");
+        }
     }
 }

@@ -188,7 +188,7 @@ word!(
 word!(
     /// A number, or `unlimited`.
     CountOrUnlimited(u32), parse_count,
-    expecting "a whole number or \"unlimited\"",
+    expecting "a whole number from 0 on, or \"unlimited\"",
     schema {"type": ["integer", "string"], "pattern": patterns::COUNT_OR_UNLIMITED}
 );
 
@@ -327,7 +327,7 @@ fn parse_count(text: &str) -> Result<u32, WordError> {
     if text == "unlimited" {
         return Ok(u32::MAX);
     }
-    text.parse().map_err(|_| WordError(format!("`{text}` is not a whole number or \"unlimited\"")))
+    text.parse().map_err(|_| WordError(format!("`{text}` is not a whole number from 0 on, or \"unlimited\"")))
 }
 
 #[cfg(test)]

@@ -59,4 +59,4 @@ pub use ready::Unready;
 pub use schedule::ScheduleMemory;
 pub use ship::{SYSTEMD_MIN, ShipError, Shipper};
 pub use submit::{SubmitError, applied_id, submit, upload_code};
-pub use sweep::{Found, Judged, SECOND_LOOK};
+pub use sweep::{Everywhere, Found, Judged, SECOND_LOOK};

@@ -18,10 +18,10 @@ use jiff::Timestamp;
 use super::answers::Place;
 use super::drive::Controller;
 use super::ending::SHOWN_HOLDS;
-use crate::instance::{ForeignMachine, InstanceView, Residue};
+use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
-use crate::market::{Region, elapsed};
+use crate::market::{self, Region, elapsed};
 use crate::policy::kept::{is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::reconcile::may_be_of;
@@ -42,6 +42,18 @@ pub struct Found {
     pub residue: Vec<Residue>,
     /// Places that did not answer.
     pub unknown: Vec<(String, String)>,
+    /// Places that nobody had a reason to ask, and why they could not have been.
+    pub unasked: Vec<(String, String)>,
+}
+
+/// Where machines of ours may be, as far as anybody has said.
+#[derive(Debug, Default)]
+pub struct Everywhere {
+    pub places: BTreeSet<Place>,
+    /// Clouds that did not answer, and why.
+    pub unknown: Vec<(String, String)>,
+    /// Those of them to which nobody here has any credentials.
+    pub unsigned: BTreeSet<market::Cloud>,
 }
 
 /// Between the two looks: long enough for an agent that was only slow to be heard (it beats every quarter of a minute),
@@ -70,15 +82,24 @@ pub(super) enum By {
 impl Controller {
     /// Every place where a machine of ours may be: all regions of every cloud that can be asked.
     pub async fn everywhere(&self) -> (BTreeSet<Place>, Vec<(String, String)>) {
+        let Everywhere { places, unknown, .. } = self.ask_everywhere().await;
+        (places, unknown)
+    }
+
+    /// The same, with who could not be asked for want of any credentials.
+    pub async fn ask_everywhere(&self) -> Everywhere {
         let asked = join_all(self.clouds.iter().map(|(which, cloud)| async move { (*which, cloud.regions().await) })).await;
-        let (mut places, mut unknown) = (BTreeSet::new(), Vec::new());
+        let mut all = Everywhere::default();
         for (which, regions) in asked {
             match regions {
-                Ok(regions) => places.extend(regions.into_iter().map(|region| (which, region))),
-                Err(error) => unknown.push((which.word().to_owned(), why(&error))),
+                Ok(regions) => all.places.extend(regions.into_iter().map(|region| (which, region))),
+                Err(error) => {
+                    all.unknown.push((which.word().to_owned(), why(&error)));
+                    all.unsigned.extend(NoCredentials::among(&error).filter(|nobody| nobody.are_nowhere()).map(|_| which));
+                }
             }
         }
-        (places, unknown)
+        all
     }
 
     /// Looks at all machines of ours in these places. Ends nothing.
@@ -121,12 +142,7 @@ impl Controller {
         let machine = before.view.machine();
         let cloud = self.cloud(machine.cloud)?;
         let looked = self.clock.mono();
-        let views = cloud.describe(&self.owner, &machine.region).await?;
-        let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
-        let judged = match by {
-            By::Everything => self.judge(view, self.store_now().await).await,
-            By::Tags => self.judge_by_tags(view),
-        };
+        let Some(judged) = self.look_again(&machine, by).await? else { return Ok(None) };
         let OrphanVerdict::Orphan { why } = &judged.verdict else { return Ok(None) };
         let keeps = tokio::select! {
             keeps = self.intend_to_end_orphan(&judged) => keeps,
@@ -147,6 +163,34 @@ impl Controller {
             cloud.terminate(&machine).await?;
         }
         Ok(Some(judged))
+    }
+
+    /// Ends a machine whose job nobody here knows, for a person who has named it: no sweep does. Its disk goes with it, and nothing
+    /// is recorded, because nobody settles such a job. `None`: by now it is gone, or its job is known here.
+    ///
+    /// # Errors
+    /// When the cloud does not answer; then nothing was ended, or it may have been.
+    pub async fn end_stray(&self, named: &MachineRef) -> Result<Option<Judged>, CloudError> {
+        let cloud = self.cloud(named.cloud)?;
+        let looked = self.clock.mono();
+        let judged = self.look_again(named, By::Everything).await?;
+        let Some(judged) = judged.filter(|judged| matches!(judged.verdict, OrphanVerdict::Stray { .. })) else { return Ok(None) };
+        if self.clock.mono().saturating_sub(looked) > SHOWN_HOLDS {
+            return Ok(None);
+        }
+        tracing::warn!("terminating {named}: somebody has named it, and nobody here knows its job");
+        cloud.terminate(named).await?;
+        Ok(Some(judged))
+    }
+
+    /// One machine of ours as it is now; `None`: it is not shown.
+    async fn look_again(&self, machine: &MachineRef, by: By) -> Result<Option<Judged>, CloudError> {
+        let views = self.cloud(machine.cloud)?.describe(&self.owner, &machine.region).await?;
+        let Some(view) = views.into_iter().find(|view| view.id == machine.id) else { return Ok(None) };
+        Ok(Some(match by {
+            By::Everything => self.judge(view, self.store_now().await).await,
+            By::Tags => self.judge_by_tags(view),
+        }))
     }
 
     /// As a drive records it, so that whoever settles the attempt knows whose end it was. Whether its disk is to stay: the attempt was

@@ -211,7 +211,7 @@ fn is_orphan(judged: &Judged) -> bool {
 
 fn reason(judged: &Judged) -> String {
     match &judged.verdict {
-        OrphanVerdict::Orphan { why } | OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => why.clone(),
+        OrphanVerdict::Orphan { why } | OrphanVerdict::Stray { why } | OrphanVerdict::Keep { why } | OrphanVerdict::Unknown { why } => why.clone(),
     }
 }
 

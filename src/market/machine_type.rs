@@ -100,6 +100,18 @@ pub fn none_so_large<'a>(types: impl Iterator<Item = &'a MachineType>, wanted: &
     Some(format!("the largest GPU on offer in {place} has {gib} GiB ({}), and the job needs {wanted}", largest.name))
 }
 
+/// Whether a name ends in a size that EC2 has: `xlarge`, `48xlarge`, `metal`, `metal-24xl`. What does not is no type, however new.
+pub fn has_a_size(name: &str) -> bool {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_metal = |rest: &str| rest.is_empty() || rest.strip_prefix('-').and_then(|rest| rest.strip_suffix("xl")).is_some_and(is_number);
+    name.split_once('.').is_some_and(|(family, size)| {
+        let is_size = ["nano", "micro", "small", "medium", "large", "xlarge"].contains(&size)
+            || size.strip_suffix("xlarge").is_some_and(is_number)
+            || size.strip_prefix("metal").is_some_and(is_metal);
+        !family.is_empty() && is_size
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -144,6 +156,16 @@ mod tests {
         assert_eq!(kind("g4ad.xlarge").fit(&"at least 8GiB".parse().unwrap(), &["g4ad.xlarge".into()]), Fit::Fits);
         assert_eq!(kind("g5g.xlarge").fit(&"T4g:1".parse().unwrap(), &[]), Fit::Fits);
         assert_eq!(kind("g6f.xlarge").fit(&"at least 500GiB".parse().unwrap(), &[]), Fit::Other, "its fraction is not what is in the way");
+    }
+
+    #[test]
+    fn a_name_without_a_size_is_no_type_however_new() {
+        for kind in Catalog::shipped().types().iter().map(|kind| kind.name.as_str()).chain(["t9.nano", "u7i-12tb.224xlarge", "c8g.metal-48xl"]) {
+            assert!(has_a_size(kind), "{kind}");
+        }
+        for slip in ["g5.xlrge", "g5", "g5.", ".xlarge", "g5.12xlarg", "g5.metal-xl", "g5.*", "g5 xlarge"] {
+            assert!(!has_a_size(slip), "{slip}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod supply;
 pub use catalog::{Catalog, Dated};
 pub use cuda::{Cuda, CudaError};
 pub use fallback_cost::{FallbackCost, FallbackCostError};
-pub use machine_type::{Fit, MachineType, none_so_large};
+pub use machine_type::{Fit, MachineType, has_a_size, none_so_large};
 pub use money::{MoneyError, Usd, UsdPerHour};
 pub use near::did_you_mean;
 pub use offer::{Arch, Market, Offer};

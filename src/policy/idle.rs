@@ -62,6 +62,22 @@ const SUSTAINED_SECS_MAX: f64 = 60.0;
 /// Somebody allocated or freed device memory: 64 MiB is more than an allocator's fragment and less than a CUDA context.
 const MEMORY_STEP_MIB: f64 = 64.0;
 
+/// How long a window that somebody asks for is while a job is young: what is asked for and what is missing of the proof that it works
+/// without such pauses. `None`: nothing is judged.
+pub fn young_window(spec: &IdleSpec) -> Option<YoungWindow> {
+    let window = spec.window?;
+    let until = Span::from_secs((YOUNG.windows * window.secs_f64()).min(YOUNG.enough_secs).round() as u64);
+    Some(YoungWindow { asked: window, first: Span::from_duration(window.duration() + until.duration()), until })
+}
+
+/// The window at the beginning of the work, and how long it must have worked for the one that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct YoungWindow {
+    pub asked: Span,
+    pub first: Span,
+    pub until: Span,
+}
+
 /// Watches one workload from its start.
 #[derive(Clone, Debug)]
 pub struct IdleWatch {

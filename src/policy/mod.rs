@@ -29,6 +29,7 @@ pub mod continuation;
 #[cfg(feature = "lamp")]
 mod cron_field;
 pub mod doctor;
+pub mod driven_here;
 pub mod fallback;
 pub mod hard_end;
 mod hardware;
@@ -75,7 +76,7 @@ pub use budget::{
 pub use checkpointing::{Cadence, CadenceCost, CadenceFault, CadenceVerdict, cadence_cost, check_cadence, daly_interval, young_interval};
 pub use cloud_words::{cloud_text, cloud_words};
 pub use hardware::{HardwareFault, HardwareWatch};
-pub use idle::{IdleRhythm, IdleWatch};
+pub use idle::{IdleRhythm, IdleWatch, YoungWindow, young_window};
 pub use interruption::{NoticeFacts, NoticeStep, judge_notice, over_by};
 pub use settlement::is_by_a_user;
 pub use signals::rate as rate_text;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::instance::InstanceView;
+use crate::instance::{InstanceState, InstanceView};
 use crate::market::elapsed;
 
 /// What is known of one machine.
@@ -56,6 +56,10 @@ pub enum OrphanVerdict {
     Unknown {
         why: String,
     },
+    /// Ours, and nobody here knows its job: another job root of the same owner may. Nothing ends it by itself; a person who names it may.
+    Stray {
+        why: String,
+    },
     /// An orphan: it is looked at once more, and then ended.
     Orphan {
         why: String,
@@ -83,8 +87,11 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
     if tags.owner != facts.owner {
         return keep("it is somebody else's");
     }
+    let stray = || OrphanVerdict::Stray { why: "its job is not in this job root".into() };
     if !view.state.bills() {
-        return OrphanVerdict::Keep { why: format!("it is {}", view.state) };
+        // The disk of one that stands bills, and no word to a job that nobody knows gives it up.
+        let stands = matches!(view.state, InstanceState::Stopping | InstanceState::Stopped);
+        return if stands && facts.records == Records::NoJob { stray() } else { OrphanVerdict::Keep { why: format!("it is {}", view.state) } };
     }
     let unknown = |why: String| OrphanVerdict::Unknown { why };
     let Some(now) = facts.now else { return unknown("the job root does not say what time it is".into()) };
@@ -93,7 +100,7 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
     }
     match &facts.records {
         Records::Unknown(why) => return unknown(format!("its records cannot be read: {why}")),
-        Records::NoJob => return keep("its job is not in this job root"),
+        Records::NoJob => return stray(),
         Records::Over => return OrphanVerdict::Orphan { why: "its attempt is over, and it runs".into() },
         Records::Ended(at) if elapsed(*at, now) > ENDED_TO_DARK => {
             return OrphanVerdict::Orphan { why: format!("its attempt ended {} min ago, and it still runs", elapsed(*at, now).as_secs() / 60) };
@@ -117,7 +124,7 @@ pub fn judge(facts: &Facts<'_>) -> OrphanVerdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instance::{InstanceState, Tags};
+    use crate::instance::Tags;
     use crate::job::{AttemptNo, BOOT};
     use crate::market::{Cloud, Market, Region, Span};
 
@@ -175,6 +182,25 @@ mod tests {
         let ended = |ago: i64| is_orphan(&view(7200, None), "me", Records::Ended(at(ago)), Heartbeat::At(at(5)), Some(at(0)));
         assert!(ended(301) && !ended(299));
         assert!(!is_orphan(&view(7200, None), "you", Records::Ended(at(3600)), Heartbeat::At(at(5)), Some(at(0))), "somebody else's");
+    }
+
+    /// Another job root of ours may know it: only its hard cap, which every root can read, makes it an orphan.
+    #[test]
+    fn what_nobody_here_knows_is_a_stray_and_ends_by_no_look() {
+        let judged = |view: &InstanceView, owner: &str, records: Records| {
+            judge(&Facts { view, owner, records, heartbeat: Heartbeat::Never, now: Some(at(0)) })
+        };
+        let is_stray = |verdict: OrphanVerdict| matches!(verdict, OrphanVerdict::Stray { .. });
+        let machine = view(7200, None);
+        assert!(is_stray(judged(&machine, "me", Records::NoJob)));
+        assert!(!is_stray(judged(&machine, "you", Records::NoJob)), "somebody else's is no stray of ours");
+        assert!(!is_stray(judged(&machine, "me", Records::Unknown("503".into()))), "its job may be here");
+        assert!(matches!(judged(&view(7200, Some(at(121))), "me", Records::NoJob), OrphanVerdict::Orphan { .. }));
+        for (state, stray) in [(InstanceState::Stopped, true), (InstanceState::ShuttingDown, false), (InstanceState::Terminated, false)] {
+            let standing = InstanceView { state, ..view(7200, Some(at(121))) };
+            assert_eq!(is_stray(judged(&standing, "me", Records::NoJob)), stray, "{state}");
+            assert!(!is_stray(judged(&standing, "me", Records::Over)), "{state}: `lamp cancel` of its job gives it up");
+        }
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use cloud::{Cloud, CloudError};
 pub use files::{FileStamp, Files, Tree, TreeFile};
 pub use metadata::{Identity, Metadata, MetadataError};
 pub use meter::{Datum, Meter, MeterError, Stat, Unit};
-pub use no_credentials::NoCredentials;
+pub use no_credentials::{NONE_FOUND, NoCredentials};
 pub use notifier::{Notification, Notifier, NotifierError};
 pub use power::{Power, PowerError, PowerOff};
 pub use sensors::{Scope, SensorFeed, Sensors};

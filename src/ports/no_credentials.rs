@@ -15,7 +15,16 @@ pub struct NoCredentials {
     pub fix: String,
 }
 
+/// What is said where none of the places that may have credentials has any.
+pub const NONE_FOUND: &str = "no AWS credentials were found";
+
 impl NoCredentials {
+    /// Nobody has ever signed in here, as far as can be seen. Credentials that are over or broken were there once, and those that did
+    /// not come in time may be.
+    pub fn are_nowhere(&self) -> bool {
+        self.what == NONE_FOUND
+    }
+
     /// The one below an error, if that is what it comes from.
     pub fn among(error: &dyn Error) -> Option<&NoCredentials> {
         let mut next = error.source();

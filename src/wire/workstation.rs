@@ -220,6 +220,11 @@ impl Workstation {
         driver_process::is_driven(&self.state, &self.job_root, job)
     }
 
+    /// The jobs of this job root that a process of this workstation drives, beside a daemon.
+    pub fn driven(&self) -> Vec<String> {
+        driver_process::driven(&self.state, &self.job_root)
+    }
+
     /// Whether a process that drives a job here behind no terminal was started just now: it has the credentials that we have.
     pub fn is_driven_anew(&self, job: &str) -> bool {
         driver_process::is_driven_anew(&self.state, &self.job_root, job, &self.owner, DRIVEN_ANEW)

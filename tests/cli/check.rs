@@ -75,8 +75,8 @@ fn a_mistake_of_each_kind_has_its_own_sentence() {
         ("[checkpoint]\npath = '/tmp/x'", "is not below the workdir"),
         ("[checkpoint]\npath = 'train.py'", "`train.py` is a file"),
         ("[checkpoint]\npath = 'c'\nsignal = 'USR1'", "`USR1` is not one of SIGUSR1"),
-        ("[retries]\nmax = -1", "`retries.max`: is integer `-1`, expected a whole number"),
-        ("[interruptions]\nmax = 'often'", "`often` is not a whole number or \"unlimited\""),
+        ("[retries]\nmax = -1", "`retries.max`: is `-1`, expected a whole number from 0 on"),
+        ("[interruptions]\nmax = 'often'", "`often` is not a whole number from 0 on, or \"unlimited\""),
         ("[on]\nfailure = 'explode'", "`explode` is not something to do"),
         ("workdir = 'nowhere'", "`[DIR]/nowhere` is not there"),
         ("workdir = 'train.py'", "`[DIR]/train.py` is not a folder"),
@@ -189,7 +189,7 @@ fn a_command_that_cannot_start_is_found() {
         ("['python3 train.py']", "is one word with blanks in it"),
         ("[]", "`command`: is empty"),
         ("''", "`command`: is empty"),
-        ("3", "is integer `3`, expected a command, like [\"python\", \"train.py\"], or a string for the shell"),
+        ("3", "is `3`, expected a command, like [\"python\", \"train.py\"], or a string for the shell"),
     ] {
         sandbox.write("job.toml", format!("command = {command}\n"));
         let ended = sandbox.lamp(&["check", "job.toml"]);

@@ -58,6 +58,7 @@ mod skipped;
 mod slips;
 mod ssh;
 mod start;
+mod stray;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]
 mod support;

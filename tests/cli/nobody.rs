@@ -88,6 +88,16 @@ fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
     assert!(read.is_ok() && line.starts_with("the job root s3://bucket/jobs has not answered"), "{line}");
 }
 
+/// Nobody was asked, so that nobody is out of reach: a word is missing, as where `lamp iam` lacks one.
+#[test]
+fn a_region_that_nobody_names_is_a_word_that_is_missing() {
+    let sandbox = Sandbox::new();
+    for words in [&["init", "aws", "--dry-run"][..], &["uninit", "aws", "--dry-run"], &["iam", "controller", "--bucket", "mine"]] {
+        let ended = sandbox.end(sandbox.command(words).env("AWS_EC2_METADATA_DISABLED", "true"));
+        assert!(ended.code == 2 && ended.err.contains("region") && ended.err.contains("hint: --region names"), "{words:?}: {ended:?}");
+    }
+}
+
 #[test]
 fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
     let sandbox = Sandbox::with_script();

@@ -61,7 +61,13 @@ fn a_type_that_only_ec2_would_know_is_said_to_be_unknown_and_not_to_lack_gpus() 
     assert!(ended.err.contains("EC2 gave no answer, and the shipped catalogue") && ended.err.contains("does not know t3.micro\n"), "{}", ended.err);
     assert!(!ended.err.contains("that many GPUs"), "{}", ended.err);
     let slip = offline(&["prices", "--type", "g5.xlrge"]);
-    assert!(slip.code == 103 && slip.err.contains("hint: did you mean g5.xlarge?"), "{slip:?}");
+    assert!(
+        slip.code == 101 && slip.err.contains("no machine type is called g5.xlrge: ") && slip.err.contains("hint: did you mean g5.xlarge?"),
+        "{slip:?}"
+    );
+    // A family may be newer than this program.
+    let newer = offline(&["prices", "--type", "g9.xlarge"]);
+    assert!(newer.code == 103 && newer.err.contains("does not know g9.xlarge\n"), "{newer:?}");
 }
 
 #[test]

@@ -72,7 +72,8 @@ fn orphans_of_every_region_are_shown_and_without_a_yes_nothing_is_ended() {
         assert_eq!((&machine["region"], &machine["verdict"]), (&region.into(), &"orphan".into()));
         assert!(machine["why"].as_str().is_some_and(|why| why.starts_with("its hard cap was ")), "{machine}");
     }
-    assert_eq!(of(&machines, &healthy)["verdict"], "keep");
+    // Its job is in no job root that is known here.
+    assert_eq!(of(&machines, &healthy)["verdict"], "stray");
     let text = sweep(&ec2, &["--dry-run"]);
     assert!(text.code == 0 && orphans.iter().all(|id| text.out.contains(id.as_str())) && text.err.contains("nothing was done"), "{text:?}");
 
@@ -100,6 +101,51 @@ fn with_a_yes_what_is_still_an_orphan_a_minute_later_ends_in_every_region() {
     let after = document(&sweep(&ec2, &["--dry-run", "-o", "json"]))["machines"].clone();
     let left: Vec<&str> = after.as_array().expect("a list").iter().filter_map(|one| one["instance"].as_str()).collect();
     assert_eq!(left, [healthy.as_str()]);
+}
+
+/// Nobody here knows their jobs: only the one that is named ends, and only where it carries this owner's tags.
+#[test]
+fn a_machine_of_an_unknown_job_ends_by_its_id_alone() {
+    let Some(ec2) = cloud() else { return };
+    let [named, other] = REGIONS.map(|region| ours(&ec2, region, 1));
+    let theirs = launch(&ec2, REGIONS[0], &{
+        let mut tags = ec2.instance(&named).tags;
+        tags.insert("lamplighter:owner".into(), "bob".into());
+        tags
+    });
+    let text = sweep(&ec2, &["--dry-run"]);
+    assert!(
+        text.out.contains("nobody here knows the job of 2 machines of yours") && text.out.contains("59m") && text.out.contains("1.01"),
+        "{text:?}"
+    );
+    let shown = document(&sweep(&ec2, &["--dry-run", "-o", "json"]))["machines"].clone();
+    let stray = of(&shown, &named);
+    assert!(stray["kill_at"].is_string() && stray["usd_per_hour"].as_f64().is_some_and(|usd| usd > 0.9), "{stray}");
+    for (words, code) in [(&["--machine", &theirs, "--yes"][..], 101), (&["--machine", &named], 102), (&["--machine", &named, "--dry-run"], 0)] {
+        let ended = sweep(&ec2, words);
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!([&named, &other, &theirs].iter().all(|id| lives(&ec2, id)), "{words:?}: {ended:?}");
+    }
+    let both = sweep(&ec2, &["--machine", &named, "--machine", &theirs, "--yes"]);
+    assert!(both.code == 101 && lives(&ec2, &named), "none, where one of them is not ours: {both:?}");
+    let ended = sweep(&ec2, &["--machine", &named, "--yes"]);
+    assert!(ended.code == 0 && ended.err.contains(&format!("asked the cloud to end {named} of job `digits-222222`")), "{ended:?}");
+    assert_eq!(ec2.instance(&named).state, State::Terminated);
+    assert!(lives(&ec2, &other) && lives(&ec2, &theirs));
+    let again = sweep(&ec2, &["--machine", &named, "--yes"]);
+    assert!(again.code == 0 && again.err.contains("is terminated: nothing of it is left to end"), "{again:?}");
+}
+
+/// The disk of one that stands bills, and `lamp cancel` of its job finds no job.
+#[test]
+fn a_stopped_machine_of_an_unknown_job_is_told_of_and_ended_too() {
+    let Some(ec2) = cloud() else { return };
+    let stopped = ours(&ec2, REGIONS[0], 1);
+    ec2.ask_in(REGIONS[0], "StopInstances", &[("InstanceId.1", &stopped)]).expect("stopped");
+    let shown = sweep(&ec2, &["--dry-run"]);
+    assert!(shown.out.contains(&stopped) && shown.out.contains("stopped"), "{shown:?}");
+    let ended = sweep(&ec2, &["--machine", &stopped, "--yes"]);
+    assert!(ended.code == 0 && ec2.instance(&stopped).state == State::Terminated, "{ended:?}");
 }
 
 #[test]

@@ -105,6 +105,25 @@ fn all_that_is_wrong_with_a_schedule_is_told_at_once() {
     }
 }
 
+/// The rule waits longer at first than a short window says.
+#[test]
+fn an_idle_window_that_somebody_asks_for_is_told_as_it_is_held() {
+    let sandbox = Sandbox::with_script();
+    let said = |verb: &str, idle: &[&str]| {
+        let ended = sandbox.lamp(&[&[verb], idle, &["--max-runtime", "1h", "--", "sh", "train.py"]].concat());
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.err
+    };
+    for verb in ["check", "plan"] {
+        let short = said(verb, &["--idle", "30s"]);
+        assert!(short.contains("`idle = \"30s\"` holds once the work has gone on for 1m 30s; before that it takes up to 2m of silence"), "{short}");
+        assert!(said(verb, &["--idle", "15m"]).contains("up to 30m of silence"));
+        for unsaid in [&[][..], &["--idle", "off"]] {
+            assert!(!said(verb, unsaid).contains("of silence"), "{verb} {unsaid:?}");
+        }
+    }
+}
+
 #[test]
 fn a_name_that_is_no_part_of_an_id_is_told_and_an_empty_one_is_refused() {
     let sandbox = Sandbox::with_script();

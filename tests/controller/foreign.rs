@@ -208,7 +208,9 @@ fn removes_nothing(dice: &mut Dice) {
 /// One decision of the shipped code, or a few.
 async fn operate(controller: &Controller, town: &Town, dice: &mut Dice, ids: &[String]) {
     match dice.below(100) {
-        0..50 => drop(controller.end_orphan(&accused(town, dice, ids)).await),
+        0..45 => drop(controller.end_orphan(&accused(town, dice, ids)).await),
+        // A person may have mistyped it.
+        45..50 => drop(controller.end_stray(&accused(town, dice, ids).view.machine()).await),
         50..65 => {
             let places = [(market::Cloud::Aws, region(dice.below(REGIONS)))].into();
             let found = controller.look_for_orphans(&places).await;

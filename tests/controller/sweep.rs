@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::controller::{Found, Judged, submit};
-use lamplighter::instance::InstanceView;
-use lamplighter::job::{AttemptNo, AttemptPhase, EndedBecause, JobOutcome};
+use lamplighter::instance::{InstanceView, MachineRef};
+use lamplighter::job::{AttemptNo, AttemptPhase, EndedBecause, JobId, JobOutcome};
 use lamplighter::jobdir::JobDir;
-use lamplighter::market::Region;
+use lamplighter::market::{self, Region};
 use lamplighter::policy::orphan::OrphanVerdict;
 use lamplighter::ports::{Clock, Cloud, CloudError, Store};
 
@@ -207,6 +207,43 @@ fn a_region_that_hangs_hides_no_orphan_of_another() {
             () = clock.sleep(Duration::from_secs(8 * 60)) => {}
         }
         assert!(!world.cloud.running().contains(&late), "{:?}", world.cloud.running());
+    });
+}
+
+/// Another job root of this owner may know it: neither a sweep nor a daemon ends it, and a person's word is compared with what is there
+/// at that moment.
+#[test]
+fn a_stray_is_ended_by_name_alone_and_only_while_it_is_one() {
+    simulate(async |clock| {
+        let world = silent(clock.clone()).await;
+        let gone: JobId = "gone-222222".parse().unwrap();
+        let known = world.cloud.running().remove(0);
+        let stray = world.cloud.add_late(&gone);
+        let named = |id: &str| MachineRef { cloud: market::Cloud::Local, region: Region::new("local"), id: id.to_owned() };
+        let daemon = world.controller();
+        tokio::select! {
+            () = daemon.drive_all(&[], |_| {}) => {}
+            () = clock.sleep(Duration::from_secs(8 * 60)) => {}
+        }
+        let controller = world.controller();
+        let (places, _) = controller.everywhere().await;
+        let found = controller.look_for_orphans(&places).await;
+        let judged = found.machines.iter().find(|judged| judged.view.id == stray).unwrap();
+        assert!(matches!(judged.verdict, OrphanVerdict::Stray { .. }), "{judged:?}");
+        assert!(controller.end_orphan(judged).await.unwrap().is_none(), "no sweep ends it");
+        assert!(controller.end_stray(&named(&known)).await.unwrap().is_none(), "its job is here");
+        let owner = |owner: &str| world.cloud.state.lock().unwrap().machines.last_mut().unwrap().view.tags.owner = owner.to_owned();
+        owner("you");
+        assert!(controller.end_stray(&named(&stray)).await.unwrap().is_none(), "it changed hands between the look and the word");
+        owner("me");
+        world.store.fault("spec.json", Fault::Down, None);
+        assert!(controller.end_stray(&named(&stray)).await.unwrap().is_none(), "its job may be here");
+        world.store.mend();
+        assert!(world.cloud.running().contains(&stray));
+        assert!(controller.end_stray(&named(&stray)).await.unwrap().is_some());
+        assert!(!world.cloud.running().contains(&stray) && controller.end_stray(&named(&stray)).await.unwrap().is_none());
+        assert_eq!(world.store.keys(&format!("jobs/{gone}/")), Vec::<String>::new(), "nothing is written of a job that nobody knows");
+        assert_eq!(world.cloud.complaints(), Vec::<String>::new());
     });
 }
 

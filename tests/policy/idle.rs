@@ -3,7 +3,7 @@
 use lamplighter::instance::{Rates, Reading};
 use lamplighter::job::IdleSpec;
 use lamplighter::market::Span;
-use lamplighter::policy::{IdleWatch, Standing};
+use lamplighter::policy::{IdleWatch, Standing, young_window};
 
 use crate::script::{HOUR, MINUTE, Script, Sight};
 
@@ -101,6 +101,22 @@ fn the_least_that_was_seen_in_the_quiet_time_decides() {
     let blind = |rates: &mut Rates| (rates.net_bytes_per_sec, rates.disk_bytes_per_sec) = (Reading::Absent, Reading::Absent);
     let judged = Script::live().work(HOUR).phase(MINUTE, blind).quiet(2.0 * HOUR).idle();
     assert_eq!(judged.stop_at(), Some(2.0 * HOUR));
+}
+
+/// What `lamp check` says of a window is what the rule does with it.
+#[test]
+fn the_window_at_the_beginning_is_told_as_it_is_held() {
+    let secs = |asked: Option<u64>| {
+        let told = young_window(&IdleSpec { window: asked.map(Span::from_secs), ..IdleSpec::default() })?;
+        Some([told.asked, told.first, told.until].map(Span::secs_f64))
+    };
+    assert_eq!(secs(Some(30)), Some([30.0, 120.0, 90.0]));
+    assert_eq!(secs(Some(300)), Some([300.0, 1200.0, 900.0]));
+    assert_eq!(secs(Some(3600)), Some([3600.0, 4500.0, 900.0]));
+    assert_eq!(secs(None), None);
+    // Two minutes of work take two of the twenty off: the case below.
+    let judged = Script::live().work(2.0 * MINUTE).quiet(30.0 * MINUTE).idle();
+    assert_eq!(judged.stop_at().map(|at| at - 2.0 * MINUTE), secs(Some(300)).map(|[_, first, _]| first - 2.0 * MINUTE));
 }
 
 #[test]
