@@ -8,16 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use jiff::{SignedDuration, Timestamp};
 
 use super::disk::Disk;
-use super::planted::{self, Bug, KILL_AT_TAG};
+use super::host_ports::{HostClock, Ports};
+use super::planted::Bug;
 use super::process::Process;
 use super::senses::Senses;
 use super::store::Line;
 use super::through::{SensesThrough, Through};
-use super::timeline::Timeline;
 use super::watchdog::Watchdog;
 use super::weather::Trouble;
 use super::workload::{Habit, Start};
@@ -26,7 +25,7 @@ use crate::agent::boot::{BootPorts, boot};
 use crate::agent::{Agent, Folders, MEMORY, Memory, World as AgentWorld};
 use crate::instance::Notice;
 use crate::job::{Plan, Shutdown};
-use crate::ports::{Clock, Files, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Service, Stacks, Store, Workloads};
+use crate::ports::{Clock, Files, Metadata, Power, Service, Store, Workloads};
 
 /// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
 const DEADLINE: &str = "/etc/lamplighter/deadline";
@@ -35,8 +34,6 @@ pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
 /// How often the unit looks.
 const DEADMAN_EVERY: Duration = Duration::from_secs(60);
 const DEADMAN_LOOKS_AGAIN: Duration = Duration::from_secs(30);
-/// From the lowest rung of the power-off to the last, where each fails (`adapters::poweroff`).
-const LADDER: Duration = Duration::from_secs(120);
 /// `RestartSec` of the agent's unit.
 const RESTART: Duration = Duration::from_secs(2);
 /// Where the agent keeps what it must remember.
@@ -311,7 +308,16 @@ impl Host {
         Timestamp::from_second(std::str::from_utf8(&bytes).ok()?.trim().parse().ok()?).ok()
     }
 
-    fn power_fails(&self) -> bool {
+    /// When its kernel began.
+    pub(super) fn life(&self) -> Duration {
+        *self.life.lock().expect("nobody panics while holding it: it is only read and set")
+    }
+
+    pub(super) fn booted(&self) -> Timestamp {
+        self.booted
+    }
+
+    pub(super) fn power_fails(&self) -> bool {
         let fails = self.world.weather.is(Trouble::PowerBroken);
         if fails && !self.power_failed.swap(true, Ordering::Relaxed) {
             self.world.told(format_args!("{}: its power switch does nothing", self.id));
@@ -325,7 +331,7 @@ impl Host {
     }
 
     /// What a power-off on the box does: as the launch said.
-    fn go_dark(&self) {
+    pub(super) fn go_dark(&self) {
         if self.power_fails() {
             return;
         }
@@ -347,80 +353,5 @@ pub struct Counted<'a> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.world.count_calls(self.kind, self.process.calls());
-    }
-}
-
-struct HostClock(Arc<Host>);
-
-#[async_trait]
-impl Clock for HostClock {
-    fn now(&self) -> Timestamp {
-        self.0.wall()
-    }
-    fn mono(&self) -> Duration {
-        let began = *self.0.life.lock().expect("nobody panics while holding it: it is only read and set");
-        planted::steady(&self.0.world, self.0.wall()).saturating_sub(began)
-    }
-    fn boot(&self) -> String {
-        format!("{} of {}", self.0.boots.load(Ordering::Relaxed), self.0.booted)
-    }
-    async fn sleep(&self, time: Duration) {
-        Timeline::sleep(&self.0.world.timeline, time).await;
-    }
-}
-
-/// The machine's own ports.
-pub struct Ports(pub Arc<Host>);
-
-#[async_trait]
-impl Metadata for Ports {
-    async fn identity(&self) -> Result<Identity, MetadataError> {
-        self.answers("tags/instance/").await?;
-        let mut tags = self.0.world.ec2.with(&self.0.id, |machine| machine.tags.clone()).unwrap_or_default();
-        if let Some(cap) = tags.get_mut(KILL_AT_TAG)
-            && let Some(wrong) = planted::kill_at(&self.0.world, cap, self.0.booted)
-        {
-            *cap = wrong;
-        }
-        Ok(Identity { instance: self.0.id.clone(), tags, launched: self.0.booted })
-    }
-    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
-        self.answers("spot/instance-action").await?;
-        Ok(self.0.state().notices.clone())
-    }
-}
-
-impl Ports {
-    async fn answers(&self, what: &str) -> Result<(), MetadataError> {
-        if self.0.world.weather.is(Trouble::MetadataDown) {
-            self.0.world.timeline.sleep(Duration::from_millis(500)).await;
-            return Err(MetadataError::Unavailable { what: what.into(), cause: "401 unauthorized".into() });
-        }
-        Ok(())
-    }
-}
-
-#[async_trait]
-impl Power for Ports {
-    async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
-        if self.0.power_fails() {
-            self.0.world.timeline.sleep(LADDER).await;
-            return Err(PowerError::StillOn { what: "every rung of the ladder has failed".into() });
-        }
-        self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
-        self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
-        // A kernel that hangs meanwhile powers nothing off.
-        self.0.kernel.running().await;
-        if self.0.world.planted != Some(Bug::PowerLost) {
-            self.0.go_dark();
-        }
-        std::future::pending().await
-    }
-}
-
-#[async_trait]
-impl Stacks for Ports {
-    async fn dump(&self, _: &Scope, _: usize) -> String {
-        "all of them wait".into()
     }
 }

@@ -18,6 +18,7 @@ mod disk;
 mod ec2;
 mod fates;
 mod host;
+mod host_ports;
 mod judge;
 mod judge_minutes;
 mod laws;

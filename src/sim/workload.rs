@@ -10,7 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::{Notify, watch};
 
-use super::host::{Host, Ports};
+use super::host::Host;
+use super::host_ports::Ports;
 use super::planted::Bug;
 use super::process::Process;
 use super::saves::Saves;

@@ -1,0 +1,95 @@
+//! The ports of a machine's agent that end at the machine itself: its clock, its metadata, its power switch, its stacks.
+//!
+//! What must never live here: what the agent decides.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+
+use super::host::Host;
+use super::planted::{self, Bug, KILL_AT_TAG};
+use super::timeline::Timeline;
+use super::weather::Trouble;
+use crate::instance::Notice;
+use crate::ports::{Clock, Identity, Metadata, MetadataError, Power, PowerError, PowerOff, Scope, Stacks};
+
+/// From the lowest rung of the power-off to the last, where each fails (`adapters::poweroff`).
+const LADDER: Duration = Duration::from_secs(120);
+
+pub(super) struct HostClock(pub(super) Arc<Host>);
+
+#[async_trait]
+impl Clock for HostClock {
+    fn now(&self) -> Timestamp {
+        self.0.wall()
+    }
+    fn mono(&self) -> Duration {
+        let began = self.0.life();
+        planted::steady(&self.0.world, self.0.wall()).saturating_sub(began)
+    }
+    fn boot(&self) -> String {
+        format!("{} of {}", self.0.boots.load(Ordering::Relaxed), self.0.booted())
+    }
+    async fn sleep(&self, time: Duration) {
+        Timeline::sleep(&self.0.world.timeline, time).await;
+    }
+}
+
+/// The machine's own ports.
+pub struct Ports(pub Arc<Host>);
+
+#[async_trait]
+impl Metadata for Ports {
+    async fn identity(&self) -> Result<Identity, MetadataError> {
+        self.answers("tags/instance/").await?;
+        let mut tags = self.0.world.ec2.with(&self.0.id, |machine| machine.tags.clone()).unwrap_or_default();
+        if let Some(cap) = tags.get_mut(KILL_AT_TAG)
+            && let Some(wrong) = planted::kill_at(&self.0.world, cap, self.0.booted())
+        {
+            *cap = wrong;
+        }
+        Ok(Identity { instance: self.0.id.clone(), tags, launched: self.0.booted() })
+    }
+    async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
+        self.answers("spot/instance-action").await?;
+        Ok(self.0.state().notices.clone())
+    }
+}
+
+impl Ports {
+    async fn answers(&self, what: &str) -> Result<(), MetadataError> {
+        if self.0.world.weather.is(Trouble::MetadataDown) {
+            self.0.world.timeline.sleep(Duration::from_millis(500)).await;
+            return Err(MetadataError::Unavailable { what: what.into(), cause: "401 unauthorized".into() });
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Power for Ports {
+    async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
+        if self.0.power_fails() {
+            self.0.world.timeline.sleep(LADDER).await;
+            return Err(PowerError::StillOn { what: "every rung of the ladder has failed".into() });
+        }
+        self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
+        self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
+        // A kernel that hangs meanwhile powers nothing off.
+        self.0.kernel.running().await;
+        if self.0.world.planted != Some(Bug::PowerLost) {
+            self.0.go_dark();
+        }
+        std::future::pending().await
+    }
+}
+
+#[async_trait]
+impl Stacks for Ports {
+    async fn dump(&self, _: &Scope, _: usize) -> String {
+        "all of them wait".into()
+    }
+}
