@@ -7,7 +7,6 @@
 //! `--force` hands the machine to systemd-shutdown, which ends all processes and then waits for those that do not end, and for mounts,
 //! for minutes; `--force --force` begins with a sync, which never ends on a disk or a mount that hangs. So neither is the last word.
 //!
-//!
 //! A machine that cannot be put out goes on billing, so a step that fails or hangs only leads to the next, harder one.
 //! What must never live here: whether to power off; and a test that uses [`SystemPower::new`].
 

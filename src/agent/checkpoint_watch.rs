@@ -200,7 +200,7 @@ impl FolderWatch {
             _ => QUIET,
         };
         let quiet = self.marks == 0 && self.motion.rests_for(until, rest);
-        let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, is_asked || exited) == seen);
+        let declared = self.declared.as_ref().is_some_and(|declared| declared.believed(until, exited) == seen);
         if declared || quiet || exited {
             let same = if with_logs { **seen == *self.kept } else { same_but_logs(seen, &self.kept) };
             let picture = if with_logs { Arc::clone(seen) } else { Arc::new(without_logs(seen).cloned().collect()) };
@@ -212,7 +212,7 @@ impl FolderWatch {
         let marks = self.marks();
         let (files, motion, left_out) = if marks {
             let declared = self.declared.as_ref()?;
-            (declared.still(seen, &self.sets.mixed, (until, is_asked))?, declared.motion, None)
+            (declared.still(seen, &self.sets.mixed, until)?, declared.motion, None)
         } else {
             self.by_sets(seen, until, with_logs)?
         };

@@ -146,7 +146,7 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
         tasks.push(tokio::task::spawn_local(sweep(Arc::clone(&world))));
     }
     let faults = Duration::from_secs(play.hours * 3600);
-    let work = world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
+    let work = world.habit.work();
     // Most of them while there is work.
     let busy = faults.min(work + work / 2 + scaled(900, play.hours));
     let due = match () {
@@ -180,7 +180,7 @@ async fn to_the_end(
     let step = Duration::from_secs(20);
     let rest = Duration::from_secs(if play.short { 120 } else { 900 });
     let (mut well_at, mut stopped_at) = (None, None);
-    let work = world.habit.step.saturating_mul(u32::try_from(world.habit.steps).unwrap_or(u32::MAX));
+    let work = world.habit.whole();
     let mut limit = faults + CONVERGES_WITHIN + work;
     match world.habit.end {
         End::Hangs => limit += Duration::from_secs(longest_run_hours(play) * 3600),

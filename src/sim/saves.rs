@@ -49,6 +49,14 @@ impl Saves {
         matches!(self, Saves::Series { marks: true, pause, .. } if pause > HALF)
     }
 
+    /// How long one takes, in which the work stands.
+    pub(super) fn takes(self) -> Duration {
+        match self {
+            Saves::Renamed => 2 * HALF,
+            Saves::Series { pause, .. } => 2 * HALF + pause,
+        }
+    }
+
     /// The step of the newest that is whole; what is half or superfluous goes.
     pub(super) fn resumed(self, host: &Host, folder: &Path) -> u64 {
         let Saves::Series { folders, .. } = self else {
@@ -69,7 +77,7 @@ impl Saves {
             if host.disk.write(&part, b"half").is_err() {
                 return false;
             }
-            second(Duration::from_secs(2)).await;
+            second(self.takes()).await;
             if host.disk.write(&part, format!("step {step}").as_bytes()).is_err() {
                 return false;
             }

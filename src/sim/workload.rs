@@ -35,6 +35,18 @@ pub struct Habit {
     pub quiet: bool,
 }
 
+impl Habit {
+    /// Its steps alone.
+    pub(super) fn work(&self) -> Duration {
+        self.step.saturating_mul(u32::try_from(self.steps).unwrap_or(u32::MAX))
+    }
+
+    /// With its saves, in which the work stands (seed 37016122 of 24 h: 22 hours of steps are 37 hours with a save of 22 s each third).
+    pub(super) fn whole(&self) -> Duration {
+        self.work() + self.saves.takes().saturating_mul(u32::try_from(self.steps / self.save_every).unwrap_or(u32::MAX))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Succeeds,

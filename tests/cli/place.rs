@@ -73,6 +73,18 @@ impl Place {
     }
 }
 
+/// A program that runs beside the test, and ends with it, however that ends.
+#[cfg(feature = "aws")]
+pub struct Running(pub Child);
+
+#[cfg(feature = "aws")]
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         for pid in self.processes() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 
 use super::aws::{IMAGE, OWNER};
 use super::ec2::{FalseEc2, Fault, Options, State};
+use super::place::Running;
 use super::sandbox::{Sandbox, repository};
 
 /// A visit asks seventeen regions and reads a dozen objects: two seconds, and a minute where everything is slow.
@@ -30,14 +31,7 @@ type Said = (String, Value);
 struct Lambda {
     calls: Option<Sender<SignedDuration>>,
     said: Receiver<Said>,
-    function: Child,
-}
-
-impl Drop for Lambda {
-    fn drop(&mut self) {
-        let _ = self.function.kill();
-        let _ = self.function.wait();
-    }
+    function: Running,
 }
 
 impl Lambda {
@@ -54,7 +48,7 @@ impl Lambda {
             }
         });
         let function = command.env("AWS_LAMBDA_RUNTIME_API", &address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
-        Lambda { calls: Some(calls), said, function: function.spawn().expect("lamp was built for this test") }
+        Lambda { calls: Some(calls), said, function: Running(function.spawn().expect("lamp was built for this test")) }
     }
 
     /// A call with so much time.
@@ -251,6 +245,6 @@ fn without_its_settings_it_says_so_and_ends() {
     let (kind, said) = lambda.said.recv_timeout(PATIENCE).expect("the function says why");
     assert!(kind == "error" && said.to_string().contains("LAMP_JOB_ROOT"), "{kind}: {said}");
     lambda.calls = None;
-    let code = lambda.function.wait().expect("it ends").code();
+    let code = lambda.function.0.wait().expect("it ends").code();
     assert_eq!(code, Some(103));
 }

@@ -1,19 +1,9 @@
 //! `lamp uninit aws` of one job root: another one in its bucket stays, and who drives it here is told of.
 
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
-use super::place::wait_until;
+use super::place::{Running, wait_until};
 use super::setup::User;
-
-/// Ended with the test, however that ends.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// It would ask for a bucket that is gone as long as this workstation is on.
 #[test]
@@ -21,7 +11,7 @@ fn a_daemon_of_this_workstation_is_ended_before_its_job_root_goes() {
     let Some(user) = User::new() else { return };
     assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
     let mut command = user.sandbox.command(&["daemon"]);
-    let daemon = Daemon(command.envs(user.ec2.env()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("lamp was built for this test"));
+    let daemon = Running(command.envs(user.ec2.env()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("lamp was built for this test"));
     wait_until("the daemon is seen", || user.lamp(&["uninit", "aws", "--dry-run"]).err.contains("daemon").then_some(()));
     let refused = user.lamp(&["uninit", "aws", "--yes"]);
     assert_eq!(refused.code, 102, "{refused:?}");

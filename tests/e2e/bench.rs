@@ -136,6 +136,18 @@ pub fn wait_until<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T 
     }
 }
 
+/// Is a machine on? `Err`: how it went off since it was asked last.
+pub fn is_on(running: &mut Option<Child>) -> Result<bool, ExitStatus> {
+    let Some(child) = running.as_mut() else { return Ok(false) };
+    match child.try_wait().expect("it is our child") {
+        None => Ok(true),
+        Some(status) => {
+            *running = None;
+            Err(status)
+        }
+    }
+}
+
 /// A program that runs beside the test; killed when dropped.
 pub struct Running {
     child: Child,

@@ -155,14 +155,7 @@ impl Machine {
 
     /// Is it on? `Err`: how it went off since it was asked last; a reboot is 133.
     pub fn is_on(&mut self) -> Result<bool, ExitStatus> {
-        let Some(running) = self.running.as_mut() else { return Ok(false) };
-        match running.try_wait().expect("it is our child") {
-            None => Ok(true),
-            Some(status) => {
-                self.running = None;
-                Err(status)
-            }
-        }
+        super::bench::is_on(&mut self.running)
     }
 
     /// What a cloud does before it cuts the power: systemd is asked to shut the machine down.

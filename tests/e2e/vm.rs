@@ -108,14 +108,7 @@ impl Vm {
 
     /// Is it on? `Err`: it went off since it was asked last. A machine that boots anew stays on.
     pub fn is_on(&mut self) -> Result<bool, ExitStatus> {
-        let Some(running) = self.running.as_mut() else { return Ok(false) };
-        match running.try_wait().expect("it is our child") {
-            None => Ok(true),
-            Some(status) => {
-                self.running = None;
-                Err(status)
-            }
-        }
+        super::bench::is_on(&mut self.running)
     }
 
     /// Has a command carried out inside, as root. What it says is on the console; nobody waits for it.
