@@ -265,12 +265,12 @@ impl Controller {
             Err(error) => Err(error),
         };
         match guarded {
-            Ok(()) => (memory.watched.guarded, memory.guard_denied) = (true, None),
+            Ok(()) => (memory.watched.guarded, memory.guarding.denied) = (true, None),
             Err(error) => {
                 if matches!(error, CloudError::Denied { .. }) {
-                    memory.guard_denied = Some(NoCredentials::with_cure(&error));
+                    memory.guarding.denied = Some(NoCredentials::with_cure(&error));
                 }
-                let tries = memory.guard_failed(self.clock.mono());
+                let tries = memory.guarding.failed(self.clock.mono());
                 let error = chain(&error);
                 // A first heartbeat takes its time.
                 if tries == GUARD_TRIES_TOLD { warn!(%job, %machine, "{error}") } else { debug!(%job, %machine, tries, "{error}") }

@@ -153,7 +153,7 @@ impl Controller {
     /// The job goes on without its alarm; where AWS does not let us arm it, nobody but a person mends that.
     pub(super) fn tell_unguarded(memory: &mut JobMemory) {
         let open = memory.attempts.values().filter(|attempt| attempt.settled.is_none() && attempt.outcome.is_none());
-        let denied = open.filter_map(|attempt| attempt.guard_denied.as_deref()).next_back();
+        let denied = open.filter_map(|attempt| attempt.guarding.denied.as_deref()).next_back();
         let text = denied.map(|why| format!("no alarm ends its machine, should that hang: {why}; `lamp doctor` looks at what it takes"));
         if memory.trouble_met.is_none() {
             memory.trouble_met = text;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::guarding::Guarding;
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
@@ -44,20 +45,12 @@ pub struct AttemptMemory {
     dark_since: Option<Duration>,
     /// The last in which it did.
     billed_at: Option<Duration>,
-    /// Why the alarm of its machine may not be armed.
-    pub guard_denied: Option<String>,
-    guard_tries: u32,
-    guard_again: Duration,
+    pub guarding: Guarding,
 }
 
 /// The longest that one pause between two looks may add to a silence. A laptop that slept for a night has not listened for
 /// a night; longer, and it would end healthy machines on waking. Shorter than a tick would never add anything up.
 const GAP_MAX: Duration = Duration::from_secs(60);
-
-/// Between two tries to arm what watches a machine from outside; each failure adds one, up to a quarter of an hour. A first
-/// heartbeat needs a minute or two to be seen.
-const GUARD_PAUSE: Duration = Duration::from_secs(30);
-const GUARD_PAUSE_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
 /// (`policy::missing`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
@@ -94,13 +87,6 @@ impl AttemptMemory {
         self.watched.refused = Some((refusal, why));
         (self.refused_at, self.watched.refused_for) = (Some(now), Duration::ZERO);
         self.watched.refusals = self.watched.refusals.saturating_add(1);
-    }
-
-    /// Takes note of a failure, and gives how many there were.
-    pub fn guard_failed(&mut self, now: Duration) -> u32 {
-        self.guard_tries += 1;
-        self.guard_again = now + GUARD_PAUSE.saturating_mul(self.guard_tries).min(GUARD_PAUSE_MAX);
-        self.guard_tries
     }
 
     /// What a decision is made of.
@@ -144,7 +130,7 @@ impl AttemptMemory {
             // was offline was looked at for 25 minutes, and its last word came while the laptop slept).
             self.watched.billed_after_beat = Duration::ZERO;
         }
-        self.watched.guard_waits = now < self.guard_again;
+        self.watched.guard_waits = self.guarding.waits(now);
         if self.outcome.is_some() {
             let since = *self.outcome_since.get_or_insert(now);
             self.watched.outcome_for = now.saturating_sub(since);
@@ -163,6 +149,10 @@ impl AttemptMemory {
             if self.watched.launched_at != Some(view.launched) && !ours && self.beat.is_none() && view.state.bills() {
                 self.watched.silent_for = Duration::ZERO;
             }
+            // Another has launched it since the refusal (seeds 37008093 and 37025714 of 24 h). A kept machine is shown before its start too.
+            if self.plan.as_ref().is_none_or(|plan| plan.starts.is_none()) {
+                (self.watched.shown, self.watched.refused, self.refused_at) = (Some(view.id.clone()), None, None);
+            }
             let stood = self.watched.stood.filter(|_| self.watched.launched_at == Some(view.launched));
             self.watched.launched_at = Some(view.launched);
             self.watched.stood = stood.into_iter().chain(view.ended.filter(|_| !view.state.bills())).min();
@@ -173,6 +163,7 @@ impl AttemptMemory {
                 self.watched.unlooked = self.billed_at.map(|billed| since.saturating_sub(billed));
             }
         }
+        self.watched.lit_for = self.billed_at.map(|at| now.saturating_sub(at));
         self.watched.dark_for = self.dark_since.map(|since| now.saturating_sub(since));
         self.missing_since = if there { None } else { self.missing_since.or(Some(now)) };
         self.watched.asked_for = self.asked_at.map(|asked| now.saturating_sub(asked));
@@ -322,6 +313,17 @@ mod tests {
         memory.launched("i-0005".into(), Duration::from_secs(71));
         memory.shown(None, Duration::from_secs(72));
         assert_eq!((&memory.watched.refused, memory.watched.refused_for), (&None, Duration::ZERO));
+    }
+
+    /// Seeds 37008093 and 37025714 of 24 h: another controller was given what was refused here, and its machine was in no receipt.
+    #[test]
+    fn a_machine_that_is_shown_is_refused_no_more_whoever_launched_it() {
+        let mut memory = AttemptMemory::default();
+        memory.refused(Some(Refusal::Price), "too dear".into(), Duration::ZERO);
+        memory.shown(Some(&view(InstanceState::Running)), Duration::from_secs(60));
+        memory.shown(None, Duration::from_secs(3600));
+        let Watched { refused, shown, lit_for, .. } = memory.watched;
+        assert_eq!((refused, shown.as_deref(), lit_for), (None, Some("i"), Some(Duration::from_secs(3540))));
     }
 
     /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller launched what had been refused.

@@ -29,6 +29,7 @@ mod continuation;
 mod drive;
 mod ending;
 mod give_up;
+mod guarding;
 mod keeping;
 mod launch;
 mod leavings;

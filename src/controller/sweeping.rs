@@ -24,7 +24,7 @@ use crate::instance::InstanceView;
 use crate::job::JobId;
 use crate::market::Cloud;
 use crate::policy::orphan::{self, OrphanVerdict};
-use crate::ports::{CloudError, chain};
+use crate::ports::{CloudError, NoCredentials, chain};
 
 /// Between two sweeps. The bound on what an orphan costs counts with it; more often is a call for each region
 /// that finds nothing.
@@ -40,8 +40,9 @@ const LOOK_MAX: Duration = Duration::from_secs(45);
 /// A call to one region, of which a look makes two in a row. Healthy ones answer in a second.
 const REGION_MAX: Duration = Duration::from_secs(15);
 
-/// A cloud that knows us not is asked again only then: on most workstations without an account it never will.
-const DENIED_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// Where nobody has ever signed in, a cloud is asked again only then: on most workstations without an account nobody ever will. A session
+/// that is over is begun anew at any moment, and what hung meanwhile bills (seed 37026194 of 24 h).
+const NOBODY_PAUSE: Duration = Duration::from_secs(15 * 60);
 
 /// What a daemon remembers of its sweeps.
 #[derive(Default)]
@@ -50,8 +51,8 @@ pub(super) struct SweepMemory {
     /// Orphans at the first look, and when the second is due.
     suspects: Vec<Judged>,
     second_look: Option<Duration>,
-    /// Until when a cloud is not asked.
-    denied: BTreeMap<Cloud, Duration>,
+    /// Until when a cloud is not asked, to which nobody here has signed in.
+    unsigned: BTreeMap<Cloud, Duration>,
     /// Forgotten disks that were told of.
     kept: KeptTold,
     /// Jobs of which nothing is kept any more, and that is on record.
@@ -143,15 +144,15 @@ impl Controller {
 
     async fn places_to_sweep(&self, memory: &mut SweepMemory) -> BTreeSet<Place> {
         let now = self.clock.mono();
-        let due = self.clouds.iter().filter(|(which, _)| memory.denied.get(which).is_none_or(|until| now >= *until));
+        let due = self.clouds.iter().filter(|(which, _)| memory.unsigned.get(which).is_none_or(|until| now >= *until));
         let asked = join_all(due.map(|(which, cloud)| async move { (*which, self.in_time(cloud.regions()).await) })).await;
         let mut places = BTreeSet::new();
         for (which, regions) in asked {
             match regions {
                 Ok(regions) => places.extend(regions.into_iter().map(|region| (which, region))),
                 Err(error) => {
-                    if matches!(error, CloudError::Denied { .. }) {
-                        memory.denied.insert(which, now + DENIED_PAUSE);
+                    if NoCredentials::among(&error).is_some_and(NoCredentials::are_nowhere) {
+                        memory.unsigned.insert(which, now + NOBODY_PAUSE);
                     }
                     say_once(memory, which.word(), &error);
                 }

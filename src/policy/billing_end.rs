@@ -2,7 +2,7 @@
 //! power-off that nobody saw has hung.
 //!
 //! ```text
-//!   never heard of ────────────────> the first word's time, or the lease, and a sweep
+//!   never heard of ────────────────> the first word's time, the lease, or the last that one of ours saw of it; and a sweep
 //!   shown, its end without a date ─> the last sign of it, and a power-off
 //!   shown no more ─┬─ had ended ───> its outcome, and a power-off
 //!                  │                 or, if that was later, the record of one of ours that it ends it, and a sweep
@@ -31,12 +31,20 @@ pub(super) const SHOWN_AFTER_END: Duration = Duration::from_secs(50 * 60);
 /// The latest that a machine can have run to of which no look of the cloud and no heartbeat tells: the switches that need no
 /// agent have ended it.
 pub(super) fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timestamp {
-    let plan = &attempt.plan;
+    let (plan, watched) = (&attempt.plan, &attempt.watched);
+    let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
     // Where its launch was answered, from that: a cloud that was throttled may have answered long after the plan (seed 32009370 of 24 h).
-    let asked = attempt.watched.asked_for.filter(|_| attempt.watched.launched.is_some());
+    let asked = watched.asked_for.filter(|_| watched.launched.is_some());
     let asked = asked.and_then(|ago| facts.now.saturating_sub(ago).ok()).map_or(plan.created, |asked| asked.max(plan.created));
-    let (from, patience) = attempt.lease.as_ref().map_or((asked, plan.boot), |lease| (lease.taken, plan.lease));
-    let swept = from.saturating_add(patience.duration() + SWEPT_WITHIN).unwrap_or(facts.now);
+    // The cloud's own word, where it was shown: another may have launched it long after the plan (seed 37025714 of 24 h).
+    let launched = watched.launched_at.unwrap_or(asked);
+    let (from, patience) = attempt.lease.as_ref().map_or((launched, plan.boot), |lease| (lease.taken, plan.lease));
+    let due = from.saturating_add(patience.duration()).unwrap_or(facts.now);
+    // Whoever records that it ends it has just seen it run, and so has whoever was shown it lit: until then no switch had ended it (seeds
+    // 37002198, 37014793 and 37029911 of 24 h: a kernel that never came up, and a sweeper that was throttled).
+    let lit = watched.lit_for.and_then(|ago| now.saturating_sub(ago).ok());
+    let seen = watched.unshown.and_then(|unshown| unshown.ending).into_iter().chain(lit);
+    let swept = seen.fold(due, Timestamp::max).saturating_add(SWEPT_WITHIN).unwrap_or(facts.now);
     if plan.created > facts.now { swept } else { swept.min(facts.now) }
 }
 

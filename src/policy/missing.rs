@@ -67,7 +67,7 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
     let shown_within = attempt.watched.asked_for.unwrap_or(age).min(since_first_word(attempt, now));
     // A kept machine is there or gone: a launch would not bring it back.
-    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.plan.starts.is_some();
+    let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.watched.shown.is_some() || attempt.plan.starts.is_some();
     let wish = Wishes::of(facts.requests).end;
     // Whoever slept over a launch buys no machine that is to be out already.
     let is_over = attempt.plan.kill_at.is_some_and(|kill_at| kill_at <= now);

@@ -47,7 +47,11 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let shown = view;
     let dated = view.filter(|_| !never_started).map(|view| InstanceView { ended: ended(attempt, view), ..view.clone() });
     let view = dated.as_ref();
-    let known = attempt.lease.as_ref().map(|lease| lease.instance.clone()).or_else(|| attempt.watched.launched.clone());
+    let known = attempt
+        .lease
+        .as_ref()
+        .map(|lease| lease.instance.clone())
+        .or_else(|| attempt.watched.launched.clone().or_else(|| attempt.watched.shown.clone()));
     let known = known.or_else(|| attempt.status.as_ref().map(|status| status.instance.clone()));
     let instance = view.map(|view| view.id.clone()).or(known).filter(|_| !never_started);
     let was_there = instance.is_some() || is_spent(attempt);
@@ -77,7 +81,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
     let lain = shown.is_some_and(|view| continuation::left_lying(facts, attempt, view).is_some());
     let because = if lain { EndedBecause::Lost } else { because(facts, attempt, view, was_there) };
-    let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none());
+    let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none() && !unsure);
     let not_had = || match lain {
         true => LAIN.to_owned(),
         false => format!("the kept machine {}", shown.map_or("is not shown any more".to_owned(), |view| format!("is {}", view.state))),
@@ -129,8 +133,9 @@ pub(super) fn is_spent(attempt: &AttemptFacts) -> bool {
 fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let AttemptFacts { plan, watched, .. } = attempt;
     let would_be_shown = plan.offer.cloud == Cloud::Local || (plan.created <= facts.now && elapsed(plan.created, facts.now) < SHOWN_AFTER_END);
-    // Whoever refuses has looked at the token first.
-    watched.unclear && watched.refused.is_none() && !would_be_shown
+    // Whoever refuses has looked at the token first; what another launched since, and has ended, is shown for as long.
+    let was_not_there_lately = watched.refused.is_some() && watched.refused_for < SHOWN_AFTER_END;
+    watched.unclear && !was_not_there_lately && !would_be_shown
 }
 
 /// Whether the cloud itself took a spot machine back; a notice alone does not say so.
@@ -142,8 +147,8 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     if let Some(outcome) = &attempt.outcome {
         return outcome.because;
     }
-    // A machine that there was all the same was not refused.
-    if attempt.watched.refused.is_some() && !was_there {
+    // A machine that there was all the same, or may have been, was not refused.
+    if attempt.watched.refused.is_some() && !was_there && !may_have_run(facts, attempt) {
         return EndedBecause::LaunchFailed;
     }
     if let Some((because, _)) = told_at_the_end(attempt) {

@@ -22,6 +22,10 @@ pub struct Journal {
 pub struct Watched {
     /// The launch call, or the start of a kept machine, has answered with this machine.
     pub launched: Option<String>,
+    /// The machine of this launch that the cloud has shown here, whoever launched it; none of a plan that starts a kept one.
+    pub shown: Option<String>,
+    /// How long ago the cloud last showed it billing.
+    pub lit_for: Option<Duration>,
     /// How long ago this controller asked last for the machine in a way that may have made it: answered with a machine, or not
     /// answered. `None`: never.
     pub asked_for: Option<Duration>,

@@ -53,6 +53,8 @@ pub struct Host {
     clock_was_set: AtomicBool,
     /// Its power switch did nothing when it was needed.
     power_failed: AtomicBool,
+    /// Since when its deadline unit powers it off.
+    switched: Mutex<Option<Duration>>,
     pub boots: AtomicU32,
     /// When its kernel began, by the world's steady clock.
     life: Mutex<Duration>,
@@ -106,6 +108,7 @@ impl Host {
             wall_off: AtomicI64::new(0),
             clock_was_set: AtomicBool::new(false),
             power_failed: AtomicBool::new(false),
+            switched: Mutex::default(),
             boots: AtomicU32::new(0),
             life: Mutex::default(),
             lacks_gpu,
@@ -159,11 +162,23 @@ impl Host {
             self.kernel.running().await;
             if has_passed() {
                 self.world.told(format_args!("{}: the deadline has passed, the unit powers off", self.id));
+                self.set_switched(Some(self.world.timeline.now()));
                 self.world.timeline.sleep(Duration::from_secs(5)).await;
                 self.kernel.running().await;
                 self.go_dark();
+                // Its power switch does nothing.
+                self.set_switched(None);
             }
         }
+    }
+
+    /// Since when its deadline unit powers it off, which nobody takes back.
+    pub fn switched(&self) -> Option<Duration> {
+        *self.switched.lock().expect("nobody panics while holding it: it is only read and set")
+    }
+
+    fn set_switched(&self, since: Option<Duration>) {
+        *self.switched.lock().expect("nobody panics while holding it: it is only read and set") = since;
     }
 
     /// One boot after the other; a reboot ends everything but the disk.

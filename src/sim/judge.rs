@@ -41,6 +41,9 @@ pub struct Judge {
     /// Minutes without use in which the sweeper could not work, and for each of their spells those of the visits around it: it began
     /// before a second look, and the next visit is a whole interval after it (seed 33002835 of 24 h).
     pub(super) unswept: BTreeMap<String, u32>,
+    /// Minutes without use in which its cloud was throttled, so that a visit of the sweeper may have been in vain, up to a visit that met
+    /// no trouble: for estimates alone.
+    pub(super) throttled: BTreeMap<String, u32>,
     pub(super) could_sweep: bool,
     /// Machines that should have been ended by a visit of the sweeper which met no trouble, and were not. One whose every visit met
     /// some is not the sweeper's fault (seed 5002237 of 24 h).
@@ -223,6 +226,7 @@ impl Judge {
             &mut self.unused,
             &mut self.beyond,
             &mut self.unswept,
+            &mut self.throttled,
             &mut self.lingers,
             &mut self.overdue,
             &mut self.undead,

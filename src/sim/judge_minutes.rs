@@ -58,6 +58,8 @@ impl Judge {
             let is_due = over || *unused + VISIT_MINUTES >= BOOT_MINUTES;
             let unswept = if self.could_sweep && is_due { 1 + VISIT_MINUTES } else { 1 };
             *self.unswept.entry(id.clone()).or_default() += unswept * u32::from(!healthy && (over || !beats));
+            let throttled = healthy && world.weather.is(Trouble::Ec2Throttled) && !self.passed_over.contains(&id);
+            *self.throttled.entry(id.clone()).or_default() += u32::from(throttled && (over || !beats));
             let beyond = kill_at.is_some_and(|kill_at| kill_at < at(now));
             *self.beyond.entry(id.clone()).or_default() += u32::from(beyond && healthy);
             if is_used && !beyond {

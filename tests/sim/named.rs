@@ -78,6 +78,27 @@ pub const NAMED: [(u64, u64); 74] = [
     (24, 30000589),
 ];
 
-/// The same of the seeds that were found since: their work saves as the seed says.
+/// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
+/// themselves out.
+pub const NAMED_WITH_NEWER: [(u64, u64); 16] = [
+    (24, 37002198),
+    (24, 37003075),
+    (24, 37006490),
+    (24, 37008093),
+    (24, 37012312),
+    (24, 37014793),
+    (24, 37016122),
+    (24, 37016738),
+    (24, 37017966),
+    (24, 37018485),
+    (24, 37025714),
+    (24, 37026194),
+    (24, 37027451),
+    (24, 37029911),
+    (24, 37030443),
+    (24, 37032364),
+];
+
+/// The same of the seeds that were found between: their work saves as the seed says.
 pub const NAMED_AS_THEY_ARE: [(u64, u64); 9] =
     [(6, 1317), (6, 1438), (24, 33000089), (24, 33000128), (24, 33000455), (24, 33001763), (24, 33002835), (24, 34005916), (24, 34011317)];

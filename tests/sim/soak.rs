@@ -289,15 +289,18 @@ fn mutants(run: &Run) {
 }
 
 fn named(run: &Run) {
-    let as_they_are = named::NAMED_AS_THEY_ARE.iter().map(|named| (*named, None));
-    let all: Vec<_> = named::NAMED.iter().map(|named| (*named, Some(Saves::Renamed))).chain(as_they_are).collect();
+    let as_they_are = named::NAMED_AS_THEY_ARE.iter().map(|named| (*named, None, false));
+    let with_newer = named::NAMED_WITH_NEWER.iter().map(|named| (*named, None, true));
+    let renamed = named::NAMED.iter().map(|named| (*named, Some(Saves::Renamed), false));
+    let all: Vec<_> = renamed.chain(as_they_are).chain(with_newer).collect();
     let came = side_by_side(run, all.len() as u64, |_, number| {
-        let ((hours, seed), saves) = all[number as usize];
-        let played = played(Play { hours, saves, newer: false, ..Play::seed(seed) });
+        let ((hours, seed), saves, newer) = all[number as usize];
+        let played = played(Play { hours, saves, newer, ..Play::seed(seed) });
         tell(&played);
         if !played.violations.is_empty() {
             let renamed = saves.map_or("", |_| " --renamed");
-            println!("seed {seed} of {hours} h breaks a law again: just soak --hours {hours}{renamed} --older --seed {seed}");
+            let older = if newer { "" } else { " --older" };
+            println!("seed {seed} of {hours} h breaks a law again: just soak --hours {hours}{renamed}{older} --seed {seed}");
         }
         played.violations.is_empty()
     });
