@@ -80,6 +80,28 @@ fn what_a_reboot_took_counts_and_the_hard_end_stays_where_it_was() {
     });
 }
 
+/// Its metadata came late, and its store does not answer: a boot has a quarter of an hour, and what follows may take minutes.
+#[test]
+fn an_agent_that_comes_up_late_after_a_reboot_tells_its_switch_at_once() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let hard_end = clock.now() + SignedDuration::from_hours(5);
+        let stage = Stage::limited(clock.clone(), STEPS, json!({}), Some(hard_end)).await;
+        let live = async |time| {
+            tokio::select! {
+                died = stage.live(Process::new(None)) => panic!("it ends too early: {died}"),
+                () = clock.sleep(time) => {}
+            }
+        };
+        live(secs(60)).await;
+        clock.reboot(secs(45));
+        let file = stage.deadline_file.clone().expect("it has a switch");
+        std::fs::write(&file, format!("{}\n", (clock.now() + secs(60)).as_second())).expect("its folder is there");
+        stage.rig.store.fault("", Fault::Hang, None);
+        live(secs(5)).await;
+        assert_eq!(std::fs::read_to_string(&file).expect("it is there").trim(), hard_end.as_second().to_string());
+    });
+}
+
 /// After a reboot there is nothing to go by but the wall clock, and what was reached before it.
 #[test]
 fn a_clock_that_was_set_back_gives_no_more_time_at_each_reboot() {

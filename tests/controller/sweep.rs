@@ -1,6 +1,7 @@
 //! Sweeping with the shipped controller: what is ended, what is left alone, and that it is looked at twice.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use lamplighter::controller::{Found, Judged, submit};
@@ -9,7 +10,7 @@ use lamplighter::job::{AttemptNo, AttemptPhase, EndedBecause, JobId, JobOutcome}
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Region};
 use lamplighter::policy::orphan::OrphanVerdict;
-use lamplighter::ports::{Clock, Cloud, CloudError, Store};
+use lamplighter::ports::{Clock, Cloud, CloudError, NONE_FOUND, NoCredentials, Store};
 
 use super::before::before_the_cloud;
 use super::cloud::Life;
@@ -208,6 +209,50 @@ fn a_region_that_hangs_hides_no_orphan_of_another() {
         }
         assert!(!world.cloud.running().contains(&late), "{:?}", world.cloud.running());
     });
+}
+
+/// Before the false cloud: for so long nobody can ask it.
+struct SignedOut {
+    inner: Arc<dyn Cloud>,
+    clock: Arc<super::VirtualClock>,
+    until: Duration,
+    what: &'static str,
+    asked: AtomicU32,
+}
+
+before_the_cloud!(SignedOut passes on [supply launch describe terminate interrupt raise_kill_at release] {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        if self.clock.mono() < self.until {
+            let nobody = NoCredentials { what: self.what.to_owned(), fix: "`aws sso login` signs in again".into() };
+            return Err(CloudError::Denied { act: "list the regions".into(), cause: Box::new(nobody) });
+        }
+        self.inner.regions().await
+    }
+});
+
+/// Seed 37026194 of 24 h: a kernel hung, nobody swept, and after somebody had signed in again its daemon asked for a quarter of an hour
+/// nobody what runs.
+#[test]
+fn a_daemon_sweeps_soon_after_a_session_is_begun_anew_and_seldom_where_nobody_has_an_account() {
+    let asked = [("the AWS session is over (ExpiredToken)", true), (NONE_FOUND, false)].map(|(what, swept)| {
+        simulate(async |clock| {
+            let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+            world.drive().await;
+            let late = world.cloud.add_late(world.job());
+            let until = clock.mono() + Duration::from_secs(17 * 60);
+            let cloud = Arc::new(SignedOut { inner: world.port(), clock: clock.clone(), until, what, asked: AtomicU32::new(0) });
+            let daemon = world.controller_on(world.store.clone(), cloud.clone());
+            tokio::select! {
+                () = daemon.drive_all(&[], |_| {}) => {}
+                () = clock.sleep(Duration::from_secs((17 + 8) * 60)) => {}
+            }
+            assert_eq!(!world.cloud.running().contains(&late), swept, "{what}");
+            cloud.asked.load(Ordering::Relaxed)
+        })
+    });
+    // After 1, 6, 11, 16 and 21 minutes, or after 1 and 16; it stands for both clouds.
+    assert_eq!(asked, [2 * 5, 2 * 2]);
 }
 
 /// Another job root of this owner may know it: neither a sweep nor a daemon ends it, and a person's word is compared with what is there

@@ -119,6 +119,54 @@ fn a_machine_whose_name_alone_is_known_is_billed_to_the_latest_that_it_can_have_
     }
 }
 
+/// Seeds 37002198, 37014793 and 37029911 of 24 h: a kernel that never came up, so that no switch of the machine ended it, and the receipt said
+/// the quarter of an hour of its boot and a sweep: $0.15 of $0.74.
+#[test]
+fn a_machine_that_never_spoke_is_billed_until_whoever_of_ours_saw_it_last() {
+    let billed = |planned: u64, watched: Watched| {
+        let facts = AttemptFacts { watched: Watched { missing_for: Duration::from_secs(90), ..watched }, ..attempt(1, planned) };
+        let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        assert_eq!((settled.instance.as_deref(), settled.billed_from, settled.billed_estimated), (Some("i-1"), Some(ago(7200)), true));
+        settled.billed.secs_f64()
+    };
+    let shown = || Watched { shown: Some("i-1".into()), launched_at: Some(ago(7200)), ..Watched::default() };
+    let recorded = |minutes: u64| {
+        let ending = Some(ago(7200 - min(minutes)));
+        Watched { unshown: Some(Unshown { now: now(), planned: None, outcome: None, ending }), ..shown() }
+    };
+    assert_eq!(billed(7200, shown()), min(22) as f64);
+    assert_eq!(billed(7200 + min(30), shown()), min(22) as f64, "another has launched it half an hour after the plan");
+    assert_eq!(billed(7200, recorded(106)), min(113) as f64, "whoever ends it has just seen it run");
+    assert_eq!(billed(7200, recorded(5)), min(22) as f64);
+    let lit = |minutes: u64| Watched { lit_for: Some(Duration::from_secs(7200 - min(minutes))), ..shown() };
+    assert_eq!(billed(7200, lit(44)), min(51) as f64);
+    assert_eq!(billed(7200, lit(119)), min(120) as f64, "not beyond now");
+}
+
+/// Seeds 37008093 and 37025714 of 24 h: what one controller was refused another launched, the first saw it, and settled it as refused: it
+/// was in no receipt. Of one that it never saw, and that was not wanted any more, the same is possible.
+#[test]
+fn what_another_launched_after_a_refusal_is_in_the_receipt() {
+    let settled = |watched: Watched, age: u64| {
+        let stop = wish(Wish::Stop, 500);
+        let facts = AttemptFacts { watched: Watched { unclear: true, wished_for: Duration::from_secs(500), ..watched }, ..attempt(1, age) };
+        let acts = acts(std::slice::from_ref(&facts), std::slice::from_ref(&stop), known(&[]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        (settled.because, settled.instance.clone(), settled.billed.secs_f64(), settled.billed_estimated)
+    };
+    let shown = Watched { shown: Some("i-1".into()), launched_at: Some(ago(7200)), missing_for: Duration::from_secs(90), ..Watched::default() };
+    assert_eq!(settled(shown, 9000), (EndedBecause::Lost, Some("i-1".into()), min(22) as f64, true));
+    let refused = |ago: u64| Watched {
+        refused: Some((Some(Refusal::Price), "too dear".into())),
+        refused_for: Duration::from_secs(ago),
+        missing_for: Duration::from_secs(500),
+        ..Watched::default()
+    };
+    assert_eq!(settled(refused(7000), 7200), (EndedBecause::UserStopped, None, min(22) as f64, true));
+    assert_eq!(settled(refused(600), 7200), (EndedBecause::LaunchFailed, None, 0.0, false), "what was launched since would be shown");
+}
+
 /// Seed 32028469 of 24 h: its zone was out over its hard cap, without a sweeper, and its outcome came five hours later. The receipt said
 /// that this was exact, and left its power-off out.
 #[test]
