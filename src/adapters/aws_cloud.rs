@@ -12,6 +12,7 @@
 //! ```
 //! What must never live here: a decision, or an error code outside of the table.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -100,6 +101,10 @@ impl Cloud for AwsCloud {
 
     async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         cloudwatch_alarm::alarmed(&self.session, machine).await
+    }
+
+    async fn failing_hosts(&self, region: &Region) -> Result<BTreeSet<String>, CloudError> {
+        ec2_describe::failing_hosts(&self.session, region).await
     }
 
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {

@@ -60,6 +60,22 @@ pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceV
     Ok(views)
 }
 
+/// Machines whose *system* status check fails: of the host, and not of what runs on it. The check of the instance itself says less than
+/// a heartbeat: it fails too where a machine that works has no network.
+///
+/// # Errors
+/// When EC2 does not answer: then nothing is known.
+pub async fn failing_hosts(session: &AwsSession, region: &Region) -> Result<BTreeSet<String>, CloudError> {
+    let fails = filter("system-status.status", ["impaired".to_owned()]);
+    let mut pages = session.ec2(region).await.describe_instance_status().filters(fails).max_results(PAGE).into_paginator().send();
+    let mut failing = BTreeSet::new();
+    while let Some(page) = pages.next().await {
+        let page = page.map_err(|error| meaning("read the checks of hosts", error))?;
+        failing.extend(page.instance_statuses.unwrap_or_default().into_iter().filter_map(|status| status.instance_id));
+    }
+    Ok(failing)
+}
+
 /// What carries this owner's tag. In a filter of EC2 `*` and `?` stand for other letters: an owner with such a letter would be
 /// shown what others own.
 pub fn owned(owner: &str) -> Filter {

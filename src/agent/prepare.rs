@@ -94,10 +94,15 @@ impl Agent {
             }
             None => {}
         }
+        // An agent that has ended the work and could not keep that it did finds it ended (seed 38005062 of 24 h).
+        let has_ended = self.workload.clone().is_some_and(|workload| workload.ended().now_or_never().is_some());
+        if self.memory.start > 0
+            && (!attached || has_ended)
+            && let Some(over) = self.over_already().await
+        {
+            return Some(over);
+        }
         if !attached && self.memory.start > 0 {
-            if let Some(over) = self.over_already().await {
-                return Some(over);
-            }
             let text = format!("{} is gone with an earlier life of the machine: the work is started again", self.memory.start_name());
             self.journal.record(What::Verdict { reason: Reason::new(self.out.clock.now(), "agent", "restarted", text) });
         }

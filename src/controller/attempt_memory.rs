@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::guarding::Guarding;
+use super::{guarding::Guarding, hosts::HostSeen};
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
@@ -46,6 +46,7 @@ pub struct AttemptMemory {
     /// The last in which it did.
     billed_at: Option<Duration>,
     pub guarding: Guarding,
+    pub host: HostSeen,
 }
 
 /// The longest that one pause between two looks may add to a silence. A laptop that slept for a night has not listened for
@@ -128,7 +129,7 @@ impl AttemptMemory {
             self.missing_since = self.missing_since.map(|_| now);
             // What was seen after the beat before says nothing of what came after this one (seed 6001023 of 24 h: a machine that
             // was offline was looked at for 25 minutes, and its last word came while the laptop slept).
-            self.watched.billed_after_beat = Duration::ZERO;
+            (self.watched.billed_after_beat, self.watched.host_fails_for, self.host) = (Duration::ZERO, Duration::ZERO, HostSeen::default());
         }
         self.watched.guard_waits = self.guarding.waits(now);
         if self.outcome.is_some() {

@@ -184,6 +184,7 @@ impl Controller {
         let mut failures = 0;
         loop {
             let answers = self.describe(memory.places()).await;
+            self.look_at_hosts(std::iter::once(&mut memory)).await;
             match self.tick(job, &mut memory, answers).await? {
                 Ticked::Final(receipt) => {
                     self.finish_telling().await;

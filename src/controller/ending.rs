@@ -17,7 +17,7 @@ use crate::instance::{InstanceState, MachineRef};
 use crate::job::{AttemptNo, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout};
 use crate::policy::is_by_a_user;
-use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere};
+use crate::policy::reconcile::{AlarmSeen, AttemptFacts, CloudAnswer, Ended, belongs_elsewhere, patience};
 use crate::ports::{CloudError, PowerOff, chain};
 
 /// What a cloud has shown is acted on for so long. A call takes a minute at most, so longer is a workstation that slept in between: what
@@ -56,14 +56,12 @@ impl Controller {
     /// more after that (seed 14004959 of 24 h).
     pub(super) async fn has_spoken(&self, dir: &JobDir, observed: &Observed, ends: Option<AttemptNo>) -> Result<bool, ActError> {
         let Some(facts) = observed.attempts.iter().find(|facts| Some(facts.plan.attempt) == ends) else { return Ok(false) };
-        let heard = facts.status.is_some() || facts.lease.is_some();
-        let patience = if heard { facts.plan.lease } else { facts.plan.boot };
-        if facts.watched.silent_for <= patience.duration() {
+        if facts.watched.silent_for <= patience(facts) {
             return Ok(false);
         }
         let there = |key: String| async move { self.store.head(&key).await.map_err(JobDirError::from) };
         // A first word is a lease, and a heartbeat follows.
-        if !heard && there(layout::lease(dir.job(), facts.plan.attempt)).await?.is_some() {
+        if !(facts.status.is_some() || facts.lease.is_some()) && there(layout::lease(dir.job(), facts.plan.attempt)).await?.is_some() {
             return Ok(true);
         }
         let beat = there(layout::status(dir.job(), facts.plan.attempt)).await?;

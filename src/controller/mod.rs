@@ -30,6 +30,7 @@ mod drive;
 mod ending;
 mod give_up;
 mod guarding;
+mod hosts;
 mod keeping;
 mod launch;
 mod leavings;

@@ -119,6 +119,7 @@ impl Controller {
         let unasked = if by_news { root.unasked(&open, &news) } else { BTreeSet::new() };
         let places = root.memories.values().flat_map(|memory| memory.places()).collect();
         let answers = self.describe(places).await;
+        self.look_at_hosts(root.memories.values_mut().map(AsMut::as_mut)).await;
         let at_once = if by_news && open.len() > UNASKED { TICKS_IN_FLIGHT } else { 1 };
         let (mut open, mut ticks) = (open.into_iter(), FuturesUnordered::new());
         loop {

@@ -104,7 +104,7 @@ impl Controller {
         }
     }
 
-    async fn bounded<T>(&self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn bounded<T>(&self, most: Duration, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
             done = work => Some(done),

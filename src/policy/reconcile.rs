@@ -289,6 +289,20 @@ pub(super) fn is_over(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     (ended && !held) || watched.silent_for > patience
 }
 
+/// A host that fails the cloud's checks for so long, under a machine that says nothing for as long, is dead. Sooner, and one that is a few
+/// minutes without a network is given up with its work; later, and it bills for nothing.
+const HOST_DEAD: Duration = Duration::from_secs(10 * 60);
+
+fn is_host_dead(attempt: &AttemptFacts) -> bool {
+    heard(attempt) && attempt.watched.host_fails_for >= HOST_DEAD
+}
+
+/// For how long the machine of an attempt may say nothing.
+pub fn patience(attempt: &AttemptFacts) -> Duration {
+    let most = if heard(attempt) { attempt.plan.lease } else { attempt.plan.boot }.duration();
+    if is_host_dead(attempt) { most.min(HOST_DEAD) } else { most }
+}
+
 /// The machine is there and bills.
 fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<Act> {
     let wishes = Wishes::of(facts.requests);
@@ -302,10 +316,11 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
         return if is_to_be_kept(&facts.spec.spec.on, outcome, view) && !unwanted { stop(why) } else { terminate(why) };
     }
     let heard = heard(attempt);
-    let patience = if heard { attempt.plan.lease } else { attempt.plan.boot }.duration();
+    let patience = patience(attempt);
     if watched.silent_for > patience {
         let words = if heard { "no heartbeat" } else { "no word of its agent" };
-        let why = format!("{words} for {} s, and {} s is the most", watched.silent_for.as_secs(), patience.as_secs());
+        let dead = if is_host_dead(attempt) { " where the cloud says that its host fails" } else { "" };
+        let why = format!("{words} for {} s, and {} s is the most{dead}", watched.silent_for.as_secs(), patience.as_secs());
         // With a checkpoint the job goes on elsewhere; without one, all that it has is on this disk.
         return if !heard && is_all_its_job_has(&attempt.plan, view) { stop(why) } else { terminate(why) };
     }

@@ -33,20 +33,24 @@ pub(super) fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Times
 /// stand, or a machine that was left lit.
 const OUT_AFTER_LAST_SIGN: Duration = Duration::from_secs(5 * 60);
 
-/// Whether a machine may have stood with nobody looking until somebody terminated it: from its outcome on where its power-off stops it,
-/// or because a person or an alarm has stopped it (seed 34005916 of 24 h). Of such a one the cloud shows the second date alone, and has
+/// Whether a machine may have stood with nobody looking until somebody terminated it: where its power-off stops it, by that;
+/// else because a person or an alarm has stopped it (seed 34005916 of 24 h). Of such a one the cloud shows the second date alone, and has
 /// billed until the first. A spot machine never stands. `view`: with the date that the cloud shows now.
 pub(super) fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView) -> bool {
     let by_somebody = view.state == InstanceState::Terminated && is_by_a_user(view);
     let Some(ended) = view.ended.filter(|_| by_somebody && attempt.plan.offer.market == Market::OnDemand) else { return false };
+    // Its agent or its deadline unit may have stopped it in the seconds before that (seeds 37032364 and 38005218 of 24 h). Whoever saw it
+    // stand has another date than that of its end.
+    if attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop) {
+        return stood(attempt, view.launched).is_none_or(|stood| stood >= ended);
+    }
     // What was seen to go out within these minutes did that, and stood before it or not.
     if stood(attempt, view.launched).is_some_and(|stood| elapsed(stood, ended) > OUT_AFTER_LAST_SIGN) {
         return false;
     }
     let lately = |at: Timestamp| at <= ended && elapsed(at, ended) <= OUT_AFTER_LAST_SIGN;
-    if let Some(outcome) = &attempt.outcome {
-        let stops = attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop);
-        return stops && our_ending(attempt).is_none() && !lately(outcome.ended);
+    if attempt.outcome.is_some() {
+        return false;
     }
     // Who has just seen it run records that it ends it; a clock that is ahead says nothing.
     let heard = attempt.watched.heard_at.or(attempt.status.as_ref().map(|status| status.at));

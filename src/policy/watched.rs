@@ -45,7 +45,9 @@ pub struct Watched {
     pub wished_for: Duration,
     /// How long the heartbeat has not changed.
     pub silent_for: Duration,
-    /// The same, at the last answer of the cloud in which the machine billed.
+    /// For how long the cloud has said, since that, that the host below the machine fails.
+    pub host_fails_for: Duration,
+    /// The silence at the last answer of the cloud in which the machine billed.
     pub billed_after_beat: Duration,
     /// Since the first answer in which it did no more; `None`: there was none.
     pub dark_for: Option<Duration>,

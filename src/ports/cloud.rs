@@ -1,5 +1,7 @@
 //! A seller of machines.
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use jiff::Timestamp;
 
@@ -119,6 +121,12 @@ pub trait Cloud: Send + Sync {
     /// When what [`Cloud::guard`] armed has ended this machine; `None`: it has not. An error means *unknown*.
     async fn alarmed(&self, _machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         Ok(None)
+    }
+
+    /// Machines in a region of which the cloud itself says that their host fails: it has no power, no network, or broken hardware.
+    /// Anybody's; an error means *unknown*.
+    async fn failing_hosts(&self, _region: &Region) -> Result<BTreeSet<String>, CloudError> {
+        Ok(BTreeSet::new())
     }
 
     /// The prices that held for a spot machine of this offer from a moment on, with the one that held then: they move while it

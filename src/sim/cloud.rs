@@ -1,13 +1,14 @@
 //! The false EC2, as the controller calls it: lost replies, throttling, stale and failing Describe, refusals, tokens with
 //! EC2's rules. What becomes of the machines is in [`super::ec2`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 
-use super::ec2::Launched;
+use super::ec2::{Launched, Machine};
 use super::planted;
 use super::weather::Trouble;
 use super::world::{Ask, Deed, World};
@@ -258,6 +259,19 @@ impl Cloud for Ec2Line {
         let lost = self.meet_known("raise the hard cap", machine).await?;
         self.world.ec2.raise_kill_at(&machine.id, kill_at, self.world.timeline.now());
         Self::reply(lost, "raise the hard cap", ())
+    }
+
+    /// DescribeInstanceStatus. A zone that is out says nothing of its hosts.
+    async fn failing_hosts(&self, region: &Region) -> Result<BTreeSet<String>, CloudError> {
+        let act = "read the checks of hosts";
+        let lost = self.meet(act).await?;
+        if self.world.weather.is(Trouble::Ec2Down) {
+            return Err(ambiguous(act, "Unavailable: the zone does not answer"));
+        }
+        let (now, is_here) = (self.world.timeline.now(), region.as_str() == REGION);
+        let fails = |machine: &&Machine| is_here && machine.host.as_ref().is_some_and(|host| !host.fails_for(now).is_zero());
+        let failing = self.world.ec2.look(|machines| machines.iter().filter(fails).map(|machine| machine.id.clone()).collect());
+        Self::reply(lost, act, failing)
     }
 
     /// The prices of a world do not move. No dice and no weather here: the law of the ledger is exact.

@@ -113,12 +113,6 @@ impl Machine {
         self.stuck && matches!(self.state(), InstanceState::Stopping | InstanceState::ShuttingDown)
     }
 
-    /// How much later than its bill its end is dated: it was stopped, and then terminated.
-    pub fn dated_late(&self) -> Duration {
-        let dated = self.history.last().and_then(|moment| moment.dated);
-        dated.zip(self.ended).map_or(Duration::ZERO, |(dated, ended)| dated.saturating_sub(ended))
-    }
-
     /// When it was first launched, or started, for the attempt that it has now.
     pub fn begun(&self) -> Duration {
         let of_this = self.before.iter().filter(|bill| self.attempt() == Some(bill.attempt));

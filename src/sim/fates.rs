@@ -37,6 +37,8 @@ pub enum Fate {
     AgentHang(Duration),
     Reboot,
     KernelHang,
+    /// The host below it: nothing of the machine answers any more, and the cloud says after some minutes that its checks fail.
+    HostDies,
     BoxClock(i64),
     LaptopSleep(Duration),
     ControllerKill,
@@ -173,6 +175,12 @@ pub fn of(dice: &Dice, until: Duration, hours: u64, newer: bool) -> Vec<Due> {
             due.push(Due { at, fate: Fate::Weather(trouble, lasts) });
         }
     }
+    let hosts = dice.fork("hosts");
+    for _ in 0..hours / HOURS {
+        if newer && hosts.percent(10) {
+            due.push(Due { at: hosts.between(Duration::ZERO, until), fate: Fate::HostDies });
+        }
+    }
     due.sort_by_key(|due| due.at);
     due
 }
@@ -295,6 +303,7 @@ async fn on_machine(world: &Arc<World>, host: &Arc<Host>, fate: Fate) {
         }
         Fate::Reboot => host.state().reboot.iter().for_each(|boot| boot.kill()),
         Fate::KernelHang => host.kernel.freeze(true),
+        Fate::HostDies => host.die(),
         Fate::BoxClock(off) => host.set_clock(off),
         Fate::Xid(ends) => {
             host.state().xids.push(79);
@@ -319,7 +328,7 @@ async fn zone_outage(world: &Arc<World>, host: &Arc<Host>, lasts: Duration) {
     host.kernel.freeze(true);
     world.timeline.sleep(lasts).await;
     host.state().reboot.iter().for_each(|boot| boot.kill());
-    host.kernel.freeze(false);
+    host.revive();
 }
 
 fn crash_loop(host: &Host, agent: Option<Arc<Process>>, times: u32) {

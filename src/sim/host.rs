@@ -31,6 +31,8 @@ use crate::ports::{Clock, Files, Metadata, Power, Service, Store, Workloads};
 const DEADLINE: &str = "/etc/lamplighter/deadline";
 /// What user data arms it with.
 pub const BOOT_TTL: Duration = Duration::from_secs(15 * 60);
+/// A host that is dead fails the cloud's checks so long after its end.
+const CHECKED_WITHIN: Duration = Duration::from_secs(120);
 /// How often the unit looks.
 const DEADMAN_EVERY: Duration = Duration::from_secs(60);
 const DEADMAN_LOOKS_AGAIN: Duration = Duration::from_secs(30);
@@ -53,8 +55,9 @@ pub struct Host {
     clock_was_set: AtomicBool,
     /// Its power switch did nothing when it was needed.
     power_failed: AtomicBool,
-    /// Since when its deadline unit powers it off.
+    /// Since when its deadline unit powers it off, and since when the hardware below it is dead.
     switched: Mutex<Option<Duration>>,
+    dead: Mutex<Option<Duration>>,
     pub boots: AtomicU32,
     /// When its kernel began, by the world's steady clock.
     life: Mutex<Duration>,
@@ -109,6 +112,7 @@ impl Host {
             clock_was_set: AtomicBool::new(false),
             power_failed: AtomicBool::new(false),
             switched: Mutex::default(),
+            dead: Mutex::default(),
             boots: AtomicU32::new(0),
             life: Mutex::default(),
             lacks_gpu,
@@ -175,6 +179,23 @@ impl Host {
     /// Since when its deadline unit powers it off, which nobody takes back.
     pub fn switched(&self) -> Option<Duration> {
         *self.switched.lock().expect("nobody panics while holding it: it is only read and set")
+    }
+
+    /// The hardware below it is dead, which the cloud says by its own checks minutes later, and only there.
+    pub fn die(&self) {
+        self.kernel.freeze(true);
+        *self.dead.lock().expect("nobody panics while holding it: it is only read and set") = Some(self.world.timeline.now());
+    }
+
+    pub fn revive(&self) {
+        self.kernel.freeze(false);
+        *self.dead.lock().expect("nobody panics while holding it: it is only read and set") = None;
+    }
+
+    /// So long the cloud says so.
+    pub fn fails_for(&self, now: Duration) -> Duration {
+        let dead = *self.dead.lock().expect("nobody panics while holding it: it is only read and set");
+        dead.map_or(Duration::ZERO, |since| now.saturating_sub(since + CHECKED_WITHIN))
     }
 
     fn set_switched(&self, since: Option<Duration>) {

@@ -80,6 +80,8 @@ pub struct Judge {
     pub(super) uncancelled: Watched,
     pub(super) unended: Watched,
     pub(super) unheld: Watched,
+    /// The same, of one that says nothing and whose host fails the cloud's checks.
+    pub(super) hostless: Watched,
     /// Minutes in a row in which one agent that lives, and sees its GPU, watches work that idles or hangs; and which agent that is.
     pub(super) useless: BTreeMap<String, (u32, Option<Arc<Process>>)>,
     pub(super) mistold: BTreeMap<String, u32>,
@@ -212,7 +214,9 @@ impl Judge {
 
     /// A controller measures silence by what it has seen itself.
     pub fn controller_died(&mut self, who: &str) {
-        self.unheld.retain(|(_, watching), _| watching != who);
+        for watched in [&mut self.unheld, &mut self.hostless] {
+            watched.retain(|(_, watching), _| watching != who);
+        }
     }
 
     /// How much of a time nobody could see the GPUs.
@@ -236,7 +240,7 @@ impl Judge {
             minutes.remove(id);
         }
         self.useless.remove(id);
-        for watched in [&mut self.uncancelled, &mut self.unended, &mut self.unheld] {
+        for watched in [&mut self.uncancelled, &mut self.unended, &mut self.unheld, &mut self.hostless] {
             watched.retain(|(machine, _), _| machine != id);
         }
         self.caps.remove(id);

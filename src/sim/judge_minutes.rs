@@ -124,6 +124,7 @@ impl Judge {
         let over = self.outcomes.contains_key(&attempt);
         let host = world.ec2.with(id, |machine| machine.host.clone()).flatten();
         let (runs, _) = Judge::host_truth(world, id).unwrap_or_default();
+        let is_dead = host.as_ref().is_some_and(|host| !host.fails_for(now).is_zero());
         let unhindered = runs && host.is_some_and(|host| host.state().crash_loop == 0 && !host.disk.is_full());
         let is = |troubles: &[Trouble]| troubles.iter().any(|trouble| world.weather.is(*trouble));
         let heeds = unhindered && !is(&AGENTS_TROUBLES) && !is(&[Trouble::MetadataDown]);
@@ -137,7 +138,12 @@ impl Judge {
         let cancelled = self.cancelled.is_some();
         for (who, (shown, _)) in self.shown.iter().filter(|(who, _)| *who != "sweeper") {
             let awake = reaches && now.saturating_sub(*shown) <= AWAKE;
-            let watched = [(&mut self.uncancelled, cancelled), (&mut self.unended, capped || over), (&mut self.unheld, is_silent)];
+            let watched = [
+                (&mut self.uncancelled, cancelled),
+                (&mut self.unended, capped || over),
+                (&mut self.unheld, is_silent),
+                (&mut self.hostless, is_silent && is_dead && !over),
+            ];
             for (watched, is_due) in watched {
                 let minutes = watched.entry((id.to_owned(), who.clone())).or_default();
                 *minutes = if is_due && awake { *minutes + 1 } else { 0 };

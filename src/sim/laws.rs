@@ -33,6 +33,8 @@ const OVERDUE_MINUTES: u32 = 3;
 /// This is the bound of a world without a sweeper.
 const UNENDED_MINUTES: u32 = 9;
 const UNHELD_MINUTES: u32 = 33;
+/// The same where the cloud says that the host fails: ten minutes of that, asked for once a minute, and a tick.
+const HOSTLESS_MINUTES: u32 = 13;
 
 /// Minutes in a row in which one agent watches work that idles or hangs. The idle window is five, or three times the work's own longest
 /// pause; a hang is known after twenty, or ten of its steps, and the rungs to its restart. Twice that, for a watch that a store without
@@ -112,6 +114,9 @@ fn dark_within_the_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Resul
     }
     if let Some(((id, who), _)) = judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES) {
         return Err(format!("{id} bills and says nothing, and {who} is awake for more than {UNHELD_MINUTES} minutes"));
+    }
+    if let Some(((id, who), _)) = judge.hostless.iter().find(|(_, minutes)| **minutes > HOSTLESS_MINUTES) {
+        return Err(format!("the host of {id} is dead, the cloud says so, and {who} is awake for more than {HOSTLESS_MINUTES} minutes"));
     }
     if let Some(((id, who), _)) = judge.unended.iter().find(|(_, minutes)| **minutes > UNENDED_MINUTES) {
         return Err(format!("{id} bills beyond its end, and {who} is awake for more than {UNENDED_MINUTES} minutes"));

@@ -43,6 +43,9 @@ const CANCELLED_MINUTES: u32 = 5;
 /// have it.
 const INTENT_MAX: Duration = Duration::from_secs(15);
 
+/// A host that fails for so long, under a machine that says nothing for as long, is given up.
+const HOST_DEAD: Duration = Duration::from_secs(600);
+
 /// A machine whose end is asked for.
 struct Asked {
     attempt: Which,
@@ -175,7 +178,9 @@ pub(super) fn given_up_for_a_cause(judge: &Judge, world: &World, deed: &Deed<'_>
         return if may { Ok(()) } else { Err(format!("{by} ended {id}, which was silent for {} s of its boot", silent.as_secs())) };
     };
     let silent = now.saturating_sub(*heard);
-    let lapsed = silent >= asked.tags.lease.duration() || silent < ON_ITS_WAY;
+    let fails_for = world.ec2.with(id, |machine| machine.host.as_ref().map(|host| host.fails_for(now))).flatten().unwrap_or_default();
+    let dead = silent.min(fails_for) >= HOST_DEAD;
+    let lapsed = silent >= asked.tags.lease.duration() || silent < ON_ITS_WAY || dead;
     if lapsed { Ok(()) } else { Err(format!("{by} ended {id}, which has no outcome and was heard {} s before", silent.as_secs())) }
 }
 

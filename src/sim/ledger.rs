@@ -3,7 +3,6 @@
 //! What must never live here: what a receipt is made of (that is `policy::settlement`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::ec2::Machine;
 use super::timeline::at;
@@ -23,16 +22,14 @@ pub fn compare(world: &Arc<World>, receipts: &[&Receipt]) {
 fn compare_one(world: &Arc<World>, which: Which, attempt: &ReceiptAttempt) {
     let Some(id) = &attempt.instance else { return };
     let now = world.timeline.now();
-    let facts = |machine: &Machine| Some((machine.bill(which, now)?, machine.offer.hourly(), machine.dated_late()));
-    let Some(((cost, ended), hourly, late)) = world.ec2.with(id, facts).flatten() else {
+    let facts = |machine: &Machine| Some((machine.bill(which, now)?, machine.offer.hourly()));
+    let Some(((cost, ended), hourly)) = world.ec2.with(id, facts).flatten() else {
         return world.violated(19, format!("the receipt names {id}, which never was"));
     };
     let seen = attempt.ended == ended.map(at);
-    // Terminated within the second of its stop: EC2 dates by the last change, and to the second (seed 37032364 of 24 h).
-    let same_second = !late.is_zero() && late <= Duration::from_secs(1) && attempt.ended == ended.map(|ended| at(ended + late));
     // A laptop that slept for longer than the cloud shows an ended machine can only say what it cost at most.
     let holds = match world.estimate_may_lack(id) {
-        _ if seen || !attempt.billed_estimated => attempt.usd == cost || same_second && attempt.usd > cost,
+        _ if seen || !attempt.billed_estimated => attempt.usd == cost,
         Some(lacks) => attempt.usd + hourly.cost_of(lacks) >= cost,
         None => true,
     };

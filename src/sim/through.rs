@@ -3,6 +3,7 @@
 //! Every method of a trait stands here, those with a default too: tests/sim/wrappers.rs compares the names. What must never
 //! live here: an answer of its own.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -138,6 +139,9 @@ impl Cloud for Through<dyn Cloud> {
     }
     async fn alarmed(&self, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
         self.process.call(self.inner.alarmed(machine)).await
+    }
+    async fn failing_hosts(&self, region: &Region) -> Result<BTreeSet<String>, CloudError> {
+        self.process.call(self.inner.failing_hosts(region)).await
     }
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
         self.process.call(self.inner.residue(owner, region)).await

@@ -1,6 +1,6 @@
 //! What is read of our machines: all pages, nobody else's, and why and when they ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -51,6 +51,23 @@ async fn a_page_that_is_missing_is_an_error() {
     ec2.mend();
     ec2.fault(Fault::code("DescribeInstances", "UnauthorizedOperation"));
     assert_eq!(kind(&aws.describe(OWNER, &region()).await.unwrap_err()), "denied");
+}
+
+/// Only those, from all pages; and who may not ask does not know.
+#[tokio::test]
+async fn the_machines_whose_hosts_fail_are_told() {
+    let Some(ec2) = FalseEc2::start(Options { pending: Duration::ZERO, ..Options::default() }) else { return };
+    let aws = cloud(&ec2);
+    let id = launched(&aws, "token-1", Market::OnDemand).await;
+    let other = launched(&aws, "token-2", Market::OnDemand).await;
+    assert_eq!(aws.failing_hosts(&region()).await.unwrap(), BTreeSet::new());
+    ec2.impair(&other, true);
+    assert_eq!(aws.failing_hosts(&region()).await.unwrap(), BTreeSet::from([other]));
+    ec2.impair(&id, true);
+    let copies = ec2.multiply(&id, 1500);
+    assert_eq!(aws.failing_hosts(&region()).await.unwrap().len(), 2 + copies.len());
+    ec2.fault(Fault::code("DescribeInstanceStatus", "UnauthorizedOperation"));
+    assert_eq!(kind(&aws.failing_hosts(&region()).await.unwrap_err()), "denied");
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod fate;
 mod faults;
 mod foreign;
 mod guard;
+mod hosts;
 mod keeping;
 mod leavings;
 mod lives;

@@ -66,6 +66,27 @@ fn from_submission_to_the_receipt() {
             vec!["terminate"],
         ),
         (
+            "silent for ten minutes, and its host is dead",
+            vec![running(Watched { silent_for: Duration::from_secs(601), host_fails_for: Duration::from_secs(600), ..Watched::default() })],
+            vec![],
+            alive(),
+            vec!["terminate"],
+        ),
+        (
+            "its host fails not for long enough",
+            vec![running(Watched { silent_for: Duration::from_secs(1799), host_fails_for: Duration::from_secs(599), ..Watched::default() })],
+            vec![],
+            alive(),
+            vec!["wait"],
+        ),
+        (
+            "it speaks, whatever the cloud says of its host",
+            vec![running(Watched { silent_for: Duration::from_secs(599), host_fails_for: Duration::from_secs(3600), ..Watched::default() })],
+            vec![],
+            alive(),
+            vec!["wait"],
+        ),
+        (
             "dark is late",
             vec![AttemptFacts {
                 outcome: Some(outcome(1, EndedBecause::Succeeded)),

@@ -297,8 +297,11 @@ fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
     assert_eq!(settled(&|facts| facts.watched.stood = Some(ago(8 * 3600))), (Some(ago(8 * 3600)), false), "somebody saw it stand");
     let terminates = |facts: &mut AttemptFacts| facts.plan.launch.as_mut().unwrap().shutdown = Shutdown::Terminate;
     assert!(!settled(&terminates).1, "its power-off would have been its end");
-    let at_once = |facts: &mut AttemptFacts| facts.outcome.as_mut().unwrap().ended = ago(ENDED + 200);
-    assert!(!settled(&at_once).1, "no time to stand");
+    // Seeds 37032364 and 38005218 of 24 h: four seconds, and a sixth of one.
+    let at_once = |facts: &mut AttemptFacts| facts.outcome.as_mut().unwrap().ended = ago(ENDED + 10);
+    assert!(settled(&at_once).1, "it stood for a part of them");
+    assert!(settled(&|facts| facts.watched.stood = Some(ago(ENDED))).1, "who saw its end saw no stand");
+    assert!(!settled(&|facts| facts.watched.stood = Some(ago(ENDED + 4))).1, "who saw it stop has the date");
 }
 
 /// Seed 34005916 of 24 h: its kernel hung, somebody stopped it in the console, and an hour later another controller terminated it.

@@ -80,7 +80,7 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 16] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 18] = [
     (24, 37002198),
     (24, 37003075),
     (24, 37006490),
@@ -97,6 +97,8 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 16] = [
     (24, 37029911),
     (24, 37030443),
     (24, 37032364),
+    (24, 38005062),
+    (24, 38005218),
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.

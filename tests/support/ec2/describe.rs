@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::cloud::{Cloud, ec2_answer, numbered, refused};
 use super::http::Answer;
 use super::query::{self, Params};
-use super::route::{ABSENT, Asked, passes};
+use super::route::{ABSENT, Asked, among, passes};
 use super::world::{Instance, Spot, State, World};
 use super::xml::Node;
 
@@ -152,7 +152,14 @@ fn statuses(cloud: &Cloud, asked: &Asked) -> Answer {
         ];
         Node::with("item", head.into_iter().chain([check("systemStatus"), check("instanceStatus")]))
     };
-    let shown = shown.filter(|instance| all || instance.state() == State::Running).map(item).collect();
+    let filters = query::filters(&asked.params);
+    let facts = |item: &Node| [("system-status.status", item.at("systemStatus/status").to_owned())];
+    let wanted = |item: &Node| passes(&filters, &[], among(&facts(item)));
+    let shown: Vec<Node> = shown.filter(|instance| all || instance.state() == State::Running).map(item).collect();
+    let shown = match shown.into_iter().filter_map(|item| wanted(&item).map(|wanted| wanted.then_some(item)).transpose()).collect() {
+        Ok(shown) => shown,
+        Err(name) => return refused("InvalidParameterValue", format!("The filter '{name}' is invalid")),
+    };
     match page(asked, shown) {
         Ok((page, next)) => ec2_answer("DescribeInstanceStatus", [Node::with("instanceStatusSet", page)].into_iter().chain(next)),
         Err(no) => no,
