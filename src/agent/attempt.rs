@@ -100,6 +100,9 @@ pub struct Memory {
     /// How many agents came up in the end that is in `ending`, with the one that began it.
     #[serde(default)]
     pub ending_lives: u32,
+    /// How many agents in a row died young before this one.
+    #[serde(default)]
+    pub short_lives: u32,
     /// What is broken of the machine: the driver tells of some faults only once.
     #[serde(default)]
     pub hardware: Option<HardwareFault>,
@@ -273,6 +276,7 @@ impl Memory {
             ending: None,
             exit: None,
             ending_lives: 0,
+            short_lives: 0,
             hardware: None,
             held: None,
         }

@@ -213,7 +213,7 @@ impl Agent {
     /// lose the seconds that are left to upload.
     async fn wait_for_reclaim(&mut self, at: Timestamp, reason: Reason) -> Drained {
         self.journal.flush(FLUSH_MIN).await;
-        self.heartbeat.update(self.status());
+        self.beat();
         self.heartbeat.flush(FLUSH_MIN).await;
         while self.steady_now().duration_since(at) < NOTICE_VOID_AFTER {
             self.out.clock.sleep(Duration::from_secs(1)).await;
@@ -331,7 +331,7 @@ impl Agent {
     async fn finish(&mut self, end: End, reason: Reason) -> Drained {
         self.enter(AttemptPhase::Ended);
         self.journal.flush(FLUSH_MIN).await;
-        self.heartbeat.update(self.status());
+        self.beat();
         self.heartbeat.flush(FLUSH_MIN).await;
         if self.alone() && *self.news.signals.borrow() > 0 {
             // Who stops the agent by hand has taken the machine into their own hands.

@@ -108,6 +108,7 @@ impl Agent {
     /// What a crash or a reboot may cost half a minute of.
     pub(super) fn keep_now_and_then(&mut self) {
         self.look_at_clock();
+        self.look_at_age();
         let mono = self.out.clock.mono();
         if mono >= self.next_keep {
             self.next_keep = mono + KEEP_EVERY;

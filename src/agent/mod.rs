@@ -54,6 +54,7 @@ mod requests;
 mod rest;
 pub mod samples;
 mod saving;
+mod short_lives;
 pub mod stacks;
 mod tick;
 mod troubles;

@@ -65,6 +65,7 @@ enum PrepareError {
 impl Agent {
     /// Re-attaches, or prepares and starts. Gives a decision when the attempt ends before it began.
     pub(super) async fn begin(&mut self) -> Option<Decision> {
+        self.count_short_life();
         self.count_life();
         // What follows may take minutes, and the time of a boot runs: the lease is held.
         self.renew_deadline();

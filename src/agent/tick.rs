@@ -108,6 +108,9 @@ pub struct Agent {
     pub(super) limit_level: LimitLevel,
     next_sample: Duration,
     pub(super) next_keep: Duration,
+    /// When this life began, by the steady clock, and how long it says nothing.
+    pub(super) began: Duration,
+    pub(super) quiet_for: Duration,
 }
 
 impl Agent {
@@ -166,6 +169,8 @@ impl Agent {
             limit_level: LimitLevel::Far,
             next_sample: Duration::ZERO,
             next_keep: Duration::ZERO,
+            began: out.clock.mono(),
+            quiet_for: super::short_lives::quiet_for(memory.short_lives),
             anchor,
             attempt,
             world,
@@ -317,12 +322,12 @@ impl Agent {
     /// Hands the heartbeat what is true now; it writes when that is worth a write.
     pub(super) fn report(&self) {
         self.renew_deadline();
-        if let Some(metrics) = &self.metrics {
+        if let Some(metrics) = self.metrics.as_ref().filter(|_| !self.is_quiet()) {
             metrics.beat();
         }
         self.logs.look(self.workload.as_ref().map_or(0, |workload| workload.printed().0));
         if self.heartbeat.wants(&self.seen()) {
-            self.heartbeat.update(self.status());
+            self.beat();
         }
     }
 

@@ -65,7 +65,7 @@ pub(super) fn missing(facts: &Facts<'_>, attempt: &AttemptFacts) -> Vec<Act> {
     let created = attempt.watched.unshown.and_then(|unshown| unshown.planned).unwrap_or(attempt.plan.created);
     let age = elapsed(created, now).max(attempt.watched.missing_for);
     // By the steady clock where it was we who asked: the launch may have come long after the plan, and a wall clock may be set.
-    let shown_within = attempt.watched.asked_for.unwrap_or(age).min(since_first_word(attempt, now));
+    let shown_within = attempt.watched.asked_for.unwrap_or(age).min(since_first_word(attempt, now)).min(since_shown_launch(attempt, now));
     // A kept machine is there or gone: a launch would not bring it back.
     let existed = heard(attempt) || attempt.watched.launched.is_some() || attempt.watched.shown.is_some() || attempt.plan.starts.is_some();
     let wish = Wishes::of(facts.requests).end;
@@ -121,6 +121,13 @@ fn since_first_word(attempt: &AttemptFacts, now: Timestamp) -> Duration {
     let unseen = attempt.watched.launched_at.is_none();
     let taken = attempt.lease.as_ref().map(|lease| lease.taken).filter(|taken| unseen && elapsed(now, *taken) < CLOCKS_DIFFER);
     taken.map_or(Duration::MAX, |taken| elapsed(taken, now))
+}
+
+/// How long ago a machine was launched that the cloud has shown here, that another launched, and of which nothing was heard: a plan may be
+/// much older, and a stale answer hides what a newer one has shown. What was heard, and what we launched, counts as before.
+fn since_shown_launch(attempt: &AttemptFacts, now: Timestamp) -> Duration {
+    let ours = attempt.watched.asked_for.is_some() || heard(attempt);
+    attempt.watched.launched_at.filter(|_| !ours).map_or(Duration::MAX, |launched| elapsed(launched, now))
 }
 
 /// For how long nobody should launch this plan any more, because it has lain too long: nobody with a clock that is kept in time does.

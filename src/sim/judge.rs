@@ -67,6 +67,8 @@ pub struct Judge {
     pub(super) asked: BTreeSet<String>,
     /// When a person ended or stopped a machine that was heard.
     pub(super) by_hand: Option<Duration>,
+    /// Minutes in a row in which the agents of a machine died again and again, and the sweeper could work.
+    pub(super) looped: BTreeMap<String, u32>,
     /// Minutes that a machine has billed after its attempt's outcome, and beyond its cap, with an agent that lives.
     pub(super) lingers: BTreeMap<String, u32>,
     pub(super) overdue: BTreeMap<String, u32>,
@@ -231,6 +233,7 @@ impl Judge {
             &mut self.beyond,
             &mut self.unswept,
             &mut self.throttled,
+            &mut self.looped,
             &mut self.lingers,
             &mut self.overdue,
             &mut self.undead,

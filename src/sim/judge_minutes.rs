@@ -76,6 +76,9 @@ impl Judge {
             let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
             let loops = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0);
             let alive = runs && world.ec2.with(&id, loops) == Some(false);
+            let looped = self.looped.entry(id.clone()).or_default();
+            *looped =
+                if world.ec2.with(&id, loops) == Some(true) { *looped + u32::from(healthy && !world.weather.is(Trouble::Ec2Throttled)) } else { 0 };
             // One that a reboot has met asks the metadata service who it is, and only its disk could say that it was ending: not one that
             // was full by then (seed 23001268 of 24 h).
             let tells = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());

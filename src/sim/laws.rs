@@ -33,6 +33,8 @@ const OVERDUE_MINUTES: u32 = 3;
 /// This is the bound of a world without a sweeper.
 const UNENDED_MINUTES: u32 = 9;
 const UNHELD_MINUTES: u32 = 33;
+/// Of a machine whose agents die again and again: ten short lives, a lease, and the visits of a sweeper.
+const LOOPED_MINUTES: u32 = 75;
 /// The same where the cloud says that the host fails: ten minutes of that, asked for once a minute, and a tick.
 const HOSTLESS_MINUTES: u32 = 13;
 
@@ -114,6 +116,9 @@ fn dark_within_the_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Resul
     }
     if let Some(((id, who), _)) = judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES) {
         return Err(format!("{id} bills and says nothing, and {who} is awake for more than {UNHELD_MINUTES} minutes"));
+    }
+    if let Some((id, _)) = judge.looped.iter().find(|(_, minutes)| **minutes > LOOPED_MINUTES) {
+        return Err(format!("the agents of {id} have died for more than {LOOPED_MINUTES} minutes, and it bills"));
     }
     if let Some(((id, who), _)) = judge.hostless.iter().find(|(_, minutes)| **minutes > HOSTLESS_MINUTES) {
         return Err(format!("the host of {id} is dead, the cloud says so, and {who} is awake for more than {HOSTLESS_MINUTES} minutes"));

@@ -31,6 +31,7 @@ mod restarts;
 mod restless;
 mod role;
 mod samples;
+mod short_lives;
 mod stacks;
 #[path = "../support/mod.rs"]
 #[expect(dead_code, reason = "other test binaries use the rest")]

@@ -45,6 +45,18 @@ fn what_has_taken_its_lease_just_now_is_not_gone_whatever_the_age_of_its_plan() 
     assert!(matches!(acts(&[heard], &[], known(&[])).as_slice(), [Act::Settle(_)]));
 }
 
+/// A plan that a throttled cloud held up for twenty minutes, launched by another, seen once, and hidden by an answer of before that.
+#[test]
+fn what_another_launched_a_minute_ago_and_was_shown_once_is_not_gone_whatever_the_age_of_its_plan() {
+    for (launched, gone) in [(90, false), (301, true)] {
+        let (shown, missing_for) = (Some("i-1".into()), Duration::from_secs(61));
+        let watched = Watched { shown, launched_at: Some(ago(launched)), missing_for, unclear: true, ..Watched::default() };
+        let acts = acts(&[AttemptFacts { watched, ..attempt(1, 1200) }], &[], known(&[]));
+        assert_eq!(matches!(acts.as_slice(), [Act::Settle(_)]), gone, "launched {launched} s ago: {acts:?}");
+        assert!(gone || matches!(acts.as_slice(), [Act::Wait { .. }]), "{acts:?}");
+    }
+}
+
 /// Seed 627 of the false world: the laptop's clock was set a day ahead while EC2 did not show the machine yet.
 #[test]
 fn what_we_asked_for_a_minute_ago_is_not_gone_whatever_the_wall_clock_says() {

@@ -80,7 +80,8 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 18] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 19] = [
+    (6, 911134),
     (24, 37002198),
     (24, 37003075),
     (24, 37006490),
