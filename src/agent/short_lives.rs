@@ -3,7 +3,7 @@
 //! ```text
 //!   each life: counted on the disk ──> ten minutes old: the count begins anew
 //!   ten short lives in a row ──> no heartbeat, no metric and no new deadline until a life is a minute old
-//!   sixty                    ──> until it is ten minutes old
+//!   twenty                   ──> until it is ten minutes old
 //! ```
 //! A life that is too short for a verdict stops nothing, however idle or hung the work is; with a beat in each of them neither the lease
 //! nor the alarm nor the dead-man's switch would ever stand in for it, and a machine without a limit would bill for ever (seed 911134).
@@ -21,8 +21,9 @@ const GROWN: Duration = Duration::from_secs(10 * 60);
 /// at once is heard for longer (two seconds lie between two lives).
 const SEVERAL: u32 = 10;
 
-/// By then a machine has had a bad agent for an hour at the least, if each of its lives was long enough to be heard.
-const MANY: u32 = 60;
+/// By then it has had a bad agent for a quarter of an hour at the least, if its lives were long enough to be heard. More, and work that
+/// idles bills for that much longer: up to ten minutes a life.
+const MANY: u32 = 20;
 
 /// How old a life must be before it says anything, after so many short ones in a row.
 pub(super) fn quiet_for(lives: u32) -> Duration {
@@ -73,7 +74,7 @@ mod tests {
     #[test]
     fn who_dies_young_more_often_is_silent_for_longer() {
         let secs = Duration::from_secs;
-        for (lives, quiet) in [(0, 0), (9, 0), (10, 60), (59, 60), (60, 600), (u32::MAX, 600)] {
+        for (lives, quiet) in [(0, 0), (9, 0), (10, 60), (19, 60), (20, 600), (u32::MAX, 600)] {
             assert_eq!(quiet_for(lives), secs(quiet), "{lives}");
         }
     }

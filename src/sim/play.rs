@@ -355,13 +355,18 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
     let budget = dice.percent(20).then_some(4.0 * play.hours as f64 / HOURS as f64);
     let (whole, quarter) = (longest_run_hours(play) * 60, play.hours * 15);
+    // What hangs at the first step after a resume is ended by its limit alone.
+    let is_capless = play.newer && !short && !long && habit.end != End::Hangs && dice.fork("capless").percent(10);
     let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
     let spec: ResolvedSpec = serde_json::from_value(json!({
         "format": 1, "job": JOB, "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {
             "name": "digits", "command": {"shell": "train"},
             "machine": {"cloud": "aws", "gpus": "A10G:1", "market": if spot { "spot" } else { "on-demand" }},
-            "limits": {"max_runtime": format!("{max_runtime}m"), "budget": budget.filter(|_| !long)},
+            "limits": {
+                "max_runtime": (!is_capless).then(|| format!("{max_runtime}m")),
+                "budget": budget.filter(|_| !long && !is_capless),
+            },
             "checkpoint": {"path": "ckpt", "interval": if short { "10s" } else { "2m" }, "signal": signal, "grace": "1m"},
             "retries": {"max": if dice.percent(50) { 1 } else { 0 }, "exit_codes": [], "delay": "10s"},
         },
