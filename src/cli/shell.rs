@@ -149,6 +149,8 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Iam(args) => iam::run(args, context),
         Verb::Run(args) => block_on(unless_left_early(gone_before, run::run(args, context))),
         Verb::Status(args) => block_on(never_silent(context, of_root(context), status::run(args, context))),
+        // Of a log that is followed, silence is the log's own.
+        Verb::Logs(args) if !args.follow => block_on(never_silent(context, of_root(context), logs::run(args, context))),
         Verb::Logs(args) => block_on(logs::run(args, context)),
         Verb::Ssh(args) => block_on(ssh::run(args, context)),
         Verb::Start(args) => block_on(unless_left_early(gone_before, start::run(args, context))),
@@ -156,14 +158,14 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Cancel(args) => end_job(args, Wish::Cancel, context),
         Verb::Extend(args) => block_on(never_silent(context, of_root(context), extend::run(args, context))),
         Verb::Explain(args) => block_on(never_silent(context, of_root(context), explain::run(args, context))),
-        Verb::Outputs(args) => block_on(outputs::run(args, context)),
+        Verb::Outputs(args) => block_on(never_silent(context, of_root(context), outputs::run(args, context))),
         Verb::Receipt(args) => block_on(never_silent(context, of_root(context), receipt::run(args, context))),
         Verb::Plan(args) => block_on(plan::run(args, context)),
         Verb::Prices(args) => block_on(prices::run(args, context)),
         Verb::Rehearse(args) => block_on(rehearse::run(args, context)),
         Verb::Daemon(args) => block_on(daemon::run(args, context)),
         Verb::Apply(args) => block_on(unless_left_early(gone_before_a_set, apply::run(args, context))),
-        Verb::Schedules(args) => block_on(schedules::run(args, context)),
+        Verb::Schedules(args) => block_on(never_silent(context, of_root(context), schedules::run(args, context))),
         Verb::Sweep(args) => block_on(never_silent(context, of_cloud(context), sweep::run(args, context))),
         // Its words are taken before clap sees them, unless a flag of ours stands before them.
         Verb::Agent => {

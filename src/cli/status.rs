@@ -255,9 +255,10 @@ fn how_to_end(summary: &Summary) -> String {
 }
 
 /// By when a machine that was asked for says a word at the latest, and what happens then.
-fn unheard_until(plan: &Plan) -> String {
+fn unheard_until(plan: &Plan, is_wanted: bool) -> String {
     let by = plan.created.saturating_add(plan.boot.duration()).unwrap_or(Timestamp::MAX);
-    format!("has not said a word yet; without one by about {} (`limits.boot`) its machine is ended, and another takes its place", local_time(by))
+    let then = if is_wanted { ", and another takes its place" } else { "" };
+    format!("has not said a word yet; without one by about {} (`limits.boot`) its machine is ended{then}", local_time(by))
 }
 
 /// What is waited for, and until when, as it follows on "waits for".
@@ -287,7 +288,7 @@ fn show_one(context: &Context, summary: &Summary, now: Timestamp) {
         line("before", before.clone());
     }
     if let Some(plan) = summary.plan.as_ref().filter(|_| summary.is_unheard()) {
-        line("its agent", unheard_until(plan));
+        line("its agent", unheard_until(plan, summary.end_asked.is_none()));
     }
     if let Some(verdict) = live::verdict_text(summary) {
         line("verdict", verdict);

@@ -342,7 +342,7 @@ fn by_somebody(facts: &Facts<'_>, attempt: &AttemptFacts, cloud: &str) -> String
             let verb = if wish.cancel { "cancel" } else { "stop" };
             format!("asked to {verb} by {}; the machine ended before its agent could say more ({cloud})", wish.by)
         }
-        (None, None) => format!("somebody stopped or ended the machine at the cloud itself, and not with `lamp` ({cloud})"),
+        (None, None) => format!("somebody stopped or ended the machine at the cloud itself, or with the `lamp` of another job root ({cloud})"),
     }
 }
 

@@ -87,6 +87,8 @@ pub struct State {
     pub xids: Vec<u64>,
     /// So many agents crash soon after they come up.
     pub crash_loop: u32,
+    /// When an agent died last.
+    pub last_death: Option<Duration>,
     /// A crash after the n-th call of the first agent: for the exhaustive test.
     pub reboot: Option<Arc<Process>>,
 }
@@ -268,6 +270,7 @@ impl Host {
             }
             drop(counted);
             agent.kill();
+            self.state().last_death = Some(self.world.timeline.now());
             self.world.timeline.sleep(RESTART).await;
             boot.running().await;
         }

@@ -33,6 +33,9 @@ const WORKSTATIONS_TROUBLES: [Trouble; 5] = [Trouble::LaptopOffline, Trouble::Si
 /// Who has asked the cloud so lately is awake.
 const AWAKE: Duration = Duration::from_secs(120);
 
+/// An agent that lives for so long is none of a row that die young.
+const GROWN: Duration = Duration::from_secs(600);
+
 /// So many steps tell a pace.
 const PACE_STEPS: u64 = 5;
 
@@ -78,9 +81,12 @@ impl Judge {
             let (runs, _) = Judge::host_truth(world, &id).unwrap_or_default();
             let loops = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.state().crash_loop > 0);
             let alive = runs && world.ec2.with(&id, loops) == Some(false);
+            let dies = |machine: &Machine| {
+                machine.host.as_ref().is_some_and(|host| host.state().last_death.is_some_and(|died| now.saturating_sub(died) < GROWN))
+            };
             let looped = self.looped.entry(id.clone()).or_default();
             *looped =
-                if world.ec2.with(&id, loops) == Some(true) { *looped + u32::from(healthy && !world.weather.is(Trouble::Ec2Throttled)) } else { 0 };
+                if world.ec2.with(&id, dies) == Some(true) { *looped + u32::from(healthy && !world.weather.is(Trouble::Ec2Throttled)) } else { 0 };
             // One that a reboot has met asks the metadata service who it is, and only its disk could say that it was ending: not one that
             // was full by then (seed 23001268 of 24 h).
             let tells = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.tells_its_end());
@@ -88,7 +94,10 @@ impl Judge {
             // With a switch that does nothing it is for those outside to end it.
             let can_end = !world.weather.is(Trouble::PowerBroken);
             *self.lingers.entry(id.clone()).or_default() += u32::from(over && alive && reaches_store && knows && can_end);
-            *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive && can_end);
+            // Whoever booted with a wrong clock, and has the right one from nobody, cannot know that it is due (seed 41000215 of 24 h).
+            let knows_time = |machine: &Machine| machine.host.as_ref().is_some_and(|host| host.knows_the_time());
+            let can_know = reaches_store || world.ec2.with(&id, knows_time) == Some(true);
+            *self.overdue.entry(id.clone()).or_default() += u32::from(beyond && alive && can_end && can_know);
             // It needs a kernel and a clock, and nobody else.
             let Some(host) = world.ec2.with(&id, |machine| machine.host.clone()).flatten().filter(|host| host.knows_the_time()) else { continue };
             *self.undead.entry(id.clone()).or_default() += u32::from(beyond && host.kernel.is_running() && can_end);

@@ -41,7 +41,7 @@ fn agents_that_die_again_and_again_let_the_lease_and_the_deadline_lapse() {
         let file = stage.deadline_file.clone().expect("it has a switch");
         std::fs::write(&file, "1\n").expect("its folder is there");
         let (last, _) = signs(&stage).await;
-        lives(&stage, &clock, 9, secs(55)).await;
+        lives(&stage, &clock, 10, secs(55)).await;
         lives(&stage, &clock, 30, secs(9 * 60)).await;
         assert_eq!(signs(&stage).await, (last, "1\n".to_owned()), "nobody takes them for one that lives");
         // One that lives for longer is heard again, and after ten minutes the row is forgotten.

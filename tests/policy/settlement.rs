@@ -135,7 +135,7 @@ fn of_an_end_before_the_agent_speaks_the_receipt_says_who_wanted_it() {
     assert!(text.starts_with("asked to cancel by ") && text.ends_with(&format!("({BY_A_USER})")), "{text}");
     let (because, text) = said(&silent(false), &[]);
     assert_eq!(because, EndedBecause::UserStopped);
-    assert!(text.starts_with("somebody stopped or ended the machine at the cloud itself, and not with `lamp`"), "{text}");
+    assert!(text.starts_with("somebody stopped or ended the machine at the cloud itself, or with the `lamp` of another job root ("), "{text}");
 }
 
 /// An alarm that may keep a disk stops its machine, and the disk bills on.
