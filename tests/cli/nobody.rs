@@ -79,13 +79,17 @@ fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
     let sandbox = Sandbox::with_script();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", silent.local_addr().expect("it has one"));
-    let mut command = sandbox.command(&["status", "--job-root", "s3://bucket/jobs"]);
-    command.env("AWS_ENDPOINT_URL", endpoint).env("AWS_REGION", "us-east-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x");
-    let mut lamp = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test");
-    let mut line = String::new();
-    let read = BufReader::new(lamp.stderr.take().expect("it is piped")).read_line(&mut line);
-    lamp.kill().and_then(|()| lamp.wait()).expect("it is ours");
-    assert!(read.is_ok() && line.starts_with("the job root s3://bucket/jobs has not answered"), "{line}");
+    let began = [&["status"][..], &["logs", "digits"], &["outputs", "digits"], &["schedules"]].map(|words| {
+        let mut command = sandbox.command(&[words, &["--job-root", "s3://bucket/jobs"]].concat());
+        command.env("AWS_ENDPOINT_URL", &endpoint).env("AWS_REGION", "us-east-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x");
+        (words, command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test"))
+    });
+    for (words, mut lamp) in began {
+        let mut line = String::new();
+        let read = BufReader::new(lamp.stderr.take().expect("it is piped")).read_line(&mut line);
+        lamp.kill().and_then(|()| lamp.wait()).expect("it is ours");
+        assert!(read.is_ok() && line.starts_with("the job root s3://bucket/jobs has not answered"), "{words:?}: {line}");
+    }
 }
 
 /// Nobody was asked, so that nobody is out of reach: a word is missing, as where `lamp iam` lacks one.
