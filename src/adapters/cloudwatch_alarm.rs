@@ -58,6 +58,7 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
     {
         return Err(Trouble::ambiguous(&act, &format!("the last {minutes} minutes of its CPU are partly of before it was started again")));
     }
+    let rule = rule.beside(plan.lease);
     let Some(watched) = watched(rule) else { return Ok(()) };
     let tags = plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let client = session.cloudwatch(&machine.region).await;
@@ -170,12 +171,12 @@ struct Watched {
     periods: i32,
 }
 
-/// `None`: nothing is to be watched.
+/// `None`: nothing is to be watched. A plan of today says its minutes, and one that does not got them from its lease.
 fn watched(rule: AlarmRule) -> Option<Watched> {
     let count = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
     Some(match rule {
-        AlarmRule::Off => return None,
-        AlarmRule::Heartbeat { minutes } => Watched {
+        AlarmRule::Off | AlarmRule::Heartbeat { minutes: None } => return None,
+        AlarmRule::Heartbeat { minutes: Some(minutes) } => Watched {
             namespace: NAMESPACE,
             metric: HEARTBEAT,
             statistic: Statistic::SampleCount,

@@ -86,7 +86,7 @@ fn alarm(spec: &Spec) -> Option<AlarmRule> {
     match spec.watch.alarm {
         AlarmRule::Off => None,
         AlarmRule::Heartbeat { .. } if !spec.watch.metrics => None,
-        rule => Some(rule),
+        rule => Some(rule.beside(spec.limits.lease)),
     }
 }
 

@@ -164,10 +164,11 @@ pub struct WatchFile {
     /// Whether a machine in the cloud publishes its measurements there, once a minute; each costs cents a month.
     #[schemars(extend("default" = true, "examples" = [false]))]
     pub metrics: Option<bool>,
-    /// What the cloud itself watches of the machine, and then ends it with nobody's help: its heartbeat, missing for half an
-    /// hour or the time that is said; the classic CPU utilisation of the whole machine; or nothing. It stops an on-demand
-    /// machine whose disk some end of the job keeps (`[on]`), and terminates any other.
-    #[schemars(extend("default" = "heartbeat", "examples" = ["heartbeat for 15m", "cpu<=0.3 for 5m", "off"]))]
+    /// What the cloud itself watches of the machine, and then ends it with nobody's help: its heartbeat, missing for the
+    /// time that is said, or else for as long as the lease (`limits.lease`) and half an hour at least; the classic CPU
+    /// utilisation of the whole machine; or nothing. It stops an on-demand machine whose disk some end of the job keeps
+    /// (`[on]`), and terminates any other.
+    #[schemars(extend("default" = "heartbeat", "examples" = ["heartbeat for 1h", "cpu<=0.3 for 5m", "off"]))]
     pub alarm: Option<AlarmWord>,
 }
 
@@ -191,7 +192,8 @@ pub struct LimitsFile {
     #[schemars(extend("examples" = ["20h"]))]
     pub work: Option<SpanWord>,
     /// How long a launched machine may live without a heartbeat of its agent, which beats every 15 seconds at the
-    /// latest: between 2 minutes and a day. Shorter ends a dead machine sooner, and a healthy one behind a broken line too.
+    /// latest: between 2 minutes and a day, the longest that an alarm of CloudWatch can watch. Shorter ends a dead machine
+    /// sooner, and a healthy one behind a broken line too. `watch.alarm` waits for it where it has no time of its own.
     #[schemars(extend("default" = "30m", "examples" = ["2m", "2h"]))]
     pub lease: Option<SpanWord>,
     /// How long a launched machine may live before its agent has said its first word: between 2 minutes and an hour.

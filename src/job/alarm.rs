@@ -5,13 +5,15 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::market::Span;
+
 /// When the cloud ends a machine by itself, whoever sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlarmRule {
     Off,
-    /// Its agent's heartbeat has been missing for so long.
+    /// Its agent's heartbeat has been missing for so long. `None`: nobody said how long, see [`AlarmRule::beside`].
     Heartbeat {
-        minutes: u32,
+        minutes: Option<u32>,
     },
     /// The whole machine's CPU was at or below so many hundredths of a percent for so long: of a script on one GPU that is
     /// nearly always wrong, but it is what people had before, and it needs no agent.
@@ -29,10 +31,12 @@ pub struct AlarmError {
     because: &'static str,
 }
 
-/// As long as the lease of a machine: shorter, and a line that is broken for twenty minutes ends a healthy one.
+/// The least for a machine whose alarm has no time of its own, and the usual lease: shorter, and a line that is broken for
+/// twenty minutes ends a healthy one. Somebody who asks for a shorter lease has a controller that ends it sooner.
 const HEARTBEAT_MINUTES: u32 = 30;
 
-/// CloudWatch takes at most a day; EC2 measures CPU once in five minutes.
+/// CloudWatch looks back a day at most (periods of a minute times their number), which is also the longest lease; EC2 measures
+/// CPU once in five minutes.
 const MINUTES_MAX: u32 = 24 * 60;
 const CPU_MINUTES: u32 = 5;
 
@@ -43,7 +47,25 @@ impl Default for AlarmRule {
     /// The one switch off the machine that needs neither this workstation nor anything installed. It is armed once the first
     /// heartbeat has arrived, so that a machine that cannot publish is not ended for that.
     fn default() -> Self {
-        AlarmRule::Heartbeat { minutes: HEARTBEAT_MINUTES }
+        AlarmRule::Heartbeat { minutes: None }
+    }
+}
+
+impl AlarmRule {
+    /// For how many minutes a machine of such a lease may be silent by this rule; `None`: the rule does not ask.
+    pub fn silence(self, lease: Span) -> Option<u32> {
+        let AlarmRule::Heartbeat { minutes } = self else { return None };
+        Some(minutes.unwrap_or_else(|| {
+            let lease = u32::try_from(lease.duration().as_secs().div_ceil(60)).unwrap_or(u32::MAX);
+            lease.clamp(HEARTBEAT_MINUTES, MINUTES_MAX)
+        }))
+    }
+
+    /// As a machine of such a lease is watched. An alarm without a time of its own waits for the lease: somebody who raised that
+    /// for a site with a bad line would have no use for a machine that its alarm ends before.
+    #[must_use]
+    pub fn beside(self, lease: Span) -> Self {
+        self.silence(lease).map_or(self, |minutes| AlarmRule::Heartbeat { minutes: Some(minutes) })
     }
 }
 
@@ -57,10 +79,8 @@ impl FromStr for AlarmRule {
         let minutes = time.map(|time| minutes(time).ok_or_else(|| wrong("; the time is whole minutes, a day at most"))).transpose()?;
         match (what, minutes) {
             ("off", None) => Ok(AlarmRule::Off),
-            ("heartbeat", minutes) => match minutes.unwrap_or(HEARTBEAT_MINUTES) {
-                minutes if minutes < HEARTBEAT_MINUTES_MIN => Err(wrong("; a heartbeat may be minutes late: 5m is the least")),
-                minutes => Ok(AlarmRule::Heartbeat { minutes }),
-            },
+            ("heartbeat", Some(minutes)) if minutes < HEARTBEAT_MINUTES_MIN => Err(wrong("; a heartbeat may be minutes late: 5m is the least")),
+            ("heartbeat", minutes) => Ok(AlarmRule::Heartbeat { minutes }),
             (what, Some(minutes)) => {
                 let percent = what.strip_prefix("cpu<=").map(|percent| percent.trim_end_matches('%'));
                 let percent: f64 = percent.and_then(|percent| percent.parse().ok()).ok_or_else(|| wrong(""))?;
@@ -94,7 +114,8 @@ impl fmt::Display for AlarmRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AlarmRule::Off => f.write_str("off"),
-            AlarmRule::Heartbeat { minutes } => write!(f, "heartbeat for {minutes}m"),
+            AlarmRule::Heartbeat { minutes: None } => f.write_str("heartbeat"),
+            AlarmRule::Heartbeat { minutes: Some(minutes) } => write!(f, "heartbeat for {minutes}m"),
             AlarmRule::Cpu { hundredths, minutes } => write!(f, "cpu<={} for {minutes}m", f64::from(*hundredths) / 100.0),
         }
     }
@@ -120,7 +141,7 @@ mod tests {
     fn alarms_are_read_as_they_are_written() {
         for (text, shown) in [
             ("off", "off"),
-            ("heartbeat", "heartbeat for 30m"),
+            ("heartbeat", "heartbeat"),
             ("Heartbeat for 15m", "heartbeat for 15m"),
             ("cpu<=0.3 for 5m", "cpu<=0.3 for 5m"),
             ("CPU <= 12.5% for 1h", "cpu<=12.5 for 60m"),
@@ -144,5 +165,26 @@ mod tests {
             let error = text.parse::<AlarmRule>().unwrap_err().to_string();
             assert!(error.contains("cpu<=0.3 for 5m"), "{error}");
         }
+    }
+
+    #[test]
+    fn an_alarm_without_a_time_of_its_own_waits_for_the_lease_and_a_time_that_was_said_is_kept() {
+        for (alarm, lease_secs, watched) in [
+            ("heartbeat", 30 * 60, "heartbeat for 30m"),
+            ("heartbeat", 2 * 60, "heartbeat for 30m"),
+            ("heartbeat", 3 * 3600, "heartbeat for 180m"),
+            ("heartbeat", 3 * 3600 + 1, "heartbeat for 181m"),
+            // The longest lease is the longest that CloudWatch looks back.
+            ("heartbeat", 24 * 3600, "heartbeat for 1440m"),
+            ("heartbeat", 25 * 3600, "heartbeat for 1440m"),
+            ("heartbeat for 15m", 3 * 3600, "heartbeat for 15m"),
+            ("cpu<=0.3 for 5m", 3 * 3600, "cpu<=0.3 for 5m"),
+            ("off", 3 * 3600, "off"),
+        ] {
+            let rule: AlarmRule = alarm.parse().unwrap();
+            assert_eq!(rule.beside(Span::from_secs(lease_secs)).to_string(), watched, "{alarm} beside {lease_secs} s");
+        }
+        let longest = crate::job::spec::LEASE_BOUNDS.1;
+        assert_eq!(AlarmRule::default().silence(longest), Some(MINUTES_MAX), "no lease outlasts what CloudWatch can watch");
     }
 }

@@ -298,6 +298,15 @@ fn check_watch(spec: &Spec, found: &mut Vec<Finding>) {
         let message = "watches heartbeats, and with `watch.metrics = false` none are published: nothing watches the machine from outside";
         found.push(Finding::warning("watch.alarm", message).hint("write alarm = \"off\" if that is meant"));
     }
+    if let AlarmRule::Heartbeat { minutes: Some(minutes) } = spec.watch.alarm
+        && (spec.machine.cloud, spec.watch.metrics) == (Cloud::Aws, true)
+        && Span::from_secs(u64::from(minutes) * 60) < spec.limits.lease
+    {
+        let message = format!("ends a machine that is silent for {minutes}m, and its lease of {} lets it work on", spec.limits.lease);
+        found.push(
+            Finding::warning("watch.alarm", message).hint("write alarm = \"heartbeat\", which waits for the lease, or a shorter `limits.lease`"),
+        );
+    }
     let held = reactions(spec).into_iter().find_map(|(path, reaction)| if let Reaction::Keep(time) = reaction { Some((path, time)) } else { None });
     if let (AlarmRule::Cpu { .. }, Cloud::Aws, Some((path, time))) = (spec.watch.alarm, spec.machine.cloud, held) {
         let message =

@@ -281,8 +281,8 @@ const PUBLISHED_EACH: Duration = Duration::from_secs(60);
 /// The smaller of the lease and the alarm, unless the alarm is known not to have rung.
 fn silence_allowed(attempt: &AttemptFacts) -> Duration {
     let lease = attempt.plan.lease.duration();
-    match attempt.plan.launch.as_ref().and_then(|launch| launch.alarm) {
-        Some(AlarmRule::Heartbeat { minutes }) if attempt.watched.ended.alarm == AlarmSeen::Unknown => {
+    match attempt.plan.launch.as_ref().and_then(|launch| launch.alarm?.silence(attempt.plan.lease)) {
+        Some(minutes) if attempt.watched.ended.alarm == AlarmSeen::Unknown => {
             lease.min(Duration::from_secs(u64::from(minutes) * 60).saturating_sub(PUBLISHED_EACH))
         }
         _ => lease,

@@ -160,6 +160,20 @@ async fn a_network_that_does_not_fit_is_told() {
     assert!(was == "not sold there" && text.contains("none of `aws.subnets` lies in us-east-1b"), "{text}");
 }
 
+/// For a site with a bad line: else the machine that works on behind it is ended by its alarm.
+#[tokio::test]
+async fn a_machine_with_a_long_lease_has_an_alarm_that_waits_for_it() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    group(&ec2, "lamplighter");
+    let aws = cloud(&ec2);
+    for (lease, alarm, watched) in [("30m", "heartbeat", "30m"), ("3h", "heartbeat", "180m"), ("3h", "heartbeat for 15m", "15m")] {
+        let mut spec = spec("dlami", 100);
+        (spec.limits.lease, spec.watch.alarm) = (lease.parse().unwrap(), alarm.parse().unwrap());
+        let launch = prepare(&aws, &spec, &offer(Market::OnDemand)).await.unwrap();
+        assert_eq!(launch.alarm.map(|alarm| alarm.to_string()), Some(format!("heartbeat for {watched}")), "{alarm} beside {lease}");
+    }
+}
+
 #[tokio::test]
 async fn only_an_on_demand_machine_that_may_be_kept_stops() {
     let Some(ec2) = FalseEc2::start(Options::default()) else { return };

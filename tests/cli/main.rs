@@ -2,6 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests are the world around the program")]
 
+mod alarms;
 mod apply;
 mod attention;
 #[cfg(feature = "aws")]
