@@ -18,7 +18,7 @@
 //! | `cloudwatch_metrics` | `Meter` | what the agent measures, published |
 //! | `notify`, `notify_command` | `Service`, `Notifier` | systemd's socket; the user's own command |
 //! | `system_clock`, `launch_turns`, `agent_files`, `agent_elf` | `Clock`, `Turns`, `Agents` | the time; a turn by a lock file; the agent's program |
-//! | `archive`, `hashed`, `secret_scan`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
+//! | `archive`, `hashed`, `secret_scan`, `secret_rules`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
 //! | `sweeper_program`, `lambda_runtime`, `zip` | | the sweeper in the cloud |
 //! | `capacity_trace`, `series`, `series_csv` | | recordings, read |
 //! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `signals`, `user_file` | | processes, files and folders of the user |
@@ -156,6 +156,8 @@ mod private;
 mod proc_read;
 pub mod proc_stacks;
 pub mod proc_tree;
+#[cfg(feature = "lamp")]
+mod secret_rules;
 #[cfg(feature = "lamp")]
 pub mod secret_scan;
 pub mod sensor_thread;

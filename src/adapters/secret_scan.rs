@@ -1,20 +1,21 @@
 //! Secrets in what is about to ship: keys and tokens that would end up in a bucket and on a rented machine.
 //!
+//! ```text
+//!   file ── a secret by its name? ── yes ──> one finding
+//!           no ──> one of the literals in it? ──> each line, a long one in windows ──> secret_rules ──> findings
+//! ```
 //! A cheap literal prefilter runs over the bytes; only a file that holds one of the literals is read line by line with the
-//! exact rules. A rule asks for the shape *and* the length of a real secret, and words that say "example" do not count: a
-//! scanner that cries wolf is switched off. What must never live here: the secret itself in a finding, or a decision
-//! whether to ship.
+//! exact rules. Words that say "example" do not count: a scanner that cries wolf is switched off. What must never live here:
+//! the secret itself in a finding, its shape (`secret_rules`), or a decision whether to ship.
 
 #![expect(clippy::disallowed_methods, reason = "this is the adapter that reads the files about to ship")]
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use regex::bytes::{Regex, RegexSet};
-
+use super::secret_rules::{EACH, ENV_SECRET, KEY_BODY, PLACEHOLDER, PREFILTER, PRIVATE_KEY, RULES, SET, is_real};
 use super::workdir_pack::{PackEntry, PackError, PackKind, Survey};
 
 /// Something that looks like a secret. It never holds the secret.
@@ -30,13 +31,6 @@ pub struct Secret {
     pub what: &'static str,
 }
 
-struct Rule {
-    name: &'static str,
-    what: &'static str,
-    /// Matched against a line.
-    pattern: &'static str,
-}
-
 /// Files above this are data, not source: weights, images, logs. Keys are pasted into source and settings, and reading
 /// gigabytes would make every `run` wait. Ten MB holds any notebook with its pictures.
 const FILE_BYTES_MAX: u64 = 10 << 20;
@@ -47,112 +41,12 @@ const BINARY_PROBE_BYTES: usize = 8000;
 /// At most this many findings per file: a file with more is a list of keys, and the first ones say so.
 const FINDINGS_PER_FILE_MAX: usize = 10;
 
-/// A line longer than this is cut for the rules: minified data; the regular expressions need no more context than a line.
-const LINE_BYTES_MAX: usize = 64 * 1024;
+/// A line longer than this is looked through in windows of so many bytes: minified data, a dump in one line. A rule costs at worst
+/// the square of what it looks at, so that a line of ten MB as a whole could make a `run` wait.
+const WINDOW_BYTES: usize = 64 * 1024;
 
-const PRIVATE_KEY: &str = "private-key";
-
-/// Between a name and its value, as programs, notebooks (with their backslashes), shells and Dockerfiles write it.
-macro_rules! given {
-    () => {
-        r#"[\\"'\]]{0,4}(?:\s*[:=,]\s*|\s+)[\\"']{0,2}"#
-    };
-}
-
-const RULES: &[Rule] = &[
-    Rule { name: "aws-access-key", what: "an AWS access key id", pattern: r"(?-u:\b)(?:AKIA|ASIA)[A-Z2-7]{16}(?-u:\b)" },
-    Rule {
-        name: "aws-secret-key",
-        what: "an AWS secret access key",
-        pattern: concat!(r"(?i)(?:aws_?(?:secret|session)_?(?:access_?)?(?:key|token)|secret_?access_?key)", given!(), r"[A-Za-z0-9/+=]{40,}"),
-    },
-    Rule { name: PRIVATE_KEY, what: "a private key", pattern: r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----" },
-    Rule { name: "huggingface-token", what: "a Hugging Face token", pattern: r"(?-u:\b)hf_[A-Za-z0-9]{30,}(?-u:\b)" },
-    Rule { name: "github-token", what: "a GitHub token", pattern: r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{40,})" },
-    Rule { name: "gitlab-token", what: "a GitLab token", pattern: r"(?-u:\b)glpat-[A-Za-z0-9_-]{20,}" },
-    Rule {
-        name: "openai-key",
-        what: "an API key of OpenAI or Anthropic",
-        pattern: r"(?-u:\b)sk-(?:[A-Za-z0-9]{40,}|(?:proj|svcacct|admin|ant)-[A-Za-z0-9_-]{20,})",
-    },
-    Rule { name: "slack-token", what: "a Slack token", pattern: r"(?-u:\b)xox[abeoprs]-[0-9]+-[A-Za-z0-9-]{10,}" },
-    Rule { name: "slack-webhook", what: "a Slack webhook", pattern: r"hooks\.slack\.com/services/T[A-Z0-9]{6,}/B[A-Z0-9]{6,}/[A-Za-z0-9]{16,}" },
-    Rule { name: "google-api-key", what: "a Google API key", pattern: r"(?-u:\b)AIza[A-Za-z0-9_-]{35}" },
-    Rule { name: "gcp-service-account", what: "the key of a Google service account", pattern: r#""private_key_id"\s*:\s*"[0-9a-f]{40}""# },
-    Rule { name: "stripe-key", what: "a Stripe live key", pattern: r"(?-u:\b)[rs]k_live_[A-Za-z0-9]{20,}" },
-    Rule { name: "pypi-token", what: "a PyPI token", pattern: r"(?-u:\b)pypi-AgE[A-Za-z0-9_-]{50,}" },
-    Rule { name: "npm-token", what: "an npm token", pattern: r"(?-u:\b)npm_[A-Za-z0-9]{36}(?-u:\b)|_authToken\s*=\s*[A-Za-z0-9-]{20,}" },
-    Rule {
-        name: "wandb-key",
-        what: "a Weights & Biases key",
-        pattern: concat!(
-            r"(?i)(?:wandb_?(?:api_?)?key",
-            given!(),
-            r#"|wandb\s+login\s+(?:--?\S+\s+)*|wandb\.login\((?:[^)]*key\s*=\s*)?[\\"']{1,2})[0-9a-f]{40}(?-u:\b)"#
-        ),
-    },
-    Rule { name: "kaggle-key", what: "a Kaggle key", pattern: concat!(r"(?i)kaggle_?key", given!(), r"[0-9a-f]{32}(?-u:\b)") },
-    Rule { name: "gcp-user-credentials", what: "a Google user's credentials", pattern: r#""refresh_token"\s*:\s*"1//[A-Za-z0-9_-]{30,}""# },
-    Rule { name: "azure-storage-key", what: "an Azure storage key", pattern: r"AccountKey=[A-Za-z0-9+/]{86}==" },
-    Rule {
-        name: "url-password",
-        what: "a password in a URL",
-        pattern: r"(?-u:\b)(?:https?|postgres(?:ql)?|mysql|mongodb(?:\+srv)?|redis|amqps?)://[A-Za-z0-9._-]+:[A-Za-z0-9!#$%&*+._~-]{6,}@[A-Za-z0-9.-]+",
-    },
-];
-
-/// One of these stands in every match of the rules; found first, at the speed of memory.
-const LITERALS: &[&str] = &[
-    "AKIA",
-    "ASIA",
-    "PRIVATE KEY",
-    "hf_",
-    "ghp_",
-    "gho_",
-    "ghu_",
-    "ghs_",
-    "ghr_",
-    "github_pat_",
-    "glpat-",
-    "sk-",
-    "xox",
-    "hooks.slack.com",
-    "AIza",
-    "private_key_id",
-    "k_live_",
-    "pypi-AgE",
-    "npm_",
-    "_authToken",
-    "AccountKey=",
-    "refresh_token",
-    "://",
-];
-
-/// Literals in any case.
-const LITERALS_ANY_CASE: &[&str] =
-    &["aws_?(?:secret|session)", "secret_?access_?key", "wandb_?(?:api_?)?key", r"wandb(?:\s+|\.)login", "kaggle_?key"];
-
-/// What nobody uses as a secret; looked for in the matched text alone.
-static PLACEHOLDER: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r"(?i)example|placeholder|changeme|your[_-]|dummy|xxxxx|\*\*\*|<[a-z_ -]+>|:password@|:pass@|user:|username:|\$\{|\{\{")
-        .expect("a constant pattern, tested")
-});
-static PREFILTER: LazyLock<Regex> = LazyLock::new(|| {
-    let literals = LITERALS.iter().map(|literal| regex::escape(literal));
-    let any_case = LITERALS_ANY_CASE.iter().map(|pattern| format!("(?i:{pattern})"));
-    Regex::new(&literals.chain(any_case).collect::<Vec<_>>().join("|")).expect("constant patterns, tested")
-});
-static SET: LazyLock<RegexSet> = LazyLock::new(|| RegexSet::new(RULES.iter().map(|rule| rule.pattern)).expect("constant patterns, tested"));
-static EACH: LazyLock<Vec<Regex>> = LazyLock::new(|| RULES.iter().map(|rule| Regex::new(rule.pattern).expect("constant patterns, tested")).collect());
-
-/// What follows the header of a private key: base64, or the headers of an encrypted one.
-static KEY_BODY: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"[A-Za-z0-9+/=]{32,}|Proc-Type:|Version:").expect("a constant pattern, tested"));
-
-/// A line of a `.env` file that gives a value to a name that sounds secret.
-static ENV_SECRET: LazyLock<Regex> = LazyLock::new(|| {
-    Regex::new(r#"(?i)^\s*(?:export\s+)?[A-Z0-9_]*(?:key|token|secret|password|passwd|pwd|credential|auth|dsn)[A-Z0-9_]*\s*=\s*["']?[^\s"'#]{6,}"#)
-        .expect("a constant pattern, tested")
-});
+/// Windows share so much with the one before: more than any secret with its name has, so that none is cut in two.
+const OVERLAP_BYTES: usize = 4 * 1024;
 
 /// Looks through every file that ships, with as many threads as the machine has cores.
 ///
@@ -255,9 +149,16 @@ fn scan_text(path: &str, text: &[u8], is_env: bool, found: &mut Vec<Secret>) {
     let first = found.len();
     let mut lines = text.split(|byte| *byte == b'\n').enumerate().peekable();
     while let Some((at, line)) = lines.next() {
-        let next = lines.peek().map_or(&[][..], |(_, next)| *next);
-        for (rule, what) in secrets_in(cut(line), cut(next), is_env) {
-            found.push(Secret { path: path.to_owned(), line: at + 1, rule, what });
+        let next = lines.peek().map_or(&[][..], |(_, next)| &next[..next.len().min(WINDOW_BYTES)]);
+        let here = found.len();
+        for (number, window) in windows(line).enumerate() {
+            // The name of a setting stands where its line begins.
+            for (rule, what) in secrets_in(window, next, is_env && number == 0) {
+                // Seen in two windows, or twice in one line: told once.
+                if found[here..].iter().all(|known| known.rule != rule) {
+                    found.push(Secret { path: path.to_owned(), line: at + 1, rule, what });
+                }
+            }
         }
         if found.len() - first >= FINDINGS_PER_FILE_MAX {
             return;
@@ -265,8 +166,12 @@ fn scan_text(path: &str, text: &[u8], is_env: bool, found: &mut Vec<Secret>) {
     }
 }
 
-fn cut(line: &[u8]) -> &[u8] {
-    &line[..line.len().min(LINE_BYTES_MAX)]
+/// The whole line, or all of a long one in pieces that overlap.
+fn windows(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let starts = (0..line.len().max(1)).step_by(WINDOW_BYTES - OVERLAP_BYTES);
+    // A window that begins within the overlap's reach of the end has been seen as the end of the one before.
+    let starts = starts.take_while(|start| *start == 0 || start + OVERLAP_BYTES < line.len());
+    starts.map(|start| &line[start..line.len().min(start + WINDOW_BYTES)])
 }
 
 fn secrets_in(line: &[u8], next: &[u8], is_env: bool) -> Vec<(&'static str, &'static str)> {
@@ -281,15 +186,6 @@ fn secrets_in(line: &[u8], next: &[u8], is_env: bool) -> Vec<(&'static str, &'st
         found.push(("env-file", "a secret in an environment file"));
     }
     found
-}
-
-/// Whether a match can be a secret: no placeholder, and not one character over and over.
-fn is_real(hit: &[u8]) -> bool {
-    const TAIL: usize = 16;
-    const DIFFERENT_MIN: usize = 5;
-    let mut seen = [false; 256];
-    hit.iter().rev().take(TAIL).for_each(|byte| seen[usize::from(*byte)] = true);
-    seen.iter().filter(|seen| **seen).count() >= DIFFERENT_MIN && !PLACEHOLDER.is_match(hit)
 }
 
 /// Whether the user acknowledged this one: `path`, `path:rule`, or a folder with a `/` at its end.
@@ -334,6 +230,12 @@ mod tests {
             ("gcp-user-credentials", ["\"refresh", "_token\": \"1//0"].concat() + &some(40) + "\""),
             ("azure-storage-key", ["Account", "Key="].concat() + &some(86) + "=="),
             ("url-password", ["postgres://trainer:", "hunter2hunter@db.internal/x"].concat()),
+            ("url-password", ["postgres://appuser:", "hunter2hunter@db.internal/x"].concat()),
+            ("url-password", ["https://gituser:", "hunter2hunter@git.internal/x"].concat()),
+            ("url-password", ["postgresql+psycopg2://trainer:", "hunter2hunter@db/x"].concat()),
+            ("url-password", ["mysql+pymysql://trainer:", "hunter2hunter@${DB_HOST}/x"].concat()),
+            ("url-password", ["rediss://default:", "hunter2hunter@{host}:6379/0"].concat()),
+            ("url-password", ["REDIS_URL=redis://:", "hunter2hunter@cache:6379"].concat()),
         ]
     }
 
@@ -358,6 +260,9 @@ mod tests {
             "task-learning-rate-sk-learn-pipeline-of-many-words".into(),
             "hf_model = AutoModel.from_pretrained(name)".into(),
             "https://user:password@localhost/db and https://github.com/a/b@v1".into(),
+            "postgres://user:hunter2hunter@localhost/db and postgres://postgres:postgres@db:5432/test".into(),
+            "postgres://appuser:password@localhost/db and redis://:$REDIS_PASSWORD@cache:6379".into(),
+            "FROM docker://ubuntu:22.04-slim@sha256:0123456789abcdef0123456789abcdef".into(),
             "if '-----BEGIN PRIVATE KEY-----' in text: raise".into(),
             "aws_secret_access_key = os.environ['KEY']".into(),
             "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08".into(),
@@ -365,6 +270,19 @@ mod tests {
             "risk-assessment-of-models-with-a-long-name-0123456789".into(),
         ] {
             assert_eq!(secrets_in(text.as_bytes(), b"import os", false), [], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_secret_behind_much_else_in_one_line_is_found_wherever_it_stands_and_told_once() {
+        let token = ["gh", "p_", "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC3dF5gH7"].concat();
+        let step = WINDOW_BYTES - OVERLAP_BYTES;
+        for before in [0, 80_000, step - 40, step - 20, step, WINDOW_BYTES - 20, WINDOW_BYTES, 2 * step + OVERLAP_BYTES - 20, 1 << 20] {
+            let line = format!("first\n{}'{token}',{}\nlast", "0,".repeat(before / 2), "1,".repeat(100));
+            let mut found = Vec::new();
+            scan_text("dump.json", line.as_bytes(), false, &mut found);
+            let told: Vec<_> = found.iter().map(|secret| (secret.line, secret.rule)).collect();
+            assert_eq!(told, [(2, "github-token")], "behind {before} bytes");
         }
     }
 

@@ -1,4 +1,9 @@
-//! How much of what is secret the scan finds, and how often it cries wolf: on a corpus of our own, drawn from one seed.
+//! How much of what is secret the scan finds, and how often it cries wolf: on two corpora of our own, drawn from one seed.
+//!
+//! The first asks whether each kind that has a rule is found in every place where people write it down. It was made beside the
+//! rules, so that what it says is the recall of the places and not that of the kinds. The second asks what a person may expect:
+//! ways to log in as the documents of services and libraries write them, with or without a rule here. What is missed there is
+//! listed by its name.
 //!
 //! No key in it is anybody's, and none stands in this file: each is drawn, and its beginning is joined from two halves.
 
@@ -10,6 +15,30 @@ use lamplighter::adapters::workdir_pack::survey;
 /// What is true of this corpus; the design asked for 95 % and 2 %.
 const FOUND_MIN_PERCENT: f64 = 99.0;
 const FALSE_MAX_PERCENT: f64 = 0.5;
+
+/// What has no rule, of the ways to log in that the documents of others name. Whoever adds a rule takes its line away.
+const MISSED: &[&str] = &[
+    "SQLAlchemy, by parts",
+    "Django",
+    "libpq, words",
+    "libpq, PGPASSWORD",
+    "MySQL's client",
+    "JDBC",
+    "curl",
+    "sshpass",
+    "a bearer",
+    "a JSON web token",
+    "Comet",
+    "Databricks",
+    "Replicate",
+    "Docker Hub",
+    "Azure, shared access",
+    "DigitalOcean",
+    "SendGrid",
+    "Vault",
+    "Telegram",
+    "Discord's webhook",
+];
 
 struct Dice(u64);
 
@@ -64,7 +93,13 @@ fn secrets(dice: &mut Dice) -> Vec<(&'static str, String)> {
         ("WANDB_API_KEY", dice.text(HEX, 40)),
         ("AZURE_STORAGE", with("DefaultEndpointsProtocol=https;AccountName=a;Account", "Key=", dice.text(BASE64, 86) + "==")),
         ("DATABASE_URL", format!("postgres://trainer:{}@db.internal:5432/runs", dice.text(BASE62, 14))),
+        ("DATABASE_URL", format!("postgres://appuser:{}@db.internal:5432/runs", dice.text(BASE62, 14))),
+        ("SQLALCHEMY_URL", format!("postgresql+psycopg2://trainer:{}@db.internal/runs", dice.text(BASE62, 14))),
+        ("MYSQL_URL", format!("mysql+pymysql://trainer:{}@db.internal:3306/runs", dice.text(BASE62, 14))),
+        ("REDIS_URL", format!("rediss://default:{}@cache.internal:6379/0", dice.text(BASE62, 24))),
+        ("CELERY_BROKER", format!("redis://:{}@cache.internal:6379/0", dice.text(BASE62, 24))),
         ("REPO", format!("https://bot:{}@git.internal/team/code.git", dice.text(BASE62, 20))),
+        ("GIT_REMOTE", format!("https://gituser:{}@git.internal/team/code.git", dice.text(BASE62, 20))),
     ]
 }
 
@@ -91,6 +126,7 @@ fn written(name: &str, value: &str) -> Vec<(&'static str, String)> {
         ("NOTES.md", format!("The key for the cluster:\n\n    {name}: {value}\n")),
         ("debug.log", format!("12:00:01 DEBUG starting with {name}={value} LANG=C\n")),
         ("min.json", format!("{{\"a\":1,\"{name}\":\"{value}\"}}\n")),
+        ("dump.json", format!("{{\"losses\":[{}0],\"{name}\":\"{value}\"}}\n", "0.125,".repeat(14_000))),
     ]
 }
 
@@ -135,6 +171,57 @@ fn files_of_keys(dice: &mut Dice) -> Vec<(&'static str, String)> {
     ]
 }
 
+/// Ways to log in, one each, as the documents of the service or library write them; with the name under which one that is not
+/// found stands in [`MISSED`]. Written down from those documents and not from the rules: half of them have none.
+fn as_documented(dice: &mut Dice) -> Vec<(&'static str, String)> {
+    let pw = dice.text(BASE62, 16);
+    let with = |first: &str, second: &str, rest: String| [first, second, &rest].concat();
+    vec![
+        ("SQLAlchemy, psycopg", format!("create_engine('postgresql+psycopg://scott:{pw}@db.corp:5432/test')")),
+        ("SQLAlchemy, MariaDB", format!("create_engine('mariadb+mariadbconnector://scott:{pw}@127.0.0.1:3307/company')")),
+        ("SQLAlchemy, ODBC", format!("create_engine('mssql+pyodbc://scott:{pw}@mydsn')")),
+        ("SQLAlchemy, Oracle", format!("create_engine('oracle+oracledb://scott:{pw}@db.corp:1521/?service_name=x')")),
+        ("SQLAlchemy, a quoted password", format!("create_engine('postgresql+pg8000://dbuser:kx%40{pw}%2F@pghost10/appdb')")),
+        ("SQLAlchemy, by parts", format!("URL.create('postgresql', username='scott', password='{pw}', host='db')")),
+        ("Snowflake", format!("snowflake://trainer:{pw}@xy12345.eu-central-1/db/schema")),
+        ("ClickHouse", format!("clickhouse+native://default:{pw}@ch.corp/default")),
+        ("MongoDB", format!("mongodb+srv://trainer:{pw}@cluster0.ab1cd.mongodb.net/?retryWrites=true")),
+        ("redis-py", format!("redis.from_url('rediss://:{pw}@cache.corp:6380/0')")),
+        ("Celery, RabbitMQ", format!("broker_url = 'amqp://worker:{pw}@mq.corp:5672/vhost'")),
+        ("Django", format!("DATABASES = {{'default': {{'ENGINE': 'postgresql', 'USER': 'django', 'PASSWORD': '{pw}'}}}}")),
+        ("libpq, words", format!("psycopg.connect(\"host=db.corp dbname=runs user=trainer password={pw}\")")),
+        ("libpq, PGPASSWORD", format!("PGPASSWORD={pw} psql -h db.corp -U trainer runs")),
+        ("MySQL's client", format!("mysql -h db.corp -u trainer -p{pw} runs")),
+        ("JDBC", format!("jdbc:postgresql://db.corp/runs?user=trainer&password={pw}")),
+        ("Elasticsearch", format!("Elasticsearch('https://elastic:{pw}@es.corp:9200')")),
+        ("Neo4j", format!("neo4j+s://neo4j:{pw}@ab12cd34.databases.neo4j.io")),
+        ("NATS", format!("nats.connect('nats://trainer:{pw}@nats.corp:4222')")),
+        ("SMTP", format!("EMAIL_URL=smtp://mailer:{pw}@smtp.corp:587")),
+        ("MLflow", format!("mlflow.set_tracking_uri('https://mlflow:{pw}@mlflow.corp')")),
+        ("pip's index", format!("--extra-index-url https://reader:{pw}@pypi.corp/simple")),
+        ("a proxy", format!("https_proxy=http://trainer:{pw}@proxy.corp:3128")),
+        ("curl", format!("curl -u trainer:{pw} https://api.corp/v1/runs")),
+        ("sshpass", format!("sshpass -p {pw} ssh trainer@gpu.corp")),
+        ("a bearer", format!("headers = {{'Authorization': 'Bearer {}'}}", dice.text(BASE62, 40))),
+        ("a JSON web token", format!("eyJhbGciOiJIUzI1NiJ9.{}.{}", dice.text(BASE62, 60), dice.text(BASE62, 43))),
+        ("Hugging Face", format!("huggingface-cli login --token {}", with("h", "f_", dice.text(BASE62, 34)))),
+        ("Weights & Biases, in a machine's netrc", format!("wandb login --relogin {}", dice.text(HEX, 40))),
+        ("Comet", format!("comet_ml.init(api_key='{}')", dice.text(BASE62, 25))),
+        ("Databricks", format!("token = {}", with("da", "pi", dice.text(HEX, 32)))),
+        ("Replicate", format!("REPLICATE_API_TOKEN={}", with("r", "8_", dice.text(BASE62, 37)))),
+        ("OpenAI", format!("client = OpenAI(api_key='{}')", with("s", "k-proj-", dice.text(BASE62, 120)))),
+        ("GitHub, of an app", format!("git clone https://x-access-token:{}@github.com/a/b", with("gh", "s_", dice.text(BASE62, 36)))),
+        ("Docker Hub", format!("docker login -u a -p {}", with("dckr", "_pat_", dice.text(BASE62, 27)))),
+        ("Azure storage", format!("AccountName=a;Account{}{}==;EndpointSuffix=core.windows.net", "Key=", dice.text(BASE64, 86))),
+        ("Azure, shared access", format!("https://a.blob.core.windows.net/c?sv=2024-11-04&sig={}%3D", dice.text(BASE62, 43))),
+        ("DigitalOcean", with("dop", "_v1_", dice.text(HEX, 64))),
+        ("SendGrid", with("S", "G.", dice.text(BASE62, 22) + "." + &dice.text(BASE62, 43))),
+        ("Vault", format!("VAULT_TOKEN={}", with("hv", "s.", dice.text(BASE62, 90)))),
+        ("Telegram", format!("https://api.telegram.org/bot{}:AA{}/sendMessage", dice.text(b"123456789", 10), dice.text(BASE62, 33))),
+        ("Discord's webhook", format!("https://discord.com/api/webhooks/{}/{}", dice.text(b"123456789", 18), dice.text(BASE62, 68))),
+    ]
+}
+
 /// What is no secret, and looks like one to whoever is careless.
 fn harmless(dice: &mut Dice) -> Vec<(&'static str, String)> {
     let (sha, commit, uuid, image) = (dice.text(HEX, 64), dice.text(HEX, 40), dice.uuid(), dice.text(BASE64, 4000));
@@ -171,6 +258,15 @@ fn harmless(dice: &mut Dice) -> Vec<(&'static str, String)> {
         ("run.sh", "git clone https://$USER:$TOKEN@github.com/a/b\ncurl -H \"Authorization: Bearer $HF_TOKEN\" https://x.org\n".into()),
         ("db.py", "engine = create_engine('postgres://user:password@localhost/db')\nurl = f'postgres://{name}:{word}@{host}/db'\n".into()),
         ("urls.txt", "https://github.com/a/b@v1\nhttps://x.org:8080/p@q\nssh://git@github.com/a/b\nhttps://x.org/?at=12:30@home\n".into()),
+        ("Apptainer", format!("Bootstrap: docker\nFrom: docker://ubuntu:22.04-slim@sha256:{sha}\n")),
+        ("engine.py", "url = f'postgresql+psycopg2://{user}:{word}@{host}/db'\nother = 'mysql+pymysql://trainer:%s@%s/db' % (word, host)\n".into()),
+        ("compose.yaml", "  url: redis://:$REDIS_PASSWORD@cache:6379\n  db: postgres://appuser:${DB_PASSWORD}@db/runs\n".into()),
+        ("ci.yaml", "  env:\n    DATABASE_URL: postgres://postgres:postgres@localhost:5432/test\n".into()),
+        (
+            "docs.rst",
+            "    postgresql+psycopg2://user:password@host:port/dbname[?key=value]\n    rediss://username:password@localhost:6379/0\n".into(),
+        ),
+        ("hosts.txt", "ssh://git@git.corp:2222/a/b\ntcp://10.0.0.1:29500\nhttps://x.org:8443/p@q\ns3://bucket/run:12345678@v2\n".into()),
         (".env", "DEBUG=1\nMODE=offline\nEPOCHS=10\n".into()),
         (".env.example", "DB_PASSWORD=correct-horse-battery\n".into()),
         (
@@ -232,4 +328,16 @@ fn of_what_is_secret_it_finds_nearly_all_and_of_what_is_not_nearly_nothing() {
     assert!(percent(found, secret.len()) >= FOUND_MIN_PERCENT, "{found} of {}; missed: {missed:#?}", secret.len());
     let told: Vec<&String> = other.iter().filter(|(path, text)| !quiet.contains(&format!("{path}: {text}"))).map(|(_, text)| text).collect();
     assert!(percent(wrong, other.len()) <= FALSE_MAX_PERCENT, "{wrong} of {}: {told:#?}", other.len());
+}
+
+#[test]
+fn of_the_ways_to_log_in_that_documents_of_others_name_it_misses_those_that_are_listed_here() {
+    let mut dice = Dice(0x0dd5_eed0_1234_5677);
+    let forms = as_documented(&mut dice);
+    let files: Vec<(&'static str, String)> = forms.iter().map(|(_, text)| ("notes.txt", format!("some words before\n{text}\n"))).collect();
+    let (found, unnamed) = named(&files);
+    let is_missed = |text: &str| unnamed.iter().any(|file| file.contains(text));
+    let missed: Vec<&str> = forms.iter().filter(|(_, text)| is_missed(text)).map(|(name, _)| *name).collect();
+    println!("found {found} of {} ways to log in; missed: {missed:#?}", forms.len());
+    assert_eq!(missed, MISSED, "found {found} of {}", forms.len());
 }

@@ -60,6 +60,22 @@ fn a_token_in_the_environment_setup_or_command_is_refused_and_never_shown() {
     }
 }
 
+/// As SQLAlchemy, Redis and Git write them, in `env` and in a file alike.
+#[test]
+fn a_password_in_a_url_is_refused_whoever_logs_in_by_it() {
+    for login in ["postgres://appuser:", "postgresql+psycopg2://trainer:", "rediss://default:", "redis://:", "https://gituser:"] {
+        let url = format!("{login}{}@db.corp:5432/runs", "kX29vTq7Lm");
+        let sandbox = Sandbox::with_script();
+        let ended = sandbox.lamp(&["check", "--env", &format!("DATABASE_URL={url}"), "--", "sh", "train.py"]);
+        assert_eq!(ended.code, 100, "{login}: {ended:?}");
+        assert!(ended.out.contains("`env.DATABASE_URL`: looks like a password in a URL (rule url-password)"), "{login}: {ended:?}");
+        sandbox.write("conf.py", format!("URL = '{url}'\n"));
+        let ended = sandbox.lamp(&["check", "--", "sh", "train.py"]);
+        assert!(ended.code == 100 && ended.out.starts_with("conf.py:1: error: looks like a password in a URL"), "{login}: {ended:?}");
+        assert!(!ended.out.contains("kX29"), "{ended:?}");
+    }
+}
+
 #[test]
 fn what_only_sounds_like_a_secret_is_a_warning_that_can_be_answered() {
     let sandbox = Sandbox::with_script();
