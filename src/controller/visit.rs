@@ -2,7 +2,7 @@
 //! between two rounds and may be cut off at any moment.
 //!
 //! ```text
-//!   every region ──> ours that bill ─┬─ past their hard cap, by tags and our own clock ──> read again ──> terminate
+//!   every region (else those of the visit before) ──> ours that bill ─┬─ past their hard cap, by tags and our own clock ──> read again ──> terminate
 //!                                    └─ the rest: records, heartbeat, the store's clock ──> policy::orphan
 //!                                         suspected a minute ago or longer ──> all of it once more ──> terminate
 //!                                         new ──> suspects.json ──> a minute, if there is room for it ──> the same
@@ -11,6 +11,7 @@
 //! region and no object is waited for longer than its share, so that what is sick hides nothing else. The clock of whoever
 //! makes a visit must be one of the cloud's own. What must never live here: an opinion about what an orphan is.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use jiff::Timestamp;
 
 use super::drive::Controller;
 use super::sweep::{By, Judged, READS_IN_FLIGHT, SECOND_LOOK, why};
-use crate::instance::visit::{Ended, Standing, Suspect, Suspects, Trouble, Visit};
+use crate::instance::visit::{Ended, Place, Standing, Suspect, Suspects, Trouble, Visit};
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::RECORD_FORMAT;
 use crate::jobdir::SweeperDir;
@@ -53,7 +54,7 @@ impl Controller {
         let until = self.clock.mono() + room;
         let mut visit = Visit::new(self.clock.now(), version, &self.owner);
         let dir = SweeperDir::new(Arc::clone(&self.store), sweeper);
-        let views = self.ours_that_bill(&mut visit).await;
+        let views = self.ours_that_bill(&dir, &mut visit).await;
         let (past, rest): (Vec<Judged>, Vec<Judged>) = views.into_iter().map(|view| self.judge_by_tags(view)).partition(is_orphan);
         self.end_all(past, By::Tags, &mut visit).await;
         let rest = rest.into_iter().map(|judged| judged.view).collect();
@@ -65,15 +66,11 @@ impl Controller {
     }
 
     /// All regions of every cloud; each by itself, because one that hangs must not hide the others.
-    async fn ours_that_bill(&self, visit: &mut Visit) -> Vec<InstanceView> {
-        let (places, unknown) = match self.within(LOOK_MAX, async { Ok::<_, CloudError>(self.everywhere().await) }).await {
-            Ok(found) => found,
-            Err(why) => (Default::default(), vec![("the list of regions".to_owned(), why)]),
-        };
-        let asked = places.iter().filter_map(|(cloud, region)| Some((region, self.cloud(*cloud).ok()?)));
+    async fn ours_that_bill(&self, dir: &SweeperDir, visit: &mut Visit) -> Vec<InstanceView> {
+        visit.places = self.places(dir, visit).await;
+        let asked = visit.places.iter().filter_map(|place| Some((&place.region, self.cloud(place.cloud).ok()?)));
         let asked = asked.map(|(region, port)| async move { (region, self.within(LOOK_MAX, port.describe(&self.owner, region)).await) });
         let mut views: Vec<InstanceView> = Vec::new();
-        visit.unknown.extend(unknown.into_iter().map(|(what, why)| Trouble { what, why }));
         for (region, described) in join_all(asked).await {
             match described {
                 Ok(described) => {
@@ -89,6 +86,37 @@ impl Controller {
         views.retain(|view| view.state.bills());
         visit.machines = u32::try_from(views.len()).unwrap_or(u32::MAX);
         views
+    }
+
+    /// Where to look. One region's EC2 says which there are; while that is down, each cloud that did not say so is looked at where the
+    /// visit before looked, and where somebody is suspected: a hard cap is held in all regions that answer.
+    async fn places(&self, dir: &SweeperDir, visit: &mut Visit) -> Vec<Place> {
+        let (found, unknown) = match self.within(LOOK_MAX, async { Ok::<_, CloudError>(self.everywhere().await) }).await {
+            Ok(found) => found,
+            Err(why) => (Default::default(), vec![("the list of regions".to_owned(), why)]),
+        };
+        let mut places: BTreeSet<Place> = found.into_iter().map(|(cloud, region)| Place { cloud, region }).collect();
+        if unknown.is_empty() {
+            return places.into_iter().collect();
+        }
+        let mut before = BTreeSet::new();
+        match self.within(RECORD_MAX, dir.visit_before()).await {
+            // The record of an older program names the regions of suspects alone.
+            Ok(known) => known.into_iter().for_each(|known| {
+                before.extend(known.suspects.into_iter().map(|suspect| Place { cloud: suspect.machine.cloud, region: suspect.machine.region }));
+                before.extend(known.places);
+            }),
+            Err(why) => visit.unknown.push(Trouble { what: "the visit before".into(), why }),
+        }
+        before.retain(|place| places.iter().all(|known| known.cloud != place.cloud));
+        let instead = match before.len() {
+            0 => "no visit before has said where to look instead".to_owned(),
+            1 => "looked in the one region of the visit before".to_owned(),
+            many => format!("looked in the {many} regions of the visit before"),
+        };
+        visit.unknown.extend(unknown.into_iter().map(|(what, why)| Trouble { what, why: format!("{why}: {instead}") }));
+        places.extend(before);
+        places.into_iter().collect()
     }
 
     fn standing(&self, view: &InstanceView) -> Option<Standing> {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::state::MachineRef;
 use crate::job::{AttemptNo, JobId, RECORD_FORMAT};
+use crate::market::{Cloud, Region};
 
 /// `sweeper/<name>/suspects.json`: orphans by one look, for the second look of a later visit. Overwritten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,16 @@ pub struct Visit {
     pub trouble: Vec<Trouble>,
     /// What could not be seen.
     pub unknown: Vec<Trouble>,
+    /// Where this visit looked, for the one after it: a cloud that does not say which regions there are is still looked at there.
+    #[serde(default)]
+    pub places: Vec<Place>,
+}
+
+/// A region of a cloud.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    pub cloud: Cloud,
+    pub region: Region,
 }
 
 /// A machine whose end was asked for.
@@ -85,6 +96,7 @@ impl Visit {
             kept: Vec::new(),
             trouble: Vec::new(),
             unknown: Vec::new(),
+            places: Vec::new(),
         }
     }
 

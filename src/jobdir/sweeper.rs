@@ -51,6 +51,14 @@ impl SweeperDir {
         self.read(layout::visit(&self.name)).await
     }
 
+    /// What the visit before came to, for the next; a record that cannot be read is as good as none.
+    ///
+    /// # Errors
+    /// When the store does not answer, or a newer version wrote it.
+    pub async fn visit_before(&self) -> Result<Option<Visit>, JobDirError> {
+        unless_damaged(self.visit().await)
+    }
+
     /// The newest visit, and when its record was written, by the store's clock.
     ///
     /// # Errors
@@ -73,7 +81,7 @@ impl SweeperDir {
     /// # Errors
     /// As any write of a record, and when a newer version wrote what is there.
     pub async fn put_visit(&self, visit: &Visit) -> Result<(), JobDirError> {
-        unless_damaged(self.visit().await)?;
+        self.visit_before().await?;
         self.put(layout::visit(&self.name), visit).await
     }
 

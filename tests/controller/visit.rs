@@ -1,15 +1,18 @@
 //! Visits of the sweeper in the cloud: a program without a memory, a minute between two looks, and a job root that may be down.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lamplighter::instance::InstanceState;
 use lamplighter::instance::visit::{Suspects, Visit};
 use lamplighter::job::{AttemptNo, CheckpointNo, Reaction, Starts};
 use lamplighter::jobdir::layout;
-use lamplighter::market::{Cloud, Market, Span};
-use lamplighter::ports::{Clock, Store};
+use lamplighter::market::{Cloud, Market, Region, Span};
+use lamplighter::ports::{self, Clock, CloudError, Store};
 
 use super::World;
+use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::{VirtualClock, simulate};
@@ -32,6 +35,23 @@ async fn visit(world: &World, room: Duration) -> Visit {
     assert!(took <= room.max(Duration::from_secs(120)), "a visit of {} s took {} s", room.as_secs(), took.as_secs());
     visit
 }
+
+/// Before the false cloud: nobody says which regions there are, for as long as it is down; each of them is well.
+struct NoList {
+    inner: Arc<dyn ports::Cloud>,
+    hangs: bool,
+    down: AtomicBool,
+}
+
+before_the_cloud!(NoList passes on [supply launch describe terminate interrupt raise_kill_at release] {
+    async fn regions(&self) -> Result<Vec<Region>, CloudError> {
+        match (self.down.load(Ordering::Relaxed), self.hangs) {
+            (false, _) => self.inner.regions().await,
+            (true, true) => std::future::pending().await,
+            (true, false) => Err(CloudError::Throttled),
+        }
+    }
+});
 
 /// A machine that was launched an hour ago and whose agent said its last word soon after; nobody drives it.
 async fn silent(clock: std::sync::Arc<VirtualClock>, hours: u64) -> World {
@@ -139,6 +159,41 @@ fn a_job_root_that_cannot_be_read_ends_nobody_but_whoever_is_past_the_hard_cap()
             assert_eq!((ids(&past), &world.cloud.running()[..]), (vec!["i-1"], &["i-foreign".to_owned()][..]), "{fault:?}: {past:?}");
             assert!(past.ended[0].why.starts_with("its hard cap was "), "{past:?}");
             assert_eq!(world.cloud.complaints(), Vec::<String>::new());
+        });
+    }
+}
+
+/// The list of regions is one region's word. A visit after which nobody says it knows what the visit before it knew, and so does the next.
+#[test]
+fn while_nobody_says_which_regions_there_are_the_hard_cap_is_held_in_those_of_the_visit_before() {
+    for hangs in [false, true] {
+        simulate(async |clock| {
+            let world = silent(clock.clone(), 3).await;
+            // No lease is judged: it is the cap that ends it.
+            world.store.fault("clock", Fault::Down, None);
+            let cloud = Arc::new(NoList { inner: world.port(), hangs, down: AtomicBool::new(true) });
+            let visit = async |down: bool| {
+                cloud.down.store(down, Ordering::Relaxed);
+                let visit = world.controller_on(world.store.clone(), cloud.clone()).visit(NAME, "test", ROOM).await;
+                clock.sleep(EACH).await;
+                visit
+            };
+            let blind = visit(true).await;
+            assert!(blind.is_sick() && blind.unknown[0].why.ends_with("no visit before has said where to look instead"), "{blind:?}");
+            let seeing = visit(false).await;
+            assert_eq!((seeing.regions, seeing.machines, seeing.is_sick()), (2, 1, false), "one of each cloud: {seeing:?}");
+            let mut older = serde_json::to_value(&seeing).unwrap();
+            older.as_object_mut().unwrap().remove("places");
+            assert_eq!(serde_json::from_value::<Visit>(older).unwrap().places, [], "a record of before is read");
+            for _ in 0..2 {
+                let half = visit(true).await;
+                assert_eq!((half.regions, half.machines, ids(&half)), (2, 1, vec![]), "{half:?}");
+                assert!(half.unknown[0].why.ends_with("looked in the 2 regions of the visit before"), "it says so: {half:?}");
+            }
+            clock.sleep(Duration::from_secs(2 * 3600)).await;
+            let past = visit(true).await;
+            assert_eq!((ids(&past), world.cloud.running().len()), (vec!["i-1"], 0), "{past:?}");
+            assert!(past.ended[0].why.starts_with("its hard cap was "), "{past:?}");
         });
     }
 }
