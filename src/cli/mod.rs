@@ -32,6 +32,7 @@ mod apply_cost;
 mod apply_do;
 mod apply_short;
 mod args;
+mod at_stake;
 mod attach;
 mod attempt_words;
 mod cadence;

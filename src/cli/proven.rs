@@ -13,7 +13,7 @@ use super::{Context, ExitCode, Fault, job_root};
 use crate::job::{MachineSpec, Plan, Proof};
 use crate::jobdir::ProofDir;
 use crate::market::Cloud;
-use crate::policy::proof::{Standing, standing};
+use crate::policy::proof::{Standing, not_tried, standing};
 use crate::wire::{Store, Workstation};
 
 /// Who leaves does not wait longer for a word of warning.
@@ -57,12 +57,28 @@ impl Proofs {
         standing(self.proofs.iter().find(|proof| proof.region == region), context.clock.now())
     }
 
+    /// A proof that is good may be one of the deadline unit alone: whoever leaves a machine to it hears what nothing has shown.
+    fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
+        let less = regions.iter().find_map(|region| match self.standing(context, region) {
+            Standing::Good(proof) => not_tried(proof).map(|less| (region, less)),
+            _ => None,
+        });
+        if let Some((region, less)) = less {
+            context.printer.note(format!(
+                "of the proof of {region}, {less}; `lamp init aws --sweeper` has a function of AWS sweep, and `lamp doctor --prove --region {region}` then tries that too"
+            ));
+        }
+    }
+
     /// # Errors
     /// When a region has no good proof: then nothing may be left alone there. `plan` says what is at stake.
     pub fn refuse(&self, context: &Context, regions: &BTreeSet<String>, plan: Option<&Plan>) -> Result<(), Fault> {
         let bad: Vec<(&String, Standing<'_>)> =
             regions.iter().map(|region| (region, self.standing(context, region))).filter(|(_, standing)| !standing.is_good()).collect();
-        let Some((first, _)) = bad.first() else { return Ok(()) };
+        let Some((first, _)) = bad.first() else {
+            self.tell_what_was_not_tried(context, regions);
+            return Ok(());
+        };
         let words: Vec<String> = bad.iter().map(|(region, standing)| format!("{region} {}", standing.words())).collect();
         let what = format!(
             "nothing here drives this machine while this workstation is off, and account {} has not shown that it ends by itself: {}",

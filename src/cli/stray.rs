@@ -8,6 +8,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::at_stake::AtStake;
 use super::confirm::confirm;
 use super::sweep::{self, is_orphan};
 use super::table::counted;
@@ -16,6 +17,7 @@ use crate::controller::{Controller, Found, Judged};
 use crate::instance::{InstanceState, InstanceView};
 use crate::market::{Catalog, Cloud, Market, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::orphan::OrphanVerdict;
+use crate::wire::Store;
 
 pub fn is_stray(judged: &Judged) -> bool {
     matches!(judged.verdict, OrphanVerdict::Stray { .. })
@@ -31,11 +33,14 @@ fn hour(view: &InstanceView) -> Option<UsdPerHour> {
     }
 }
 
+/// What it has billed, on demand; `None`: nobody here knows.
+pub fn so_far(view: &InstanceView, now: Timestamp) -> Option<Usd> {
+    hour(view).map(|hour| hour.cost_of(elapsed(view.launched, now)))
+}
+
 /// Of any machine, for programs.
 pub fn figures(view: &InstanceView, now: Timestamp) -> [(&'static str, Value); 3] {
-    let hour = hour(view);
-    let so_far = hour.map(|hour| hour.cost_of(elapsed(view.launched, now)));
-    [("kill_at", json!(view.tags.kill_at)), ("usd_per_hour", json!(hour)), ("usd_so_far", json!(so_far))]
+    [("kill_at", json!(view.tags.kill_at)), ("usd_per_hour", json!(hour(view))), ("usd_so_far", json!(so_far(view, now)))]
 }
 
 /// Those of which nobody here knows the job, with what tells a person whose they may be.
@@ -92,7 +97,7 @@ fn row(view: &InstanceView, now: Timestamp) -> Vec<String> {
 ///
 /// # Errors
 /// One of them is not there, its job is known here or cannot be read, or nobody said yes.
-pub async fn end_named(args: &sweep::Args, context: &Context, controller: &Controller, mut found: Found) -> Result<ExitCode, Fault> {
+pub async fn end_named(args: &sweep::Args, context: &Context, store: &Store, controller: &Controller, mut found: Found) -> Result<ExitCode, Fault> {
     let is_named = |judged: &Judged| args.machine.contains(&judged.view.id);
     if let Some(missing) = args.machine.iter().find(|id| !found.machines.iter().any(|judged| judged.view.id == **id)) {
         return Err(not_seen(context, missing, &found));
@@ -102,7 +107,7 @@ pub async fn end_named(args: &sweep::Args, context: &Context, controller: &Contr
     if let Some(fault) = found.machines.iter().find_map(refused) {
         return Err(fault);
     }
-    sweep::show_found(context, &found);
+    sweep::show_found(context, &found, &AtStake::of(context, store, &found).await);
     for gone in found.machines.iter().filter(|judged| !is_stray(judged) && !is_orphan(judged)) {
         context.printer.note(format!("{} is {}: nothing of it is left to end", gone.view.id, gone.view.state));
     }

@@ -7,6 +7,7 @@ use futures::stream::{self, StreamExt};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::at_stake::AtStake;
 use super::confirm::confirm;
 use super::flags::one_name;
 use super::stray::{self, is_stray};
@@ -60,13 +61,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut found = controller.look_for_orphans(&places).await;
     if !args.machine.is_empty() {
         found.unknown.extend(unknown);
-        return stray::end_named(args, context, &controller, found).await;
+        return stray::end_named(args, context, &store, &controller, found).await;
     }
     if unsigned.contains(&Cloud::Aws) && never_at_aws(context, &store).await {
         found.unasked = unknown.extract_if(.., |(place, _)| place.as_str() == Cloud::Aws.word()).collect();
     }
     found.unknown.extend(unknown);
-    show(context, &found);
+    show(context, &found, &AtStake::of(context, &store, &found).await);
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
     let removed = if args.residue { found.residue.iter().filter(|left| left.is_removable()).count() } else { 0 };
     if args.dry_run || orphans.len() + removed == 0 {
@@ -149,11 +150,11 @@ async fn clear(context: &Context, controller: &Controller, found: &Found) -> usi
     trouble
 }
 
-fn show(context: &Context, found: &Found) {
+fn show(context: &Context, found: &Found, at_stake: &AtStake) {
     if !context.is_machine_output() && !found.machines.iter().any(is_shown) {
         context.printer.line(if found.unknown.is_empty() { "no machine of yours runs" } else { "no machine of yours was seen" });
     }
-    show_found(context, found);
+    show_found(context, found, at_stake);
     stray::hint(context, found);
 }
 
@@ -163,14 +164,18 @@ fn is_shown(judged: &Judged) -> bool {
 }
 
 /// Without a word of what is not there.
-pub fn show_found(context: &Context, found: &Found) {
+pub fn show_found(context: &Context, found: &Found, at_stake: &AtStake) {
+    let now = context.clock.now();
     if context.is_machine_output() {
-        context.printer.json(&document(found, context.clock.now()));
+        context.printer.json(&document(found, at_stake, now));
         return;
     }
     let rows: Vec<Vec<String>> = found.machines.iter().filter(|judged| is_shown(judged) && !is_stray(judged)).map(row).collect();
     if !rows.is_empty() {
         context.printer.line(own_table(context.printer.columns(Stream::Out), &rows));
+    }
+    for line in found.machines.iter().filter(|judged| is_shown(judged) && is_orphan(judged)).filter_map(|judged| at_stake.line(judged, now)) {
+        context.printer.line(line);
     }
     stray::show(context, found);
     for left in &found.residue {
@@ -217,7 +222,7 @@ fn places(list: &[(String, String)]) -> Vec<Value> {
     list.iter().map(|(place, why)| json!({ "place": place, "why": why })).collect()
 }
 
-fn document(found: &Found, now: Timestamp) -> Value {
+fn document(found: &Found, at_stake: &AtStake, now: Timestamp) -> Value {
     let machines = found.machines.iter().filter(|judged| is_shown(judged)).map(|judged| {
         let (verdict, why) = words(&judged.verdict);
         let view = &judged.view;
@@ -228,6 +233,7 @@ fn document(found: &Found, now: Timestamp) -> Value {
         for (field, value) in stray::figures(view, now) {
             machine[field] = value;
         }
+        machine["checkpoint"] = at_stake.figure(judged);
         machine
     });
     json!({

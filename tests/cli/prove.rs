@@ -275,6 +275,22 @@ fn a_proof_of_31_days_ago_does_not_count_and_unproven_is_a_word_of_its_own() {
     assert_eq!(local.0, 0, "{local:?}");
 }
 
+/// A kernel that hangs cannot power itself off: such a proof lets the job go, and says what it did not try.
+#[test]
+fn who_leaves_a_machine_to_a_proof_of_the_deadline_unit_alone_is_told_so_once() {
+    let Some(account) = Account::new() else { return };
+    account.proven(1, true);
+    let told = |ended: &(i32, String, String)| (ended.0, ended.2.matches("not tried: whether anything ends a machine").count());
+    let both = account.lamp(&["run", "--detach", "job.toml"]);
+    assert_eq!(told(&both), (0, 0), "both switches were tried: {both:?}");
+    let mut proof = account.object(&account.proof_key()).expect("it is there");
+    proof["trials"].as_array_mut().expect("trials").truncate(1);
+    account.put(&account.proof_key(), &proof);
+    let one = account.lamp(&["run", "--detach", "job.toml"]);
+    assert_eq!(told(&one), (0, 1), "{one:?}");
+    assert!(one.2.contains("of the proof of us-east-1") && one.2.contains("`lamp init aws --sweeper`"), "{one:?}");
+}
+
 /// The first machine is planned in one of them, and a refusal or an interruption launches in the other.
 #[test]
 fn a_job_of_two_regions_is_left_alone_only_where_both_are_proven() {

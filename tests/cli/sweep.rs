@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use lamplighter::instance::Tags;
 use lamplighter::job::{AttemptNo, BOOT};
 use lamplighter::market::Span;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::aws::{IMAGE, OWNER};
 use super::ec2::{FalseEc2, Options, State};
@@ -42,7 +42,10 @@ fn volume(ec2: &FalseEc2, region: &str) -> String {
 }
 
 fn sweep(ec2: &FalseEc2, args: &[&str]) -> Ended {
-    let sandbox = Sandbox::new();
+    sweep_in(&Sandbox::new(), ec2, args)
+}
+
+fn sweep_in(sandbox: &Sandbox, ec2: &FalseEc2, args: &[&str]) -> Ended {
     let words = [&["sweep"], args].concat();
     sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_OWNER", OWNER))
 }
@@ -101,6 +104,32 @@ fn with_a_yes_what_is_still_an_orphan_a_minute_later_ends_in_every_region() {
     let after = document(&sweep(&ec2, &["--dry-run", "-o", "json"]))["machines"].clone();
     let left: Vec<&str> = after.as_array().expect("a list").iter().filter_map(|one| one["instance"].as_str()).collect();
     assert_eq!(left, [healthy.as_str()]);
+}
+
+/// Who says yes sees what the job goes on from, and what the machine has cost.
+#[test]
+fn the_newest_checkpoint_of_an_orphans_job_is_told_before_anything_is_ended() {
+    let Some(ec2) = cloud() else { return };
+    let orphan = ours(&ec2, REGIONS[0], -1);
+    let sandbox = Sandbox::new();
+    let sweep = |args: &[&str]| sweep_in(&sandbox, &ec2, &[&["--job-root", "root"], args].concat());
+    let nothing = sweep(&["--dry-run", "-o", "json"]);
+    assert_eq!(of(&document(&nothing)["machines"], &orphan)["checkpoint"], Value::Null, "nobody knows its job here: {nothing:?}");
+    assert!(!sweep(&["--dry-run"]).out.contains("checkpoint"));
+
+    for (number, minutes, step) in [(6, 70, 1100), (7, 12, 1200)] {
+        let created = Timestamp::now() - SignedDuration::from_mins(minutes) - SignedDuration::from_secs(5);
+        let manifest = json!({"format": 1, "number": number, "attempt": 1, "created": created.to_string(), "step": step, "files": [],
+            "save_secs": 0.1, "upload_secs": 0.1});
+        sandbox.write(&format!("root/jobs/digits-222222/checkpoints/000{number}/manifest.json"), manifest.to_string());
+    }
+    let shown = sweep(&["--dry-run", "-o", "json"]);
+    let newest = of(&document(&shown)["machines"], &orphan)["checkpoint"].clone();
+    assert_eq!((&newest["number"], &newest["step"], newest["created"].is_string()), (&7.into(), &1200.0.into(), true), "{shown:?}");
+    let asked = sweep(&[]);
+    assert_eq!(asked.code, 102, "{asked:?}");
+    assert!(asked.out.contains(" so far; the newest checkpoint of `digits-222222` is 7 (step 1200), 12m"), "{asked:?}");
+    assert!(asked.out.contains(&format!("{orphan}: $0.")) && lives(&ec2, &orphan), "{asked:?}");
 }
 
 /// Nobody here knows their jobs: only the one that is named ends, and only where it carries this owner's tags.
