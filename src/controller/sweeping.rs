@@ -22,7 +22,7 @@ use super::round::Root;
 use super::sweep::{Judged, READS_IN_FLIGHT, SECOND_LOOK};
 use crate::instance::InstanceView;
 use crate::job::JobId;
-use crate::market::Cloud;
+use crate::market::{Cloud, Region};
 use crate::policy::orphan::{self, OrphanVerdict};
 use crate::ports::{CloudError, NoCredentials, chain};
 
@@ -53,6 +53,8 @@ pub(super) struct SweepMemory {
     second_look: Option<Duration>,
     /// Until when a cloud is not asked, to which nobody here has signed in.
     unsigned: BTreeMap<Cloud, Duration>,
+    /// What each cloud said last of the regions it has: one region's word, and while that is down all of them are swept.
+    regions: BTreeMap<Cloud, Vec<Region>>,
     /// Forgotten disks that were told of.
     kept: KeptTold,
     /// Jobs of which nothing is kept any more, and that is on record.
@@ -129,7 +131,7 @@ impl Controller {
         for (region, described) in join_all(asked).await {
             match described {
                 Ok(described) => views.extend(described.into_iter().filter(|view| view.tags.owner == self.owner)),
-                Err(error) => say_once(memory, region.as_str(), &error),
+                Err(error) => say_once(memory, region.as_str(), "is not swept", &error),
             }
         }
         let (mut views, others): (Vec<InstanceView>, Vec<InstanceView>) = views.into_iter().partition(|view| view.state.bills());
@@ -149,12 +151,20 @@ impl Controller {
         let mut places = BTreeSet::new();
         for (which, regions) in asked {
             match regions {
-                Ok(regions) => places.extend(regions.into_iter().map(|region| (which, region))),
+                Ok(regions) => {
+                    places.extend(regions.iter().map(|region| (which, region.clone())));
+                    memory.regions.insert(which, regions);
+                }
+                Err(error) if NoCredentials::among(&error).is_some_and(NoCredentials::are_nowhere) => {
+                    memory.unsigned.insert(which, now + NOBODY_PAUSE);
+                    say_once(memory, which.word(), "is not swept", &error);
+                }
                 Err(error) => {
-                    if NoCredentials::among(&error).is_some_and(NoCredentials::are_nowhere) {
-                        memory.unsigned.insert(which, now + NOBODY_PAUSE);
-                    }
-                    say_once(memory, which.word(), &error);
+                    let known = memory.regions.get(&which).cloned().unwrap_or_default();
+                    let what =
+                        if known.is_empty() { "is not swept" } else { "does not say which regions it has, and is swept in those of the last time" };
+                    places.extend(known.into_iter().map(|region| (which, region)));
+                    say_once(memory, which.word(), what, &error);
                 }
             }
         }
@@ -163,13 +173,13 @@ impl Controller {
 }
 
 /// A workstation without an account is nobody's news; whoever has one learns from a job's own trouble.
-fn say_once(memory: &mut SweepMemory, place: &str, error: &CloudError) {
+fn say_once(memory: &mut SweepMemory, place: &str, what: &str, error: &CloudError) {
     let text = chain(error);
     if memory.said.insert(place.to_owned(), text.clone()).as_ref() == Some(&text) {
         return;
     }
     match error {
-        CloudError::Denied { .. } => debug!("{place} is not swept: {text}"),
-        _ => warn!("{place} is not swept: {text}"),
+        CloudError::Denied { .. } => debug!("{place} {what}: {text}"),
+        _ => warn!("{place} {what}: {text}"),
     }
 }

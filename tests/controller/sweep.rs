@@ -1,7 +1,7 @@
 //! Sweeping with the shipped controller: what is ended, what is left alone, and that it is looked at twice.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use lamplighter::controller::{Found, Judged, submit};
@@ -16,6 +16,7 @@ use super::before::before_the_cloud;
 use super::cloud::Life;
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
+use super::visit::NoList;
 use super::{World, spec};
 
 fn orphans(found: &Found) -> Vec<&Judged> {
@@ -209,6 +210,31 @@ fn a_region_that_hangs_hides_no_orphan_of_another() {
         }
         assert!(!world.cloud.running().contains(&late), "{:?}", world.cloud.running());
     });
+}
+
+/// Which regions there are is one region's word, and what a machine bills is not its affair.
+#[test]
+fn while_nobody_says_which_regions_there_are_a_daemon_sweeps_those_of_the_last_time() {
+    for hangs in [false, true] {
+        simulate(async |clock| {
+            let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;
+            world.drive().await;
+            let cloud = Arc::new(NoList { inner: world.port(), hangs, down: AtomicBool::new(false) });
+            let daemon = world.controller_on(world.store.clone(), cloud.clone());
+            let late = async {
+                clock.sleep(Duration::from_secs(3 * 60)).await;
+                cloud.down.store(true, Ordering::Relaxed);
+                let late = world.cloud.add_late(world.job());
+                clock.sleep(Duration::from_secs(10 * 60)).await;
+                late
+            };
+            let late = tokio::select! {
+                () = daemon.drive_all(&[], |_| {}) => unreachable!("a daemon goes on"),
+                late = late => late,
+            };
+            assert!(!world.cloud.running().contains(&late), "{:?}", world.cloud.running());
+        });
+    }
 }
 
 /// Before the false cloud: for so long nobody can ask it.

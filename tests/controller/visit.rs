@@ -37,10 +37,10 @@ async fn visit(world: &World, room: Duration) -> Visit {
 }
 
 /// Before the false cloud: nobody says which regions there are, for as long as it is down; each of them is well.
-struct NoList {
-    inner: Arc<dyn ports::Cloud>,
-    hangs: bool,
-    down: AtomicBool,
+pub(super) struct NoList {
+    pub(super) inner: Arc<dyn ports::Cloud>,
+    pub(super) hangs: bool,
+    pub(super) down: AtomicBool,
 }
 
 before_the_cloud!(NoList passes on [supply launch describe terminate interrupt raise_kill_at release] {
