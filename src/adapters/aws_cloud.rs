@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use super::aws_session::AwsSession;
 use super::{cloudwatch_alarm, ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_residue, ec2_spot_prices, ec2_supply};
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, OWNER_TAG, Residue};
-use crate::job::{LaunchRequest, MachineSpec, Plan, Spec};
+use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{self, Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError};
 
@@ -109,6 +109,10 @@ impl Cloud for AwsCloud {
 
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
         ec2_residue::residue(&self.session, owner, region).await
+    }
+
+    async fn residue_of(&self, owner: &str, region: &Region, job: &JobId, machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+        ec2_residue::residue_of(&self.session, owner, region, job, machines).await
     }
 
     async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {

@@ -62,7 +62,7 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
     let Some(watched) = watched(rule) else { return Ok(()) };
     let tags = plan.tags.iter().map(|(key, value)| Tag::builder().key(key).value(value).build()).collect();
     let client = session.cloudwatch(&machine.region).await;
-    let put = client.put_metric_alarm().alarm_name(format!("{}{}-{}", of_machine(machine), plan.job, plan.attempt));
+    let put = client.put_metric_alarm().alarm_name(format!("{}{}-{}", prefix_of(&machine.id), plan.job, plan.attempt));
     let put = put.alarm_description(format!("Lamplighter ends the machine of {} when: {rule}", plan.job));
     let put = put.namespace(watched.namespace).metric_name(watched.metric).dimensions(dimension(machine)).statistic(watched.statistic);
     let put = put.comparison_operator(watched.comparison).threshold(watched.threshold).treat_missing_data(watched.missing);
@@ -77,7 +77,7 @@ pub async fn guard(session: &AwsSession, plan: &Plan, machine: &MachineRef) -> R
 /// When CloudWatch does not answer.
 pub async fn alarmed(session: &AwsSession, machine: &MachineRef) -> Result<Option<Timestamp>, CloudError> {
     let client = session.cloudwatch(&machine.region).await;
-    let told = client.describe_alarms().alarm_name_prefix(of_machine(machine)).state_value(StateValue::Alarm).send().await;
+    let told = client.describe_alarms().alarm_name_prefix(prefix_of(&machine.id)).state_value(StateValue::Alarm).send().await;
     let told = told.map_err(|error| meaning(&format!("look at the alarm of {machine}"), error))?;
     let rings = told.metric_alarms().iter().filter(|alarm| alarm.state_value() == Some(&StateValue::Alarm));
     let since = rings.filter_map(|alarm| Timestamp::new(alarm.state_updated_timestamp()?.secs(), 0).ok());
@@ -87,7 +87,7 @@ pub async fn alarmed(session: &AwsSession, machine: &MachineRef) -> Result<Optio
 /// # Errors
 /// When CloudWatch does not answer.
 pub async fn release(session: &AwsSession, machine: &MachineRef) -> Result<(), CloudError> {
-    let names: Vec<String> = alarms(session, &machine.region, &of_machine(machine)).await?.into_iter().map(|alarm| alarm.name).collect();
+    let names: Vec<String> = alarms(session, &machine.region, &prefix_of(&machine.id)).await?.into_iter().map(|alarm| alarm.name).collect();
     if names.is_empty() { Ok(()) } else { delete(session, &machine.region, &names).await }
 }
 
@@ -136,8 +136,8 @@ impl Alarm {
 }
 
 /// The machine first: who knows nothing but its id finds the alarm.
-fn of_machine(machine: &MachineRef) -> String {
-    format!("{PREFIX}{}-", machine.id)
+pub fn prefix_of(machine: &str) -> String {
+    format!("{PREFIX}{machine}-")
 }
 
 fn dimension(machine: &MachineRef) -> Dimension {

@@ -25,7 +25,7 @@ use crate::ports::CloudError;
 const PAGE: i32 = 1000;
 
 /// The most values that EC2 takes in one filter.
-const VALUES_MAX: usize = 200;
+pub const VALUES_MAX: usize = 200;
 
 /// A reason of EC2 that says only that spot took the machine; its request says more.
 const TAKEN: &str = "Server.Spot";
@@ -38,7 +38,7 @@ const ENDED: &str = "instance-terminated";
 /// # Errors
 /// When EC2 does not answer: then nothing is known.
 pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
-    let instances = all(session, region, owned(owner)).await?;
+    let instances = all(session, region, [owned(owner)]).await?;
     let mut views: Vec<InstanceView> = instances.iter().filter_map(|instance| ours(region, instance, owner)).collect();
     views.iter().for_each(|view| session.memory.owners.put(view.machine(), owner.to_owned()));
     tell_spot_ends(session, region, &instances, &mut views).await;
@@ -51,7 +51,7 @@ pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Res
 /// When EC2 does not answer: then nothing is known.
 pub async fn by_token(session: &AwsSession, plan: &Plan) -> Result<Vec<InstanceView>, CloudError> {
     let region = &plan.offer.region;
-    let instances = all(session, region, filter("client-token", [plan.client_token.clone()])).await?;
+    let instances = all(session, region, [filter("client-token", [plan.client_token.clone()])]).await?;
     // Without them its machine would look as if it were not there.
     let tags = Tags::from_map(&plan.tags).map_err(|error| Trouble::ambiguous("read the tags of the plan", &error.to_string()))?;
     let launched = |instance: &Instance| view(region, instance, instance.instance_id()?, tags.clone());
@@ -91,9 +91,10 @@ pub fn filter(name: &str, values: impl IntoIterator<Item = String>) -> Filter {
 ///
 /// # Errors
 /// As `ec2_errors` reads them.
-pub async fn all(session: &AwsSession, region: &Region, filter: Filter) -> Result<Vec<Instance>, CloudError> {
+pub async fn all(session: &AwsSession, region: &Region, filters: impl IntoIterator<Item = Filter>) -> Result<Vec<Instance>, CloudError> {
+    let filters = Some(filters.into_iter().collect());
     let client = session.ec2(region).await;
-    let mut pages = client.describe_instances().filters(filter).max_results(PAGE).into_paginator().send();
+    let mut pages = client.describe_instances().set_filters(filters).max_results(PAGE).into_paginator().send();
     let mut instances = Vec::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning(&format!("look at the machines in {region}"), error))?;
@@ -108,7 +109,7 @@ pub async fn all(session: &AwsSession, region: &Region, filter: Filter) -> Resul
 /// As `ec2_errors` reads them.
 pub async fn one(session: &AwsSession, region: &Region, id: &str) -> Result<Option<Instance>, CloudError> {
     // By a filter, which finds nothing where an id would be an error.
-    Ok(all(session, region, filter("instance-id", [id.to_owned()])).await?.into_iter().next())
+    Ok(all(session, region, [filter("instance-id", [id.to_owned()])]).await?.into_iter().next())
 }
 
 /// A machine whose tags are wholly ours; others are never touched.

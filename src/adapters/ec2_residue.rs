@@ -1,27 +1,28 @@
-//! What an owner's machines left behind in a region: disks, addresses, interfaces, spot requests, alarms.
+//! What an owner's machines, or those of one job, left behind in a region: disks, addresses, interfaces, spot requests, alarms.
 //!
 //! ```text
-//!   machines ┐
-//!   volumes  │
-//!   ...      ├─ all at once ──> what no living machine uses, with what it costs a month
-//!   alarms   ┘
+//!   machines ──> volumes ┐
+//!                ...     ├─ all at once ──> less what a living machine uses ──> alarms: less those of others, by their tags
+//!                alarms  ┘                                                      └──> with what it costs a month
 //! ```
-//! What a living machine uses is no residue. Removing one reads its owner tag again. What must never live here: whether to
-//! remove it.
+//! Of a job at its end all is asked for by its tag, and alarms by the names of its machines: a hundred jobs that end beside ten
+//! thousand machines cost a few calls each. What a living machine uses, whoever's it is, is no residue. Removing one reads its
+//! owner tag again. What must never live here: whether to remove it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error as StdError;
 use std::time::Duration;
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::types::{Instance, SpotInstanceRequest, SpotInstanceState, Tag, Volume, VolumeState};
+use aws_sdk_ec2::types::{Filter, Instance, SpotInstanceRequest, SpotInstanceState, Tag, Volume, VolumeState};
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::aws_session::AwsSession;
-use super::cloudwatch_alarm;
-use super::ec2_describe::{self, filter, owned, state};
+use super::cloudwatch_alarm::{self, Alarm};
+use super::ec2_describe::{self, VALUES_MAX, filter, owned, state};
 use super::ec2_errors::meaning;
 use crate::instance::{InstanceState, OWNER_TAG, Residue, TAG_PREFIX};
 use crate::job::JobId;
@@ -43,7 +44,19 @@ const ALARM_A_MONTH: Usd = Usd::from_micros(100_000);
 /// A list that somebody has looked at for so long is old: a new one is made first.
 const FOUND_WITHIN: Duration = Duration::from_secs(3600);
 
-/// The owner's machines that have not ended, by their ids: how they are, and whose.
+/// Calls to CloudWatch under way. It takes a few a second of each kind: more only wait for each other.
+const AT_ONCE: usize = 4;
+
+/// Whose residue is asked for.
+struct Asked<'a> {
+    session: &'a AwsSession,
+    owner: &'a str,
+    region: &'a Region,
+    /// Of one job alone, with the machines that it had here.
+    job: Option<(&'a JobId, &'a BTreeSet<String>)>,
+}
+
+/// The machines that have not ended, by their ids: how they are, and whose.
 type Living = BTreeMap<String, (InstanceState, Option<JobId>)>;
 
 type Refused<E> = SdkError<E, HttpResponse>;
@@ -51,17 +64,44 @@ type Refused<E> = SdkError<E, HttpResponse>;
 /// # Errors
 /// When EC2 or CloudWatch does not answer: half a list would say that nothing is left.
 pub async fn residue(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
-    let living = living(session, owner, region).await?;
-    let (volumes, addresses, interfaces, requests, alarms) = tokio::try_join!(
-        volumes(session, owner, region, &living),
-        addresses(session, owner, region),
-        interfaces(session, owner, region),
-        spot_requests(session, owner, region, &living),
-        alarms(session, owner, region, &living),
-    )?;
-    let all = [volumes, addresses, interfaces, requests, alarms].concat();
-    all.iter().for_each(|one| session.memory.residue.put(one.id.clone(), owner.to_owned()));
+    found(&Asked { session, owner, region, job: None }).await
+}
+
+/// What one job left, whose machines here these were.
+///
+/// # Errors
+/// As of all of it.
+pub async fn residue_of(
+    session: &AwsSession,
+    owner: &str,
+    region: &Region,
+    job: &JobId,
+    machines: &BTreeSet<String>,
+) -> Result<Vec<Residue>, CloudError> {
+    found(&Asked { session, owner, region, job: Some((job, machines)) }).await
+}
+
+async fn found(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
+    let living = living(asked).await?;
+    let (volumes, addresses, interfaces, mut requests, mut alarms) =
+        tokio::try_join!(volumes(asked, &living), addresses(asked), interfaces(asked), spot_requests(asked, &living), alarms(asked, &living))?;
+    // Of a machine that was shown only since, or that another owner has.
+    let named = requests.iter().filter_map(|(_, machine)| machine.clone()).chain(alarms.iter().filter_map(Alarm::machine));
+    let used = alive(asked, named.collect()).await?;
+    requests.retain(|(_, machine)| machine.as_ref().is_none_or(|machine| !used.contains(machine)));
+    alarms.retain(|alarm| alarm.machine().is_some_and(|machine| !used.contains(&machine)));
+    let requests: Vec<Residue> = requests.into_iter().map(|(request, _)| request).collect();
+    let all = [volumes, addresses, interfaces, requests, of_owner(asked, alarms).await?].concat();
+    all.iter().for_each(|one| asked.session.memory.residue.put(one.id.clone(), asked.owner.to_owned()));
     Ok(all)
+}
+
+impl Asked<'_> {
+    /// What carries the owner's tag; of a job, its tag too.
+    fn filters(&self) -> Vec<Filter> {
+        let job = self.job.map(|(job, _)| filter(&format!("tag:{TAG_PREFIX}job"), [job.to_string()]));
+        [owned(self.owner)].into_iter().chain(job).collect()
+    }
 }
 
 /// # Errors
@@ -127,16 +167,41 @@ async fn is_gone(client: &Client, residue: &Residue, act: &str) -> Result<bool, 
     }
 }
 
-async fn living(session: &AwsSession, owner: &str, region: &Region) -> Result<Living, CloudError> {
-    let all = ec2_describe::all(session, region, owned(owner)).await?;
+async fn living(asked: &Asked<'_>) -> Result<Living, CloudError> {
+    let all = ec2_describe::all(asked.session, asked.region, asked.filters()).await?;
     let alive = |state: &InstanceState| !state.is_terminated();
     let of = |machine: &Instance| Some((machine.instance_id()?.to_owned(), (state(machine).filter(alive)?, job_of(machine.tags()))));
     Ok(all.iter().filter_map(of).collect())
 }
 
-async fn volumes(session: &AwsSession, owner: &str, region: &Region, living: &Living) -> Result<Vec<Residue>, CloudError> {
-    let client = session.ec2(region).await;
-    let mut pages = client.describe_volumes().filters(owned(owner)).into_paginator().send();
+/// Those of these machines that have not ended, whoever's they are.
+async fn alive(asked: &Asked<'_>, machines: BTreeSet<String>) -> Result<BTreeSet<String>, CloudError> {
+    let machines: Vec<String> = machines.into_iter().collect();
+    let mut alive = BTreeSet::new();
+    for some in machines.chunks(VALUES_MAX) {
+        let shown = ec2_describe::all(asked.session, asked.region, [filter("instance-id", some.to_vec())]).await?;
+        let lives = shown.iter().filter(|machine| state(machine).is_some_and(|state| !state.is_terminated()));
+        alive.extend(lives.filter_map(|machine| machine.instance_id().map(str::to_owned)));
+    }
+    Ok(alive)
+}
+
+async fn volumes(asked: &Asked<'_>, living: &Living) -> Result<Vec<Residue>, CloudError> {
+    let mut found = volumes_of(asked, asked.filters(), living).await?;
+    // A kept machine that `lamp start` gave to this job has a disk with the tags of the one before.
+    let kept: Vec<String> = living.iter().filter(|(_, (state, _))| *state == InstanceState::Stopped).map(|(id, _)| id.clone()).collect();
+    if asked.job.is_some() && !kept.is_empty() {
+        let theirs = volumes_of(asked, vec![owned(asked.owner), filter("attachment.instance-id", kept)], living).await?;
+        found.extend(theirs);
+        found.sort_by(|one, other| one.id.cmp(&other.id));
+        found.dedup_by(|one, other| one.id == other.id);
+    }
+    Ok(found)
+}
+
+async fn volumes_of(asked: &Asked<'_>, filters: Vec<Filter>, living: &Living) -> Result<Vec<Residue>, CloudError> {
+    let (client, region) = (asked.session.ec2(asked.region).await, asked.region);
+    let mut pages = client.describe_volumes().set_filters(Some(filters)).into_paginator().send();
     let mut found = Vec::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning(&format!("look at the disks in {region}"), error))?;
@@ -161,22 +226,24 @@ fn of_volume(region: &Region, volume: &Volume, living: &Living) -> Option<Residu
     Some(Residue { kept, job: job.or_else(|| job_of(volume.tags())), ..found })
 }
 
-async fn addresses(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
-    let told = session.ec2(region).await.describe_addresses().filters(owned(owner)).send().await;
+async fn addresses(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
+    let region = asked.region;
+    let told = asked.session.ec2(region).await.describe_addresses().set_filters(Some(asked.filters())).send().await;
     let told = told.map_err(|error| meaning(&format!("look at the addresses in {region}"), error))?;
     let hour = Catalog::shipped().public_ipv4_hour(region).map_or(Usd::ZERO, |dated| dated.value);
     let free = told.addresses().iter().filter(|address| address.association_id().is_none());
     let of = |address: &aws_sdk_ec2::types::Address| {
         let detail = format!("{}, in use by nothing", address.public_ip().unwrap_or("an address"));
-        Some(left(region, ADDRESS, address.allocation_id()?, detail, Usd::from_micros(hour.micros() * HOURS_A_MONTH)))
+        let found = left(region, ADDRESS, address.allocation_id()?, detail, Usd::from_micros(hour.micros() * HOURS_A_MONTH));
+        Some(Residue { job: job_of(address.tags()), ..found })
     };
     Ok(free.filter_map(of).collect())
 }
 
-async fn interfaces(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
-    let client = session.ec2(region).await;
-    let mut pages =
-        client.describe_network_interfaces().filters(owned(owner)).filters(filter("status", ["available".to_owned()])).into_paginator().send();
+async fn interfaces(asked: &Asked<'_>) -> Result<Vec<Residue>, CloudError> {
+    let (client, region) = (asked.session.ec2(asked.region).await, asked.region);
+    let unused = client.describe_network_interfaces().set_filters(Some(asked.filters())).filters(filter("status", ["available".to_owned()]));
+    let mut pages = unused.into_paginator().send();
     let mut found = Vec::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning(&format!("look at the network interfaces in {region}"), error))?;
@@ -188,14 +255,15 @@ async fn interfaces(session: &AwsSession, owner: &str, region: &Region) -> Resul
     Ok(found)
 }
 
-/// A request that lives without its machine holds quota, and may launch another one.
-async fn spot_requests(session: &AwsSession, owner: &str, region: &Region, living: &Living) -> Result<Vec<Residue>, CloudError> {
-    let client = session.ec2(region).await;
-    let mut pages = client.describe_spot_instance_requests().filters(owned(owner)).into_paginator().send();
+/// A request that lives without its machine holds quota, and may launch another one. Each with the machine that it names.
+async fn spot_requests(asked: &Asked<'_>, living: &Living) -> Result<Vec<(Residue, Option<String>)>, CloudError> {
+    let (client, region) = (asked.session.ec2(asked.region).await, asked.region);
+    let mut pages = client.describe_spot_instance_requests().set_filters(Some(asked.filters())).into_paginator().send();
     let mut found = Vec::new();
     while let Some(page) = pages.next().await {
         let page = page.map_err(|error| meaning(&format!("look at spot requests in {region}"), error))?;
-        found.extend(page.spot_instance_requests().iter().filter_map(|request| of_request(region, request, living)));
+        let with_machine = |request: &SpotInstanceRequest| Some((of_request(region, request, living)?, request.instance_id().map(str::to_owned)));
+        found.extend(page.spot_instance_requests().iter().filter_map(with_machine));
     }
     Ok(found)
 }
@@ -208,21 +276,31 @@ fn of_request(region: &Region, request: &SpotInstanceRequest, living: &Living) -
     (open && !used).then(|| Residue { job: job_of(request.tags()), ..found })
 }
 
-async fn alarms(session: &AwsSession, owner: &str, region: &Region, living: &Living) -> Result<Vec<Residue>, CloudError> {
-    let mut found = Vec::new();
-    for alarm in cloudwatch_alarm::alarms(session, region, cloudwatch_alarm::PREFIX).await? {
-        let Some(machine) = alarm.machine().filter(|machine| !living.contains_key(machine)) else { continue };
-        if cloudwatch_alarm::is_of(session, region, &alarm, owner).await? {
-            found.push(left(region, ALARM, &alarm.name, format!("watches {machine}, which is gone"), ALARM_A_MONTH));
-        }
-    }
-    Ok(found)
+/// Of the machines of a job, by their names; else of the whole account, since CloudWatch finds nothing by a tag.
+async fn alarms(asked: &Asked<'_>, living: &Living) -> Result<Vec<Alarm>, CloudError> {
+    let prefixes = match asked.job {
+        Some((_, machines)) => machines.iter().map(|machine| cloudwatch_alarm::prefix_of(machine)).collect(),
+        None => vec![cloudwatch_alarm::PREFIX.to_owned()],
+    };
+    let asks = prefixes.into_iter().map(|prefix| async move { cloudwatch_alarm::alarms(asked.session, asked.region, &prefix).await });
+    let all: Vec<Vec<Alarm>> = stream::iter(asks).buffered(AT_ONCE).try_collect().await?;
+    Ok(all.into_iter().flatten().filter(|alarm| alarm.machine().is_some_and(|machine| !living.contains_key(&machine))).collect())
+}
+
+/// Those of these alarms whose machines have ended that carry the owner's tag: a call for each.
+async fn of_owner(asked: &Asked<'_>, alarms: Vec<Alarm>) -> Result<Vec<Residue>, CloudError> {
+    let reads = alarms.into_iter().map(|alarm| async move {
+        let is_ours = cloudwatch_alarm::is_of(asked.session, asked.region, &alarm, asked.owner).await?;
+        let detail = format!("watches {}, which is gone", alarm.machine().unwrap_or_default());
+        Ok::<_, CloudError>(is_ours.then(|| left(asked.region, ALARM, &alarm.name, detail, ALARM_A_MONTH)))
+    });
+    let read: Vec<Option<Residue>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+    Ok(read.into_iter().flatten().collect())
 }
 
 /// The job in the tags of the launch that made it.
 fn job_of(tags: &[Tag]) -> Option<JobId> {
-    let key = format!("{TAG_PREFIX}job");
-    tags.iter().find(|tag| tag.key() == Some(&key)).and_then(|tag| tag.value()?.parse().ok())
+    tags.iter().find(|tag| tag.key().and_then(|key| key.strip_prefix(TAG_PREFIX)) == Some("job")).and_then(|tag| tag.value()?.parse().ok())
 }
 
 /// It was found by the owner's tag.

@@ -110,8 +110,8 @@ impl Controller {
         if !is_gone {
             return Ok(GaveUp { is_gone, left: Vec::new(), left_unasked: Vec::new() });
         }
-        let places = [(machine.cloud, machine.region.clone())].into();
-        let Leavings { left, unasked } = self.take_from(dir.job(), places, &BTreeSet::from([machine.id.as_str()])).await;
+        let places = [((machine.cloud, machine.region.clone()), BTreeSet::from([machine.id.clone()]))].into();
+        let Leavings { left, unasked } = self.take_from(dir.job(), places).await;
         if asked && unasked.is_empty() && left.iter().all(|left| left.fate == LeavingFate::Removed) {
             self.record_given_up(dir, Some(machine.id.clone())).await?;
         }

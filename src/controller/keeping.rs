@@ -81,7 +81,8 @@ impl Controller {
 
     /// What the disks of a kept machine cost a month; `None`: the cloud does not say.
     async fn disk_cost(&self, view: &InstanceView) -> Option<Usd> {
-        let residue = self.cloud(view.cloud).ok()?.residue(&self.owner, &view.region).await.ok()?;
+        let asked = self.cloud(view.cloud).ok()?;
+        let residue = asked.residue_of(&self.owner, &view.region, &view.tags.job, &BTreeSet::from([view.id.clone()])).await.ok()?;
         let kept: Vec<Usd> =
             residue.iter().filter(|left| left.kept && left.job.as_ref() == Some(&view.tags.job)).map(|left| left.usd_per_month).collect();
         (!kept.is_empty()).then(|| kept.into_iter().sum())

@@ -8,7 +8,7 @@
 //! Before the receipt, because nobody looks at a job that has one. It holds nothing up: what cannot be asked or removed now is
 //! told, and `lamp sweep --residue` finds it. What must never live here: the residue of other jobs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::join_all;
 use tracing::warn;
@@ -24,23 +24,28 @@ use crate::ports::chain;
 impl Controller {
     /// One question to each region where a machine of the job was, or a kept one was to be started: it carries the job's name by then.
     pub(super) async fn leave_nothing(&self, job: &JobId, observed: &Observed) -> Leavings {
-        let launched = || observed.attempts.iter().filter_map(|facts| Some((&facts.plan, facts.settled.as_ref()?.instance.as_deref()?)));
-        let started = observed.attempts.iter().map(|facts| &facts.plan).filter(|plan| plan.starts.is_some());
-        let plans = launched().map(|(plan, _)| plan).chain(started);
-        let places: BTreeSet<Place> = plans.map(|plan| (plan.offer.cloud, plan.offer.region.clone())).collect();
-        let machines: BTreeSet<&str> = launched().map(|(_, machine)| machine).collect();
-        self.take_from(job, places, &machines).await
+        let mut places = BTreeMap::<Place, BTreeSet<String>>::new();
+        for facts in &observed.attempts {
+            let machine = facts.settled.as_ref().and_then(|settled| settled.instance.clone());
+            if machine.is_some() || facts.plan.starts.is_some() {
+                places.entry((facts.plan.offer.cloud, facts.plan.offer.region.clone())).or_default().extend(machine);
+            }
+        }
+        self.take_from(job, places).await
     }
 
-    /// What these machines of a job left in these places.
-    pub(super) async fn take_from(&self, job: &JobId, places: BTreeSet<Place>, machines: &BTreeSet<&str>) -> Leavings {
+    /// What a job left in these places, each with the machines that it had there.
+    pub(super) async fn take_from(&self, job: &JobId, places: BTreeMap<Place, BTreeSet<String>>) -> Leavings {
         let mut leavings = Leavings::default();
-        let asked = places.into_iter().filter_map(|(cloud, region)| Some((region, self.cloud(cloud).ok()?)));
-        let answers = join_all(asked.map(|(region, cloud)| async move { (cloud.residue(&self.owner, &region).await, region) })).await;
-        for (answer, region) in answers {
+        let asked = places.into_iter().filter_map(|((cloud, region), machines)| Some((region, machines, self.cloud(cloud).ok()?)));
+        let answers = asked.map(|(region, machines, cloud)| async move {
+            let answer = cloud.residue_of(&self.owner, &region, job, &machines).await;
+            (answer, region, machines)
+        });
+        for (answer, region, machines) in join_all(answers).await {
             match answer {
                 Ok(all) => {
-                    for left in all.iter().filter(|left| is_of(left, job, machines)) {
+                    for left in all.iter().filter(|left| is_of(left, job, &machines)) {
                         let fate = self.take_away(job, left).await;
                         leavings.left.push(leaving(left, fate));
                     }
@@ -97,6 +102,6 @@ fn leaving(left: &Residue, fate: LeavingFate) -> Leaving {
 }
 
 /// By the tag that rode in its launch; an alarm has only its machine's name.
-fn is_of(left: &Residue, job: &JobId, machines: &BTreeSet<&str>) -> bool {
-    left.job.as_ref().map_or_else(|| machines.iter().any(|machine| left.id.contains(machine)), |of| of == job)
+fn is_of(left: &Residue, job: &JobId, machines: &BTreeSet<String>) -> bool {
+    left.job.as_ref().map_or_else(|| machines.iter().any(|machine| left.id.contains(machine.as_str())), |of| of == job)
 }

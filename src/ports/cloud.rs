@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
-use crate::job::{LaunchRequest, MachineSpec, Plan, Refusal, Spec};
+use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Refusal, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::NoCredentials;
 
@@ -141,6 +141,12 @@ pub trait Cloud: Send + Sync {
     /// What is left of an owner's machines in a region and bills or waits.
     async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
         Ok(Vec::new())
+    }
+
+    /// The same of one job that ends, whose machines these were: it is asked for each job, so that it must not grow with what else
+    /// the owner has there. More than that may be given: who asks keeps what is the job's.
+    async fn residue_of(&self, owner: &str, region: &Region, _job: &JobId, _machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+        self.residue(owner, region).await
     }
 
     /// GPU machines that bill and do not carry this owner's tags, nor any of ours. For looking at: nothing is ever done to them.

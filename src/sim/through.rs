@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 use super::process::Process;
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Notice, Residue, Sample};
-use crate::job::{CodeArchive, LaunchRequest, MachineSpec, Plan, Spec};
+use crate::job::{CodeArchive, JobId, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{Offer, PriceHistory, Region, Span, Supply};
 use crate::ports::{
     Clock, Cloud, CloudError, Created, Ended, FileStamp, Files, Identity, Launch, Lives, Metadata, MetadataError, ObjectMeta, Power, PowerError,
@@ -145,6 +145,9 @@ impl Cloud for Through<dyn Cloud> {
     }
     async fn residue(&self, owner: &str, region: &Region) -> Result<Vec<Residue>, CloudError> {
         self.process.call(self.inner.residue(owner, region)).await
+    }
+    async fn residue_of(&self, owner: &str, region: &Region, job: &JobId, machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+        self.process.call(self.inner.residue_of(owner, region, job, machines)).await
     }
     async fn foreign(&self, owner: &str, region: &Region) -> Result<Vec<ForeignMachine>, CloudError> {
         self.process.call(self.inner.foreign(owner, region)).await

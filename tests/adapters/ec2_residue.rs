@@ -1,13 +1,15 @@
 //! What machines left behind: found whole, priced, and removed only when it is ours and in use by nothing.
 
+use std::collections::BTreeSet;
+
 use lamplighter::adapters::aws_cloud::AwsCloud;
-use lamplighter::instance::Residue;
+use lamplighter::instance::{Residue, Tags};
 use lamplighter::job::{AlarmRule, JobId};
 use lamplighter::market::{Market, Usd};
 use lamplighter::ports::Cloud;
 
 use crate::aws::{OWNER, kind, machine, plan, region, session};
-use crate::ec2::{FalseEc2, Fault, Options};
+use crate::ec2::{Call, FalseEc2, Fault, Options, rounds};
 
 /// Parameters that tag a new thing as this owner's.
 fn tagged(kind: &str, owner: &str) -> Vec<(String, String)> {
@@ -72,6 +74,96 @@ async fn what_is_left_is_found_priced_and_removed() {
     assert_eq!(ec2.ask("DescribeVolumes", &[]).unwrap().all("volumeId").iter().filter(|one| one.text == theirs).count(), 1);
 }
 
+/// So many machines of an owner's, of one job, that live.
+async fn fleet(ec2: &FalseEc2, aws: &AwsCloud, owner: &str, job: &str, machines: usize) -> Vec<String> {
+    let mut plan = plan(&format!("token of {owner}"), Market::OnDemand);
+    plan.job = job.parse().unwrap();
+    let tags = Tags::from_map(&plan.tags).unwrap();
+    plan.tags = Tags { owner: owner.into(), job: plan.job.clone(), ..tags }.to_map();
+    let first = aws.launch(&plan).await.unwrap();
+    let mut ids = ec2.multiply(&first, machines - 1);
+    ids.push(first);
+    ids
+}
+
+/// As `guard` makes them, of an owner's machines.
+fn watch(ec2: &FalseEc2, owner: &str, machines: &[String]) {
+    for id in machines {
+        let name = format!("lamplighter-{id}-digits-222222-0001");
+        let params = [
+            ("AlarmName", name.as_str()),
+            ("Namespace", "AWS/EC2"),
+            ("MetricName", "CPUUtilization"),
+            ("Statistic", "Average"),
+            ("ComparisonOperator", "LessThanThreshold"),
+            ("Threshold", "1"),
+            ("Period", "300"),
+            ("EvaluationPeriods", "2"),
+            ("Tags.member.1.Key", "lamplighter:owner"),
+            ("Tags.member.1.Value", owner),
+        ];
+        ec2.ask_cloudwatch("PutMetricAlarm", &params).expect("made");
+    }
+}
+
+fn calls_of<'a>(calls: &'a [Call], action: &str) -> Vec<&'a Call> {
+    calls.iter().filter(|call| call.action == action).collect()
+}
+
+#[tokio::test]
+async fn the_end_of_one_job_asks_no_more_beside_a_fleet_than_alone() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let aws = AwsCloud::new(session(&ec2));
+    let (id, job) = (guarded(&aws).await, plan("token-1", Market::Spot).job);
+    ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
+    let ours = fleet(&ec2, &aws, OWNER, "other-333333", 300).await;
+    let theirs = fleet(&ec2, &aws, "bob", "bobs-444444", 50).await;
+    watch(&ec2, OWNER, &ours);
+    watch(&ec2, "bob", &theirs);
+    let gone = ours[0].clone();
+    ec2.ask("TerminateInstances", &[("InstanceId.1", &gone)]).unwrap();
+    let end = async || {
+        ec2.take_calls();
+        let left = aws.residue_of(OWNER, &region(), &job, &BTreeSet::from([id.clone()])).await.unwrap();
+        (left, ec2.take_calls())
+    };
+    let (left, calls) = end().await;
+    let [alarm] = &left[..] else { panic!("its alarm, and none of another job's: {left:?}") };
+    assert!(alarm.kind == "alarm" && alarm.id.contains(&id), "{alarm:?}");
+    assert_eq!((calls_of(&calls, "DescribeAlarms").len(), calls_of(&calls, "ListTagsForResource").len()), (1, 1), "its tag is read");
+    // As it is mostly: the alarm goes when the attempt is settled. tests/support/fleet.rs counts as many for a fleet.
+    aws.release(&machine(&id)).await.unwrap();
+    let (left, calls) = end().await;
+    assert_eq!((left.len(), calls_of(&calls, "DescribeAlarms").len(), calls_of(&calls, "ListTagsForResource").len()), (0, 1, 0));
+    assert_eq!(calls.len(), 6, "{:?}", calls.iter().map(|call| &call.action).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn the_alarm_of_anybodys_living_machine_costs_a_sweep_no_call_of_its_own() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let aws = AwsCloud::new(session(&ec2));
+    let theirs = fleet(&ec2, &aws, "bob", "bobs-444444", 230).await;
+    watch(&ec2, "bob", &theirs);
+    let ours = fleet(&ec2, &aws, OWNER, "mine-333333", 3).await;
+    watch(&ec2, OWNER, &ours);
+    let of_ours_gone = &ours[0];
+    for gone in [&theirs[..15], &ours[..1]].concat() {
+        ec2.ask("TerminateInstances", &[("InstanceId.1", &gone)]).unwrap();
+    }
+    ec2.latency(std::time::Duration::from_millis(40));
+    ec2.take_calls();
+    let all = aws.residue(OWNER, &region()).await.unwrap();
+    let calls = ec2.take_calls();
+    let [alarm] = find(&all, "alarm")[..] else { panic!("one alarm: {all:?}") };
+    assert!(alarm.id.contains(of_ours_gone), "{alarm:?}");
+    let tags = calls_of(&calls, "ListTagsForResource");
+    assert_eq!(tags.len(), 16, "those of machines that are gone: fifteen of bob's, one of ours");
+    let at_once = tags.iter().map(|one| tags.iter().filter(|other| other.began <= one.began && one.began < other.ended).count()).max();
+    assert!(rounds(tags.iter().copied()) <= 8 && at_once <= Some(4), "some at once, and not all: {at_once:?} at once");
+    let looks = calls_of(&calls, "DescribeInstances");
+    assert_eq!(looks.len(), 3, "ours; and 231 machines by their ids, 200 a call");
+}
+
 /// Another sweep was quicker, or the first of two calls was carried out and nobody heard of it.
 #[tokio::test]
 async fn what_is_gone_already_is_removed() {
@@ -132,12 +224,17 @@ async fn a_kept_disk_is_told_of_and_not_removed_and_half_a_list_is_none() {
     ec2.ask("CreateTags", &[("ResourceId.1", &id), ("Tag.1.Key", "lamplighter:job"), ("Tag.1.Value", next.as_str())]).unwrap();
     let all = aws.residue(OWNER, &region()).await.unwrap();
     let [disk] = find(&all, "volume")[..] else { panic!("one disk: {all:?}") };
-    assert_eq!((first.is_some_and(|first| first != next), disk.job.as_ref()), (true, Some(&next)));
+    assert_eq!((first.as_ref().is_some_and(|first| *first != next), disk.job.as_ref()), (true, Some(&next)));
+    // And whoever asks for one of the two is told so.
+    let (first, machines) = (first.expect("it has its tags"), BTreeSet::from([id.clone()]));
+    assert_eq!(aws.residue_of(OWNER, &region(), &next, &machines).await.unwrap(), std::slice::from_ref(disk));
+    assert_eq!(aws.residue_of(OWNER, &region(), &first, &machines).await.unwrap(), []);
     for action in
         ["DescribeVolumes", "DescribeAddresses", "DescribeNetworkInterfaces", "DescribeSpotInstanceRequests", "DescribeAlarms", "DescribeInstances"]
     {
         ec2.fault(Fault::code(action, "UnauthorizedOperation").always());
         assert!(aws.residue(OWNER, &region()).await.is_err(), "{action}");
+        assert!(aws.residue_of(OWNER, &region(), &next, &machines).await.is_err(), "{action}");
         ec2.mend();
     }
 }

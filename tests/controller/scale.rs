@@ -12,7 +12,7 @@ use lamplighter::jobdir::JobDir;
 use lamplighter::market::{self, Zone};
 use lamplighter::ports::{Clock, Store};
 
-use super::support::fleet::{Fleet, FleetCloud, OWNER, job, sums};
+use super::support::fleet::{Fleet, FleetCloud, OWNER, RESIDUE_CALLS, job, sums};
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 /// The daemon's pace where the job root is a bucket.
@@ -84,6 +84,28 @@ fn calls_of_a_tick_grow_with_pages_and_not_with_machines() {
         assert!(store <= 21 * (pages + read) + names + 6 + 4, "{store} calls of the store for {running} machines");
         assert!(cloud <= 23 * running.div_ceil(1_000) + 2, "{cloud} calls of the cloud for {running} machines");
     }
+}
+
+/// What is asked for at the end of a job is asked for of that job: no page more for what runs beside it.
+#[test]
+fn the_end_of_a_hundred_jobs_costs_as_much_beside_a_thousand_as_alone() {
+    let ends = |running| {
+        simulate(async |clock| {
+            let world = World::start(clock, running, 0);
+            world.ticks(4, None).await;
+            world.fleet.take();
+            (0..100).map(job).for_each(|job| world.fleet.end(&job));
+            world.ticks(2, None).await;
+            let calls = world.fleet.take();
+            for number in 0..100 {
+                assert!(world.dir(&job(number)).receipt().await.unwrap().is_some(), "{calls:?}");
+            }
+            println!("100 of {running} machines end, to the receipts: {calls:?}");
+            ["cloud residue", "cloud release"].map(|act| calls.get(act).copied().unwrap_or_default())
+        })
+    };
+    let (alone, among_many) = (ends(100), ends(1_100));
+    assert_eq!((alone, among_many), ([100 * (RESIDUE_CALLS + 1), 100], alone));
 }
 
 /// A daemon that starts knows nothing of 640 jobs, and each answer takes 30 ms: one job after the other, two minutes.

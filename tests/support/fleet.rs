@@ -1,7 +1,7 @@
 //! Ten thousand jobs under way in one bucket and one region, without ten thousand agents: a store that makes each record when
 //! it is read, and a cloud that is a list. Both count what a real one takes money or patience for: a call for each thousand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Tags};
+use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Residue, Tags};
 use lamplighter::job::{JobId, MachineSpec, Plan};
 use lamplighter::market::{self, Market, Region, Span, Supply};
 use lamplighter::ports::{Clock, Cloud, CloudError, Created, ObjectMeta, Store, StoreError};
@@ -23,6 +23,10 @@ const PAGE: usize = 1000;
 
 /// Where the id of the job goes in a record that many jobs share.
 const JOB: &str = "@JOB@";
+
+/// What the end of one job asks EC2 and CloudWatch for, beside one for each of its machines: the job's machines, disks, addresses,
+/// interfaces and spot requests. tests/adapters/ec2_residue.rs counts them of the adapter.
+pub const RESIDUE_CALLS: usize = 5;
 
 /// As long as the script of a real machine's first boot.
 const USER_DATA_BYTES: usize = 9_000;
@@ -317,6 +321,15 @@ impl Cloud for FleetCloud {
         let views: Vec<InstanceView> = self.0.state().machines.values().cloned().collect();
         self.0.count("cloud describe", views.len().div_ceil(PAGE).max(1));
         Ok(views)
+    }
+
+    async fn residue_of(&self, _owner: &str, _region: &Region, _job: &JobId, machines: &BTreeSet<String>) -> Result<Vec<Residue>, CloudError> {
+        self.0.count("cloud residue", RESIDUE_CALLS + machines.len());
+        Ok(Vec::new())
+    }
+
+    async fn residue(&self, _owner: &str, _region: &Region) -> Result<Vec<Residue>, CloudError> {
+        unreachable!("a daemon that drives asks for the residue of a job, never for everybody's")
     }
 
     async fn terminate(&self, machine: &MachineRef) -> Result<(), CloudError> {
