@@ -7,6 +7,7 @@
 //!   describe ── ec2_describe      all pages, by owner tag
 //!   guard    ── cloudwatch_alarm  the switch that CloudWatch holds
 //!   residue  ── ec2_residue       what machines left behind
+//!   clear    ── ec2_clear         removes one piece of it
 //!   the rest ── ec2_end           terminate, stop, start, tags
 //!   errors   ── ec2_errors        one table
 //! ```
@@ -19,7 +20,9 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 
 use super::aws_session::AwsSession;
-use super::{cloudwatch_alarm, ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_residue, ec2_spot_prices, ec2_supply};
+use super::{
+    cloudwatch_alarm, ec2_clear, ec2_describe, ec2_end, ec2_foreign, ec2_launch, ec2_prepare, ec2_regions, ec2_residue, ec2_spot_prices, ec2_supply,
+};
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, OWNER_TAG, Residue};
 use crate::job::{JobId, LaunchRequest, MachineSpec, Plan, Spec};
 use crate::market::{self, Offer, PriceHistory, Region, Span, Supply};
@@ -116,7 +119,7 @@ impl Cloud for AwsCloud {
     }
 
     async fn clear(&self, residue: &Residue) -> Result<(), CloudError> {
-        ec2_residue::clear(&self.session, residue).await
+        ec2_clear::clear(&self.session, residue).await
     }
 
     async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {

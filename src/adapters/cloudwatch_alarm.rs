@@ -9,6 +9,7 @@
 //! ended for what it cannot help. What must never live here: the rule itself (`job::AlarmRule`).
 
 use aws_sdk_cloudwatch::operation::delete_alarms::DeleteAlarmsError;
+use aws_sdk_cloudwatch::operation::list_tags_for_resource::ListTagsForResourceError;
 use aws_sdk_cloudwatch::primitives::DateTime;
 use aws_sdk_cloudwatch::types::{ComparisonOperator, Dimension, StateValue, Statistic, Tag};
 use jiff::{SignedDuration, Timestamp};
@@ -117,14 +118,17 @@ pub async fn alarms(session: &AwsSession, region: &Region, prefix: &str) -> Resu
     Ok(alarms)
 }
 
-/// Whether an alarm carries this owner's tag.
+/// Whether an alarm carries this owner's tag; `None`: it is gone.
 ///
 /// # Errors
 /// When CloudWatch does not answer.
-pub async fn is_of(session: &AwsSession, region: &Region, alarm: &Alarm, owner: &str) -> Result<bool, CloudError> {
+pub async fn is_of(session: &AwsSession, region: &Region, alarm: &Alarm, owner: &str) -> Result<Option<bool>, CloudError> {
     let told = session.cloudwatch(region).await.list_tags_for_resource().resource_arn(&alarm.arn).send().await;
-    let told = told.map_err(|error| meaning("read the tags of an alarm", error))?;
-    Ok(told.tags().iter().any(|tag| tag.key() == Some(OWNER_TAG) && tag.value() == Some(owner)))
+    let told = match told {
+        Err(error) if error.as_service_error().is_some_and(ListTagsForResourceError::is_resource_not_found_exception) => return Ok(None),
+        told => told.map_err(|error| meaning("read the tags of an alarm", error))?,
+    };
+    Ok(Some(told.tags().iter().any(|tag| tag.key() == Some(OWNER_TAG) && tag.value() == Some(owner))))
 }
 
 impl Alarm {

@@ -7,42 +7,33 @@
 //! ```
 //! Of a job at its end all is asked for by its tag, and alarms by the names of its machines: a hundred jobs that end beside ten
 //! thousand machines cost a few calls each. What a living machine uses, whoever's it is, is no residue. Removing one reads its
-//! owner tag again. What must never live here: whether to remove it.
+//! owner tag again (`ec2_clear`). What must never live here: whether to remove it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::error::Error as StdError;
-use std::time::Duration;
 
-use aws_sdk_ec2::Client;
 use aws_sdk_ec2::types::{Filter, Instance, SpotInstanceRequest, SpotInstanceState, Tag, Volume, VolumeState};
-use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
-use aws_smithy_runtime_api::client::result::SdkError;
-use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use super::aws_session::AwsSession;
 use super::cloudwatch_alarm::{self, Alarm};
 use super::ec2_describe::{self, VALUES_MAX, filter, owned, state};
 use super::ec2_errors::meaning;
-use crate::instance::{InstanceState, OWNER_TAG, Residue, TAG_PREFIX};
+use crate::instance::{InstanceState, Residue, TAG_PREFIX};
 use crate::job::JobId;
 use crate::market::{Catalog, Cloud, Region, Usd};
 use crate::ports::CloudError;
 
-const VOLUME: &str = "volume";
-const ADDRESS: &str = "address";
-const INTERFACE: &str = "network interface";
-const SPOT_REQUEST: &str = "spot request";
-const ALARM: &str = "alarm";
+pub const VOLUME: &str = "volume";
+pub const ADDRESS: &str = "address";
+pub const INTERFACE: &str = "network interface";
+pub const SPOT_REQUEST: &str = "spot request";
+pub const ALARM: &str = "alarm";
 
 /// As AWS's price list counts them: a twelfth of a year.
 const HOURS_A_MONTH: i64 = 730;
 
 /// A standard alarm, in every commercial region (CloudWatch's price list, January 2026).
 const ALARM_A_MONTH: Usd = Usd::from_micros(100_000);
-
-/// A list that somebody has looked at for so long is old: a new one is made first.
-const FOUND_WITHIN: Duration = Duration::from_secs(3600);
 
 /// Calls to CloudWatch under way. It takes a few a second of each kind: more only wait for each other.
 const AT_ONCE: usize = 4;
@@ -58,8 +49,6 @@ struct Asked<'a> {
 
 /// The machines that have not ended, by their ids: how they are, and whose.
 type Living = BTreeMap<String, (InstanceState, Option<JobId>)>;
-
-type Refused<E> = SdkError<E, HttpResponse>;
 
 /// # Errors
 /// When EC2 or CloudWatch does not answer: half a list would say that nothing is left.
@@ -101,69 +90,6 @@ impl Asked<'_> {
     fn filters(&self) -> Vec<Filter> {
         let job = self.job.map(|(job, _)| filter(&format!("tag:{TAG_PREFIX}job"), [job.to_string()]));
         [owned(self.owner)].into_iter().chain(job).collect()
-    }
-}
-
-/// # Errors
-/// When it is not ours, is in use, or EC2 does not answer. What is gone already is no error.
-pub async fn clear(session: &AwsSession, residue: &Residue) -> Result<(), CloudError> {
-    let act = format!("remove the {} {}", residue.kind, residue.id);
-    let not_ours =
-        || CloudError::Denied { act: act.clone(), cause: format!("it was not found by the tag `{OWNER_TAG}`, or carries another now").into() };
-    let Some(owner) = session.memory.residue.get(&residue.id, FOUND_WITHIN).filter(|_| residue.ours) else { return Err(not_ours()) };
-    let (client, id) = (session.ec2(&residue.region).await, residue.id.as_str());
-    if residue.kind == ALARM {
-        return cloudwatch_alarm::delete(session, &residue.region, &[id.to_owned()]).await;
-    }
-    if residue.kind == SPOT_REQUEST {
-        return done(&act, client.cancel_spot_instance_requests().spot_instance_request_ids(id).send().await);
-    }
-    let tags = client.describe_tags().filters(filter("resource-id", [id.to_owned()])).filters(filter("key", [OWNER_TAG.to_owned()])).send().await;
-    let tags = tags.map_err(|error| meaning(&act, error))?;
-    if !tags.tags().iter().any(|tag| tag.value() == Some(&owner)) {
-        // What is gone has no tags either.
-        let gone = tags.tags().is_empty() && is_gone(&client, residue, &act).await?;
-        return if gone { Ok(()) } else { Err(not_ours()) };
-    }
-    match residue.kind.as_str() {
-        // EC2 refuses a disk that is in use.
-        VOLUME => done(&act, client.delete_volume().volume_id(id).send().await),
-        ADDRESS => done(&act, client.release_address().allocation_id(id).send().await),
-        INTERFACE => done(&act, client.delete_network_interface().network_interface_id(id).send().await),
-        other => Err(CloudError::Invalid { what: format!("cannot {act}: nobody knows how to remove a {other}") }),
-    }
-}
-
-/// What EC2 says of an id that it does not know, or no longer: each kind of thing has its own words. Each call here names one.
-const UNKNOWN: [&str; 4] =
-    ["InvalidVolume.NotFound", "InvalidAllocationID.NotFound", "InvalidNetworkInterfaceID.NotFound", "InvalidSpotInstanceRequestID.NotFound"];
-
-/// What is not there needs no removal: another sweep was quicker, or it is the second call of one whose answer was lost.
-fn done<T, E>(act: &str, told: Result<T, Refused<E>>) -> Result<(), CloudError>
-where
-    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
-{
-    none(act, told, |_| 0).map(drop)
-}
-
-/// Whether nothing of the id is shown.
-fn none<T, E>(act: &str, told: Result<T, Refused<E>>, shown: impl Fn(&T) -> usize) -> Result<bool, CloudError>
-where
-    E: ProvideErrorMetadata + StdError + Send + Sync + 'static,
-{
-    match told {
-        Err(error) if error.code().is_some_and(|code| UNKNOWN.contains(&code)) => Ok(true),
-        told => told.map(|told| shown(&told) == 0).map_err(|error| meaning(act, error)),
-    }
-}
-
-async fn is_gone(client: &Client, residue: &Residue, act: &str) -> Result<bool, CloudError> {
-    let id = residue.id.as_str();
-    match residue.kind.as_str() {
-        VOLUME => none(act, client.describe_volumes().volume_ids(id).send().await, |told| told.volumes().len()),
-        ADDRESS => none(act, client.describe_addresses().allocation_ids(id).send().await, |told| told.addresses().len()),
-        INTERFACE => none(act, client.describe_network_interfaces().network_interface_ids(id).send().await, |told| told.network_interfaces().len()),
-        _ => Ok(false),
     }
 }
 
@@ -268,12 +194,16 @@ async fn spot_requests(asked: &Asked<'_>, living: &Living) -> Result<Vec<(Residu
     Ok(found)
 }
 
+/// Whether it may still launch a machine, or has one.
+pub fn is_open(request: &SpotInstanceRequest) -> bool {
+    matches!(request.state(), Some(SpotInstanceState::Open | SpotInstanceState::Active | SpotInstanceState::Disabled))
+}
+
 fn of_request(region: &Region, request: &SpotInstanceRequest, living: &Living) -> Option<Residue> {
-    let open = matches!(request.state()?, SpotInstanceState::Open | SpotInstanceState::Active | SpotInstanceState::Disabled);
     let used = request.instance_id().is_some_and(|id| living.contains_key(id));
     let word = request.state()?.as_str();
     let found = left(region, SPOT_REQUEST, request.spot_instance_request_id()?, format!("{word}, without a machine"), Usd::ZERO);
-    (open && !used).then(|| Residue { job: job_of(request.tags()), ..found })
+    (is_open(request) && !used).then(|| Residue { job: job_of(request.tags()), ..found })
 }
 
 /// Of the machines of a job, by their names; else of the whole account, since CloudWatch finds nothing by a tag.
@@ -290,7 +220,7 @@ async fn alarms(asked: &Asked<'_>, living: &Living) -> Result<Vec<Alarm>, CloudE
 /// Those of these alarms whose machines have ended that carry the owner's tag: a call for each.
 async fn of_owner(asked: &Asked<'_>, alarms: Vec<Alarm>) -> Result<Vec<Residue>, CloudError> {
     let reads = alarms.into_iter().map(|alarm| async move {
-        let is_ours = cloudwatch_alarm::is_of(asked.session, asked.region, &alarm, asked.owner).await?;
+        let is_ours = cloudwatch_alarm::is_of(asked.session, asked.region, &alarm, asked.owner).await? == Some(true);
         let detail = format!("watches {}, which is gone", alarm.machine().unwrap_or_default());
         Ok::<_, CloudError>(is_ours.then(|| left(asked.region, ALARM, &alarm.name, detail, ALARM_A_MONTH)))
     });

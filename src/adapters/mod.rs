@@ -75,6 +75,8 @@ pub mod driver_process;
 #[cfg(feature = "aws")]
 mod ec2_cache;
 #[cfg(feature = "aws")]
+mod ec2_clear;
+#[cfg(feature = "aws")]
 pub mod ec2_describe;
 #[cfg(feature = "aws")]
 mod ec2_end;

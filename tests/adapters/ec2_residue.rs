@@ -207,6 +207,61 @@ async fn what_is_gone_already_is_removed() {
     assert_eq!(kind(&aws.clear(&all[0]).await.unwrap_err()), "denied");
 }
 
+/// EC2 shows a request before its machine: in between it looks as if it had none.
+#[tokio::test]
+async fn a_request_is_cancelled_only_when_its_machine_is_seen_to_have_ended_and_is_still_ours() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let aws = AwsCloud::new(session(&ec2));
+    ec2.unseen(std::time::Duration::from_secs(600));
+    let id = aws.launch(&plan("token-1", Market::Spot)).await.unwrap();
+    let all = aws.residue(OWNER, &region()).await.unwrap();
+    let [request] = &all[..] else { panic!("its request, and not the machine: {all:?}") };
+    assert_eq!(kind(&aws.clear(request).await.unwrap_err()), "ambiguous", "the machine is not shown yet");
+    ec2.unseen(std::time::Duration::ZERO);
+    assert_eq!(kind(&aws.clear(request).await.unwrap_err()), "invalid", "it is, and lives");
+    assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), [], "so nothing is left over");
+    ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
+    aws.clear(request).await.unwrap();
+    assert_eq!(ec2.calls_of("CancelSpotInstanceRequests").len(), 0, "it was closed with its machine");
+
+    ec2.asks_again(&id);
+    let all = aws.residue(OWNER, &region()).await.unwrap();
+    let [request] = &all[..] else { panic!("its request: {all:?}") };
+    let give = |owner| ec2.ask("CreateTags", &[("ResourceId.1", &request.id), ("Tag.1.Key", "lamplighter:owner"), ("Tag.1.Value", owner)]).unwrap();
+    give("you");
+    assert_eq!(kind(&aws.clear(request).await.unwrap_err()), "denied", "somebody else's by now");
+    assert_eq!(ec2.calls_of("CancelSpotInstanceRequests").len(), 0);
+    give(OWNER);
+    aws.clear(request).await.unwrap();
+    assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn an_alarm_that_is_somebody_elses_by_now_stays() {
+    let Some(ec2) = FalseEc2::start(Options { stopping: std::time::Duration::ZERO, ..Options::default() }) else { return };
+    let aws = AwsCloud::new(session(&ec2));
+    let id = guarded(&aws).await;
+    ec2.ask("TerminateInstances", &[("InstanceId.1", &id)]).unwrap();
+    let all = aws.residue(OWNER, &region()).await.unwrap();
+    let [alarm] = &all[..] else { panic!("its alarm: {all:?}") };
+    let told = ec2.ask_cloudwatch("DescribeAlarms", &[]).unwrap();
+    let arn = told.all("AlarmArn")[0].text.clone();
+    let give = |owner| {
+        let tag = [("ResourceARN", arn.as_str()), ("Tags.member.1.Key", "lamplighter:owner"), ("Tags.member.1.Value", owner)];
+        ec2.ask_cloudwatch("TagResource", &tag).expect("tagged");
+    };
+    give("you");
+    assert_eq!(kind(&aws.clear(alarm).await.unwrap_err()), "denied");
+    assert_eq!(ec2.calls_of("DeleteAlarms").len(), 0);
+    give(OWNER);
+    // Between the look and its tags another sweep was quicker.
+    ec2.fault(Fault::code("ListTagsForResource", "ResourceNotFoundException"));
+    aws.clear(alarm).await.unwrap();
+    assert_eq!(ec2.calls_of("DeleteAlarms").len(), 0);
+    aws.clear(alarm).await.unwrap();
+    assert_eq!(aws.residue(OWNER, &region()).await.unwrap(), []);
+}
+
 #[tokio::test]
 async fn a_kept_disk_is_told_of_and_not_removed_and_half_a_list_is_none() {
     let Some(ec2) = FalseEc2::start(Options { pending: std::time::Duration::ZERO, stopping: std::time::Duration::ZERO, managed: false }) else {

@@ -63,6 +63,16 @@ impl FalseEc2 {
     }
 }
 
+impl FalseEc2 {
+    /// The request of this machine, which somebody has made a persistent one, asks for another since that one has ended.
+    pub fn asks_again(&self, machine: &str) {
+        self.on(machine, |instance, _| {
+            let spot = instance.spot.as_mut().expect("it was bought on the spot market");
+            (spot.one_time, spot.state, spot.code) = (false, "open", "pending-evaluation");
+        });
+    }
+}
+
 fn waits(number: usize, kind: &str) -> Node {
     let launch = Node::with("launchSpecification", [Node::leaf("instanceType", kind)]);
     let id = Node::leaf("spotInstanceRequestId", format!("sir-waiting{number}"));
@@ -106,7 +116,7 @@ fn cancel(cloud: &Cloud, asked: &Asked) -> Answer {
         };
         let running = !instance.state().is_gone();
         let spot = instance.spot.as_mut().expect("it was just found by it");
-        if spot.state == "active" {
+        if matches!(spot.state, "active" | "open") {
             (spot.state, spot.code) = ("cancelled", if running { "request-canceled-and-instance-running" } else { "canceled-before-fulfillment" });
         }
         items.push(Node::with("item", [Node::leaf("spotInstanceRequestId", id), Node::leaf("state", spot.state)]));
