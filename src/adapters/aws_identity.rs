@@ -147,6 +147,11 @@ impl Identity {
         Ok(kept.word())
     }
 
+    /// The id of the key that signs now, which is no secret; `None`: there is none.
+    pub async fn key_id(&self) -> Option<String> {
+        Some(self.get(None).await.ok()?.credentials.access_key_id().to_owned())
+    }
+
     async fn get(&self, needed: Option<Duration>) -> Result<Kept, CredentialsError> {
         if let Ok(kept) = self.kept.try_lock()
             && let Some(known) = kept.as_ref().filter(|known| known.will_do(needed))

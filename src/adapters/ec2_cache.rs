@@ -1,7 +1,8 @@
 //! Answers of AWS that hold for a while, on disk: what is sold changes in weeks, a price list in days, a spot price in minutes.
 //!
 //! `~/.cache/lamplighter/aws/<who is asked, as whom>/<region>/<what>.json`. The folder may be deleted at any moment; what cannot
-//! be read was never there. What must never live here: an answer that a decision needs fresh, such as what runs now.
+//! be read was never there. Each session of a role or of single sign-on has keys, and so a folder, of its own: old ones are
+//! removed when a new one is made. What must never live here: an answer that a decision needs fresh, such as what runs now.
 
 #![expect(clippy::disallowed_methods, reason = "keeps answers in a folder of its own, under the time they were given at")]
 
@@ -23,6 +24,10 @@ const FORMAT: u32 = 1;
 /// An answer of a clock that was wrong: from further in the future than this it is not believed.
 const FUTURE_MAX: Duration = Duration::from_secs(60);
 
+/// No answer holds for longer than a day; a folder into which nobody has written for so long is never read again. Less, and what
+/// another program has just kept may go.
+const FOLDER_LIVES: Duration = Duration::from_secs(2 * 86_400);
+
 pub struct Ec2Cache {
     folder: Option<PathBuf>,
 }
@@ -35,13 +40,19 @@ struct Kept<T> {
 }
 
 impl Ec2Cache {
-    /// The answers of a region, as this user of this endpoint is given them. Asks nobody: who the keys belong to would be a
-    /// call of its own, and the names that they are chosen by are enough to tell two accounts apart.
+    /// The answers of a region, as this user of this endpoint is given them. To ask whose the keys are would be a call of its
+    /// own: the id of the key that signs tells two accounts apart, where the same names choose another one today. It is not
+    /// written down: the folder has the name of a sum.
     pub async fn of(session: &AwsSession, region: &Region) -> Self {
         let Some(root) = &session.settings.cache else { return Ec2Cache { folder: None } };
         let said = |name: &str| std::env::var(name).unwrap_or_default();
         let profile = session.settings.profile.clone().unwrap_or_else(|| said("AWS_PROFILE"));
-        let who = [session.endpoint().await.unwrap_or_default(), profile, said("AWS_ACCESS_KEY_ID"), said("AWS_CONFIG_FILE"), said("AWS_ROLE_ARN")];
+        let key = match session.identity().await {
+            Some(identity) => identity.key_id().await.unwrap_or_default(),
+            None => String::new(),
+        };
+        let named = ["AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_ROLE_ARN"].map(said);
+        let who: Vec<String> = [session.endpoint().await.unwrap_or_default(), profile, key].into_iter().chain(named).collect();
         Ec2Cache { folder: Some(root.join("aws").join(question(&who)).join(region.as_str())) }
     }
 
@@ -56,6 +67,9 @@ impl Ec2Cache {
     /// Keeps an answer, or not: the next call asks again.
     pub fn put<T: Serialize>(&self, what: &str, answer: &T) {
         let Some(path) = self.path(what) else { return };
+        if let Some(whose) = self.folder.as_ref().and_then(|folder| folder.parent()).filter(|whose| !whose.exists()) {
+            forget_old(whose.parent().unwrap_or(whose));
+        }
         if let Err(error) = write(&path, &Kept { format: FORMAT, asked_at: Timestamp::now(), answer }) {
             tracing::debug!("cannot keep {}: {error}", path.display());
         }
@@ -63,6 +77,18 @@ impl Ec2Cache {
 
     fn path(&self, what: &str) -> Option<PathBuf> {
         Some(self.folder.as_ref()?.join(format!("{what}.json")))
+    }
+}
+
+/// Removes what nobody has written into for long; what cannot be removed now stays until the next new folder.
+fn forget_old(all: &Path) {
+    let inside = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_old = |region: &PathBuf| {
+        let written = fs::metadata(region).and_then(|known| known.modified());
+        written.is_ok_and(|written| written.elapsed().is_ok_and(|age| age > FOLDER_LIVES))
+    };
+    for whose in inside(all).filter(|whose| inside(whose).all(|region| is_old(&region))) {
+        let _gone = fs::remove_dir_all(whose);
     }
 }
 
@@ -101,5 +127,19 @@ mod tests {
         fs::write(folder.path().join("x/types.json"), "{").expect("written");
         assert_eq!(cache.get::<Vec<u32>>("types", hour), None);
         Ec2Cache { folder: None }.put("types", &1);
+    }
+
+    #[test]
+    fn what_nobody_has_written_into_for_days_goes_when_somebody_new_comes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let of = |whose: &str| Ec2Cache { folder: Some(folder.path().join(whose).join("us-east-1")) };
+        let there = |whose: &str| of(whose).get::<u32>("types", FOLDER_LIVES).is_some();
+        ["old", "young"].iter().for_each(|whose| of(whose).put("types", &1));
+        let ago = std::time::SystemTime::now() - FOLDER_LIVES - Duration::from_secs(60);
+        fs::File::open(folder.path().join("old/us-east-1")).and_then(|region| region.set_modified(ago)).expect("dated");
+        of("young").put("zones", &1);
+        assert!(there("old"), "nobody is new");
+        of("new").put("types", &1);
+        assert!(!there("old") && there("young") && there("new"));
     }
 }

@@ -1,6 +1,6 @@
 //! How many vCPUs of each family the account may run, and how many it runs now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use aws_sdk_ec2::types::{Filter, Instance, InstanceLifecycleType, Reservation, SpotInstanceRequest};
@@ -10,10 +10,11 @@ use futures::stream;
 use super::aws_session::AwsSession;
 use super::ec2_cache::Ec2Cache;
 use super::ec2_errors::meaning;
-use crate::market::{Market, Quota, Region, is_of_family};
-use crate::ports::CloudError;
+use crate::market::{Market, Offer, Quota, Region, Supply, is_of_family};
+use crate::ports::{CloudError, chain};
 
-/// A person raises a quota, and waits for it: they should not wait for us too.
+/// A person raises a quota, and waits for it: one that leaves no room is asked once more whatever is kept ([`ask_again`]). One that
+/// leaves room is lowered by nobody but AWS.
 const QUOTAS_HOLD: Duration = Duration::from_secs(3600);
 
 /// Service Quotas answers a few calls a second.
@@ -108,15 +109,17 @@ fn of_size(kind: &str) -> Option<u32> {
     }
 }
 
-/// The quotas that these types fall under on these markets, with nothing used of them; and the trouble, where one could
-/// not be read.
-pub async fn quotas(
-    session: &AwsSession,
-    cache: &Ec2Cache,
-    region: &Region,
-    types: &[String],
-    markets: &[Market],
-) -> (Vec<Quota>, Option<CloudError>) {
+/// The quotas that types fall under on some markets, with nothing used of them.
+#[derive(Default)]
+pub struct Known {
+    pub quotas: Vec<Quota>,
+    /// The codes of those that were not asked for now.
+    pub kept: BTreeSet<String>,
+    /// Where one could not be read.
+    pub trouble: Option<CloudError>,
+}
+
+pub async fn quotas(session: &AwsSession, cache: &Ec2Cache, region: &Region, types: &[String], markets: &[Market]) -> Known {
     let client = session.quotas(region).await;
     let mut asked = Vec::new();
     for kind in QUOTAS {
@@ -125,20 +128,55 @@ pub async fn quotas(
             asked.push(quota(&client, cache, region, kind));
         }
     }
-    let answers: Vec<Result<Option<Quota>, CloudError>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
-    let (mut known, mut trouble) = (Vec::new(), None);
+    let answers: Vec<Result<Option<(Quota, bool)>, CloudError>> = stream::iter(asked).buffered(AT_ONCE).collect().await;
+    let mut known = Known::default();
     for answer in answers {
         match answer {
-            Ok(quota) => known.extend(quota),
-            Err(error) => trouble = Some(error),
+            Ok(Some((quota, is_kept))) => {
+                known.kept.extend(is_kept.then(|| quota.code.clone()));
+                known.quotas.push(quota);
+            }
+            Ok(None) => {}
+            Err(error) => known.trouble = Some(error),
         }
     }
-    (known, trouble)
+    known
 }
 
-async fn quota(client: &aws_sdk_servicequotas::Client, cache: &Ec2Cache, region: &Region, kind: &Kind) -> Result<Option<Quota>, CloudError> {
-    let key = format!("quota-{}", kind.code);
-    let vcpus_max = match cache.get(&key, QUOTAS_HOLD) {
+fn key(code: &str) -> String {
+    format!("quota-{code}")
+}
+
+/// Of the quotas that were kept, those that leave room for no offer that they cover: somebody may have raised one since.
+pub async fn ask_again(session: &AwsSession, cache: &Ec2Cache, region: &Region, kept: &BTreeSet<String>, supply: &mut Supply) {
+    let Supply { quotas, offers, .. } = supply;
+    let client = session.quotas(region).await;
+    let mut asked = Vec::new();
+    for quota in quotas.iter_mut().filter(|quota| kept.contains(&quota.code) && refuses_all(quota, offers)) {
+        asked.push(async {
+            match value(&client, &quota.code).await {
+                Ok(max) => {
+                    cache.put(&key(&quota.code), &max);
+                    quota.vcpus_max = max.unwrap_or(quota.vcpus_max);
+                }
+                Err(error) => tracing::debug!(%region, "whether {} was raised is not known: {}", quota.code, chain(&error)),
+            }
+        });
+    }
+    stream::iter(asked).buffer_unordered(AT_ONCE).collect::<()>().await;
+}
+
+fn refuses_all(quota: &Quota, offers: &[Offer]) -> bool {
+    let mut covered = offers.iter().filter(|offer| quota.covers(offer)).peekable();
+    covered.peek().is_some() && covered.all(|offer| offer.vcpus > quota.vcpus_left())
+}
+
+/// With whether it was kept.
+async fn quota(client: &aws_sdk_servicequotas::Client, cache: &Ec2Cache, region: &Region, kind: &Kind) -> Result<Option<(Quota, bool)>, CloudError> {
+    let key = key(kind.code);
+    let kept = cache.get(&key, QUOTAS_HOLD);
+    let is_kept = kept.is_some();
+    let vcpus_max = match kept {
         Some(kept) => kept,
         None => {
             let max = value(client, kind.code).await?;
@@ -146,7 +184,7 @@ async fn quota(client: &aws_sdk_servicequotas::Client, cache: &Ec2Cache, region:
             max
         }
     };
-    Ok(vcpus_max.map(|vcpus_max| Quota {
+    let quota = |vcpus_max| Quota {
         name: kind.name.to_owned(),
         code: kind.code.to_owned(),
         region: region.clone(),
@@ -154,7 +192,8 @@ async fn quota(client: &aws_sdk_servicequotas::Client, cache: &Ec2Cache, region:
         families: kind.families.iter().map(|family| (*family).to_owned()).collect(),
         vcpus_max,
         vcpus_used: 0,
-    }))
+    };
+    Ok(vcpus_max.map(|vcpus_max| (quota(vcpus_max), is_kept)))
 }
 
 /// The value of a quota of this account, else AWS's default; `None`: there is no such quota here.

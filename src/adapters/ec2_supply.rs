@@ -4,7 +4,7 @@
 //!   each region at once:   types ──> zones, on-demand prices, spot prices, quotas   (at once)
 //!                          what runs now ─────────────────────────────────────────> offers
 //! ```
-//! Two round trips where nothing is remembered, one where it is. A part that fails becomes a note or a refusal in words, and
+//! Two round trips where nothing is remembered, one where it is, and one more where a quota that is remembered leaves no room. A part that fails becomes a note or a refusal in words, and
 //! never a price that nobody named: what has no known price is not offered. What must never live here: which offer is better.
 
 use futures::future::join_all;
@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use super::aws_session::AwsSession;
 use super::ec2_cache::Ec2Cache;
 use super::ec2_price_list::{self as price_list, Listed};
-use super::ec2_quotas::{self as quotas, Used};
+use super::ec2_quotas::{self as quotas, Known, Used};
 use super::ec2_spot_prices as spot_prices;
 use super::ec2_types::{self as types, Sold};
 use crate::job::{MachineSpec, MarketChoice};
@@ -68,7 +68,7 @@ struct Facts {
     zones: Vec<Sold>,
     listed: Listed,
     spot: Vec<PriceHistory>,
-    quotas: Vec<Quota>,
+    quotas: Known,
 }
 
 async fn of_region(session: &AwsSession, machine: &MachineSpec, region: &Region, back: Option<Span>) -> Result<Supply, CloudError> {
@@ -76,8 +76,10 @@ async fn of_region(session: &AwsSession, machine: &MachineSpec, region: &Region,
     let markets = markets(machine.market);
     let (used, found) = tokio::join!(quotas::used(session, &cache, region), facts(session, &cache, machine, region, &markets, back));
     let (mut facts, mut supply) = found?;
-    count(&mut facts.quotas, used, &mut supply.notes);
+    count(&mut facts.quotas.quotas, used, &mut supply.notes);
+    let kept = std::mem::take(&mut facts.quotas.kept);
     assemble(facts, machine, &markets, &mut supply);
+    quotas::ask_again(session, &cache, region, &kept, &mut supply).await;
     if back.is_none() {
         // The newest point alone says nothing of how often a bid was exceeded.
         supply.histories.clear();
@@ -106,7 +108,7 @@ async fn facts(
     let types = fitting(types, machine, region, &mut supply.refused);
     let names: Vec<String> = types.iter().map(|kind| kind.name.clone()).collect();
     if names.is_empty() {
-        let nothing = Facts { region: region.clone(), types, zones: vec![], listed: Listed::default(), spot: vec![], quotas: vec![] };
+        let nothing = Facts { region: region.clone(), types, zones: vec![], listed: Listed::default(), spot: vec![], quotas: Known::default() };
         return Ok((nothing, supply));
     }
     let wants_spot = markets.contains(&Market::Spot);
@@ -116,7 +118,7 @@ async fn facts(
         }
         spot_prices::spot(session, cache, region, &names, back, now()).await
     };
-    let (zones, listed, spot, (quotas, denied)) = tokio::join!(
+    let (zones, listed, spot, quotas) = tokio::join!(
         types::zones(session, cache, region, &names),
         price_list::on_demand(session, cache, region, &names),
         spot,
@@ -126,8 +128,8 @@ async fn facts(
         supply.notes.push(format!("no spot machine of {region} is offered: {}", chain(&error)));
         Vec::new()
     });
-    if let Some(error) = denied {
-        supply.notes.push(format!("the quotas of {region} are not known, and EC2 may refuse a launch for want of one: {}", chain(&error)));
+    if let Some(error) = &quotas.trouble {
+        supply.notes.push(format!("the quotas of {region} are not known, and EC2 may refuse a launch for want of one: {}", chain(error)));
     }
     Ok((Facts { region: region.clone(), types, zones: zones?, listed, spot, quotas }, supply))
 }
@@ -194,7 +196,7 @@ fn count(known: &mut Vec<Quota>, used: Result<Used, CloudError>, notes: &mut Vec
 /// From facts to offers.
 fn assemble(facts: Facts, machine: &MachineSpec, markets: &[Market], supply: &mut Supply) {
     let Facts { region, types, zones, listed, spot, quotas } = facts;
-    supply.quotas = quotas;
+    supply.quotas = quotas.quotas;
     if types.is_empty() {
         return;
     }
@@ -310,7 +312,7 @@ mod tests {
             zones: zones.iter().map(|(kind, zone)| Sold { instance_type: (*kind).into(), zone: Zone::new(*zone) }).collect(),
             spot: spot.iter().map(series).collect(),
             listed,
-            quotas: vec![],
+            quotas: Known::default(),
             region,
         }
     }
