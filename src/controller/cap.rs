@@ -227,7 +227,8 @@ impl Controller {
         let said = memory.held_back.take().map(|held| held.said);
         if said.as_ref() != Some(&reason.text) {
             info!(job = %dir.job(), "not launched: {}", reason.text);
-            let waiting = Waiting { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), why: reason.text.clone(), until };
+            let waiting =
+                Waiting { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), why: reason.text.clone(), until, due: None, seen: None };
             if let Err(error) = dir.put_waiting(&waiting).await {
                 warn!(job = %dir.job(), "cannot record why it waits: {}", chain(&error));
             }

@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   list ─ schedules/<set>/<name>.json ─ policy::schedule::judge ─┬─ Run, Skip ─ by a clock that is right ─ runs/<due>.json (once) ─ jobs/<job>/...
-//!                                                                 └─ Wait ─ waiting.json
+//!                     │                                           └─ Wait ─ waiting.json (what waits, and since when)
+//!                     └─ missed, as far as we saw? ─ waiting.json ─ seen by another, or before a restart
 //! ```
 //! Two daemons decide a due time once: whoever creates the decision, and the job's whole spec is in it, so anybody may make
-//! the job from there after a crash. What must never live here: when something is due.
+//! the job from there after a crash. What waits is on record, and not missed for whoever comes later. What must never live
+//! here: when something is due.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +21,9 @@ use super::act::ActError;
 use super::drive::Controller;
 use super::submit::applied_id;
 use crate::job::{Applied, JobId, RECORD_FORMAT, Reason, ResolvedSpec, Schedule, ScheduleRun, Waiting};
-use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules};
-use crate::market::Market;
-use crate::policy::schedule::{Calendar, DueVerdict, ScheduleFacts, Spot, judge};
+use crate::jobdir::{JobDir, JobDirError, ScheduleDir, schedules, unless_damaged};
+use crate::market::{Market, elapsed};
+use crate::policy::schedule::{Calendar, DueVerdict, MISSED_AFTER, ScheduleFacts, Spot, judge};
 use crate::ports::chain;
 
 /// Between two listings of the schedules of a bucket, which takes money for each. A new schedule, and a change of an old
@@ -50,11 +52,25 @@ struct Known {
     calendar: Calendar,
     /// What was decided; `None`: not read yet.
     decided: Option<Decided>,
-    /// The due time that has been waiting under our eyes.
-    seen: Option<Timestamp>,
+    seen: Option<Seen>,
     not_before: Duration,
-    said: Option<String>,
+    said: Option<Said>,
     trouble: Option<String>,
+}
+
+/// The due time that has been waiting under our eyes, or another's, and since when.
+#[derive(Clone, Copy)]
+struct Seen {
+    due: Timestamp,
+    at: Timestamp,
+}
+
+/// What stands in `waiting.json` by our hand.
+#[derive(PartialEq)]
+struct Said {
+    text: String,
+    due: Timestamp,
+    dated: bool,
 }
 
 /// The newest decision.
@@ -151,6 +167,10 @@ impl Controller {
             return Ok(());
         }
         known.decided = Some(self.newest_decision(&known.dir).await?);
+        // What is missed as far as we saw, another may have seen in time, or we before we were started anew.
+        if matches!(self.judge_schedule(known, None, &Spot::NotAsked), DueVerdict::Skip { .. }) {
+            known.seen = self.seen_in_time(&known.dir).await?;
+        }
         let running = self.running(known).await?;
         let mut verdict = self.judge_schedule(known, running.as_ref(), &Spot::NotAsked);
         if matches!(verdict, DueVerdict::AskPrice { .. }) {
@@ -159,9 +179,10 @@ impl Controller {
         match verdict {
             DueVerdict::Rest { .. } | DueVerdict::AskPrice { .. } => Ok(()),
             DueVerdict::Wait { due, until, reason } => {
-                known.seen = Some(due);
+                let seen = known.seen.filter(|seen| seen.due == due).unwrap_or(Seen { due, at: reason.at });
+                known.seen = Some(seen);
                 known.not_before = self.clock.mono() + WAIT_LOOK;
-                Ok(self.say_waiting(known, until, &reason).await?)
+                Ok(self.say_waiting(known, seen, until, &reason).await?)
             }
             DueVerdict::Run { due, reason } => self.decide(known, due, &reason, true, None).await,
             DueVerdict::Skip { due, reason } => self.decide(known, due, &reason, false, running).await,
@@ -175,7 +196,7 @@ impl Controller {
             since: known.record.since,
             decided: known.decided.as_ref().and_then(|decided| decided.due),
             running,
-            seen: known.seen,
+            seen: known.seen.map(|seen| seen.due),
             spot,
             now: self.clock.now(),
         })
@@ -261,15 +282,30 @@ impl Controller {
         }
     }
 
-    /// Once for each sentence.
-    async fn say_waiting(&self, known: &mut Known, until: Option<Timestamp>, reason: &Reason) -> Result<(), JobDirError> {
-        if known.said.as_ref() == Some(&reason.text) {
+    /// What waits on record, if whoever saw it first was there when it was due.
+    async fn seen_in_time(&self, dir: &ScheduleDir) -> Result<Option<Seen>, JobDirError> {
+        let waiting = unless_damaged(dir.waiting().await)?;
+        let seen = waiting.and_then(|waiting| Some(Seen { due: waiting.due?, at: waiting.seen? }));
+        Ok(seen.filter(|seen| elapsed(seen.due, seen.at) <= MISSED_AFTER))
+    }
+
+    /// Once for each sentence of a due time, and once more when the clock that it was seen by turns out to be right.
+    async fn say_waiting(&self, known: &mut Known, seen: Seen, until: Option<Timestamp>, reason: &Reason) -> Result<(), JobDirError> {
+        let text = reason.text.clone();
+        let mut said = Said { text, due: seen.due, dated: true };
+        if known.said.as_ref() == Some(&said) {
             return Ok(());
         }
-        let waiting = Waiting { format: RECORD_FORMAT, at: reason.at, by: self.name.clone(), why: reason.text.clone(), until };
-        known.dir.put_waiting(&waiting).await?;
-        info!(schedule = known.dir.name(), "waits: {}", reason.text);
-        known.said = Some(reason.text.clone());
+        // Others go by it: by a clock that is half a day behind, what nobody saw in the morning would be seen in the evening.
+        said.dated = self.must_know_the_time().await.is_ok();
+        if known.said.as_ref() == Some(&said) {
+            return Ok(());
+        }
+        let (at, by, why) = (reason.at, self.name.clone(), said.text.clone());
+        let (due, seen) = (Some(seen.due), said.dated.then_some(seen.at));
+        known.dir.put_waiting(&Waiting { format: RECORD_FORMAT, at, by, why, until, due, seen }).await?;
+        info!(schedule = known.dir.name(), "waits: {}", said.text);
+        known.said = Some(said);
         Ok(())
     }
 }

@@ -128,4 +128,10 @@ pub struct Waiting {
     /// When it ends, if that is known.
     #[serde(default)]
     pub until: Option<Timestamp>,
+    /// Of a schedule: the due time that waits.
+    #[serde(default)]
+    pub due: Option<Timestamp>,
+    /// Since when it has been seen to wait, whoever wrote the sentence of now; `None`: by a clock that nobody could check.
+    #[serde(default)]
+    pub seen: Option<Timestamp>,
 }

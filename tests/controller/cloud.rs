@@ -240,7 +240,7 @@ impl FakeCloud {
         self.beat(plan, instance, started, 1).await;
         match life {
             Life::Ends { secs, code } => {
-                sleep(secs).await;
+                self.works(plan, instance, started, secs).await;
                 let because = if code == 0 { EndedBecause::Succeeded } else { EndedBecause::Failed };
                 self.outcome(plan, instance, started, because, Some(code)).await;
                 self.end(instance, "Client.InstanceInitiatedShutdown: done");
@@ -297,7 +297,7 @@ impl FakeCloud {
         }
     }
 
-    async fn beat(&self, plan: &Plan, instance: &str, started: Timestamp, sequence: u64) {
+    pub(super) async fn beat(&self, plan: &Plan, instance: &str, started: Timestamp, sequence: u64) {
         let status = self.status(instance, started, sequence);
         dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
     }

@@ -1,9 +1,29 @@
 //! What the false cloud does to machines, and to the calls of a controller.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use lamplighter::instance::{InstanceState, InstanceView, Tags};
+use lamplighter::job::Plan;
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Market, Region, Span};
+use lamplighter::ports::Clock;
+
+use super::cloud::FakeCloud;
+
+/// Of an agent that is silent for longer, a controller would take the machine away.
+const HEARD_SECS: u64 = 600;
+
+impl FakeCloud {
+    /// The work of an agent that is heard of all the while.
+    pub(super) async fn works(&self, plan: &Plan, instance: &str, started: Timestamp, secs: u64) {
+        for beat in 1..=secs / HEARD_SECS {
+            self.clock.sleep(Duration::from_secs(HEARD_SECS)).await;
+            self.beat(plan, instance, started, 1 + beat).await;
+        }
+        self.clock.sleep(Duration::from_secs(secs % HEARD_SECS)).await;
+    }
+}
 
 /// What becomes of a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use jiff::Timestamp;
 use lamplighter::controller::{Controller, ScheduleMemory};
-use lamplighter::job::{Applied, CodeArchive, JobOutcome, Overlap, RECORD_FORMAT, Receipt, Schedule, ScheduleRun, ScheduleSpec};
+use lamplighter::job::{Applied, CatchUp, CodeArchive, JobOutcome, Overlap, RECORD_FORMAT, Receipt, Schedule, ScheduleRun, ScheduleSpec};
 use lamplighter::jobdir::{JobDir, ScheduleDir, layout};
 use lamplighter::market::UsdPerHour;
 use lamplighter::ports::{Clock, Store};
@@ -154,6 +154,92 @@ fn a_run_that_still_runs_is_passed_over_or_waited_for() {
                 assert!(began <= Duration::from_secs(35).try_into().unwrap(), "{began}");
                 assert_eq!(waiting.unwrap().why, format!("its last run, {first}, has not ended"));
             }
+        });
+    }
+}
+
+/// One that would rather be left out than be late.
+fn punctual(record: &mut Schedule) {
+    record.schedule.overlap = Overlap::Queue;
+    record.schedule.catch_up = CatchUp::None;
+}
+
+const HOUR_AND_A_HALF: Life = Life::Ends { secs: 90 * 60, code: 0 };
+
+/// The run of 01:00 takes until half past two, and what was due at two waits for it.
+#[test]
+fn what_waits_is_not_missed_by_a_daemon_that_comes_later() {
+    for case in ["started anew", "a second one", "applied again"] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let scheduled = Scheduled::new(clock.clone(), HOUR_AND_A_HALF, punctual).await;
+            let world = &scheduled.world;
+            let quarter_past = async {
+                clock.sleep(MINUTE * 135).await;
+                match case {
+                    "a second one" => scheduled.daemon(world.controller(), 40).await,
+                    "applied again" => {
+                        let mut record = scheduled.dir.record().await.unwrap().unwrap();
+                        record.code.as_mut().unwrap().sha256 = "def".into();
+                        world.store.put(&scheduled.dir.code_key("def"), Bytes::from_static(b"code")).await.unwrap();
+                        scheduled.dir.put_record(&record, &*clock).await.unwrap();
+                    }
+                    _ => {}
+                }
+            };
+            let minutes = if case == "started anew" { 135 } else { 175 };
+            tokio::join!(scheduled.daemon(world.controller(), minutes), quarter_past);
+            if case == "started anew" {
+                assert_eq!(at(&scheduled.runs().await), ["01:00 run"]);
+                scheduled.daemon(world.controller(), 40).await;
+            }
+            let runs = scheduled.runs().await;
+            assert_eq!(at(&runs), ["01:00 run", "02:00 run"], "{case}");
+            assert!(runs[1].decided >= scheduled.receipt(&runs[0]).await.unwrap().ended, "{case}");
+        });
+    }
+}
+
+/// Whoever waited through two due times is waiting for the later one, though the sentence is the same.
+#[test]
+fn of_two_due_times_that_waited_for_the_same_the_later_one_is_on_record() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let dear = |record: &mut Schedule| {
+            punctual(record);
+            record.schedule.only_while_spot_under = Some(UsdPerHour::new("1".parse().unwrap()));
+        };
+        let scheduled = Scheduled::new(clock.clone(), QUICK, dear).await;
+        scheduled.daemon(scheduled.world.controller(), 140).await;
+        let waiting = scheduled.dir.waiting().await.unwrap().unwrap();
+        let shown = |at: Option<Timestamp>| at.unwrap().strftime("%H:%M").to_string();
+        assert_eq!((shown(waiting.due), shown(waiting.seen)), ("02:00".into(), "02:00".into()));
+    });
+}
+
+#[test]
+fn what_was_seen_too_late_or_by_a_clock_that_is_wrong_was_missed() {
+    // Nobody drove; somebody drove from twenty past two on, and his words were other ones then; half an hour behind.
+    for (from, off) in [(150, 0), (140, 0), (120, -1800)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let latest = |record: &mut Schedule| {
+                punctual(record);
+                record.schedule.catch_up = CatchUp::Latest;
+                record.schedule.cron = Some(if off == 0 { "0 2 * * *" } else { "30 1 * * *" }.into());
+                record.schedule.only_while_spot_under = Some(UsdPerHour::new("1".parse().unwrap()));
+            };
+            let scheduled = Scheduled::new(clock.clone(), QUICK, latest).await;
+            clock.sleep(MINUTE * from).await;
+            let beside = Arc::new(Beside(clock.clone(), AtomicI64::new(off)));
+            if from < 150 {
+                scheduled.daemon(controller(&scheduled.world, &beside), 150 - from).await;
+            }
+            let mut record = scheduled.dir.record().await.unwrap().unwrap();
+            record.schedule.catch_up = CatchUp::None;
+            scheduled.dir.put_record(&record, &*clock).await.unwrap();
+            assert_eq!(scheduled.dir.waiting().await.unwrap().is_some(), from != 150, "{from}");
+            scheduled.daemon(scheduled.world.controller(), 5).await;
+            let runs = scheduled.runs().await;
+            let due = if off == 0 { "02:00" } else { "01:30" };
+            assert_eq!(at(&runs), [format!("{due} left out")], "{from} {off}");
         });
     }
 }
