@@ -70,6 +70,7 @@ mod nothing_fits;
 mod outputs;
 mod patience;
 mod plan;
+mod plan_bid;
 mod plan_text;
 mod price_plot;
 mod price_table;

@@ -7,7 +7,9 @@ use super::patience::saying;
 use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, nothing_fits, plan_text, ready, region, run, status, submission};
+use super::{
+    Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, nothing_fits, plan_bid, plan_text, ready, region, run, status, submission,
+};
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Plan, ResolvedSpec};
 use crate::policy::schedule::Calendar;
@@ -54,7 +56,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     }
     let forecast = Forecast::of(&planned, &spec.spec, context.clock.now());
     let out_of_reach = OutOfReach::of(&planned, &spec, context.clock.now());
-    let Permission { forbidden, unanswered } = Permission::asked(&controller, plan).await;
+    let (permission, exceeded) = tokio::join!(Permission::asked(&controller, plan), plan_bid::Shown::asked(&controller, plan, context.clock.now()));
+    let Permission { forbidden, unanswered } = permission;
     let agent = controller.agent_fits(plan).await.err().map(|error| Fault::from_error(ExitCode::LAUNCH_FAILED, &error).sentence());
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
@@ -74,7 +77,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         context.printer.json(&serde_json::json!({
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
             "kill_at": plan.kill_at,
-            "bid": plan.bid, "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
+            "bid": plan.bid, "bid_exceeded": exceeded.as_ref().map(plan_bid::Shown::document), "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
             "forbidden": forbidden, "unanswered": unanswered, "lacks": lacks, "agent": agent, "clock": clock,
             "workdir_files": survey.files, "workdir_bytes": survey.bytes, "caps": caps, "waits_for": held_back,
             "waits_until": planned.waits.as_ref().and_then(|waits| waits.until), "next": next, "market": forecast, "cadence": cadence, "out_of_reach": out_of_reach,
@@ -82,8 +85,11 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         return Ok(code);
     }
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
-    for line in plan_text::whole(&planned, spec.spec.machine.gpus.count, forecast.iter().flat_map(Forecast::lines)) {
+    for line in plan_text::whole(&planned, spec.spec.machine.gpus.count, forecast.iter().flat_map(Forecast::lines), exceeded.as_ref()) {
         context.printer.prose(2, line);
+    }
+    if let Some(unknown) = exceeded.as_ref().and_then(plan_bid::Shown::unknown) {
+        context.printer.note(unknown);
     }
     if let Some(because) = forbidden {
         context.printer.warn(format!("the cloud would not launch it: {because}"));

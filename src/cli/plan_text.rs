@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use super::plan_bid;
 use super::status::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, Plan, RejectedOffer};
@@ -92,9 +93,10 @@ fn whichever(plan: &Plan, most: Usd) -> String {
 
 /// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
 /// `wanted`: how many GPUs the job asks for.
-pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = String>) -> Vec<String> {
+pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = String>, exceeded: Option<&plan_bid::Shown>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let mut lines: Vec<String> = costs(planned).into_iter().chain(expected).chain(why(planned)).collect();
+    exceeded.iter().for_each(|exceeded| exceeded.stand_in(&mut lines));
     lines.extend(machine_text(&plan.offer, wanted));
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));

@@ -18,7 +18,7 @@ use crate::policy::billing;
 
 /// One page of rows comes within a second; the AWS calls repeat what is lost by themselves, and this leaves them room for it. The
 /// next machine waits meanwhile.
-const PRICES_WITHIN: Duration = Duration::from_secs(30);
+pub(super) const PRICES_WITHIN: Duration = Duration::from_secs(30);
 
 impl Controller {
     /// A settled attempt as it was billed.

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 use tracing::warn;
 
 use super::act::ActError;
+use super::billed::PRICES_WITHIN;
 use super::bootstrap;
 use super::continuation::goes_on_from;
 use super::drive::Controller;
@@ -20,9 +21,10 @@ use super::ready::{Launchable, Search, Unready, launchable};
 use crate::instance::Tags;
 use crate::job::{AttemptNo, CheckpointNo, KeptMachine, MarketChoice, Plan, RECORD_FORMAT, Reason, ResolvedSpec};
 use crate::jobdir::JobDir;
-use crate::market::{Cloud, Market, Offer, Quota, Supply};
+use crate::market::{Cloud, Market, Offer, PriceHistory, Quota, Span, Supply};
 use crate::policy::Wishes;
 use crate::policy::auto::AutoStep;
+use crate::policy::bid::back;
 use crate::policy::continuation::machine_to_start;
 use crate::policy::job_most::JobMost;
 use crate::policy::placement::{self, Ask};
@@ -81,6 +83,17 @@ impl Controller {
     /// When it would not, or does not answer.
     pub async fn permitted(&self, plan: &Plan) -> Result<(), ActError> {
         Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
+    }
+
+    /// What the pool of a plan has cost in so long a time before now; else why that is not known. For looking at: no launch waits
+    /// for it.
+    ///
+    /// # Errors
+    /// When the cloud does not answer, or has no prices that move.
+    pub async fn past_prices(&self, plan: &Plan, time: Span) -> Result<PriceHistory, String> {
+        let from = back(self.clock.now(), time);
+        let asked = async { self.cloud(plan.offer.cloud)?.spot_prices(&plan.offer, from).await };
+        self.within(PRICES_WITHIN, asked).await
     }
 
     pub(super) async fn plan(

@@ -35,12 +35,38 @@ impl Bid {
 
     /// How often the price was above it, where that is known.
     pub fn told(&self) -> Option<String> {
-        let (share, crossings) = (self.share_above?, self.crossings?);
-        let times = if crossings == 1 { "once".to_owned() } else { format!("{crossings} times") };
-        Some(match share > 0.0 {
-            false => "the price was never above the bid in that time".to_owned(),
-            true => format!("the price was above the bid for {:.1}% of that time, and rose above it {times}", share * 100.0),
-        })
+        Some(told(self.share_above?, self.crossings?, "that time"))
+    }
+}
+
+/// How often a bid would have been exceeded.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Exceeded {
+    /// What was before is not known, or was not asked.
+    pub since: Timestamp,
+    /// For which share of the time since then the price was above it, 0 to 1.
+    pub share_above: f64,
+    pub crossings: usize,
+}
+
+impl Exceeded {
+    /// `None`: nothing is known of that time.
+    pub fn of(bid: UsdPerHour, history: &PriceHistory, from: Timestamp, to: Timestamp) -> Option<Exceeded> {
+        let since = history.points().first()?.at.max(from);
+        Some(Exceeded { since, share_above: history.share_above(bid, from, to)?, crossings: history.crossings(bid, from, to) })
+    }
+
+    /// `time`: as it follows on "of", like "the last 90d".
+    pub fn told(&self, time: &str) -> String {
+        told(self.share_above, self.crossings, time)
+    }
+}
+
+fn told(share: f64, crossings: usize, time: &str) -> String {
+    let times = if crossings == 1 { "once".to_owned() } else { format!("{crossings} times") };
+    match share > 0.0 {
+        false => format!("the price was never above the bid in {time}"),
+        true => format!("the price was above the bid for {:.1}% of {time}, and rose above it {times}", share * 100.0),
     }
 }
 

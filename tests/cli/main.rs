@@ -39,6 +39,8 @@ mod place;
 #[cfg(feature = "aws")]
 mod plan_aws;
 #[cfg(feature = "aws")]
+mod plan_bid;
+#[cfg(feature = "aws")]
 mod plan_kept;
 #[cfg(feature = "aws")]
 mod plan_says;

@@ -1,0 +1,56 @@
+//! How often the bid of a plan would have been exceeded, by what its own pool has cost.
+//!
+//! ```text
+//!   Plan ── has a bid? ── Controller::past_prices, as long as EC2 keeps them ── policy::bid::Exceeded ── a line, and `-o json`
+//! ```
+//! Of the rules only a quantile is made of a history; the others are asked for what one says of them here, where a plan is shown, for
+//! one more call. What must never live here: anything that a launch waits for.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::controller::Controller;
+use crate::job::Plan;
+use crate::market::{Span, elapsed};
+use crate::policy::bid::{Exceeded, HONEST, WINDOW, back};
+
+pub struct Shown {
+    /// `Err`: why it is not known.
+    exceeded: Result<Exceeded, String>,
+    now: Timestamp,
+}
+
+impl Shown {
+    /// `None`: it has no bid.
+    pub async fn asked(controller: &Controller, plan: &Plan, now: Timestamp) -> Option<Shown> {
+        let bid = plan.bid?;
+        let exceeded = match controller.past_prices(plan, WINDOW).await {
+            Ok(history) => Exceeded::of(bid, &history, back(now, WINDOW), now).ok_or_else(|| "EC2 tells no price of that time".to_owned()),
+            Err(why) => Err(why),
+        };
+        Some(Shown { exceeded, now })
+    }
+
+    pub fn document(&self) -> Value {
+        let exceeded = self.exceeded.as_ref();
+        let known = exceeded.ok();
+        json!({
+            "since": known.map(|known| known.since), "share_above": known.map(|known| known.share_above),
+            "crossings": known.map(|known| known.crossings), "unknown": exceeded.err(),
+        })
+    }
+
+    /// Among the reasons of a plan it stands before what every bid is not.
+    pub fn stand_in(&self, lines: &mut Vec<String>) {
+        let Ok(exceeded) = &self.exceeded else { return };
+        // To the hour: as long as EC2 tells of, and no seconds that nobody asked about.
+        let secs = elapsed(exceeded.since, self.now).as_secs();
+        let time = format!("the last {}", Span::from_secs(if secs < 3600 { secs } else { secs / 3600 * 3600 }));
+        let place = lines.iter().position(|line| line == HONEST).unwrap_or(lines.len());
+        lines.insert(place, exceeded.told(&time));
+    }
+
+    pub fn unknown(&self) -> Option<String> {
+        self.exceeded.as_ref().err().map(|why| format!("how often the bid would have been exceeded is not known: {why}"))
+    }
+}
