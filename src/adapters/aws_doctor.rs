@@ -40,9 +40,6 @@ pub type QuotaFound = (&'static str, &'static str, bool, Result<f64, String>);
 /// The image that `image = "dlami"` begins with.
 const IMAGE: &str = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id";
 
-/// An instance type that every price list has.
-const PRICED: &str = "m5.large";
-
 /// Who we are to AWS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
@@ -117,16 +114,26 @@ impl AwsDoctor {
         join_all(each).await
     }
 
-    pub async fn image(&self, region: &str) -> Result<String, String> {
-        let answer = self.session.ssm(&Region::new(region)).await.get_parameter().name(IMAGE).send().await;
-        let answer = answer.map_err(|error| format!("{IMAGE}: {}", said(&error)))?;
-        let id = answer.parameter().and_then(|parameter| parameter.value()).ok_or_else(|| format!("{IMAGE} is empty"))?;
-        Ok(format!("`dlami` is {id} in {region}"))
+    /// The id of what `image = "dlami"` begins with.
+    pub async fn image(&self, region: &str) -> Found<String> {
+        match found(self.session.ssm(&Region::new(region)).await.get_parameter().name(IMAGE).send().await) {
+            Found::There(answer) => match answer.parameter().and_then(|parameter| parameter.value()).filter(|id| !id.is_empty()) {
+                Some(id) => Found::There(id.to_owned()),
+                None => Found::Nothing,
+            },
+            Found::Nothing => Found::Nothing,
+            Found::Unknown(why) => Found::Unknown(format!("{IMAGE}: {why}")),
+        }
     }
 
-    pub async fn prices(&self, region: &str) -> Result<String, String> {
-        let listed = self.is_listed(&[("regionCode", region), ("instanceType", PRICED), ("operatingSystem", "Linux")]).await?;
-        if listed { Ok("readable".to_owned()) } else { Err(format!("it has no price for {PRICED} in {region}")) }
+    /// Whether the price list knows any machine of a region: no one type is sold in all of them.
+    pub async fn prices(&self, region: &str) -> Found<()> {
+        let any = [("regionCode", region), ("operatingSystem", "Linux"), ("tenancy", "Shared"), ("capacitystatus", "Used")];
+        match self.is_listed(&any).await {
+            Ok(true) => Found::There(()),
+            Ok(false) => Found::Nothing,
+            Err(why) => Found::Unknown(why),
+        }
     }
 
     /// Whether AWS's price list knows what a disk costs in a region.

@@ -17,7 +17,7 @@ use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 use super::aws_said::{found, is_gone, said};
 use super::aws_setup::SetupError;
 use crate::instance::OWNER_TAG;
-use crate::instance::setup::{BucketFound, Found, InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root, job_of, place_of};
+use crate::instance::setup::{BucketFound, Found, InUse, PLACES, SetupNames, SetupStep, is_of_the_house, is_of_the_root, job_of, not_ours, place_of};
 
 /// Unfinished uploads go after so long: longer than any upload takes, short enough that nobody pays for them. AWS's own
 /// example says seven days.
@@ -49,7 +49,7 @@ pub(super) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
             Some((404, _)) => return Found::Nothing,
             // Another region's, and it says which.
             Some((301 | 400, Some(region))) => return Found::There(BucketFound { region: region.to_owned(), ..BucketFound::default() }),
-            Some((403, _)) => return Found::Unknown(format!("`{bucket}` is another account's, or we may not look at it; choose another --bucket")),
+            Some((403, _)) => return Found::Unknown(format!("{}; choose another --bucket", not_ours(bucket))),
             _ => return Found::Unknown(said(&error)),
         },
     };

@@ -11,14 +11,14 @@ mod asked {
     use crate::cli::setup_steps::bucket_of;
     use crate::cli::status::local_time;
     use crate::cli::{Context, region};
-    use crate::config::AwsFile;
+    use crate::config::{AwsFile, MachineFile};
     use crate::instance::setup::{Found, GROUP, SetupNames, box_role};
     use crate::job::AlarmRule;
     use crate::jobdir::{ProofDir, SweeperDir};
-    use crate::market::{Catalog, Region};
+    use crate::market::{Catalog, PriceRule, Region};
     use crate::policy::doctor::{
-        Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_network, judge_quotas,
-        judge_readable, judge_role, judge_spot_role, judge_writing,
+        Check, DiskPrice, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_disk_prices, judge_image, judge_network,
+        judge_price_list, judge_quotas, judge_role, judge_spot_role, judge_writing,
     };
     use crate::policy::proof;
     use crate::policy::sweeper::{SweeperSeen, judge_sweeper};
@@ -32,6 +32,8 @@ mod asked {
         who: OnceCell<(Who, Result<i64, String>)>,
         names: OnceCell<SetupNames>,
         said: AwsFile,
+        /// What jobs have where their file does not say otherwise.
+        machine: MachineFile,
         owner: String,
         /// Jobs have an alarm, where their file does not say otherwise.
         armed: bool,
@@ -91,6 +93,7 @@ mod asked {
             who: OnceCell::new(),
             names: OnceCell::new(),
             said: context.user.aws.clone(),
+            machine: context.user.defaults.machine.clone().unwrap_or_default(),
             owner: context.user.owner.clone(),
             armed: context.user.defaults.watch.as_ref().and_then(|watch| watch.alarm.as_ref()).is_none_or(|alarm| alarm.0 != AlarmRule::Off),
             bucket: bucket_of(&context.job_root),
@@ -120,14 +123,8 @@ mod asked {
             boxed(d(), sweeper),
             boxed(d(), proofs),
             boxed(d(), network),
-            boxed(d(), async |desk| match desk.account().await {
-                Some(_) => vec![judge_readable("image", desk.doctor.image(desk.names().await.home()).await)],
-                None => unasked(desk, "image").await,
-            }),
-            boxed(d(), async |desk| match desk.account().await {
-                Some(_) => vec![judge_readable("price list", desk.doctor.prices(desk.names().await.home()).await)],
-                None => unasked(desk, "price list").await,
-            }),
+            boxed(d(), images),
+            boxed(d(), price_lists),
             boxed(d(), disk_prices),
             boxed(d(), async move |_| vec![to_ship(agent())]),
         ]
@@ -266,6 +263,25 @@ mod asked {
         let has_subnets = desk.said.subnets.as_ref().is_some_and(|subnets| !subnets.is_empty());
         let each =
             names.regions.iter().map(|region| async move { judge_network(names, &desk.doctor.network(&names.group, region).await, has_subnets) });
+        futures::future::join_all(each).await
+    }
+
+    async fn images(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "image").await;
+        }
+        let other = desk.machine.image.as_deref().filter(|image| !image.starts_with("dlami"));
+        let each = desk.names().await.regions.iter().map(|region| async move { judge_image(region, other, &desk.doctor.image(region).await) });
+        futures::future::join_all(each).await
+    }
+
+    async fn price_lists(desk: &Desk) -> Vec<Check> {
+        if desk.account().await.is_none() {
+            return unasked(desk, "price list").await;
+        }
+        let in_dollars = desk.machine.max_price.as_ref().is_some_and(|price| matches!(price.0, PriceRule::Fixed(_)));
+        let each =
+            desk.names().await.regions.iter().map(|region| async move { judge_price_list(region, in_dollars, &desk.doctor.prices(region).await) });
         futures::future::join_all(each).await
     }
 

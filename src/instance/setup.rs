@@ -19,6 +19,11 @@ pub enum Found<T> {
     Unknown(String),
 }
 
+/// S3's refusal to say anything of a bucket, not even that it is there, is an answer: whoever asks whether a bucket is theirs is told so.
+pub fn not_ours(bucket: &str) -> String {
+    format!("`{bucket}` is another account's, or we may not look at it")
+}
+
 impl<T> Found<T> {
     pub fn there(&self) -> Option<&T> {
         if let Found::There(thing) = self { Some(thing) } else { None }

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
+use crate::instance::setup::{BOX_POLICY, BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames, not_ours};
 use crate::policy::setup::{allows, managed_key, other_root, own_key, reaches};
 
 /// How a check ended; the worst is the last.
@@ -135,6 +135,10 @@ pub fn judge_bucket(names: &SetupNames, found: &Found<BucketFound>) -> Check {
     let name = "bucket";
     let (bucket, init) = (&names.bucket, format!("`lamp init aws --bucket {}`", names.bucket));
     let there = match found {
+        Found::Unknown(why) if why.starts_with(&not_ours(bucket)) => {
+            let cure = "another --bucket for `lamp init aws`, which makes it; or, where it is this account's, what `lamp iam controller` prints";
+            return Check::failure(name, format!("{}: no job can be kept there", not_ours(bucket))).fix(cure);
+        }
         Found::Unknown(why) => return Check::unseen(name, why),
         Found::Nothing => return Check::failure(name, format!("there is no {bucket}")).fix(init),
         Found::There(there) => there,
@@ -241,11 +245,30 @@ pub fn judge_alarm_role(armed: bool, found: &Found<()>) -> Check {
     }
 }
 
-/// For what is either readable or not.
-pub fn judge_readable(name: &str, read: Result<String, String>) -> Check {
-    match read {
-        Ok(said) => Check::ok(name, said),
-        Err(why) => Check::unseen(name, &why),
+/// `other`: the image that jobs have where their file does not say otherwise, if it is not `dlami`.
+pub fn judge_image(region: &str, other: Option<&str>, found: &Found<String>) -> Check {
+    let name = format!("image, {region}");
+    match (other, found) {
+        (Some(other), _) => Check::new(name, Level::Skipped, format!("jobs have `{other}`, says the configuration")),
+        (None, Found::There(id)) => Check::ok(name, format!("`dlami` is {id}")),
+        (None, Found::Unknown(why)) => Check::unseen(name, why),
+        (None, Found::Nothing) => Check::failure(name, "there is no `dlami` here, the image of jobs that name none")
+            .fix("another region in `regions` of [aws]; or `image = \"ssm:...\"` in [machine], of a job file or of the configuration"),
+    }
+}
+
+/// `in_dollars`: a bid is a price, where a job file does not say otherwise, and no on-demand price is needed for it.
+pub fn judge_price_list(region: &str, in_dollars: bool, found: &Found<()>) -> Check {
+    let name = format!("price list, {region}");
+    match found {
+        Found::There(()) => Check::ok(name, "readable"),
+        Found::Unknown(why) => Check::unseen(name, why),
+        Found::Nothing => {
+            let level = if in_dollars { Level::Warning } else { Level::Failure };
+            let said = "AWS's price list names no machine here: none is bought on demand, and spot only with a bid in dollars";
+            let fix = "another region in `regions` of [aws]; or `market = \"spot\"` and `max_price = 0.65`, or what it may cost, in [machine]";
+            Check::new(name, level, said).fix(fix)
+        }
     }
 }
 

@@ -47,8 +47,8 @@ fn what_init_made_is_well() {
     for name in well.iter().chain(&[
         "role of the machines",
         "network, us-east-1",
-        "image",
-        "price list",
+        "image, us-east-1",
+        "price list, us-east-1",
         "disk price",
         "job root",
         "configuration",
@@ -86,7 +86,7 @@ fn what_is_wrong_is_told_with_its_cure() {
     let expected = [
         ("clock", "failure", "timedatectl"),
         ("gpu quota, spot, us-east-1", "warning", "request-service-quota-increase"),
-        ("price list", "warning", "lamp iam controller"),
+        ("price list, us-east-1", "warning", "lamp iam controller"),
         ("network, us-east-1", "warning", "describe-security-groups"),
         ("bucket", "ok", ""),
     ];
@@ -111,6 +111,36 @@ fn a_new_account_is_told_what_to_do_first() {
     assert_eq!(level(&found, "alarm role"), "warning");
     user.sandbox.write("home/.config/lamplighter/config.toml", "job_root = 's3://nothing-of-that-name'\n[watch]\nalarm = 'off'\n");
     assert_eq!(level(&with_agent(&user, &["doctor"]).1, "alarm role"), "skipped");
+}
+
+/// An answer is no silence: it has a cure, and the exit code of what is broken.
+#[test]
+fn what_aws_says_is_not_there_is_broken_and_has_a_cure() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes"]).code, 0);
+    user.ec2.fault(Fault::code("GetParameter", "ParameterNotFound").always());
+    user.ec2.list_no_machines();
+    let (code, found) = with_agent(&user, &["doctor"]);
+    assert_eq!((code, &found["worst"]), (100, &"failure".into()), "{found:#}");
+    for (name, cure) in [("image, us-east-1", "image = \"ssm:"), ("price list, us-east-1", "max_price")] {
+        let check = check(&found, name);
+        assert_eq!(check["level"], "failure", "{check:#}");
+        assert!(check["fix"].as_str().is_some_and(|fix| fix.contains(cure) && fix.contains("another region")), "{check:#}");
+    }
+}
+
+#[test]
+fn every_region_is_asked_for_its_image_and_its_prices() {
+    let Some(user) = User::new() else { return };
+    assert_eq!(user.lamp(&["init", "aws", "--yes", "--region", "us-east-1", "--region", "us-east-2"]).code, 0);
+    user.ec2.fault(Fault::code("GetParameter", "ParameterNotFound").when("region", "us-east-2").always());
+    let (code, found) = with_agent(&user, &["doctor"]);
+    assert_eq!(code, 100, "{found:#}");
+    for (name, wanted) in
+        [("image, us-east-1", "ok"), ("image, us-east-2", "failure"), ("price list, us-east-1", "ok"), ("price list, us-east-2", "ok")]
+    {
+        assert_eq!(level(&found, name), wanted, "{:#}", check(&found, name));
+    }
 }
 
 /// An account can be ready in a region where nothing can be bought: both verbs say so.

@@ -3,8 +3,8 @@
 use lamplighter::instance::permissions::PolicyName;
 use lamplighter::instance::setup::{BucketFound, Found, GroupFound, ProfileFound, RegionFound, RoleFound, SetupNames};
 use lamplighter::policy::doctor::{
-    Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_network, judge_quotas, judge_readable, judge_role, judge_spot_role,
-    judge_writing, worst,
+    Check, GpuQuota, Level, judge_alarm_role, judge_bucket, judge_clock, judge_image, judge_network, judge_price_list, judge_quotas, judge_role,
+    judge_spot_role, judge_writing, worst,
 };
 
 fn names() -> SetupNames {
@@ -71,6 +71,28 @@ fn a_bucket_is_there_private_and_near() {
     assert_eq!(level_and_cure(&judge_writing("jobs", &Err("AccessDenied".into()))), (Level::Failure, true));
 }
 
+/// S3 has answered: with no cure, whoever was given a name that is taken would look for the fault in the network.
+#[test]
+fn a_bucket_of_another_account_is_a_failure_with_a_cure() {
+    let told = judge_bucket(&names(), &Found::Unknown("`jobs` is another account's, or we may not look at it; choose another --bucket".into()));
+    assert_eq!(level_and_cure(&told), (Level::Failure, true));
+    assert!(told.fix.is_some_and(|fix| fix.contains("--bucket") && fix.contains("`lamp iam controller`")));
+}
+
+#[test]
+fn what_aws_says_is_not_there_is_a_failure_and_what_nobody_said_is_not() {
+    let image = |other, found| level_and_cure(&judge_image("us-east-2", other, &found));
+    assert_eq!(image(None, Found::There("ami-1".into())), (Level::Ok, false));
+    assert_eq!(image(None, Found::Nothing), (Level::Failure, true));
+    assert_eq!(image(None, Found::Unknown("AccessDeniedException: no".into())), (Level::Warning, true));
+    assert_eq!(image(None, Found::Unknown("connection refused".into())), (Level::Unknown, false));
+    assert_eq!(image(Some("ssm:/mine"), Found::Nothing).0, Level::Skipped, "what the cure says to do is well");
+    let prices = |in_dollars, found| level_and_cure(&judge_price_list("us-east-2", in_dollars, &found));
+    assert_eq!(prices(false, Found::Nothing), (Level::Failure, true));
+    assert_eq!(prices(true, Found::Nothing), (Level::Warning, true));
+    assert_eq!(prices(false, Found::Unknown("connection refused".into())), (Level::Unknown, false));
+}
+
 #[test]
 fn a_bucket_with_a_key_that_the_machines_may_not_use_is_broken() {
     let key = "arn:aws:kms:us-east-2:1:key/0a1b";
@@ -135,7 +157,7 @@ fn a_machine_needs_a_network_and_nobody_a_way_in() {
 #[test]
 fn the_worst_is_the_end() {
     assert_eq!(worst(&[]), Level::Ok);
-    let checks = [judge_spot_role(&Found::There(())), judge_spot_role(&Found::Nothing), judge_readable("prices", Ok("1".into()))];
+    let checks = [judge_spot_role(&Found::There(())), judge_spot_role(&Found::Nothing), judge_price_list("us-east-2", false, &Found::There(()))];
     assert_eq!(worst(&checks), Level::Warning);
     assert_eq!(worst(&[Check::new("x", Level::Skipped, "")]), Level::Skipped);
 }

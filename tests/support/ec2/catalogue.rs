@@ -9,9 +9,17 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use super::cloud::{Cloud, lock};
+use super::handle::FalseEc2;
 use super::http::Answer;
 use super::images;
 use super::route::{Asked, json_answer, refusal};
+
+impl FalseEc2 {
+    /// The price list answers, and names no machine.
+    pub fn list_no_machines(&self) {
+        lock(&self.cloud.catalogue).on_demand.clear();
+    }
+}
 
 const ON_DEMAND: &[(&str, f64)] = &[
     ("t3.nano", 0.0052),
