@@ -72,6 +72,7 @@ mod patience;
 mod plan;
 mod plan_bid;
 mod plan_text;
+mod price_course;
 mod price_plot;
 mod price_table;
 mod prices;

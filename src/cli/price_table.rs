@@ -175,7 +175,7 @@ pub fn csv(rows: &[Row]) -> String {
 }
 
 /// As RFC 4180 quotes.
-fn quoted(field: &str) -> String {
+pub fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
 }
 

@@ -7,11 +7,12 @@ use serde_json::json;
 
 use super::flags::one_name;
 use super::patience::saying;
+use super::price_course as course;
 use super::price_table::{self as table, Row};
 use super::{Context, ExitCode, Fault, Format, Stream, job_root, price_plot, purchase, region};
 use crate::config::closest;
 use crate::job::{MachineSpec, MarketChoice};
-use crate::market::{Catalog, Cloud, GpuRequirement, PriceRule, Region, Span, Supply, did_you_mean, has_a_size};
+use crate::market::{Catalog, Cloud, GpuRequirement, PriceHistory, PriceRule, Region, Span, Supply, did_you_mean, has_a_size};
 use crate::policy::bid::{HONEST, back};
 
 /// Show what machines cost: on-demand and spot, in every zone
@@ -47,6 +48,12 @@ pub struct Args {
     /// Comma-separated values instead of the table, like `-o csv`
     #[arg(long)]
     pub csv: bool,
+    /// The spot prices of those days instead of the table, a row for each change: with `-o csv` or `-o jsonl`
+    #[arg(long)]
+    pub history: bool,
+    /// Of which zone the course of the spot price is shown [default: in the plot that of the cheapest, else all]
+    #[arg(long, value_name = "ZONE", value_parser = one_name)]
+    pub zone: Option<String>,
     #[command(flatten)]
     pub buy: purchase::Purchase,
 }
@@ -64,17 +71,23 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if rows.is_empty() {
         return Err(nothing(&machine, &supply, is_asked));
     }
+    let zone = args.zone.as_deref();
+    let courses = course::of(&rows, &supply, zone, from);
+    if args.history || zone.is_some() {
+        course::refuse_none(&courses, &supply, zone, is_asked)?;
+    }
     if args.csv {
-        context.printer.line(table::csv(&rows));
+        context.printer.line(if args.history { course::csv(&courses) } else { table::csv(&rows) });
         return Ok(ExitCode::SUCCESS);
     }
     match context.format {
         Format::Json => context.printer.json(&json!({
-            "source": source, "rule": args.bid, "days": args.days, "rows": rows, "refused": supply.refused, "notes": supply.notes,
+            "source": source, "rule": args.bid, "days": args.days, "rows": rows, "histories": courses, "refused": supply.refused, "notes": supply.notes,
             "buy": purchase::document(&args.buy, &rows),
         })),
+        Format::Jsonl if args.history => course::points(&courses).for_each(|point| context.printer.json(&point)),
         Format::Jsonl => rows.iter().for_each(|row| context.printer.json(row)),
-        Format::Text => show(args, context, &supply, &rows, from),
+        Format::Text => show(args, context, &supply, &rows, &courses, from),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -83,8 +96,24 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 fn refuse_unsaid(args: &Args, context: &Context) -> Result<(), Fault> {
     let refused = |what: &str, hint: &str| Err(Fault::new(ExitCode::USAGE, what).hint(hint));
     let all = "`-o json` has all of it in one document";
+    let has_rows = args.csv || context.format == Format::Jsonl;
+    if args.history && !has_rows && context.format != Format::Json {
+        return refused(
+            "`--history` is a row for each change of a price",
+            "`-o csv` or `-o jsonl` prints it so; the plot draws one zone, `--zone` which",
+        );
+    }
+    if args.zone.is_some() && has_rows && !args.history {
+        return refused(
+            "`--zone` chooses whose course of prices is shown, and rows of machines show none",
+            "`--history` has the course; `--region` asks in fewer places",
+        );
+    }
     match (args.csv, context.format) {
         (true, Format::Json | Format::Jsonl) => refused("`--csv` and `-o` ask for two forms of the same rows", "leave one of them away"),
+        (true, _) | (_, Format::Jsonl) if args.history && (args.buy.buy.is_some() || args.backtest) => {
+            refused("`--history` is of prices alone, and `--buy` and `--backtest` are about the table", all)
+        }
         (true, _) | (_, Format::Jsonl) if args.buy.buy.is_some() => refused("`--buy` compares, and rows have no place for that", all),
         (true, _) if args.backtest => refused("`--backtest` is about all rows, and comma-separated values have no place for it", all),
         _ => Ok(()),
@@ -133,15 +162,17 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}")).hint(format!("{all}; --region names another region"))
 }
 
-fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], from: jiff::Timestamp) {
+fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], courses: &[PriceHistory], from: jiff::Timestamp) {
     context.printer.line(table::text(rows, context.printer.columns(Stream::Out)));
     context.printer.note(table::legend(rows, args.bid, args.days));
     if args.backtest {
         context.printer.line(format!("\n{}", table::backtest_text(rows, args.bid)));
     }
     let best = &rows[0];
-    let plot = best.bid.filter(|_| !context.printer.is_quiet());
-    if let (Some(bid), Some(history)) = (plot, supply.histories.iter().find(|history| best.is_of(history))) {
+    // Without a zone, the course of the cheapest machine that there is.
+    let drawn = if args.zone.is_some() { courses.first() } else { courses.iter().find(|course| best.is_of(course)) };
+    let bid = drawn.and_then(|course| rows.iter().find(|row| row.is_of(course))?.bid).filter(|_| !context.printer.is_quiet());
+    if let (Some(bid), Some(history)) = (bid, drawn) {
         context.printer.line(format!("\n{}", price_plot::text(history, bid, from, context.clock.now())));
     }
     for line in purchase::text(&args.buy, rows) {

@@ -91,6 +91,13 @@ impl PriceHistory {
         held.last().map(|(price, _)| *price)
     }
 
+    /// The price that held at a moment, if it is known, and its changes since.
+    #[must_use]
+    pub fn since(&self, from: Timestamp) -> PriceHistory {
+        let held = self.points.partition_point(|point| point.at <= from).saturating_sub(1);
+        PriceHistory { points: self.points[held..].to_vec(), ..self.clone() }
+    }
+
     /// For which share of the time the price was above a bid, 0 to 1. `None`: nothing is known of that time.
     pub fn share_above(&self, bid: UsdPerHour, from: Timestamp, to: Timestamp) -> Option<f64> {
         let held = self.held(from, to);

@@ -154,6 +154,60 @@ mod asked {
         assert!(ended.out.contains("\ng5.xlarge,us-east-1,us-east-1b,1,A10G,22888,4,1.006,0.36,0.3579,0.6,0.0000,0"), "{}", ended.out);
     }
 
+    /// The points of a pool in a document, as prices.
+    fn course(document: &Value, zone: &str) -> Vec<f64> {
+        let histories = document["histories"].as_array().expect("a list");
+        let of = histories.iter().find(|history| history["zone"] == zone).unwrap_or_else(|| panic!("{document}"));
+        assert_eq!(of["instance_type"], "g5.xlarge");
+        let points = of["points"].as_array().expect("a list");
+        assert!(points.iter().all(|point| point["at"].as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok())), "{of}");
+        points.iter().map(|point| point["price"].as_f64().expect("a price")).collect()
+    }
+
+    #[test]
+    fn the_course_of_every_zone_is_in_the_document_and_a_row_a_point_in_csv() {
+        let Some(ec2) = market() else { return };
+        let args = ["prices", "--type", "g5.xlarge", "--days", "10"];
+        let json = |more: &[&str]| -> Value {
+            let ended = asked(&ec2, &[&args[..3], more, &["-o", "json"]].concat());
+            serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+        };
+        let all = json(&["--days", "10"]);
+        assert_eq!((course(&all, "us-east-1a"), course(&all, "us-east-1b")), (vec![0.4], vec![0.36, 0.6, 0.36]));
+        let five = json(&["--days", "5", "--zone", "us-east-1b"]);
+        assert_eq!(course(&five, "us-east-1b"), [0.6, 0.36], "what held when the window began, and its changes");
+        assert_eq!(five["histories"].as_array().map(Vec::len), Some(1), "{five}");
+
+        let csv = asked(&ec2, &[&args[..], &["--history", "-o", "csv"]].concat()).out;
+        let rows: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+        assert_eq!(rows[0], ["instance_type", "region", "zone", "at", "price"]);
+        let points: Vec<(&str, &str)> = rows[1..].iter().map(|row| (row[2], row[4])).collect();
+        assert_eq!(points[..4], [("us-east-1b", "0.36"), ("us-east-1b", "0.6"), ("us-east-1b", "0.36"), ("us-east-1a", "0.4")], "the cheapest first");
+        assert!(rows[1..].iter().all(|row| row.len() == 5 && row[3].parse::<jiff::Timestamp>().is_ok()), "{csv}");
+        let lines = asked(&ec2, &[&args[..], &["--history", "-o", "jsonl", "--zone", "us-east-1a"]].concat()).out;
+        let point: Value = serde_json::from_str(lines.trim()).unwrap_or_else(|error| panic!("{error}: {lines}"));
+        assert_eq!((&point["zone"], &point["price"]), (&"us-east-1a".into(), &0.4.into()));
+    }
+
+    #[test]
+    fn the_plot_is_of_the_cheapest_zone_or_of_the_one_that_is_named() {
+        let Some(ec2) = market() else { return };
+        let args = ["prices", "--type", "g5.xlarge", "--days", "10"];
+        let plotted = |more: &[&str]| asked(&ec2, &[&args[..], more].concat());
+        assert!(plotted(&[]).out.contains("g5.xlarge in us-east-1b, dollars an hour; the line across is the bid of $0.4140\n"));
+        let named = plotted(&["--zone", "us-east-1a"]);
+        assert!(
+            named.code == 0 && named.out.contains("g5.xlarge in us-east-1a, dollars an hour; the line across is the bid of $0.4600\n"),
+            "{named:?}"
+        );
+        let nowhere = plotted(&["--zone", "us-east-1z"]);
+        assert_eq!(nowhere.code, 101, "{nowhere:?}");
+        assert!(
+            nowhere.err.contains("no spot price of what was asked for in us-east-1z") && nowhere.err.contains("us-east-1a, us-east-1b"),
+            "{nowhere:?}"
+        );
+    }
+
     #[test]
     fn a_long_answer_is_announced_and_nothing_is_asked_twice() {
         let Some(ec2) = market() else { return };
@@ -196,6 +250,9 @@ fn what_a_form_cannot_say_and_what_makes_no_sense_is_refused() {
         (&["-o", "csv", "--buy", "5000"], "`--buy` compares"),
         (&["-o", "jsonl", "--buy", "5000"], "`--buy` compares"),
         (&["--csv", "--backtest"], "`--backtest` is about all rows"),
+        (&["--history"], "`--history` is a row for each change"),
+        (&["--csv", "--zone", "us-east-1a"], "`--zone` chooses whose course"),
+        (&["--csv", "--history", "--buy", "5000"], "`--history` is of prices alone"),
         (&["--watts", "300"], "--buy"),
         (&["--hours-per-week", "40"], "--buy"),
         (&["--buy", "5000", "--hours-per-week", "400"], "a week has 168 hours"),
@@ -206,6 +263,8 @@ fn what_a_form_cannot_say_and_what_makes_no_sense_is_refused() {
         assert!(ended.code == 2 && ended.err.contains(said), "{more:?}: {ended:?}");
         assert_eq!(ended.out, "", "{more:?}");
     }
+    let untold = offline(&[&row[..], &["--csv", "--history"]].concat());
+    assert!(untold.code == 103 && untold.err.contains("no course of spot prices is known: EC2 gave no answer"), "{untold:?}");
     let unsaid = offline(&["prices", "--buy"]);
     assert!(
         unsaid.code == 2 && unsaid.err.contains("hint: `--buy` needs what such a machine costs in a shop, in dollars: `lamp prices"),
