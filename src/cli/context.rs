@@ -117,6 +117,8 @@ impl From<ConfigError> for Fault {
             | ConfigError::Folder { .. }
             | ConfigError::NoFile { .. }
             | ConfigError::Script { .. } => ExitCode::FINDINGS,
+            // It was read, and is no text.
+            ConfigError::Read { source, .. } if source.kind() == std::io::ErrorKind::InvalidData => ExitCode::FINDINGS,
             ConfigError::Read { .. } | ConfigError::CurrentDir(_) => ExitCode::UNREACHABLE,
         };
         let mut fault = Fault::from_error(code, &error);

@@ -124,7 +124,8 @@ async fn place(context: &Context) -> Check {
     };
     match reads_job_root(&store).await {
         Ok(jobs) => Check::ok(name, format!("{said}, {}", super::table::counted(jobs as u64, "job"))),
-        Err(why) => Check::failure(name, format!("{said} cannot be read: {why}")),
+        Err(why) => Check::failure(name, format!("{said} cannot be read: {why}"))
+            .fix("look at the network, and at who asks (the line `credentials`); `--job-root` or `lamp init` names another place for jobs"),
     }
 }
 

@@ -146,7 +146,8 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, O
 
 impl From<TraceError> for Fault {
     fn from(error: TraceError) -> Self {
-        Fault::from_error(ExitCode::FINDINGS, &error)
+        let is_missing = matches!(&error, TraceError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+        Fault::from_error(if is_missing { ExitCode::NOT_FOUND } else { ExitCode::FINDINGS }, &error)
             .hint(r#"a course is {"gap_seconds": 600, "first": 1, "runs": [12, 3, 40]}; `lamp simulate --help` explains it"#)
     }
 }

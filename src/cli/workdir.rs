@@ -3,6 +3,7 @@
 //! `lamp check` prints it; `lamp run` and `lamp rehearse` call [`JobArgs::prepare`], which refuses on errors. What must
 //! never live here: the walk or the scan themselves (`wire` hands them in).
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::flags::JobArgs;
@@ -87,7 +88,7 @@ impl JobArgs {
         let never: Vec<PathBuf> = checkpoints.chain([PathBuf::from(outputs::FOLDER)]).chain(kept.iter().cloned()).collect();
         let survey = wire::survey_workdir(&loaded.workdir, &never, loaded.workdir_bytes_max);
         let mut findings = loaded.findings.clone();
-        findings.extend(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept)));
+        findings.extend(not_too_many(survey.findings.iter().filter_map(|finding| about_ours(finding, &kept))));
         findings.extend(command_that_does_not_ship(&loaded, &survey));
         findings.extend(cloud_of_another_build(loaded.spec.machine.cloud));
         // A workdir that is far too large is not read as well: its findings say what to ignore first.
@@ -96,6 +97,24 @@ impl JobArgs {
         findings.extend(secrets_in_files(&loaded, in_files));
         Ok(Examined { loaded, survey: Some(survey), findings })
     }
+}
+
+/// So many findings of a kind are told: a folder that is no workdir, `/` say, has tens of thousands.
+const OF_A_KIND: usize = 10;
+
+/// The first of each kind, with how many more there are. What they are about differs, and so does no cure.
+fn not_too_many(findings: impl Iterator<Item = Finding>) -> Vec<Finding> {
+    let mut kinds: BTreeMap<(Severity, Option<String>), Vec<Finding>> = BTreeMap::new();
+    for finding in findings {
+        kinds.entry((finding.severity, finding.hint.clone())).or_default().push(finding);
+    }
+    let few = kinds.into_values().flat_map(|mut kind| {
+        let more = kind.len().saturating_sub(OF_A_KIND);
+        kind.truncate(OF_A_KIND);
+        let last = kind.last().filter(|_| more > 0).map(|last| Finding { message: format!("and {more} more like these"), ..last.clone() });
+        kind.into_iter().chain(last)
+    });
+    few.collect()
 }
 
 /// The folders of the job root below the workdir. Shipped, each job would hold all those before it.
@@ -228,6 +247,16 @@ impl From<PackError> for Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_many_findings_of_a_kind_the_first_are_told_and_how_many_more_there_are() {
+        let links = (0..500).map(|n| Finding::warning("workdir", format!("`{n}` is a link")).hint("follow it"));
+        let large = Finding::error("workdir", "holds 9.8 GiB").hint("ignore some of it");
+        let told = not_too_many(links.chain([large.clone()]));
+        assert_eq!(told.len(), OF_A_KIND + 2);
+        assert_eq!(told[OF_A_KIND].message, "and 490 more like these");
+        assert_eq!(told.last(), Some(&large), "errors come last, where they are read");
+    }
 
     #[test]
     fn a_file_that_cannot_be_read_says_that_nothing_was_started_and_what_to_do() {

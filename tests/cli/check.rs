@@ -24,6 +24,13 @@ fn a_good_file_has_no_findings() {
 }
 
 #[test]
+fn a_file_that_is_no_text_has_errors_and_is_not_out_of_reach() {
+    let sandbox = Sandbox::with_script();
+    std::fs::write(sandbox.path().join("job.toml"), [0xff, 0xfe, 0x00]).expect("a file");
+    assert_eq!(sandbox.lamp(&["check", "job.toml"]).code, 100);
+}
+
+#[test]
 fn all_mistakes_are_told_at_once_in_the_order_of_the_file() {
     let (code, out) = findings(
         "comand = 'x'\nbudget = 5\noutputs = ['../up']\n[machine]\ngpus = 'A10G:x'\nmarket = 'sport'\ndisk = 100\n[watch]\nidle = 15\n\

@@ -59,6 +59,7 @@ fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
     assert!(code == 0 && (14.0..15.0).contains(&hours), "a span from now, less the end of a job: {found}");
     let ended = sandbox.lamp(&simulate(&["--deadline", "30"]));
     assert!(ended.code == 2 && ended.err.contains("or `30h` for so long from now"), "{}", ended.err);
+    assert_eq!(sandbox.lamp(&simulate(&["--trace", "nowhere.json"])).code, 101);
     let ended = sandbox.lamp(&simulate(&["--trace", "broken.json"]));
     assert!(ended.code == 100 && ended.err.contains("`broken.json` is no recording of spot capacity"), "{}", ended.err);
     let ended = sandbox.lamp(&[&["simulate"], &PRICES[..], &["--", "true"]].concat());
