@@ -299,12 +299,12 @@ pub async fn two_checkpoints(rig: Rig) -> Rig {
 }
 
 /// Within five minutes, or it panics.
-async fn restored(rig: &Rig) -> (Result<Option<Manifest>, RestoreError>, PathBuf) {
+pub async fn restored(rig: &Rig) -> (Result<Option<Manifest>, RestoreError>, PathBuf) {
     let (manifest, folder) = restored_within(rig, 300).await;
     (manifest.expect("an answer"), folder)
 }
 
-async fn restored_within(rig: &Rig, limit: u64) -> (Option<Result<Option<Manifest>, RestoreError>>, PathBuf) {
+pub(super) async fn restored_within(rig: &Rig, limit: u64) -> (Option<Result<Option<Manifest>, RestoreError>>, PathBuf) {
     let folder = rig.path("second/ckpt");
     let outbox = rig.outbox_of(AttemptNo::new(2));
     let journal = Journal::start(outbox.clone());
@@ -315,6 +315,13 @@ async fn restored_within(rig: &Rig, limit: u64) -> (Option<Result<Option<Manifes
     };
     journal.flush(secs(5)).await;
     (manifest, folder)
+}
+
+/// Of the next attempt.
+pub fn second(rig: &Rig, folder: PathBuf) -> Checkpoints {
+    let outbox = || rig.outbox_of(AttemptNo::new(2));
+    let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(30) };
+    Checkpoints::start(outbox(), Journal::start(outbox()), Board::default(), &spec, folder, false)
 }
 
 #[test]
@@ -329,17 +336,14 @@ fn the_newest_complete_checkpoint_comes_back_and_numbers_go_on() {
         assert_eq!(read(&rig, "second/ckpt", "sub/b.pt").as_deref(), Some("same"));
         assert_eq!(std::fs::read_dir(folder.parent().unwrap()).unwrap().count(), 1, "nothing is left beside it");
 
-        let attempt = AttemptNo::new(2);
-        let (journal, board) = (Journal::start(rig.outbox_of(attempt)), Board::default());
-        let spec = CheckpointSpec { path: "ckpt".into(), interval: Span::from_secs(600), signal: None, grace: Span::from_secs(30) };
-        let checkpoints = Checkpoints::start(rig.outbox_of(attempt), journal, board, &spec, folder, false);
+        let checkpoints = second(&rig, folder);
         assert_eq!(checkpoints.last().unwrap().number, CheckpointNo::new(2));
         assert_eq!(checkpoints.count(), 0);
         write(&rig, "second/ckpt", "a.pt", "three");
         until(&clock, "the next number", secs(10), || checkpoints.last().unwrap().number == CheckpointNo::new(8)).await;
         let manifest = rig.dir().manifest(CheckpointNo::new(8)).await.unwrap().unwrap();
         assert_eq!(rig.store.writes("sub/b.pt").len(), 1, "what was restored is not sent again");
-        assert_eq!(manifest.attempt, attempt);
+        assert_eq!(manifest.attempt, AttemptNo::new(2));
     });
 }
 

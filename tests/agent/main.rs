@@ -7,6 +7,7 @@ mod boots;
 mod calls;
 mod chaos;
 mod checkpoint_doubts;
+mod checkpoint_numbers;
 mod checkpoints;
 mod clocks;
 mod cut_short;

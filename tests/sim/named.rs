@@ -80,7 +80,7 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 20] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 21] = [
     (6, 911134),
     (24, 37002198),
     (24, 37003075),
@@ -101,6 +101,7 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 20] = [
     (24, 38005062),
     (24, 38005218),
     (24, 38007821),
+    (24, 42000565),
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.

@@ -43,6 +43,7 @@ struct Inner {
     modified: BTreeMap<String, Timestamp>,
     rules: Vec<Rule>,
     torn: Vec<(String, &'static [u8])>,
+    hidden: Vec<String>,
     /// Every write that took effect, in order.
     writes: Vec<(String, Bytes)>,
     calls: u32,
@@ -91,6 +92,11 @@ impl FaultyStore {
     /// What is written to keys containing `part` from now on arrives as this.
     pub fn tear(&self, part: &str, body: &'static [u8]) {
         self.inner.lock().unwrap().torn.push((part.into(), body));
+    }
+
+    /// Lists are old: they do not show what has this in its key.
+    pub fn hide(&self, part: &str) {
+        self.inner.lock().unwrap().hidden.push(part.into());
     }
 
     /// The bodies that were ever written to keys containing `part`, in order.
@@ -189,7 +195,8 @@ impl Store for FaultyStore {
     async fn children(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         self.meet("list", prefix).await?;
         let inner = self.inner.lock().unwrap();
-        let mut names: Vec<String> = inner.objects.keys().filter_map(|key| Some(key.strip_prefix(prefix)?.split('/').next()?.to_owned())).collect();
+        let shown = inner.objects.keys().filter(|key| !inner.hidden.iter().any(|part| key.contains(part)));
+        let mut names: Vec<String> = shown.filter_map(|key| Some(key.strip_prefix(prefix)?.split('/').next()?.to_owned())).collect();
         names.dedup();
         Ok(names)
     }
