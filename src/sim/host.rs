@@ -55,9 +55,6 @@ pub struct Host {
     clock_was_set: AtomicBool,
     /// Its power switch did nothing when it was needed.
     power_failed: AtomicBool,
-    /// Since when its deadline unit powers it off, and since when the hardware below it is dead.
-    switched: Mutex<Option<Duration>>,
-    dead: Mutex<Option<Duration>>,
     pub boots: AtomicU32,
     /// When its kernel began, by the world's steady clock.
     life: Mutex<Duration>,
@@ -89,6 +86,10 @@ pub struct State {
     pub crash_loop: u32,
     /// When an agent died last.
     pub last_death: Option<Duration>,
+    /// Since when its deadline unit powers it off, which nobody takes back.
+    pub switched: Option<Duration>,
+    /// Since when the hardware below it is dead.
+    dead: Option<Duration>,
     /// A crash after the n-th call of the first agent: for the exhaustive test.
     pub reboot: Option<Arc<Process>>,
 }
@@ -113,8 +114,6 @@ impl Host {
             wall_off: AtomicI64::new(0),
             clock_was_set: AtomicBool::new(false),
             power_failed: AtomicBool::new(false),
-            switched: Mutex::default(),
-            dead: Mutex::default(),
             boots: AtomicU32::new(0),
             life: Mutex::default(),
             lacks_gpu,
@@ -168,40 +167,30 @@ impl Host {
             self.kernel.running().await;
             if has_passed() {
                 self.world.told(format_args!("{}: the deadline has passed, the unit powers off", self.id));
-                self.set_switched(Some(self.world.timeline.now()));
+                self.state().switched = Some(self.world.timeline.now());
                 self.world.timeline.sleep(Duration::from_secs(5)).await;
                 self.kernel.running().await;
                 self.go_dark();
                 // Its power switch does nothing.
-                self.set_switched(None);
+                self.state().switched = None;
             }
         }
-    }
-
-    /// Since when its deadline unit powers it off, which nobody takes back.
-    pub fn switched(&self) -> Option<Duration> {
-        *self.switched.lock().expect("nobody panics while holding it: it is only read and set")
     }
 
     /// The hardware below it is dead, which the cloud says by its own checks minutes later, and only there.
     pub fn die(&self) {
         self.kernel.freeze(true);
-        *self.dead.lock().expect("nobody panics while holding it: it is only read and set") = Some(self.world.timeline.now());
+        self.state().dead = Some(self.world.timeline.now());
     }
 
     pub fn revive(&self) {
         self.kernel.freeze(false);
-        *self.dead.lock().expect("nobody panics while holding it: it is only read and set") = None;
+        self.state().dead = None;
     }
 
     /// So long the cloud says so.
     pub fn fails_for(&self, now: Duration) -> Duration {
-        let dead = *self.dead.lock().expect("nobody panics while holding it: it is only read and set");
-        dead.map_or(Duration::ZERO, |since| now.saturating_sub(since + CHECKED_WITHIN))
-    }
-
-    fn set_switched(&self, since: Option<Duration>) {
-        *self.switched.lock().expect("nobody panics while holding it: it is only read and set") = since;
+        self.state().dead.map_or(Duration::ZERO, |since| now.saturating_sub(since + CHECKED_WITHIN))
     }
 
     /// One boot after the other; a reboot ends everything but the disk.

@@ -137,7 +137,10 @@ fn its_own_switch_waits(judge: &Judge, world: &World, id: &str) -> Result<(), St
     let may = judge.wish.is_some() || judge.outcomes.contains_key(&asked.attempt) || asked.is_past_cap(now);
     // What its deadline unit has begun nobody takes back, and an agent that comes up in those seconds begins its work for nothing (seeds
     // 37012312, 37016738 and 37030443 of 24 h: metadata that were silent for a whole boot).
-    let late = |host: Arc<Host>| host.switched().is_some_and(|off| host.state().starts.last().is_some_and(|start| start.began() >= off));
+    let late = |host: Arc<Host>| {
+        let state = host.state();
+        state.switched.is_some_and(|off| state.starts.last().is_some_and(|start| start.began() >= off))
+    };
     let may = may || world.ec2.with(id, |machine| machine.host.clone()).flatten().is_some_and(late);
     // Seed 101369: a clock that is set an hour ahead while the disk has no room for the new deadline. The unit has only its file.
     let stuck = |host: Arc<Host>| host.disk.is_full() && !host.knows_the_time();
