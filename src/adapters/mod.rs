@@ -12,6 +12,7 @@
 //! | `child_workload`, `unit_workload`, `held_workload`, `whole_machine`, `ask` | `Workloads`, `Workload` | what runs a job: a process, a systemd unit, or all of a machine that somebody started by hand |
 //! | `holder`, `holder_*` | | the process between agent and workload, and its records |
 //! | `sensors`, `sensor_thread`, `host*`, `nvml*`, `logins`, `typing`, `network`, `counter` | `Sensors`, `SensorFeed` | one sample of the machine and of the workload |
+//! | `terminals` | `People` | a word on the terminals of whoever is logged in |
 //! | `proc_stacks`, `proc_*` | `Stacks` | what a stalled process waits for; `/proc`, read |
 //! | `imds`, `imds_said` | `Metadata` | what EC2 tells a machine of itself |
 //! | `poweroff`, `then_command` | `Power` | the switch of a real machine, and what replaces it where an agent runs alone |
@@ -172,6 +173,7 @@ pub mod signals;
 #[cfg(feature = "aws")]
 mod sweeper_program;
 pub mod system_clock;
+pub mod terminals;
 pub mod then_command;
 mod typing;
 pub mod unit_workload;

@@ -273,6 +273,7 @@ mod tests {
             save_secs: 0.0,
             upload_secs: 0.0,
             marks: None,
+            silent_secs: None,
             asked_by: None,
         }
     }

@@ -264,6 +264,7 @@ impl Worker {
                 save_secs: save_time.as_secs_f64(),
                 upload_secs: 0.0,
                 marks: self.watch.known_marks(),
+                silent_secs: self.shared.board.longest_silence(),
                 asked_by: asked.as_ref().map(|(_, by, _)| by.clone()),
             },
             sent: Arc::clone(&sent),

@@ -44,6 +44,9 @@ const OUTCOME_MIN: Duration = Duration::from_secs(60);
 /// How long after the announced time a machine that still runs is taken for spared. EC2 may be late by a minute or two.
 const NOTICE_VOID_AFTER: SignedDuration = SignedDuration::from_secs(180);
 
+/// Before a machine that is kept goes, its terminals are told, each of these times, the last first.
+const TOLD_BEFORE: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10 * 60)];
+
 /// Why what was cut short is lost.
 pub(super) const TIME_WAS_UP: &str = "the time of the machine was up";
 
@@ -305,6 +308,7 @@ impl Agent {
         let granted = self.granted().time;
         let mut held = self.memory.held.unwrap_or(Held { since: now, granted, until: now });
         self.enter(AttemptPhase::Held);
+        let mut said = None;
         loop {
             let more = self.requests.wishes.borrow().more_time.duration().saturating_sub(held.granted.duration());
             let whole = SignedDuration::try_from(time.duration() + more).unwrap_or(SignedDuration::MAX);
@@ -319,11 +323,21 @@ impl Agent {
             self.keep_now_and_then();
             self.report();
             let now = self.steady_now();
+            self.tell_terminals(&mut said, elapsed(now, until));
             if now >= until || self.wish().is_some() || self.limit(now).is_some() {
                 return;
             }
             self.news.wait(&*self.out.clock, Duration::from_secs(1), None).await;
             self.world.service.alive();
+        }
+    }
+
+    /// At the beginning, and once more when each of the times before the end has come.
+    fn tell_terminals(&self, said: &mut Option<Duration>, left: Duration) {
+        let next = TOLD_BEFORE.iter().find(|before| left <= **before).copied().unwrap_or(Duration::MAX);
+        if said.replace(next) != Some(next) {
+            let (job, left) = (self.attempt.job(), Span::from_duration(Duration::from_secs(left.as_secs().max(1))));
+            self.world.people.tell(&format!("{job} is over, and this machine goes in {left}, with its disk. More time: lamp extend {job} 1h"));
         }
     }
 

@@ -68,6 +68,8 @@ impl Agent {
             stall: &self.watching.stall,
             idle: &self.watching.idle,
             done_for: self.done_for(),
+            // At a workstation, and where somebody started the agent by hand, whoever types is whoever waits for the end.
+            typed: self.watching.typed().filter(|_| self.world.own_machine && !self.alone()),
         });
         let action = self.watch_action(&decision);
         self.note(&decision, action);

@@ -50,6 +50,8 @@ struct Inner {
     has_marked: bool,
     /// The newest step that the newest start has told.
     told: Option<f64>,
+    /// The longest silence of a workload that reports, seconds.
+    silent_secs: Option<f64>,
 }
 
 /// A moment, by both clocks.
@@ -107,6 +109,15 @@ impl Board {
 
     pub(super) fn checkpoint_changed(&self) {
         self.inner().marks.checkpoints += 1;
+    }
+
+    pub(super) fn has_been_silent(&self, secs: Option<f64>) {
+        self.inner().silent_secs = secs;
+    }
+
+    /// The longest silence of a workload that reports, seconds.
+    pub(super) fn longest_silence(&self) -> Option<f64> {
+        self.inner().silent_secs
     }
 
     /// Resolves when there is a mark that was not waited for yet.

@@ -85,6 +85,16 @@ impl Watching {
         self.hardware_rule.remember(fault);
     }
 
+    /// The workload has reported on an earlier machine, and was silent there for so long at most.
+    pub fn goes_on(&mut self, silent_secs: f64) {
+        self.stall_rule.goes_on(silent_secs);
+    }
+
+    /// The longest silence of a workload that reports, seconds.
+    pub fn longest_silence(&self) -> Option<f64> {
+        self.stall_rule.longest_silence()
+    }
+
     /// What is broken of the machine.
     pub fn fault(&self) -> Option<HardwareFault> {
         self.hardware_rule.fault()
@@ -179,6 +189,11 @@ impl Watching {
                 temperature_celsius: gpu.temperature_celsius.known().copied(),
             })
             .collect()
+    }
+
+    /// How long ago somebody typed at a terminal of the machine, if anybody did.
+    pub fn typed(&self) -> Option<Span> {
+        self.previous.as_ref().and_then(|sample| sample.typing.known().copied().flatten()).map(Span::from_duration)
     }
 
     /// CPU of the workload's tree in percent of one core, over the last interval.

@@ -245,6 +245,9 @@ impl Agent {
                 Ok(resumed) => resumed,
                 Err(decision) => return Some(decision),
             };
+            if let Some(longest) = resumed.as_ref().and_then(|manifest| manifest.silent_secs) {
+                self.watching.goes_on(longest);
+            }
             self.memory.resumed_from = resumed.map(|manifest| manifest.summary());
         }
         self.look_at_machine().await

@@ -33,7 +33,7 @@ use crate::job::{AttemptPhase, EndedBecause, ExitStatus, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::market::Span;
 use crate::policy::{Decision, LimitLevel, Stage, Step, WatchAction};
-use crate::ports::{Ended, Metadata, Meter, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
+use crate::ports::{Ended, Metadata, Meter, People, Power, Scope, SensorFeed, Service, Stacks, Workload, Workloads};
 
 /// The world, as the agent needs it.
 pub struct World {
@@ -54,6 +54,7 @@ pub struct World {
     pub meter: Option<Arc<dyn Meter>>,
     pub service: Arc<dyn Service>,
     pub stacks: Arc<dyn Stacks>,
+    pub people: Arc<dyn People>,
     /// How often somebody asked this process to end (stand-alone runs).
     pub signals: tokio::sync::watch::Receiver<u32>,
 }
@@ -225,6 +226,7 @@ impl Agent {
             let marks = self.marks();
             if let Some(rates) = self.watching.take(sample, marks, mono, self.memory.stall_restarts) {
                 self.samples.push(&rates);
+                self.board.has_been_silent(self.watching.longest_silence());
                 if let Some(metrics) = &self.metrics {
                     metrics.add(&rates, self.watching.idle.numbers.get("quiet_secs").copied());
                 }

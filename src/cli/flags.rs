@@ -137,6 +137,9 @@ pub struct EndFlags {
     /// As --on-success, when the workload was stalled
     #[arg(long, value_name = "ACTION")]
     pub on_stall: Option<ReactionWord>,
+    /// Where somebody types on the machine when it would be terminated: `keep 30m`, which is what is done without a word, or `terminate`
+    #[arg(long, value_name = "ACTION")]
+    pub on_in_use: Option<ReactionWord>,
     /// Restarts of a workload that failed
     #[arg(long, visible_alias = "retry", value_name = "N")]
     pub retries: Option<u32>,
@@ -240,7 +243,13 @@ impl EndFlags {
     }
 
     fn on(&self) -> OnFile {
-        OnFile { success: self.on_success.clone(), failure: self.on_failure.clone(), idle: self.on_idle.clone(), stall: self.on_stall.clone() }
+        OnFile {
+            success: self.on_success.clone(),
+            failure: self.on_failure.clone(),
+            idle: self.on_idle.clone(),
+            stall: self.on_stall.clone(),
+            in_use: self.on_in_use.clone(),
+        }
     }
 }
 

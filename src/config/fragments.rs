@@ -238,6 +238,10 @@ pub struct OnFile {
     /// The workload was stalled, and no restart is left.
     #[schemars(extend("default" = "terminate", "examples" = ["keep 1h"]))]
     pub stall: Option<ReactionWord>,
+    /// The work is over and the machine would be terminated, and somebody has typed at a terminal there within the last quarter of an
+    /// hour: it is kept for so long, never beyond its hard cap, and each terminal is told. `terminate`: it goes all the same.
+    #[schemars(extend("default" = "keep 30m", "examples" = ["keep 2h", "terminate"]))]
+    pub in_use: Option<ReactionWord>,
 }
 
 /// Restarts of a workload that failed, on the same machine.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use super::fragments::{CheckpointFile, JobFile};
 use super::words::SpanOrOff;
 use crate::job::{
-    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, RetriesSpec, Spec, StallSpec,
-    WatchSpec,
+    BOOT, CheckpointSpec, Command, Finding, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec, OnSpec, Reaction, RetriesSpec, Spec,
+    StallSpec, WatchSpec,
 };
 use crate::market::{Span, Speeds};
 
@@ -88,7 +88,7 @@ impl<'a> Layers<'a> {
             watch: self.watch(),
             limits: self.limits(),
             checkpoint: self.checkpoint(&mut found),
-            on: self.on(),
+            on: self.on(&mut found),
             retries: self.retries(),
             interruptions: self.interruptions(),
         };
@@ -190,14 +190,21 @@ impl<'a> Layers<'a> {
         })
     }
 
-    fn on(&mut self) -> OnSpec {
+    fn on(&mut self, found: &mut Vec<Finding>) -> OnSpec {
         let default = OnSpec::default();
         let mut at = Section { layers: self, table: "on", of: |file| file.on.as_ref() };
+        let in_use = at.pick("in_use", |on| on.in_use.clone()).map_or(default.in_use, |word| word.0);
+        if !matches!(in_use, Reaction::Keep(_) | Reaction::Terminate) {
+            found.push(
+                Finding::error("on.in_use", "is how long a machine is kept for whoever works on it").hint("write \"keep 30m\", or \"terminate\""),
+            );
+        }
         OnSpec {
             success: at.pick("success", |on| on.success.clone()).map_or(default.success, |word| word.0),
             failure: at.pick("failure", |on| on.failure.clone()).map_or(default.failure, |word| word.0),
             idle: at.pick("idle", |on| on.idle.clone()).map_or(default.idle, |word| word.0),
             stall: at.pick("stall", |on| on.stall.clone()).map_or(default.stall, |word| word.0),
+            in_use,
         }
     }
 

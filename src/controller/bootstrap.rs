@@ -23,6 +23,7 @@ const DEADMAN_SERVICE: &str = include_str!("../../systemd/lamp-deadman.service")
 const DEADMAN_TIMER: &str = include_str!("../../systemd/lamp-deadman.timer");
 const BOOT_SERVICE: &str = include_str!("../../systemd/lamp-boot.service");
 const AGENT_SERVICE: &str = include_str!("../../systemd/lamp-agent.service");
+const AGENT_TMP_SERVICE: &str = include_str!("../../systemd/lamp-agent-tmp.service");
 
 /// What this launch has of its own.
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +93,7 @@ impl Bootstrap<'_> {
         assign("agent_sha256", self.agent_sha256);
         assign("agent_env", self.environment().trim_end());
         assign("unit_agent", &unit(AGENT_SERVICE));
+        assign("unit_agent_tmp", &unit(AGENT_TMP_SERVICE));
         text.push_str(SWITCH);
         text.push_str(AGENT);
         if text.len() > USER_DATA_BYTES_MAX {

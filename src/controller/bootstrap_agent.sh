@@ -52,6 +52,7 @@ fi
 "$agent" --version >/dev/null 2>&1 || off "the agent does not run on this image: $("$agent" --version 2>&1 | tail -n 1)"
 
 put /etc/systemd/system/lamp-agent.service 644 "$unit_agent"
+put /etc/systemd/system/lamp-agent-tmp.service 644 "$unit_agent_tmp"
 systemctl daemon-reload
 systemctl enable lamp-agent.service || off "the agent cannot be enabled"
 # Not waited for: it is ready when the metadata service and the store answer.

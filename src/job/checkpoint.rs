@@ -30,6 +30,10 @@ pub struct Manifest {
     /// Whether the workload had marked it, or one before it, as complete: the next machine waits for its marks then.
     #[serde(default)]
     pub marks: Option<bool>,
+    /// For how long the workload has left no sign of progress so far, at most, seconds: the next machine knows by that that it reports,
+    /// and is as patient with it. `None`: it has told no step and printed nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silent_secs: Option<f64>,
     /// The notice, request or verdict that asked for it, if any; otherwise it was the interval.
     #[serde(default)]
     pub asked_by: Option<String>,

@@ -252,7 +252,7 @@ pub struct CheckpointSpec {
     pub grace: Span,
 }
 
-/// What to do when the attempt ends in one of four ways.
+/// What to do when the attempt ends in one of four ways, and with somebody at work on the machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OnSpec {
@@ -260,6 +260,8 @@ pub struct OnSpec {
     pub failure: Reaction,
     pub idle: Reaction,
     pub stall: Reaction,
+    /// Somebody types there when it would be given back: `Keep`, or `Terminate`.
+    pub in_use: Reaction,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -385,7 +387,8 @@ impl Default for StallSpec {
 
 impl Default for OnSpec {
     fn default() -> Self {
-        OnSpec { success: Reaction::Terminate, failure: Reaction::Terminate, idle: Reaction::Terminate, stall: Reaction::Terminate }
+        let end = Reaction::Terminate;
+        OnSpec { success: end, failure: end, idle: end, stall: end, in_use: Reaction::Keep(Span::from_secs(30 * 60)) }
     }
 }
 

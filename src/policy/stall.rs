@@ -9,7 +9,8 @@
 //! `window` is the largest of the spec's window, `steps` median steps, and twice the longest silence that ended in
 //! progress (an evaluation, a compilation). The action is a level, not an edge: it is repeated until the next rung, and
 //! whoever acts on it acts on its change. A workload that never left any mark may simply not report: after three windows
-//! somebody is told for one rung, and that is all. What must never live here: idleness; a stalled job may be as busy as can be.
+//! somebody is told for one rung, and that is all. One that has told steps or printed on an earlier machine of its job reports:
+//! where it does not on this one, for three windows and twice its longest silence of before, the same ladder is climbed. What must never live here: idleness; a stalled job may be as busy as can be.
 
 use std::collections::VecDeque;
 
@@ -56,6 +57,10 @@ pub struct StallWatch {
     step: Option<f64>,
     /// GPU power while there was progress.
     power_watts: Recent,
+    /// It has told steps, or printed: a checkpoint that it was asked for says less.
+    reports: bool,
+    /// The longest silence of earlier attempts, where it reported.
+    silent_before: Option<f64>,
 }
 
 /// What was learned of a workload's rhythm. It outlives whoever watches; the silence that was running does not, and the
@@ -69,14 +74,27 @@ pub struct StallRhythm {
     steps: VecDeque<f64>,
     step: Option<f64>,
     power_watts: VecDeque<f64>,
+    reports: bool,
+    silent_before: Option<f64>,
 }
 
 impl StallWatch {
     /// Goes on with what an earlier watch learned of the same workload.
     pub fn resumed(spec: &StallSpec, learned: &StallRhythm) -> Self {
-        let StallRhythm { pace, silent_secs_max, marked_ever, steps, step, power_watts } = learned.clone();
+        let StallRhythm { pace, silent_secs_max, marked_ever, steps, step, power_watts, reports, silent_before } = learned.clone();
         let (steps, power_watts) = (Recent::of(steps), Recent::of(power_watts));
-        StallWatch { pace, silent_secs_max, marked_ever, steps, step, power_watts, ..StallWatch::new(spec) }
+        StallWatch { pace, silent_secs_max, marked_ever, steps, step, power_watts, reports, silent_before, ..StallWatch::new(spec) }
+    }
+
+    /// It goes on from what an earlier attempt has left, of which [`StallWatch::longest_silence`] said so.
+    pub fn goes_on(&mut self, silent_secs: f64) {
+        self.silent_before = Some(silent_secs).filter(|secs| secs.is_finite());
+    }
+
+    /// The longest silence of this attempt and those before it, seconds, with the one that is under way. `None`: it does not report.
+    pub fn longest_silence(&self) -> Option<f64> {
+        let longest = self.silent_secs_max.max(self.silent_secs).max(self.silent_before.unwrap_or(0.0));
+        (self.reports || self.silent_before.is_some()).then_some(longest)
     }
 
     /// What was learned so far: finite numbers only.
@@ -88,6 +106,8 @@ impl StallWatch {
             steps: self.steps.values().clone(),
             step: self.step,
             power_watts: self.power_watts.values().clone(),
+            reports: self.reports,
+            silent_before: self.silent_before,
         }
     }
 
@@ -104,6 +124,8 @@ impl StallWatch {
             steps: Recent::default(),
             step: None,
             power_watts: Recent::default(),
+            reports: false,
+            silent_before: None,
         }
     }
 
@@ -152,6 +174,7 @@ impl StallWatch {
             self.step_secs = 0.0;
         }
         (self.marked, self.marked_ever) = (true, true);
+        self.reports |= marks.steps > 0.0 || rates.log_bytes.known().is_some_and(|bytes| *bytes > 0.0);
         if let Some(watts) = rates.gpu_power_watts.known() {
             self.power_watts.keep(*watts, STEPS_KEPT);
         }
@@ -159,7 +182,7 @@ impl StallWatch {
 
     fn needed(&self, window: f64) -> f64 {
         if !self.marked_ever {
-            return TIMES_MARKLESS * window;
+            return (TIMES_MARKLESS * window).max(TIMES_SILENCE * self.silent_before.unwrap_or(0.0));
         }
         let steps = self.steps.median().unwrap_or(0.0) * self.spec.steps;
         window.max(steps).max(TIMES_SILENCE * self.silent_secs_max)
@@ -172,7 +195,7 @@ impl StallWatch {
             return WatchVerdict::new(standing, WatchAction::None, format!("the last sign of progress {silent} ago, stalled at {}", span(needed)));
         }
         let rung = needed * RUNG_SHARE;
-        if !self.marked_ever {
+        if !self.marked_ever && self.silent_before.is_none() {
             let told = self.silent_secs >= needed + rung;
             let text = format!("no step, log line or checkpoint in {silent}: does it report at all? Somebody is told once, nothing is ended");
             return match told {

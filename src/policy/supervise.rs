@@ -44,6 +44,8 @@ pub struct Facts<'a> {
     pub idle: &'a WatchVerdict,
     /// How long ago the workload said that it is done, if it did.
     pub done_for: Option<Span>,
+    /// How long ago somebody typed on the machine, where it was launched for the job and anybody did.
+    pub typed: Option<Span>,
 }
 
 /// A limit whose drain begins now.
@@ -142,6 +144,9 @@ pub struct Decision {
 /// Five minutes between "done" and the process's own end: loggers flush and write summaries in this time. Shorter cuts
 /// them off; longer pays for a process that will never end.
 const DONE_GRACE: Span = Span::from_secs(300);
+
+/// Who typed within this time is at work there, as for `policy::idle`.
+const AT_WORK: Span = Span::from_secs(15 * 60);
 
 /// Judges all facts and gives the one next step.
 pub fn supervise(facts: &Facts<'_>) -> Decision {
@@ -322,8 +327,22 @@ fn then(reaction: Reaction) -> Afterwards {
     }
 }
 
-fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, reason: Reason, reaction: Reaction) -> Decision {
-    let then = then(reaction);
+/// What a person, a limit or the cloud ends is over at once; a machine whose work is over waits for whoever is at work on it.
+fn waits_for(facts: &Facts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
+    use EndedBecause::{Failed, Idle, OutOfMemory, SetupFailed, Stalled, Succeeded};
+    let typed = facts.typed.filter(|typed| *typed < AT_WORK && facts.over_by.is_none())?;
+    match facts.on.in_use {
+        Reaction::Keep(time) if matches!(because, Succeeded | Failed | OutOfMemory | SetupFailed | Stalled | Idle) => Some((time, typed)),
+        _ => None,
+    }
+}
+
+fn end(facts: &Facts<'_>, because: EndedBecause, save: bool, mut reason: Reason, reaction: Reaction) -> Decision {
+    let mut then = then(reaction);
+    if let (Afterwards::Terminate, Some((time, typed))) = (then, waits_for(facts, because)) {
+        then = Afterwards::Hold(time);
+        reason.text = format!("{}; somebody typed on the machine {typed} ago, so it is kept for {time}", reason.text);
+    }
     // Also while the notice lets the work go on: whatever ends it now must be told before the machine is gone, or it is done again.
     let by = match facts.warning {
         Warning::Final { by, .. } => Some(by),

@@ -25,7 +25,7 @@ use crate::agent::boot::{BootPorts, boot};
 use crate::agent::{Agent, Folders, MEMORY, Memory, World as AgentWorld};
 use crate::instance::Notice;
 use crate::job::{Plan, Shutdown};
-use crate::ports::{Clock, Files, Metadata, Power, Service, Store, Workloads};
+use crate::ports::{Clock, Files, Metadata, Nobody, Power, Service, Store, Workloads};
 
 /// Where the deadline unit reads its deadline, seconds since 1970 (systemd/lamp-deadman.service).
 const DEADLINE: &str = "/etc/lamplighter/deadline";
@@ -180,7 +180,7 @@ impl Host {
     /// The hardware below it is dead, which the cloud says by its own checks minutes later, and only there.
     pub fn die(&self) {
         self.kernel.freeze(true);
-        self.state().dead = Some(self.world.timeline.now());
+        self.state().dead.get_or_insert(self.world.timeline.now());
     }
 
     pub fn revive(&self) {
@@ -297,6 +297,7 @@ impl Host {
             meter: None,
             service: ports.service,
             stacks: this(),
+            people: Arc::new(Nobody),
             signals: tokio::sync::watch::channel(0).1,
         };
         Agent::new(attempt, world, outbox, memory).run().await;

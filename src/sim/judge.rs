@@ -24,6 +24,15 @@ use crate::market::Usd;
 /// Minutes, by machine and workstation.
 pub(super) type Watched = BTreeMap<(String, String), u32>;
 
+/// Work that is of no use, as one agent watches it.
+#[derive(Default)]
+pub(super) struct Useless {
+    pub minutes: u32,
+    pub watcher: Option<Arc<Process>>,
+    /// It hangs before its first sign on this machine, and a checkpoint says that it reports.
+    pub hushed: bool,
+}
+
 /// What the laws need to remember.
 #[derive(Default)]
 pub struct Judge {
@@ -84,8 +93,8 @@ pub struct Judge {
     pub(super) unheld: Watched,
     /// The same, of one that says nothing and whose host fails the cloud's checks.
     pub(super) hostless: Watched,
-    /// Minutes in a row in which one agent that lives, and sees its GPU, watches work that idles or hangs; and which agent that is.
-    pub(super) useless: BTreeMap<String, (u32, Option<Arc<Process>>)>,
+    /// Minutes in a row in which one agent that lives, and sees its GPU, watches work that idles or hangs.
+    pub(super) useless: BTreeMap<String, Useless>,
     pub(super) mistold: BTreeMap<String, u32>,
     pub(super) bodies: BTreeMap<String, Bytes>,
 }

@@ -10,9 +10,10 @@ use jiff::Timestamp;
 
 use super::ec2::Machine;
 use super::host::BOOT_TTL;
-use super::judge::{Judge, PAST_CAP_MINUTES};
+use super::judge::{Judge, PAST_CAP_MINUTES, Useless};
 use super::timeline::at;
 use super::weather::Trouble;
+use super::workload::Truth;
 use super::world::{OWNER, Which, World};
 use crate::instance::Tags;
 
@@ -118,12 +119,16 @@ impl Judge {
         let state = host.state();
         let agent = state.agent.as_ref().filter(|agent| agent.is_running());
         let working = state.starts.last().filter(|start| !start.is_over() && !start.is_setup()).map(|start| start.truth());
-        // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks (seed 918).
-        let is_useless = working.is_some_and(|truth| truth.quiet_since.is_some() || truth.hung_since.is_some() && truth.steps >= PACE_STEPS);
+        // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks (seed 918); unless a checkpoint from
+        // which it goes on says that it reports.
+        let hushed = working.as_ref().is_some_and(|truth| truth.steps < PACE_STEPS && truth.step > 0 && self.committed.is_some());
+        let hangs = |truth: &Truth| truth.hung_since.is_some() && (truth.steps >= PACE_STEPS || hushed);
+        let is_useless = working.as_ref().is_some_and(|truth| truth.quiet_since.is_some() || hangs(truth));
         let sees = !world.weather.is(Trouble::NvmlLost);
-        let (minutes, watcher) = self.useless.entry(id.to_owned()).or_default();
-        let is_same = agent.zip(watcher.as_ref()).is_some_and(|(agent, watcher)| Arc::ptr_eq(agent, watcher));
-        (*minutes, *watcher) = (if !over && sees && is_useless && is_same { *minutes + 1 } else { 0 }, agent.cloned());
+        let useless = self.useless.entry(id.to_owned()).or_default();
+        let is_same = agent.zip(useless.watcher.as_ref()).is_some_and(|(agent, watcher)| Arc::ptr_eq(agent, watcher)) && hushed == useless.hushed;
+        let minutes = if !over && sees && is_useless && is_same { useless.minutes + 1 } else { 0 };
+        *useless = Useless { minutes, watcher: agent.cloned(), hushed };
     }
 
     /// Of a machine that bills: minutes in a row, since whoever is hindered for one begins anew.

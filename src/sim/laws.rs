@@ -35,8 +35,9 @@ const UNENDED_MINUTES: u32 = 9;
 const UNHELD_MINUTES: u32 = 33;
 /// Of a machine whose agents die again and again: ten short lives, a lease, and the visits of a sweeper.
 const LOOPED_MINUTES: u32 = 75;
-/// The same where the cloud says that the host fails: ten minutes of that, asked for once a minute, and a tick.
-const HOSTLESS_MINUTES: u32 = 13;
+/// The same where the cloud says that the host fails: a minute and a half of silence, ten of that, asked for once a minute, and a tick;
+/// it counts from the end of what was in the way, and whoever had troubles looks again within a minute (seed 44001398 of 24 h: 14).
+const HOSTLESS_MINUTES: u32 = 15;
 
 /// Minutes in a row in which one agent watches work that idles or hangs. The idle window is five, or three times the work's own longest
 /// pause; a hang is known after twenty, or ten of its steps, and the rungs to its restart. Twice that, for a watch that a store without
@@ -44,8 +45,11 @@ const HOSTLESS_MINUTES: u32 = 13;
 const USELESS_MINUTES: u32 = 90;
 const USELESS_STEPS: u32 = 22;
 
-fn useless_minutes(world: &World) -> u32 {
-    USELESS_MINUTES + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
+/// Before the first sign of work that is known to report by its checkpoint alone, an hour and its rungs, three times.
+const HUSHED_MINUTES: u32 = 240;
+
+fn useless_minutes(world: &World, hushed: bool) -> u32 {
+    (if hushed { HUSHED_MINUTES } else { USELESS_MINUTES }) + USELESS_STEPS * u32::try_from(world.habit.step.as_secs() / 60).unwrap_or(u32::MAX)
 }
 
 /// What a cloud has shown is acted on for so long (`controller::ending`).
@@ -113,8 +117,8 @@ fn dark_within_the_bound(judge: &Judge, world: &World, deed: &Deed<'_>) -> Resul
     if let Some((id, _)) = judge.lingers.iter().find(|(_, minutes)| **minutes > LINGER_MINUTES) {
         return Err(format!("{id} has written its outcome, its agent lives, and it bills for more than {LINGER_MINUTES} minutes"));
     }
-    if let Some((id, (minutes, _))) = judge.useless.iter().find(|(_, (minutes, _))| *minutes > useless_minutes(world)) {
-        return Err(format!("{id} bills for work that idles or hangs, and its agent has watched that for {minutes} minutes"));
+    if let Some((id, useless)) = judge.useless.iter().find(|(_, useless)| useless.minutes > useless_minutes(world, useless.hushed)) {
+        return Err(format!("{id} bills for work that idles or hangs, and its agent has watched that for {} minutes", useless.minutes));
     }
     if let Some(((id, who), _)) = judge.unheld.iter().find(|(_, minutes)| **minutes > UNHELD_MINUTES) {
         return Err(format!("{id} bills and says nothing, and {who} is awake for more than {UNHELD_MINUTES} minutes"));

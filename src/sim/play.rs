@@ -87,8 +87,9 @@ const CONVERGES_WITHIN: Duration = Duration::from_secs(2 * 3600);
 /// (`policy::stall`); its machine may be launched only when the faults are over.
 const STEPS_OF_A_STALL: u32 = 11;
 
-/// Seed 918: what hangs at the first step after a resume has left no mark on that machine, and may be a job that leaves none. It
-/// is told of and not ended (`policy::stall`), and its longest run time ends it: an hour more than the faults last.
+/// Seed 918: what hangs before its first step has left no mark, and may be a job that leaves none. It is told of and not ended
+/// (`policy::stall`), and its longest run time ends it: an hour more than the faults last. Of one that goes on from a checkpoint of its
+/// own it is known that it reports, unless an old list of the store hid that.
 fn longest_run_hours(play: &Play) -> u64 {
     play.hours + 1
 }
@@ -355,8 +356,9 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
     let budget = dice.percent(20).then_some(4.0 * play.hours as f64 / HOURS as f64);
     let (whole, quarter) = (longest_run_hours(play) * 60, play.hours * 15);
-    // What hangs at the first step after a resume is ended by its limit alone.
-    let is_capless = play.newer && !short && !long && habit.end != End::Hangs && dice.fork("capless").percent(10);
+    // A machine that is kept can be started again, where it can be stopped.
+    let kept = !spot && !long && dice.fork("kept").percent(30);
+    let is_capless = play.newer && !short && !long && dice.fork("capless").percent(10);
     let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
     let spec: ResolvedSpec = serde_json::from_value(json!({
         "format": 1, "job": JOB, "created": now, "written_by": "test", "code": null, "origins": {},
@@ -372,8 +374,6 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
         },
     }))
     .expect("words that the format knows");
-    // A machine that is kept can be started again, where it can be stopped.
-    let kept = !spot && !long && dice.fork("kept").percent(30);
-    let on = OnSpec { success: Reaction::Stop, failure: Reaction::Stop, idle: Reaction::Stop, stall: Reaction::Stop };
+    let on = OnSpec { success: Reaction::Stop, failure: Reaction::Stop, idle: Reaction::Stop, stall: Reaction::Stop, ..OnSpec::default() };
     if kept { ResolvedSpec { spec: Spec { on, ..spec.spec }, ..spec } } else { spec }
 }

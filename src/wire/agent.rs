@@ -30,6 +30,7 @@ use crate::adapters::proc_stacks::ProcStacks;
 use crate::adapters::sensor_thread::{self, SensorThread};
 use crate::adapters::sensors::{GpuProblem, SensorOptions, system_sensors};
 use crate::adapters::system_clock::SystemClock;
+use crate::adapters::terminals::Terminals;
 use crate::adapters::then_command::{self, ThenCommand, ThenExit};
 use crate::adapters::whole_machine::WholeMachine;
 use crate::adapters::{here, holder, local_machine, objects, signals};
@@ -40,7 +41,7 @@ use crate::agent::outbox::Outbox;
 use crate::agent::{Agent, Folders, MEMORY, Memory, World, start_dir};
 use crate::job::{AttemptNo, JobId};
 use crate::jobdir::JobDir;
-use crate::ports::{Clock, Files, Launch, Metadata, Meter, Power, SensorFeed, Store, Workloads};
+use crate::ports::{Clock, Files, Launch, Metadata, Meter, Nobody, Power, SensorFeed, Store, Workloads};
 
 /// What `systemd/lamp-deadman.service` reads.
 const DEADLINE: &str = "/etc/lamplighter/deadline";
@@ -235,6 +236,7 @@ async fn attempt(
         meter: on_box.meter,
         service: ports.service,
         stacks: Arc::new(ProcStacks),
+        people: if on_box.own_machine { Arc::new(Terminals::new("/")) } else { Arc::new(Nobody) },
         signals: signals::none(),
     };
     let finish = Agent::new(attempt, world, outbox, memory).run().await;
@@ -318,6 +320,7 @@ async fn stand_alone(call: Alone, workloads: Arc<dyn Workloads>) -> Result<i32, 
         meter: None,
         service: Arc::new(Notify),
         stacks: Arc::new(ProcStacks),
+        people: Arc::new(Nobody),
         signals: signals::count().map_err(|error| format!("cannot listen for signals: {error}"))?,
     };
     let finish = Agent::new(attempt, world, outbox, memory).run().await;

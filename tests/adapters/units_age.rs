@@ -15,7 +15,7 @@ const OLDEST: u16 = 219;
 const AMAZON: u16 = 252;
 
 /// By the manual's notes and the release news of systemd. A setting with a value of its own stands first.
-const SINCE: [(u16, &[&str]); 19] = [
+const SINCE: [(u16, &[&str]); 18] = [
     (247, &["ProtectProc"]),
     (245, &["ProtectClock"]),
     (244, &["ProtectKernelLogs"]),
@@ -23,7 +23,6 @@ const SINCE: [(u16, &[&str]); 19] = [
     (242, &["RestrictSUIDSGID", "ProtectHostname"]),
     (240, &["Type=exec"]),
     (239, &["SystemCallFilter=@system-service", "PrivateMounts"]),
-    (238, &["TemporaryFileSystem"]),
     (236, &["--collect"]),
     (235, &["KeyringMode", "LockPersonality", "CacheDirectory", "CacheDirectoryMode", "LogsDirectory", "StateDirectory", "StateDirectoryMode"]),
     (233, &["RestrictNamespaces"]),
@@ -49,6 +48,7 @@ const SINCE: [(u16, &[&str]); 19] = [
             "DevicePolicy",
             "EnvironmentFile",
             "ExecStart",
+            "JoinsNamespaceOf",
             "KillMode",
             "LimitCORE",
             "LimitMEMLOCK",
@@ -59,9 +59,11 @@ const SINCE: [(u16, &[&str]); 19] = [
             "OOMScoreAdjust",
             "OnActiveSec",
             "OnUnitInactiveSec",
+            "PrivateTmp",
             "Restart",
             "RestartSec",
             "SendSIGKILL",
+            "SupplementaryGroups",
             "SystemCallArchitectures",
             "SystemCallErrorNumber",
             "TimeoutStartSec",

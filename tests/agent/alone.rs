@@ -8,7 +8,7 @@ use lamplighter::agent::outbox::Outbox;
 use lamplighter::agent::{Agent, Finish, World, alone, boot};
 use lamplighter::job::{AttemptNo, EndedBecause};
 use lamplighter::jobdir::JobDir;
-use lamplighter::ports::Clock;
+use lamplighter::ports::{Clock, Nobody};
 
 use super::support::virtual_clock::{VirtualClock, simulate};
 use super::world::Played;
@@ -37,6 +37,7 @@ async fn watch(rig: &Rig, played: &Played, words: &[&str]) -> Finish {
         meter: None,
         service: Arc::new(played.clone()),
         stacks: Arc::new(played.clone()),
+        people: Arc::new(Nobody),
         signals: tokio::sync::watch::channel(0).1,
     };
     Agent::new(attempt, world, outbox, memory).run().await

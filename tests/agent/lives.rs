@@ -104,7 +104,8 @@ impl Stage {
             own_machine: true,
             meter: None,
             service: ports.service,
-            stacks: Arc::new(calm),
+            stacks: Arc::new(calm.clone()),
+            people: Arc::new(calm),
             signals: tokio::sync::watch::channel(0).1,
         };
         Agent::new(attempt, world, outbox, memory).run().await;

@@ -3,6 +3,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests play the workload: they write the files that the agent reads")]
 
 mod alone;
+mod at_work;
 mod boots;
 mod calls;
 mod chaos;

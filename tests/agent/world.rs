@@ -15,8 +15,8 @@ use lamplighter::job::{AttemptNo, ExitStatus, Outcome, ResolvedSpec};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Usd, UsdPerHour};
 use lamplighter::ports::{
-    Clock, Ended, Identity, Launch, Metadata, MetadataError, Meter, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks, Store,
-    Workload, WorkloadError, Workloads,
+    Clock, Ended, Identity, Launch, Metadata, MetadataError, Meter, People, Power, PowerError, PowerOff, Scope, SensorFeed, Service, Signal, Stacks,
+    Store, Workload, WorkloadError, Workloads,
 };
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -65,6 +65,10 @@ pub struct Played {
     pub kill_at: Option<Timestamp>,
     /// What the spec says of the packed workdir.
     pub code: Value,
+    /// How long ago somebody last typed there.
+    pub typed: Arc<Mutex<Option<Duration>>>,
+    /// What its terminals were told, and when.
+    pub told: Arc<Mutex<Vec<(Duration, String)>>>,
 }
 
 /// What the next sample shows.
@@ -119,6 +123,8 @@ impl Played {
             launched: None,
             kill_at: None,
             code: Value::Null,
+            typed: Arc::default(),
+            told: Arc::default(),
         }
     }
 
@@ -163,6 +169,7 @@ impl Played {
             meter: self.meter.clone(),
             service: this(),
             stacks: this(),
+            people: this(),
             signals: watch::channel(0).1,
         };
         let memory = boot::remember(&outbox);
@@ -255,7 +262,7 @@ impl SensorFeed for Played {
             network: Reading::Absent,
             disk_free_bytes: Reading::Known(now.free_bytes),
             tree_processes: Reading::Known(3),
-            typing: Reading::Absent,
+            typing: Reading::Known(*self.typed.lock().expect("nobody panics with it")),
             marks: Marks::default(),
         })
     }
@@ -331,6 +338,12 @@ impl Stacks for Played {
             std::future::pending::<()>().await;
         }
         String::new()
+    }
+}
+
+impl People for Played {
+    fn tell(&self, text: &str) {
+        self.told.lock().expect("nobody panics with it").push((self.clock.mono(), text.to_owned()));
     }
 }
 

@@ -136,7 +136,7 @@ fn a_machine_is_made_and_made_again() {
         );
         assert_eq!(machine.read("usr/local/bin/lamp-agent"), AGENT);
         assert_eq!(fs::metadata(machine.path("usr/local/bin/lamp-agent")).unwrap().permissions().mode() & 0o777, 0o755);
-        for name in ["lamp-agent.service", "lamp-boot.service", "lamp-deadman.service", "lamp-deadman.timer"] {
+        for name in ["lamp-agent.service", "lamp-agent-tmp.service", "lamp-boot.service", "lamp-deadman.service", "lamp-deadman.timer"] {
             let file = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name)).unwrap();
             let settings: Vec<&str> = file.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).collect();
             // The unit says where things are on a real machine; our folder stands in for it.

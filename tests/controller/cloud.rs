@@ -341,6 +341,7 @@ impl FakeCloud {
             save_secs: 0.0,
             upload_secs: 0.0,
             marks: None,
+            silent_secs: None,
             asked_by: None,
         };
         let _ = dir_of(&self.dir, plan).create_manifest(&manifest).await.unwrap();

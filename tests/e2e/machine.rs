@@ -19,10 +19,16 @@ pub const FOLDER: &str = "var/lib/lamplighter/root/jobs/box-222222";
 const SCRIPT: &str = "echo x > here && echo x > /tmp/there && echo $HOME > $LAMP_OUTPUT_DIR/home && echo x > $LAMP_CACHE_DIR/kept || exit 9; \
                       while [ ! -e /root/go ]; do sleep 0.05; done";
 
-/// The agent's unit as it is installed, but for the place of the program.
-fn agent_unit() -> String {
-    let unit = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd/lamp-agent.service");
+/// A unit as it is installed, but for the place of the program.
+fn agent_unit(name: &str) -> String {
+    let unit = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systemd").join(name);
     std::fs::read_to_string(unit).expect("a unit").replace("/usr/local/bin/lamp-agent", "/opt/lamp-agent")
+}
+
+/// The folders that systemd has made on the machine's disk for units with a PrivateTmp.
+fn private_folders(machine: &Machine) -> Vec<String> {
+    let found = std::fs::read_dir(machine.path("var/tmp")).expect("there").flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    found.filter(|name| name.starts_with("systemd-private-") && name.contains("lamp")).collect()
 }
 
 /// A job root on the disk of a machine, with the records of a job that runs this; gives the machine's hard end.
@@ -60,7 +66,9 @@ fn launched(machine: &Machine, script: &str, setup: &str) -> jiff::Timestamp {
     let imds = metadata();
     let settings = format!("LAMP_JOB_ROOT=file:///var/lib/lamplighter/root\nAWS_EC2_METADATA_SERVICE_ENDPOINT={}\n", imds.listen());
     machine.write("etc/lamplighter/agent.env", &settings);
-    machine.unit("lamp-agent.service", &agent_unit());
+    for name in ["lamp-agent.service", "lamp-agent-tmp.service"] {
+        machine.unit(name, &agent_unit(name));
+    }
     machine.wants("lamp-agent.service");
     // As the user data left it, twice.
     machine.write("etc/lamplighter/deadline", "1\n");
@@ -96,8 +104,11 @@ fn a_launched_machine_outlives_its_agent_and_a_power_cut_and_puts_itself_out() {
     assert!((deadline.trim().parse::<i64>().expect("a number") - kill_at.as_second()).abs() <= 1, "{deadline} for {kill_at}");
     assert!(!machine.path("var/lib/lamplighter/agent/boots").exists());
 
+    let folders = private_folders(&machine);
+    assert!(matches!(folders.as_slice(), [one] if one.contains("-lamp-agent-tmp.service-")), "{folders:?}");
     machine.run(&["systemctl", "kill", "--signal=SIGKILL", "lamp-agent"]);
     until(&machine, "the agent is back and finds its workload", |event| event["kind"] == "agent" && event["reattached"] == true);
+    assert_eq!(private_folders(&machine), folders, "systemd makes none on the disk for an agent that starts again");
 
     machine.cut_the_power();
     machine.power_on();

@@ -55,6 +55,38 @@ fn a_workload_that_hangs_before_its_first_mark_after_a_restart_is_known_to_repor
     assert_eq!((last.standing, last.action), (Standing::Stalled, WatchAction::Restart));
 }
 
+/// A checkpoint lives longer than its machine: what the script did there is known on the next one.
+#[test]
+fn a_workload_that_hangs_before_its_first_mark_on_another_machine_is_known_to_report() {
+    let before = |script: Script| {
+        let mut watch = StallWatch::new(&StallSpec::default());
+        script.series.iter().for_each(|rates| drop(watch.step(rates, 0)));
+        watch.longest_silence()
+    };
+    let after = |longest: Option<f64>| {
+        let mut watch = StallWatch::new(&StallSpec::default());
+        longest.into_iter().for_each(|secs| watch.goes_on(secs));
+        let hung = Script::live().phase(4.0 * HOUR, spin).series;
+        let actions: Vec<WatchAction> = hung.iter().map(|rates| watch.step(rates, 0).action).collect();
+        let at = |wanted| actions.iter().position(|action| *action == wanted);
+        let secs = hung.iter().map(|rates| rates.interval_secs).sum::<f64>() / hung.len() as f64;
+        (at(WatchAction::Notify).map(|at| (at as f64 * secs / MINUTE).round()), at(WatchAction::Restart).is_some(), watch.longest_silence())
+    };
+    let reported = before(Script::live().phase(HOUR, step));
+    assert!(reported.is_some_and(|secs| secs < MINUTE), "{reported:?}");
+    let (told, restarted, handed_on) = after(reported);
+    assert_eq!((told, restarted), (Some(60.0), true), "three windows: a big model may load for long");
+    assert!(handed_on.is_some_and(|secs| secs >= 4.0 * HOUR - MINUTE), "the machine after this one is as patient: {handed_on:?}");
+    // Twice a silence that was not over yet when the checkpoint was made, too.
+    let (told, restarted, _) = after(before(Script::live().phase(HOUR, step).phase(50.0 * MINUTE, spin)));
+    assert_eq!((told, restarted), (Some(100.0), true));
+    // One that saves when it is asked, and says nothing ever: the checkpoint says no more than that.
+    let asked = |rates: &mut Rates| rates.checkpoint_marks = Reading::Known(1.0);
+    assert_eq!(before(Script::live().phase(HOUR, spin).phase(MINUTE, asked)), None);
+    let (told, restarted, _) = after(None);
+    assert_eq!((told, restarted), (Some(60.0), false), "told of, and not ended");
+}
+
 type Mark = (&'static str, fn(&mut Rates));
 
 #[test]

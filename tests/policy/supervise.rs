@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use lamplighter::job::{AttemptNo, EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
 use lamplighter::market::{Market, Span};
 use lamplighter::policy::{
-    EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
+    Afterwards, EndWish, Facts, HardwareFault, MoveWish, Reached, Stage, Standing, Step, Warning, WatchAction, WatchVerdict, WorkloadFact, supervise,
 };
 
 fn at(secs: i64) -> Timestamp {
@@ -29,6 +29,7 @@ struct World {
     limit: Option<Reached>,
     stage: Stage,
     done_for: Option<Span>,
+    typed: Option<Span>,
     retries_used: u32,
 }
 
@@ -48,6 +49,7 @@ impl Default for World {
             limit: None,
             stage: Stage::Main,
             done_for: None,
+            typed: None,
             retries_used: 0,
         }
     }
@@ -71,6 +73,7 @@ impl World {
             stall: &self.stall,
             idle: &self.idle,
             done_for: self.done_for,
+            typed: self.typed,
         })
         .step
     }
@@ -261,4 +264,37 @@ fn a_lost_gpu_ends_nothing_while_the_work_goes_on_and_saves_what_hangs_in_it() {
     world.stage = Stage::Main;
     world.wish = Some(EndWish { cancel: true, by: "me".into(), at: at(0) });
     assert_eq!(world.because(), Some(EndedBecause::UserCancelled), "a person's word stands over it");
+}
+
+#[test]
+fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
+    let half = Span::from_secs(30 * 60);
+    let then = |world: &World| match world.step() {
+        Step::End(end) => end.then,
+        other => panic!("it ends: {other:?}"),
+    };
+    let typed = |secs: u64| Some(Span::from_secs(secs));
+    let ended = |code: i32| World { workload: exit(code), typed: typed(899), ..World::default() };
+    assert_eq!((then(&ended(0)), then(&ended(1))), (Afterwards::Hold(half), Afterwards::Hold(half)));
+    for nobody in [None, typed(900)] {
+        assert_eq!(then(&World { typed: nobody, ..ended(0) }), Afterwards::Terminate, "{nobody:?}");
+    }
+    // What the job file says of the end, and of this, goes before.
+    let on = |success, in_use| OnSpec { success, in_use, ..OnSpec::default() };
+    let (hour, never) = (Reaction::Keep(Span::from_secs(3600)), Reaction::Terminate);
+    for (on, told) in [
+        (on(Reaction::Terminate, never), Afterwards::Terminate),
+        (on(Reaction::Terminate, hour), Afterwards::Hold(Span::from_secs(3600))),
+        (on(Reaction::Keep(Span::from_secs(60)), hour), Afterwards::Hold(Span::from_secs(60))),
+        (on(Reaction::Stop, hour), Afterwards::Stop),
+    ] {
+        assert_eq!(then(&World { on: on.clone(), ..ended(0) }), told, "{on:?}");
+    }
+    // Who asks for the end means it; a limit is one; and what the cloud takes cannot be kept.
+    let wish = EndWish { cancel: false, by: "me@here".into(), at: at(0) };
+    assert_eq!(then(&World { wish: Some(wish), typed: typed(1), ..World::default() }), Afterwards::Terminate);
+    let reason = Reason::new(at(0), "limits", "max_runtime", "the time is up");
+    let limit = Reached { because: EndedBecause::MaxRuntime, reason, by: at(60) };
+    assert_eq!(then(&World { limit: Some(limit), typed: typed(1), ..World::default() }), Afterwards::Terminate);
+    assert_eq!(then(&World { over_by: Some(at(60)), ..ended(0) }), Afterwards::Terminate);
 }
