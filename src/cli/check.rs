@@ -51,16 +51,14 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
             context.printer.note(note);
         }
     } else {
-        let mut document = json!({"file": file, "ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings});
-        if let Some(Examined { loaded, survey, .. }) = examined {
-            if let Some(survey) = survey {
-                document["workdir"] = json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes});
-            }
-            document["spec"] = json!(loaded.spec);
-            document["origins"] = json!(loaded.origins);
-            document["schedule"] = json!(loaded.schedule);
-        }
-        context.printer.json(&document);
+        let loaded = examined.map(|examined| &examined.loaded);
+        let survey = examined.and_then(|examined| examined.survey.as_ref());
+        let workdir = loaded.zip(survey).map(|(loaded, survey)| json!({"path": loaded.workdir, "files": survey.files, "bytes": survey.bytes}));
+        context.printer.json(&json!({
+            "file": file, "ok": errors == 0, "errors": errors, "warnings": warnings, "findings": findings, "workdir": workdir,
+            "spec": loaded.map(|loaded| &loaded.spec), "origins": loaded.map(|loaded| &loaded.origins),
+            "schedule": loaded.and_then(|loaded| loaded.schedule.as_ref()),
+        }));
     }
     Ok(if errors == 0 { ExitCode::SUCCESS } else { ExitCode::FINDINGS })
 }

@@ -119,6 +119,14 @@ pub async fn warn(context: &Context, workstation: &Workstation, store: &Store, r
     }
 }
 
+/// For whoever only looks at what `--detach` would do: it would be refused.
+pub async fn warn_beforehand(context: &Context, workstation: &Workstation, store: &Store, machine: &MachineSpec) {
+    let regions: BTreeSet<String> = workstation.aws_regions(&machine.regions).await.into_iter().collect();
+    if let Ok(Err(fault)) = look(workstation, store).await.map(|proofs| proofs.refuse(context, &regions, None)) {
+        context.printer.warn(format!("`--detach` would be refused: {}", fault.sentence()));
+    }
+}
+
 /// Whether leaving such a machine alone asks for a proof.
 pub fn is_asked(cloud: Cloud, unproven: bool) -> bool {
     cloud != Cloud::Local && !unproven

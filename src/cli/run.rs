@@ -51,7 +51,13 @@ pub struct Args {
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let prepared = args.job.prepare(context)?;
     if args.dry_run {
-        return plan::show(context, &prepared).await;
+        let code = plan::show(context, &prepared).await?;
+        let machine = &prepared.loaded.spec.machine;
+        if args.detach && proven::is_asked(machine.cloud, args.unproven) {
+            let (workstation, store) = (job_root::workstation(context)?, job_root::open(context).await?);
+            proven::warn_beforehand(context, &workstation, &store, machine).await;
+        }
+        return Ok(code);
     }
     if prepared.loaded.schedule.is_some() {
         context.printer.note("it has a [schedule]: this runs it once, now; `lamp apply FILE` hands it to the daemon");

@@ -114,7 +114,8 @@ pub async fn end_named(args: &sweep::Args, context: &Context, store: &Store, con
     let orphans: Vec<&Judged> = found.machines.iter().filter(|judged| is_orphan(judged)).collect();
     let strays: Vec<&Judged> = found.machines.iter().filter(|judged| is_stray(judged)).collect();
     if args.dry_run {
-        context.printer.note("nothing was done");
+        let would = if orphans.len() + strays.len() > 0 { format!("; without `--dry-run` {}", will_do(&orphans, &strays)) } else { String::new() };
+        context.printer.note(format!("nothing was done{would}"));
     }
     if args.dry_run || orphans.len() + strays.len() == 0 {
         return Ok(ExitCode::SUCCESS);

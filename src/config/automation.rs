@@ -2,10 +2,13 @@
 //!
 //! What must never live here: when a schedule is due, or whether a cap holds (`policy`).
 
+use std::fmt;
+
 use jiff::Timestamp;
 use jiff::civil::Time;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
 
 use super::patterns;
 use super::words::{Dollars, Hourly};
@@ -26,7 +29,7 @@ pub struct ScheduleFile {
     pub timezone: Option<String>,
     /// A run begins only between these times of day, over midnight if the second is the earlier; what is due outside waits.
     #[schemars(extend("examples" = [["22:00", "06:00"]]))]
-    pub only_between: Option<[String; 2]>,
+    pub only_between: Option<HoursWord>,
     /// A run begins only while the cheapest spot machine that fits costs less than this, in dollars an hour; it waits as
     /// long. Only for a job whose `machine.market` is `spot` or `auto`.
     #[schemars(extend("examples" = [0.5]))]
@@ -37,6 +40,31 @@ pub struct ScheduleFile {
     /// What becomes of runs that came due while no daemon was there: the `latest` of them is run late, or `none`.
     #[schemars(extend("default" = "latest", "examples" = ["none"]))]
     pub catch_up: Option<CatchUpWord>,
+}
+
+/// Two times of day; how many there are is told by `resolve`, in the words of this program.
+#[derive(Clone, Debug, PartialEq, JsonSchema)]
+#[schemars(with = "[String; 2]")]
+pub struct HoursWord(Vec<String>);
+
+impl<'de> Deserialize<'de> for HoursWord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Hours;
+        impl<'de> Visitor<'de> for Hours {
+            type Value = HoursWord;
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str(r#"two times of day, like ["22:00", "06:00"]"#)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut hours: A) -> Result<HoursWord, A::Error> {
+                let mut all = Vec::new();
+                while let Some(hour) = hours.next_element()? {
+                    all.push(hour);
+                }
+                Ok(HoursWord(all))
+            }
+        }
+        deserializer.deserialize_seq(Hours)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -78,7 +106,7 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
     let resolved = ScheduleSpec {
         cron: file.cron.clone(),
         timezone: file.timezone.clone().unwrap_or_else(timezone_here),
-        only_between: file.only_between.as_ref().and_then(|hours| read_hours(hours, &mut found)),
+        only_between: file.only_between.as_ref().and_then(|hours| read_hours(&hours.0, &mut found)),
         only_while_spot_under: file.only_while_spot_under.as_ref().map(|word| word.0),
         overlap: match file.overlap {
             None | Some(OverlapWord::Skip) => Overlap::Skip,
@@ -117,7 +145,12 @@ pub fn resolve(file: &ScheduleFile, spec: &Spec, now: Timestamp) -> (ScheduleSpe
     (resolved, found)
 }
 
-fn read_hours(hours: &[String; 2], found: &mut Vec<Finding>) -> Option<(Time, Time)> {
+fn read_hours(hours: &[String], found: &mut Vec<Finding>) -> Option<(Time, Time)> {
+    let [from, to] = hours else {
+        let finding = Finding::error("schedule.only_between", format!("is two times of day, and {} stand there", hours.len()));
+        found.push(finding.hint("write it like [\"22:00\", \"06:00\"]"));
+        return None;
+    };
     let mut read = |text: &String| match text.parse::<Time>() {
         Ok(time) if text.len() <= "22:00:00".len() => Some(time),
         _ => {
@@ -125,7 +158,7 @@ fn read_hours(hours: &[String; 2], found: &mut Vec<Finding>) -> Option<(Time, Ti
             None
         }
     };
-    let (from, to) = (read(&hours[0]), read(&hours[1]));
+    let (from, to) = (read(from), read(to));
     let hours = from.zip(to)?;
     if hours.0 == hours.1 {
         found.push(Finding::error("schedule.only_between", "begins and ends at the same time").hint("leave it out: then every time will do"));

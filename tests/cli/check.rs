@@ -256,6 +256,11 @@ fn json_findings_have_a_path_a_line_and_a_hint() {
     assert_eq!(document["findings"][1]["path"], "watch.idle");
     assert_eq!(document["findings"][1]["line"], 4);
     assert_eq!(document["findings"][0]["severity"], "error");
+    // What could not be read is null, and every field is there.
+    sandbox.write("job.toml", "command = 'x\n");
+    let (code, document) = sandbox.json(&["check", "job.toml", "-o", "json"]);
+    let fields = ["file", "ok", "errors", "warnings", "findings", "workdir", "spec", "origins", "schedule"];
+    assert!(code == 100 && fields.iter().all(|field| document.get(field).is_some()), "{document}");
 }
 
 #[test]

@@ -262,6 +262,10 @@ fn a_proof_of_31_days_ago_does_not_count_and_unproven_is_a_word_of_its_own() {
     account.proven(-9, true);
     let ahead = account.lamp(&["run", "--detach", "job.toml"]);
     assert_eq!((ahead.0, ahead.2.contains("in the future")), (111, true), "{ahead:?}");
+    // Who only looks is told as well, and what is shown is shown.
+    let (looked, shown) = (account.lamp(&["run", "--dry-run", "--detach", "job.toml"]), account.lamp(&["run", "--dry-run", "job.toml"]));
+    assert!(looked.0 == shown.0 && looked.2.contains("`--detach` would be refused: nothing here drives this machine"), "{looked:?}");
+    assert!(!shown.2.contains("would be refused"), "{shown:?}");
     assert!(account.ec2.instances().is_empty());
     account.proven(29, true);
     assert_eq!(account.lamp(&["apply", "jobs"]).0, 0);

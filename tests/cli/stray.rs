@@ -38,7 +38,7 @@ fn a_machine_whose_records_are_gone_is_told_of_apart_and_ended_by_its_id() {
     let nobody = lamp(&place, &["sweep", "--machine", "i-0", "--yes"]);
     assert!(nobody.err.contains("no machine `i-0`") && nobody.err.contains("nothing was ended"), "{nobody:?}");
     let dry = lamp(&place, &["sweep", "--machine", &machine, "--dry-run"]);
-    assert!(dry.code == 0 && dry.err.contains("nothing was done"), "{dry:?}");
+    assert!(dry.code == 0 && dry.err.contains(&format!("nothing was done; without `--dry-run` this ends {machine} for good")), "{dry:?}");
     assert!(lamp(&place, &["sweep", "--dry-run"]).out.contains(&machine), "it runs on");
 
     let ended = lamp(&place, &["sweep", "--machine", &machine, "--yes"]);

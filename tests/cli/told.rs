@@ -97,8 +97,12 @@ fn all_that_is_wrong_with_a_schedule_is_told_at_once() {
     let sandbox = Sandbox::with_script();
     sandbox.write("a.toml", "command = 'true'\n[schedule]\ntimezone = 'Mars/Olympus'\ncron = '0 25 * * *'\nonly_between = ['26:00', '06:00']\n");
     sandbox.write("b.toml", "command = 'true'\n[schedule]\ntimezone = 'Mars/Olympus'\ncron = '0 25 * * *'\nonly_between = '22-06'\n");
-    for file in ["a.toml", "b.toml"] {
+    sandbox.write("c.toml", "command = 'true'\n[schedule]\ntimezone = 'Mars/Olympus'\ncron = '0 25 * * *'\nonly_between = ['22:00']\n");
+    for (file, said) in
+        [("a.toml", "`26:00` is not a time of day"), ("b.toml", "expected two times of day"), ("c.toml", "is two times of day, and 1 stand there")]
+    {
         let ended = sandbox.lamp(&["check", file]);
+        assert!(ended.out.contains(said), "{ended:?}");
         for key in ["`schedule.timezone`", "`schedule.cron`", "`schedule.only_between`"] {
             assert_eq!(ended.out.matches(key).count(), 1, "{key}: {ended:?}");
         }
