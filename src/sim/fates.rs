@@ -11,7 +11,7 @@ use super::play::{HOURS, scaled};
 use super::process::Process;
 use super::weather::Trouble;
 use super::workload::ABORTED;
-use super::world::{OWNER, World};
+use super::world::{Deed, OWNER, World};
 use crate::instance::{Notice, NoticeKind};
 use crate::job::Wish;
 use crate::jobdir::JobDir;
@@ -343,6 +343,7 @@ async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option<Duration>,
     if let Some(ahead) = notice {
         let at = world.timeline.wall() + ahead;
         host.state().notices.push(Notice { kind: NoticeKind::Interruption, at, detail: "terminate".into() });
+        world.happened(&Deed::Noticed { host, ahead });
         world.timeline.sleep(ahead).await;
     }
     if takes {

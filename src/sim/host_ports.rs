@@ -55,7 +55,8 @@ impl Metadata for Ports {
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
         self.answers("spot/instance-action").await?;
-        Ok(self.0.state().notices.clone())
+        let all = || self.0.state().notices.clone();
+        Ok(if self.0.world.planted == Some(Bug::NoticesUnread) { Vec::new() } else { all() })
     }
 }
 

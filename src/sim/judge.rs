@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::ec2::Machine;
 use super::judge_minutes::AGENTS_TROUBLES;
+use super::judge_saves::Noticed;
 use super::process::Process;
 use super::saves;
 use super::weather::Trouble;
@@ -96,6 +97,10 @@ pub struct Judge {
     /// Minutes in a row in which one agent that lives, and sees its GPU, watches work that idles or hangs.
     pub(super) useless: BTreeMap<String, Useless>,
     pub(super) mistold: BTreeMap<String, u32>,
+    /// By machine: the oldest whole save that is not kept, and the minutes in a row in which its agent could have kept it.
+    pub(super) unkept: BTreeMap<String, (u64, u32)>,
+    /// By machine: what the first notice of its end found.
+    pub(super) noticed: BTreeMap<String, Noticed>,
     pub(super) bodies: BTreeMap<String, Bytes>,
 }
 
@@ -155,6 +160,7 @@ impl Judge {
                 }
             }
             Deed::Minute => self.count_minutes(world, now),
+            Deed::Noticed { host, ahead } => self.take_note_of_notice(world, host, *ahead),
             _ => {}
         }
     }
@@ -209,6 +215,11 @@ impl Judge {
         self.line_ill.is_some_and(|ill| ill >= since)
     }
 
+    /// Whether the store, an agent's line to it or the metadata service were in trouble since then.
+    pub(super) fn was_ill_since(&self, since: Duration) -> bool {
+        [self.store_ill, self.line_ill, self.metadata_ill].into_iter().flatten().any(|ill| ill >= since)
+    }
+
     /// What an agent must have read by now of what was added to the limits of its job.
     pub(super) fn granted(&self, job: &str, now: Duration) -> (Duration, Usd) {
         let read = |since: Duration| now.saturating_sub(since.max(self.line_ill.unwrap_or_default())) >= READ_WITHIN;
@@ -252,6 +263,8 @@ impl Judge {
             minutes.remove(id);
         }
         self.useless.remove(id);
+        self.unkept.remove(id);
+        self.noticed.remove(id);
         for watched in [&mut self.uncancelled, &mut self.unended, &mut self.unheld, &mut self.hostless] {
             watched.retain(|(machine, _), _| machine != id);
         }

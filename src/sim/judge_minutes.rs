@@ -73,6 +73,7 @@ impl Judge {
             }
             self.count_wishes(world, now, (&id, attempt), kill_at);
             self.count_useless(world, &id, over);
+            self.count_saves(world, &id, over);
             // What it has to send takes its time on a bad line.
             let reaches_store = ![Trouble::StoreDown, Trouble::StoreLossy, Trouble::MachineOffline, Trouble::RoleGone]
                 .iter()
@@ -121,7 +122,8 @@ impl Judge {
         let working = state.starts.last().filter(|start| !start.is_over() && !start.is_setup()).map(|start| start.truth());
         // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks (seed 918); unless a checkpoint from
         // which it goes on says that it reports.
-        let hushed = working.as_ref().is_some_and(|truth| truth.steps < PACE_STEPS && truth.step > 0 && self.committed.is_some());
+        let hangs_early = |truth: &Truth| truth.hung_since.is_some() && truth.steps < PACE_STEPS && truth.step > 0;
+        let hushed = working.as_ref().is_some_and(hangs_early) && self.committed.is_some();
         let hangs = |truth: &Truth| truth.hung_since.is_some() && (truth.steps >= PACE_STEPS || hushed);
         let is_useless = working.as_ref().is_some_and(|truth| truth.quiet_since.is_some() || hangs(truth));
         let sees = !world.weather.is(Trouble::NvmlLost);

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 use super::ec2::Machine;
 use super::judge::{Judge, attempt_of, request, step_held};
 use super::world::{Ask, Deed, OWNER, World};
-use super::{laws_of_ends, laws_of_outcomes};
+use super::{laws_of_ends, laws_of_outcomes, laws_of_saves};
 use crate::instance::{InstanceState, Tags};
 use crate::job::{CheckpointFile, Manifest, Plan};
 use crate::market::{Market, Usd};
@@ -77,6 +77,8 @@ pub const LAWS: &[(u8, Law)] = &[
     (10, a_token_is_one_request),
     (11, committed_steps_stay),
     (12, laws_of_outcomes::saved_or_said),
+    (12, laws_of_saves::what_is_saved_is_kept_soon),
+    (12, laws_of_saves::a_notice_is_used),
     (12, laws_of_ends::given_up_for_a_cause),
     (13, a_spot_machine_is_never_stopped),
     (14, laws_of_ends::a_wish_to_end_is_never_lost),

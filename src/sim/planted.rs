@@ -69,13 +69,17 @@ pub enum Bug {
     RelativeDeadline,
     /// Work that holds memory of a GPU counts as work that uses it.
     MemoryIsWork,
+    /// The metadata service is not asked for notices.
+    NoticesUnread,
+    /// Minutes of an interval are read as days.
+    RareSaves,
     /// It panics at the first answer of Describe that shows a machine. No law can see that: whoever plays the world must.
     Panics,
 }
 
 impl Bug {
     /// Those that break a law.
-    pub const ALL: [Bug; 23] = [
+    pub const ALL: [Bug; 25] = [
         Bug::DropToken,
         Bug::NotFoundIsGone,
         Bug::UnknownIsIdle,
@@ -99,6 +103,8 @@ impl Bug {
         Bug::PowerLost,
         Bug::RelativeDeadline,
         Bug::MemoryIsWork,
+        Bug::NoticesUnread,
+        Bug::RareSaves,
     ];
 }
 
@@ -172,6 +178,15 @@ pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
 /// Whether what is listed below a key is seen.
 pub fn sees(world: &World, by: &str, prefix: &str) -> bool {
     world.planted != Some(Bug::LostCancel) || by == "user" || !prefix.contains("/requests/")
+}
+
+/// The spec of a job as an agent reads it.
+pub fn read(world: &World, key: &str, body: Bytes) -> Bytes {
+    if world.planted != Some(Bug::RareSaves) || !key.ends_with("/spec.json") {
+        return body;
+    }
+    let text = String::from_utf8_lossy(&body).replace(r#""interval": "2m""#, r#""interval": "48h""#);
+    Bytes::from(text)
 }
 
 /// The steady clock of a machine whose time of day is so far off.

@@ -146,7 +146,8 @@ impl Store for Line {
 
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         let lost = self.meet("read", key).await?;
-        self.reply(lost, "read", key, self.world.objects.body(key)).await
+        let body = self.world.objects.body(key).map(|body| planted::read(&self.world, key, body));
+        self.reply(lost, "read", key, body).await
     }
 
     async fn head(&self, key: &str) -> Result<Option<ObjectMeta>, StoreError> {

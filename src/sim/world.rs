@@ -71,6 +71,11 @@ pub enum Deed<'a> {
         start: &'a Start,
         step: u64,
     },
+    /// The cloud tells a machine that it takes it so long from now.
+    Noticed {
+        host: &'a Host,
+        ahead: Duration,
+    },
     /// A minute has passed.
     Minute,
 }
@@ -216,7 +221,7 @@ impl World {
                 trace.add(now, told, format_args!("{by} writes {key} {} {:016x}", body.len(), fnv(body)));
             }
             Deed::Started { host, start, step } => trace.add(now, true, format_args!("{} starts {} at step {step}", host.id, start.launch.name)),
-            Deed::Minute => {}
+            Deed::Noticed { .. } | Deed::Minute => {}
         }
     }
 

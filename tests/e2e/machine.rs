@@ -151,3 +151,28 @@ fn a_machine_whose_disk_is_full_tells_the_end_and_goes_dark() {
     let whole = (1..=6).all(|step| log.contains(&format!("step {step}\n")));
     assert!(whole || outcome["losses"].to_string().contains("bytes of output"), "kept, or its loss is told: {log} {outcome:#}");
 }
+
+/// Somebody else's terminal is theirs and the group's of all terminals; the agent may pass over no rights.
+#[test]
+fn an_agent_within_its_walls_may_write_to_the_terminal_of_somebody_else() {
+    let Some(mut machine) = Machine::new() else { return };
+    let tells = "/bin/sh -c 'for terminal in /dev/pts/[0-9]*; do echo told > $$terminal || exit 1; done'";
+    let probe = |unit: &str| {
+        let unit = unit.replace("/opt/lamp-agent boot", tells).replace("Type=notify", "Type=oneshot").replace("Restart=always", "Restart=no");
+        unit.lines().filter(|line| !line.starts_with("WatchdogSec=")).map(|line| format!("{line}\n")).collect::<String>()
+    };
+    let unit = agent_unit("lamp-agent.service");
+    let alone = unit.replace("SupplementaryGroups=tty\n", "");
+    assert_ne!(unit, alone);
+    machine.unit("lamp-agent-tmp.service", &agent_unit("lamp-agent-tmp.service"));
+    machine.unit("tells.service", &probe(&unit));
+    machine.unit("tells-nobody.service", &probe(&alone));
+    machine.unit("up.service", "[Service]\nType=oneshot\nExecStart=/bin/touch /var/up\n");
+    machine.wants("up.service");
+    machine.power_on();
+    wait_until("the machine is up", || machine.path("var/up").exists().then_some(()));
+    machine.run(&["systemd-run", "--quiet", "--unit=person", "--uid=nobody", "script", "--quiet", "--command", "sleep 600", "/dev/null"]);
+    machine.run(&["sh", "-c", "until ls /dev/pts/[0-9]* > /dev/null 2>&1; do sleep 0.1; done"]);
+    machine.run(&["systemctl", "start", "tells"]);
+    machine.run(&["sh", "-c", "! systemctl start tells-nobody 2> /dev/null"]);
+}

@@ -1,0 +1,38 @@
+//! The laws of saves: what is whole is kept soon, and what is announced is used.
+//!
+//! What must never live here: a memory (that is [`super::judge_saves`]), what an outcome says of a loss (`super::laws_of_outcomes`).
+
+use std::time::Duration;
+
+use super::judge::Judge;
+use super::world::{Deed, World};
+use crate::instance::InstanceState;
+
+/// Minutes in a row in which a whole save stands and is not kept: the interval of a false job is two at most, and its agent waits for a
+/// folder that rests, and for what an upload costs.
+const UNKEPT_MINUTES: u32 = 10;
+
+/// What EC2 gives.
+const TWO_MINUTES: Duration = Duration::from_secs(120);
+
+/// What is whole on the disk is kept within the interval, while nothing is in its agent's way: with its mark, or once its folder rests.
+pub(super) fn what_is_saved_is_kept_soon(judge: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::Minute = deed else { return Ok(()) };
+    let late = judge.unkept.iter().find(|(_, (_, minutes))| *minutes > UNKEPT_MINUTES);
+    late.map_or(Ok(()), |(id, (step, minutes))| Err(format!("step {step} is whole on the disk of {id}, and for {minutes} minutes not kept")))
+}
+
+/// Whoever is given two minutes keeps at least what was done when they began.
+pub(super) fn a_notice_is_used(judge: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let Deed::State { id, state: InstanceState::ShuttingDown, reason } = deed else { return Ok(()) };
+    let noticed = judge.was_noticed(world, id).filter(|noticed| reason.starts_with("Server.Spot") && noticed.ahead >= TWO_MINUTES);
+    match noticed {
+        Some(noticed) if judge.committed.is_none_or(|kept| kept < noticed.step) => Err(format!(
+            "{id} was told at {} s that it would be taken, and of step {} then, {:?} is kept",
+            noticed.since.as_secs(),
+            noticed.step,
+            judge.committed
+        )),
+        _ => Ok(()),
+    }
+}
