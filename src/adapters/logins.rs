@@ -1,4 +1,7 @@
-//! Who is logged in, and at which terminals: from systemd-logind's session files and from utmp.
+//! Who is logged in, and at which terminals: from systemd-logind's session files, from utmp, and from AWS's Session Manager.
+//!
+//! The agent of Session Manager starts a shell at a terminal of its own and tells nobody (no PAM, so no session of logind and no
+//! record of utmp): what has a terminal in the control group of its service is such a shell, or was started there.
 //!
 //! Machines have either or both (Debian 13 and later have no utmp). A record whose process is gone is stale and is left
 //! out; so is one whose number another process has by now, once its terminal is gone. What must never live here: what people do.
@@ -27,6 +30,14 @@ const UTMP_RECORD_BYTES: usize = if cfg!(target_arch = "x86_64") { 384 } else { 
 /// A login with more processes than this has its shell among the first of them, which are the parents.
 const PROCESSES_ASKED_MAX: usize = 64;
 
+/// Its service as a package and as a snap (Ubuntu's images), with control groups of version 2 and 1.
+const SESSION_MANAGER: [&str; 4] = [
+    "sys/fs/cgroup/system.slice/amazon-ssm-agent.service/cgroup.procs",
+    "sys/fs/cgroup/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs",
+    "sys/fs/cgroup/systemd/system.slice/amazon-ssm-agent.service/cgroup.procs",
+    "sys/fs/cgroup/systemd/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs",
+];
+
 /// `Absent`: this machine keeps no records of logins.
 pub(super) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
     let mut found = BTreeSet::new();
@@ -54,6 +65,12 @@ pub(super) fn logins(root: &Path) -> Reading<BTreeSet<Login>> {
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Reading::Unknown(format!("/run/systemd/sessions: {error}")),
+    }
+    for group in SESSION_MANAGER {
+        let Ok(processes) = fs::read_to_string(root.join(group)) else { continue };
+        recorded = true;
+        let terminals = processes.lines().filter_map(|pid| terminal_of(root, pid.parse().ok()?));
+        found.extend(terminals.filter_map(|terminal| login(&terminal)));
     }
     if recorded { Reading::Known(found) } else { Reading::Absent }
 }
@@ -170,6 +187,23 @@ mod tests {
         write("run/systemd/sessions/6", b"CLASS=manager\nSTATE=active\nTTY=pts/4\nLEADER=200\n");
         write("run/systemd/sessions/7", b"CLASS=user\nSTATE=active\nTTY=pts/5\nLEADER=201\n");
         assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/0"), at("pts/2")])));
+    }
+
+    /// Its own processes have no terminal; the shell that it started has, and what was started in that.
+    #[test]
+    fn whoever_came_by_session_manager_is_logged_in_without_a_record() {
+        let root = tempfile::tempdir().expect("a folder can be made");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("it is below the root")).expect("it can be made");
+            fs::write(path, text).expect("it can be written");
+        };
+        for (pid, terminal) in [(10, 0), (11, 0), (12, 136 << 8 | 4), (13, 136 << 8 | 4), (20, 136 << 8 | 9)] {
+            write(&format!("proc/{pid}/stat"), &format!("{pid} (sh) S 1 {pid} {pid} {terminal} -1"));
+        }
+        assert_eq!(logins(root.path()), Reading::Absent);
+        write("sys/fs/cgroup/system.slice/snap.amazon-ssm-agent.amazon-ssm-agent.service/cgroup.procs", "10\n11\n12\n13\n99\n");
+        assert_eq!(logins(root.path()), Reading::Known(BTreeSet::from([at("pts/4")])));
     }
 
     /// Of two records one is of a login that nobody has seen end, whose process number is another's by now.

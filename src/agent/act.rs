@@ -221,6 +221,9 @@ impl Agent {
         self.memory.stage = Stage::Main;
         let argv = self.attempt.resolved.spec.command.argv();
         let before = self.board.marks();
+        if self.memory.main_since.is_none() {
+            self.watching.main_begins();
+        }
         let failed = self.start(argv).await;
         self.watching.restart(before, observe::JUST_STARTED);
         self.enter(AttemptPhase::Running);

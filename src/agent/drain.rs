@@ -23,7 +23,7 @@ use super::wake::Wake;
 use crate::job::{AttemptPhase, EndedBecause, Outcome, RECORD_FORMAT, Reason};
 use crate::jobdir::What;
 use crate::market::{Span, elapsed};
-use crate::policy::{Afterwards, End, Stage};
+use crate::policy::{Afterwards, End, Stage, afterwards, limit_points};
 use crate::ports::{PowerError, PowerOff, Signal};
 
 /// What became of the drain.
@@ -70,8 +70,10 @@ impl Agent {
         if let Afterwards::LeaveToCloud { at } = end.then {
             return self.wait_for_reclaim(at, reason).await;
         }
-        self.write_outcome(&end, losses, until).await;
-        if let Afterwards::Hold(time) = end.then {
+        let is_written = self.write_outcome(&end, losses, until).await;
+        // Whoever is at work there waits for nothing of a store that has been silent for so long: it has cost half an hour already.
+        let is_asked_for = matches!(afterwards(&self.attempt.resolved.spec.on, end.because), Afterwards::Hold(_));
+        if let (Afterwards::Hold(time), true) = (end.then, is_written || is_asked_for) {
             self.hold(time).await;
         }
         self.finish(end, reason).await
@@ -252,9 +254,9 @@ impl Agent {
         }
     }
 
-    /// `until`: on the steady clock, when all that is sent must have arrived. A notice and a hard end do not end the tries: a machine
+    /// Whether it is there. `until`: on the steady clock, when all that is sent must have arrived. A notice and a hard end do not end the tries: a machine
     /// that is there after all has its outcome to tell.
-    async fn write_outcome(&mut self, end: &End, losses: Vec<String>, until: Duration) {
+    async fn write_outcome(&mut self, end: &End, losses: Vec<String>, until: Duration) -> bool {
         let (journal, ahead) = (self.journal.clone(), self.ahead(end, OUTCOME_MIN));
         let mono = self.out.clock.mono();
         let until = until.max(mono + self.within(ahead.fixed(), OUTCOME_MIN).max(FLUSH_MIN));
@@ -288,13 +290,13 @@ impl Agent {
             let left = until.saturating_sub(self.out.clock.mono()).max(FLUSH_MIN).min(TRY_SECS_MAX);
             let why = match self.alive_while(self.out.within(left, self.out.dir.create_outcome(&outcome))).await {
                 // Somebody's outcome is there already: ours, from before a crash. It was true then and stays.
-                Some(Ok(_)) => return,
+                Some(Ok(_)) => return true,
                 None => "the job root does not answer".to_owned(),
                 Some(Err(error)) => chain(&error),
             };
             if self.out.clock.mono() >= until {
                 tracing::error!("the outcome could not be written: {why}");
-                return;
+                return false;
             }
             tracing::warn!("the outcome is not written yet: {why}");
             self.alive_while(self.out.clock.sleep(Duration::from_secs(2))).await;
@@ -318,7 +320,7 @@ impl Agent {
                 self.memory.held = Some(held);
                 self.keep();
             }
-            let until = held.until;
+            let until = limit_points(&self.account()).first().map_or(held.until, |limit| held.until.min(limit.drain_at));
             self.held_until = Some(until);
             self.keep_now_and_then();
             self.report();

@@ -348,7 +348,7 @@ impl Agent {
         Extension { time: wishes.more_time.max(kept.time), budget: wishes.more_budget.max(kept.budget) }
     }
 
-    fn account(&self) -> Account {
+    pub(super) fn account(&self) -> Account {
         Account {
             began: self.attempt.launched,
             price: self.attempt.price,

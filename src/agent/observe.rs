@@ -122,6 +122,11 @@ impl Watching {
         (self.idle, self.stall) = (starting(), starting());
     }
 
+    /// The command itself is started for the first time.
+    pub fn main_begins(&mut self) {
+        self.stall_rule.begins();
+    }
+
     /// Takes one sample in; `None` when the sensors did not answer. Gives the rates when there were two samples.
     pub fn take(&mut self, sample: Option<Sample>, marks: Marks, mono: Duration, restarts: u32) -> Option<Rates> {
         let mut sample = sample.unwrap_or_else(|| blind(mono));

@@ -247,6 +247,7 @@ impl Agent {
             };
             if let Some(longest) = resumed.as_ref().and_then(|manifest| manifest.silent_secs) {
                 self.watching.goes_on(longest);
+                self.memory.rhythm = self.watching.rhythm();
             }
             self.memory.resumed_from = resumed.map(|manifest| manifest.summary());
         }

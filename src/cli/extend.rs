@@ -65,7 +65,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         None => {}
     }
-    let missing = no_such_limit(&spec, args.time, budget).or_else(|| fallback_cost.and_then(|cost| allowed_already(&spec, cost)));
+    let mut missing = no_such_limit(&spec, args.time, budget);
+    if missing == Some(NO_TIME) && (budget.is_none() || spec.limits.budget.is_some()) {
+        // More time also keeps a machine that is held after the end, for whatever reason it is.
+        let summary = Summary::read(&dir, context.clock.now()).await.map_err(fault)?;
+        missing = missing.filter(|_| summary.is_none_or(|summary| summary.held.is_none()));
+    }
+    let missing = missing.or_else(|| fallback_cost.and_then(|cost| allowed_already(&spec, cost)));
     if let Some(missing) = missing {
         return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has {missing}: there is nothing to raise", dir.job()))
             .meaning("nothing was changed")
@@ -180,14 +186,16 @@ fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
     }
 }
 
+const NO_TIME: &str = "no limit of its time";
+
 /// What the job would need to have for this to change anything.
 fn no_such_limit(spec: &Spec, time: Option<Span>, budget: Option<Usd>) -> Option<&'static str> {
     let (on, limits) = (&spec.on, &spec.limits);
-    // More time also keeps a machine that is held after the end.
+    // And of its machine after the end.
     let is_held = [on.success, on.failure, on.idle, on.stall].iter().any(|reaction| matches!(reaction, Reaction::Keep(_)));
     let is_timed = limits.max_runtime.is_some() || limits.deadline.is_some() || is_held;
     match (time.is_some() && !is_timed, budget.is_some() && limits.budget.is_none()) {
-        (true, _) => Some("no limit of its time"),
+        (true, _) => Some(NO_TIME),
         (_, true) => Some("no budget"),
         _ => None,
     }

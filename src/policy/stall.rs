@@ -91,10 +91,18 @@ impl StallWatch {
         self.silent_before = Some(silent_secs).filter(|secs| secs.is_finite());
     }
 
-    /// The longest silence of this attempt and those before it, seconds, with the one that is under way. `None`: it does not report.
+    /// The longest silence of this attempt and those before it, seconds, with the one that is under way as long as it is none that is
+    /// taken for a hang. `None`: it does not report.
     pub fn longest_silence(&self) -> Option<f64> {
-        let longest = self.silent_secs_max.max(self.silent_secs).max(self.silent_before.unwrap_or(0.0));
+        let window = self.spec.window.map_or(f64::INFINITY, Span::secs_f64);
+        let under_way = Some(self.silent_secs).filter(|secs| *secs < self.needed(window)).unwrap_or(0.0);
+        let longest = self.silent_secs_max.max(under_way).max(self.silent_before.unwrap_or(0.0));
         (self.reports || self.silent_before.is_some()).then_some(longest)
+    }
+
+    /// What came before was its setup, which is another program: nothing of that is known of this one.
+    pub fn begins(&mut self) {
+        *self = StallWatch { silent_before: self.silent_before, restarts: self.restarts, ..StallWatch::new(&self.spec) };
     }
 
     /// What was learned so far: finite numbers only.
@@ -181,11 +189,12 @@ impl StallWatch {
     }
 
     fn needed(&self, window: f64) -> f64 {
+        let silence = TIMES_SILENCE * self.silent_secs_max.max(self.silent_before.unwrap_or(0.0));
         if !self.marked_ever {
-            return (TIMES_MARKLESS * window).max(TIMES_SILENCE * self.silent_before.unwrap_or(0.0));
+            return (TIMES_MARKLESS * window).max(silence);
         }
         let steps = self.steps.median().unwrap_or(0.0) * self.spec.steps;
-        window.max(steps).max(TIMES_SILENCE * self.silent_secs_max)
+        window.max(steps).max(silence)
     }
 
     fn judge(&self, rates: &Rates, needed: f64) -> WatchVerdict {

@@ -16,7 +16,7 @@ use super::hardware::HardwareFault;
 use super::verdict::{Standing, WatchAction, WatchVerdict};
 use super::wishes::{EndWish, MoveWish};
 use crate::job::{EndedBecause, ExitStatus, OnSpec, Reaction, Reason, RetriesSpec};
-use crate::market::Span;
+use crate::market::{Span, elapsed};
 
 /// All that the decision may depend on.
 #[derive(Clone, Debug)]
@@ -145,7 +145,7 @@ pub struct Decision {
 /// them off; longer pays for a process that will never end.
 const DONE_GRACE: Span = Span::from_secs(300);
 
-/// Who typed within this time is at work there, as for `policy::idle`.
+/// Who typed within this time is at work there: what `policy::idle` waits for at most.
 const AT_WORK: Span = Span::from_secs(15 * 60);
 
 /// Judges all facts and gives the one next step.
@@ -330,9 +330,12 @@ fn then(reaction: Reaction) -> Afterwards {
 /// What a person, a limit or the cloud ends is over at once; a machine whose work is over waits for whoever is at work on it.
 fn waits_for(facts: &Facts<'_>, because: EndedBecause) -> Option<(Span, Span)> {
     use EndedBecause::{Failed, Idle, OutOfMemory, SetupFailed, Stalled, Succeeded};
-    let typed = facts.typed.filter(|typed| *typed < AT_WORK && facts.over_by.is_none())?;
+    let typed = facts.typed.filter(|typed| *typed < AT_WORK)?;
+    let may_stay = |time: Span| facts.over_by.is_none_or(|by| elapsed(facts.now, by) > time.duration());
     match facts.on.in_use {
-        Reaction::Keep(time) if matches!(because, Succeeded | Failed | OutOfMemory | SetupFailed | Stalled | Idle) => Some((time, typed)),
+        Reaction::Keep(time) if may_stay(time) && matches!(because, Succeeded | Failed | OutOfMemory | SetupFailed | Stalled | Idle) => {
+            Some((time, typed))
+        }
         _ => None,
     }
 }

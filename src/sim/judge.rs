@@ -65,6 +65,8 @@ pub struct Judge {
     store_ill: Option<Duration>,
     line_ill: Option<Duration>,
     metadata_ill: Option<Duration>,
+    /// A disk was full.
+    disk_ill: Option<Duration>,
     /// The hard caps of machines in their tags: the one before, the newest, and since when.
     pub(super) caps: BTreeMap<String, (Timestamp, Timestamp, Duration)>,
     pub(super) launched: Vec<Duration>,
@@ -203,6 +205,9 @@ impl Judge {
         if is(&[Trouble::MetadataDown]) {
             self.metadata_ill = Some(now);
         }
+        if is(&[Trouble::DiskFull]) {
+            self.disk_ill = Some(now);
+        }
     }
 
     /// Whether the store was in trouble a moment ago.
@@ -215,9 +220,9 @@ impl Judge {
         self.line_ill.is_some_and(|ill| ill >= since)
     }
 
-    /// Whether the store, an agent's line to it or the metadata service were in trouble since then.
+    /// Whether the store, an agent's line to it, the metadata service or a disk were in trouble since then.
     pub(super) fn was_ill_since(&self, since: Duration) -> bool {
-        [self.store_ill, self.line_ill, self.metadata_ill].into_iter().flatten().any(|ill| ill >= since)
+        [self.store_ill, self.line_ill, self.metadata_ill, self.disk_ill].into_iter().flatten().any(|ill| ill >= since)
     }
 
     /// What an agent must have read by now of what was added to the limits of its job.

@@ -54,7 +54,9 @@ impl Judge {
         let over = world.ec2.with(&host.id, super::ec2::Machine::attempt).flatten().is_some_and(|attempt| self.outcomes.contains_key(&attempt));
         let can_save = world.habit.saves_when_asked && works && !over && self.wish.is_none();
         if can_save && self.is_calm(world, host, now, LATELY) {
-            self.noticed.entry(host.id.clone()).or_insert(Noticed { since: now, ahead, start, step: truth.step });
+            self.noticed.insert(host.id.clone(), Noticed { since: now, ahead, start, step: truth.step });
+        } else {
+            self.noticed.remove(&host.id);
         }
     }
 
@@ -66,7 +68,7 @@ impl Judge {
         let state = host.state();
         let same = state.starts.last().is_some_and(|start| Arc::ptr_eq(start, &noticed.start)) && noticed.start.truth().hung_since.is_none();
         let lived = state.last_death.is_none_or(|died| died < noticed.since);
-        let attempt = world.ec2.with(id, super::ec2::Machine::attempt).flatten();
+        let attempt = world.ec2.with(id, super::ec2::Machine::attempt).flatten().filter(|attempt| !self.outcomes.contains_key(attempt));
         let beats = attempt.and_then(|attempt| self.beats.get(&attempt)).is_some_and(|(heard, ..)| now.saturating_sub(*heard) < LATELY);
         let calm = !self.was_ill_since(noticed.since) && !host.disk.is_full() && host.knows_the_time();
         (same && lived && beats && calm && self.wish.is_none()).then_some(noticed)

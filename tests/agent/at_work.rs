@@ -4,6 +4,7 @@ use lamplighter::job::{AttemptPhase, EndedBecause, ExitStatus, Wish};
 use lamplighter::market::Span;
 use lamplighter::ports::Clock;
 
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
@@ -62,6 +63,52 @@ fn who_wants_more_gets_it_and_who_wants_none_ends_it() {
             assert!(took.abs_diff(minutes * 60) <= 30, "{took} s, with {wish:?}");
         });
     }
+}
+
+#[test]
+fn a_limit_within_the_half_hour_is_what_is_told_and_what_holds() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = used(&rig);
+        let look = async {
+            rig.clock.sleep(secs(120)).await;
+            let until = rig.status().await.held_until.expect("it says until when");
+            until.duration_since(rig.clock.now()).as_secs()
+        };
+        let (_, left) = tokio::join!(machine.agent(&rig, r#"{"limits": {"max_runtime": "20m"}}"#).run(), look);
+        assert!((15 * 60..18 * 60 + 5).contains(&left), "{left} s");
+        let off = rig.clock.mono();
+        let told = machine.told.lock().expect("nobody panics with it").clone();
+        let before: Vec<u64> = told.iter().map(|(when, _)| off.saturating_sub(*when).as_secs().div_ceil(60)).collect();
+        assert!(matches!(before.as_slice(), [16..=19, 10, 1]), "{told:?}");
+    });
+}
+
+#[test]
+fn who_is_at_work_is_waited_for_over_a_crash_of_the_agent_and_not_where_the_store_is_gone() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = used(&rig);
+        tokio::select! {
+            finish = machine.agent(&rig, "{}").run() => panic!("not yet: {finish:?}"),
+            () = rig.clock.sleep(secs(600)) => {}
+        }
+        // Nobody has typed since, and nobody need.
+        *machine.typed.lock().expect("nobody panics with it") = None;
+        let begun = rig.clock.mono();
+        machine.agent(&rig, "{}").run().await;
+        let took = rig.clock.mono().saturating_sub(begun).as_secs();
+        assert!(took.abs_diff(21 * 60) <= 30, "{took} s");
+    });
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = used(&rig);
+        rig.store.fault("", Fault::Down, None);
+        let begun = rig.clock.mono();
+        machine.agent(&rig, "{}").run().await;
+        let took = rig.clock.mono().saturating_sub(begun).as_secs();
+        assert!((30 * 60..33 * 60).contains(&took), "{took} s, as a machine on which nobody is");
+    });
 }
 
 #[test]

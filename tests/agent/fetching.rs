@@ -23,7 +23,7 @@ fn sha256(bytes: &[u8]) -> String {
 }
 
 /// A machine of a job with a packed workdir and one checkpoint, both in the job directory.
-async fn stage(clock: Arc<VirtualClock>) -> (Rig, Played) {
+pub async fn stage(clock: Arc<VirtualClock>) -> (Rig, Played) {
     let rig = Rig::new(clock);
     // The end of an archive: of no files.
     let archive = zstd::encode_all(&[0_u8; 1024][..], 1).expect("memory");

@@ -19,6 +19,7 @@ mod full_disk;
 mod hangs;
 mod hardware;
 mod heartbeat;
+mod hushed;
 mod journal;
 mod kept_disk;
 mod last_save;

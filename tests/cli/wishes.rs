@@ -1,6 +1,9 @@
 //! What is asked of a job that runs, or is not there: what is refused, and what is said.
 
+use serde_json::{Value, json};
+
 use super::place::{Place, end, signal, wait_until};
+use super::sandbox::{Sandbox, repository};
 
 const WAITS: &str = "trap 'exit 5' TERM; while :; do sleep 0.1; done";
 
@@ -23,6 +26,32 @@ fn only_a_limit_that_is_there_can_be_raised() {
     assert!(stopped.code == 0 && stopped.err.contains("it has no [checkpoint]") && !stopped.err.contains("saves a checkpoint"), "{}", stopped.err);
     place.until("free", "stopped");
     place.nothing_is_left();
+}
+
+/// Whoever is at work on a machine is told to type this, whatever the job file says of limits.
+#[test]
+fn a_machine_that_is_held_can_be_kept_longer_by_any_job() {
+    let record = |name: &str, change: fn(&mut Value)| {
+        let text = std::fs::read_to_string(repository().join("tests/data/v1").join(name)).expect("a record");
+        let mut record: Value = serde_json::from_str(&text).expect("JSON");
+        change(&mut record);
+        record.to_string()
+    };
+    for (phase, code) in [("held", 0), ("running", 102)] {
+        let (sandbox, folder) = (Sandbox::new(), "home/.local/state/lamplighter/jobs/digits-7f3k2q");
+        let plain = |spec: &mut Value| {
+            (spec["spec"]["on"], spec["spec"]["limits"]) = (json!({}), json!({}));
+        };
+        sandbox.write(&format!("{folder}/spec.json"), record("spec.json", plain));
+        sandbox.write(&format!("{folder}/attempts/0002/plan.json"), record("plan.json", |_| ()));
+        let mut status: Value = serde_json::from_str(&record("status.json", |_| ())).expect("JSON");
+        (status["phase"], status["held_until"]) = (json!(phase), json!("2099-01-01T00:00:00Z"));
+        sandbox.write(&format!("{folder}/attempts/0002/status.json"), status.to_string());
+        let extended = sandbox.lamp(&["extend", "digits", "1h", "--yes"]);
+        assert_eq!(extended.code, code, "{phase}: {extended:?}");
+        let said = if code == 0 { "digits-7f3k2q may have 1h more" } else { "no limit of its time" };
+        assert!(extended.err.contains(said), "{phase}: {extended:?}");
+    }
 }
 
 #[test]

@@ -297,4 +297,5 @@ fn a_machine_whose_work_is_over_waits_for_whoever_types_there() {
     let limit = Reached { because: EndedBecause::MaxRuntime, reason, by: at(60) };
     assert_eq!(then(&World { limit: Some(limit), typed: typed(1), ..World::default() }), Afterwards::Terminate);
     assert_eq!(then(&World { over_by: Some(at(60)), ..ended(0) }), Afterwards::Terminate);
+    assert_eq!(then(&World { over_by: Some(at(86_400)), ..ended(0) }), Afterwards::Hold(half), "an event of tomorrow takes nothing today");
 }
