@@ -142,6 +142,7 @@ impl Agent {
         memory.anchor = Some(anchor.clone());
         let mut watching = Watching::new(spec, world.own_machine, memory.drawers, &memory.rhythm, board.marks());
         watching.remember_fault(memory.hardware.as_ref());
+        board.has_been_silent(watching.longest_silence());
         Agent {
             journal,
             heartbeat,

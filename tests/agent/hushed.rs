@@ -1,11 +1,15 @@
 //! Work that goes on from a checkpoint and hangs before its first sign.
 
+use lamplighter::job::ExitStatus;
 use lamplighter::ports::{Clock as _, Store as _};
 use serde_json::{Value, json};
 
+use super::checkpoints::write;
 use super::fetching::stage;
-use super::secs;
+use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
+use super::world::Played;
+use super::{Rig, secs};
 
 const MANIFEST: &str = "jobs/digits-222222/checkpoints/0001/manifest.json";
 const SPEC: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "30s"}}"#;
@@ -32,4 +36,33 @@ fn what_has_reported_on_another_machine_is_started_again_after_an_hour_also_wher
             assert_eq!(machine.starts(), starts, "{silent:?}, {crashes}");
         });
     }
+}
+
+/// Seed 46018305 of 24 h: the last checkpoint is made by an agent that came up in the end of the attempt, and has seen nothing.
+#[test]
+fn the_checkpoint_of_an_agent_that_came_up_in_the_end_knows_that_the_work_has_reported() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        let works = async {
+            for step in 1..=60 {
+                clock.sleep(secs(5)).await;
+                let said: String = (1..=step).map(|step| format!("{{\"step\": {step}}}\n")).collect();
+                std::fs::write(rig.path("state/progress.jsonl"), said).expect("it can be written");
+            }
+            write(&rig, "work/ckpt", "model", "weights");
+            rig.store.fault("", Fault::Down, None);
+            machine.end(ExitStatus { code: Some(0), signal: None, oom: false });
+            clock.sleep(secs(60)).await;
+        };
+        tokio::select! {
+            finish = machine.agent(&rig, SPEC).run() => panic!("nothing could be sent: {finish:?}"),
+            () = works => {}
+        }
+        rig.store.mend();
+        machine.agent(&rig, SPEC).run().await;
+        let last = rig.outcome().await.last_checkpoint.expect("it was sent");
+        let manifest = rig.dir().manifest(last.number).await.expect("the store works").expect("it is there");
+        assert!(manifest.silent_secs.is_some_and(|secs| secs < 60.0), "{manifest:?}");
+    });
 }
