@@ -9,7 +9,7 @@ use super::host::Host;
 use super::judge::Judge;
 use super::judge_minutes::AGENTS_TROUBLES;
 use super::weather::Trouble;
-use super::workload::Start;
+use super::workload::{Start, Truth};
 use super::world::World;
 
 /// An agent that comes back looks at everything anew, and may doubt what the one before it saw begin.
@@ -32,7 +32,9 @@ impl Judge {
     pub(super) fn count_saves(&mut self, world: &World, id: &str, over: bool) {
         let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else { return };
         let now = world.timeline.now();
-        let saved = working(&host).and_then(|start| start.truth().saved).map(|(step, _)| step);
+        // What it found whole when it began may be doubted until it is written anew (seed 47002696 of 24 h).
+        let own = |truth: Truth| truth.saved.map(|(step, _)| step).filter(|step| *step > truth.step.saturating_sub(truth.steps));
+        let saved = working(&host).and_then(|start| own(start.truth()));
         let unkept = saved.filter(|step| self.committed.is_none_or(|kept| kept < *step));
         let Some(step) = unkept.filter(|_| !over && self.is_calm(world, &host, now, SETTLED)) else {
             self.unkept.remove(id);
