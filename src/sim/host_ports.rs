@@ -83,6 +83,11 @@ impl Power for Ports {
         self.0.kernel.running().await;
         if self.0.world.planted != Some(Bug::PowerLost) {
             self.0.go_dark();
+            // It broke after it was pressed: the ladder climbs on, in vain (seed 47012046 of 24 h).
+            if self.0.power_fails() {
+                self.0.world.timeline.sleep(LADDER).await;
+                return Err(PowerError::StillOn { what: "every rung of the ladder has failed".into() });
+            }
         }
         std::future::pending().await
     }

@@ -80,7 +80,7 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 27] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 28] = [
     (6, 911134),
     (24, 37002198),
     (24, 37003075),
@@ -108,6 +108,7 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 27] = [
     (24, 44009520),
     (24, 46018305),
     (24, 47002696),
+    (24, 47012046),
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.
