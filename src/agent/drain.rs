@@ -254,8 +254,8 @@ impl Agent {
         }
     }
 
-    /// Whether it is there. `until`: on the steady clock, when all that is sent must have arrived. A notice and a hard end do not end the tries: a machine
-    /// that is there after all has its outcome to tell.
+    /// Whether it is there. `until`: on the steady clock, when all that is sent must have arrived. A notice and a hard end do not end
+    /// the tries: a machine that is there after all has its outcome to tell.
     async fn write_outcome(&mut self, end: &End, losses: Vec<String>, until: Duration) -> bool {
         let (journal, ahead) = (self.journal.clone(), self.ahead(end, OUTCOME_MIN));
         let mono = self.out.clock.mono();

@@ -65,13 +65,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         }
         None => {}
     }
-    let mut missing = no_such_limit(&spec, args.time, budget);
-    if missing == Some(NO_TIME) && (budget.is_none() || spec.limits.budget.is_some()) {
-        // More time also keeps a machine that is held after the end, for whatever reason it is.
-        let summary = Summary::read(&dir, context.clock.now()).await.map_err(fault)?;
-        missing = missing.filter(|_| summary.is_none_or(|summary| summary.held.is_none()));
-    }
-    let missing = missing.or_else(|| fallback_cost.and_then(|cost| allowed_already(&spec, cost)));
+    let missing = if args.time.is_some() && !is_timed(&spec) && !is_held(&dir, context).await? {
+        Some("no limit of its time")
+    } else if budget.is_some() && spec.limits.budget.is_none() {
+        Some("no budget")
+    } else {
+        fallback_cost.and_then(|cost| allowed_already(&spec, cost))
+    };
     if let Some(missing) = missing {
         return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has {missing}: there is nothing to raise", dir.job()))
             .meaning("nothing was changed")
@@ -186,17 +186,15 @@ fn allowed_already(spec: &Spec, wished: FallbackCost) -> Option<&'static str> {
     }
 }
 
-const NO_TIME: &str = "no limit of its time";
-
-/// What the job would need to have for this to change anything.
-fn no_such_limit(spec: &Spec, time: Option<Span>, budget: Option<Usd>) -> Option<&'static str> {
+/// Whether the job file says anything that more time changes: of its work, or of its machine after the end.
+fn is_timed(spec: &Spec) -> bool {
     let (on, limits) = (&spec.on, &spec.limits);
-    // And of its machine after the end.
-    let is_held = [on.success, on.failure, on.idle, on.stall].iter().any(|reaction| matches!(reaction, Reaction::Keep(_)));
-    let is_timed = limits.max_runtime.is_some() || limits.deadline.is_some() || is_held;
-    match (time.is_some() && !is_timed, budget.is_some() && limits.budget.is_none()) {
-        (true, _) => Some(NO_TIME),
-        (_, true) => Some("no budget"),
-        _ => None,
-    }
+    let keeps = [on.success, on.failure, on.idle, on.stall].iter().any(|reaction| matches!(reaction, Reaction::Keep(_)));
+    limits.max_runtime.is_some() || limits.deadline.is_some() || keeps
+}
+
+/// Whether its machine is kept after the end now, for whatever reason: for whoever is at work there, too.
+async fn is_held(dir: &JobDir, context: &Context) -> Result<bool, Fault> {
+    let summary = Summary::read(dir, context.clock.now()).await.map_err(|error| job_root::record_fault(&error))?;
+    Ok(summary.is_some_and(|summary| summary.held.is_some()))
 }

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 
+use super::compound::strings;
 use super::patterns;
 use super::words::{Dollars, Hourly};
 use crate::job::{CatchUp, Finding, MarketChoice, Overlap, ScheduleSpec, Spec};
@@ -55,12 +56,8 @@ impl<'de> Deserialize<'de> for HoursWord {
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
                 formatter.write_str(r#"two times of day, like ["22:00", "06:00"]"#)
             }
-            fn visit_seq<A: SeqAccess<'de>>(self, mut hours: A) -> Result<HoursWord, A::Error> {
-                let mut all = Vec::new();
-                while let Some(hour) = hours.next_element()? {
-                    all.push(hour);
-                }
-                Ok(HoursWord(all))
+            fn visit_seq<A: SeqAccess<'de>>(self, hours: A) -> Result<HoursWord, A::Error> {
+                strings(hours).map(HoursWord)
             }
         }
         deserializer.deserialize_seq(Hours)

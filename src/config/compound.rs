@@ -46,7 +46,7 @@ schema_of!(ScriptWord, {"type": ["string", "array"], "items": {"type": "string"}
 schema_of!(GpusWatched, {"type": ["string", "array"], "items": {"type": "integer", "minimum": 0}});
 schema_of!(EnvValue, {"type": ["string", "number", "boolean"]});
 
-fn strings<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Vec<String>, A::Error> {
+pub(super) fn strings<'de, A: SeqAccess<'de>>(mut list: A) -> Result<Vec<String>, A::Error> {
     let mut texts = Vec::new();
     while let Some(text) = list.next_element()? {
         texts.push(text);

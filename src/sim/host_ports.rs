@@ -55,8 +55,8 @@ impl Metadata for Ports {
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
         self.answers("spot/instance-action").await?;
-        let all = || self.0.state().notices.clone();
-        Ok(if self.0.world.planted == Some(Bug::NoticesUnread) { Vec::new() } else { all() })
+        let is_read = self.0.world.planted != Some(Bug::NoticesUnread);
+        Ok(if is_read { self.0.state().notices.clone() } else { Vec::new() })
     }
 }
 
@@ -68,14 +68,18 @@ impl Ports {
         }
         Ok(())
     }
+
+    async fn climbs_in_vain(&self) -> Result<(), PowerError> {
+        self.0.world.timeline.sleep(LADDER).await;
+        Err(PowerError::StillOn { what: "every rung of the ladder has failed".into() })
+    }
 }
 
 #[async_trait]
 impl Power for Ports {
     async fn off(&self, how: PowerOff, why: &str) -> Result<(), PowerError> {
         if self.0.power_fails() {
-            self.0.world.timeline.sleep(LADDER).await;
-            return Err(PowerError::StillOn { what: "every rung of the ladder has failed".into() });
+            return self.climbs_in_vain().await;
         }
         self.0.world.told(format_args!("{}: powers off ({how:?}): {why}", self.0.id));
         self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
@@ -83,10 +87,9 @@ impl Power for Ports {
         self.0.kernel.running().await;
         if self.0.world.planted != Some(Bug::PowerLost) {
             self.0.go_dark();
-            // It broke after it was pressed: the ladder climbs on, in vain (seed 47012046 of 24 h).
+            // It broke after it was pressed (seed 47012046 of 24 h).
             if self.0.power_fails() {
-                self.0.world.timeline.sleep(LADDER).await;
-                return Err(PowerError::StillOn { what: "every rung of the ladder has failed".into() });
+                return self.climbs_in_vain().await;
             }
         }
         std::future::pending().await

@@ -101,7 +101,7 @@ pub struct Judge {
     pub(super) mistold: BTreeMap<String, u32>,
     /// By machine: the oldest whole save that is not kept, and the minutes in a row in which its agent could have kept it.
     pub(super) unkept: BTreeMap<String, (u64, u32)>,
-    /// By machine: what the first notice of its end found.
+    /// By machine: what the newest notice of its end found.
     pub(super) noticed: BTreeMap<String, Noticed>,
     pub(super) bodies: BTreeMap<String, Bytes>,
 }

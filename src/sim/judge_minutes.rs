@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::ec2::Machine;
 use super::host::BOOT_TTL;
 use super::judge::{Judge, PAST_CAP_MINUTES, Useless};
+use super::judge_saves::working;
 use super::timeline::at;
 use super::weather::Trouble;
 use super::workload::Truth;
@@ -117,9 +118,9 @@ impl Judge {
     /// Whoever watches anew begins anew.
     fn count_useless(&mut self, world: &World, id: &str, over: bool) {
         let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else { return };
+        let working = working(&host).map(|start| start.truth());
         let state = host.state();
         let agent = state.agent.as_ref().filter(|agent| agent.is_running());
-        let working = state.starts.last().filter(|start| !start.is_over() && !start.is_setup()).map(|start| start.truth());
         // Whoever has not seen it step knows no pace, and may take it for work that leaves no marks (seed 918); unless a checkpoint from
         // which it goes on says that it reports.
         let hangs_early = |truth: &Truth| truth.hung_since.is_some() && truth.steps < PACE_STEPS && truth.step > 0;

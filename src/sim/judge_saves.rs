@@ -1,14 +1,12 @@
 //! What the judge remembers of saves: since when the oldest that is not kept has stood, and what a notice of the cloud found.
 //!
-//! What must never live here: how long a save may stand so, and what a notice obliges to (`super::laws_of_outcomes`).
+//! What must never live here: how long a save may stand so, and what a notice obliges to (`super::laws_of_saves`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::host::Host;
 use super::judge::Judge;
-use super::judge_minutes::AGENTS_TROUBLES;
-use super::weather::Trouble;
 use super::workload::{Start, Truth};
 use super::world::World;
 
@@ -36,7 +34,7 @@ impl Judge {
         let own = |truth: Truth| truth.saved.map(|(step, _)| step).filter(|step| *step > truth.step.saturating_sub(truth.steps));
         let saved = working(&host).and_then(|start| own(start.truth()));
         let unkept = saved.filter(|step| self.committed.is_none_or(|kept| kept < *step));
-        let Some(step) = unkept.filter(|_| !over && self.is_calm(world, &host, now, SETTLED)) else {
+        let Some(step) = unkept.filter(|_| !over && self.is_calm(&host, now, SETTLED)) else {
             self.unkept.remove(id);
             return;
         };
@@ -55,7 +53,7 @@ impl Judge {
         let works = truth.steps > 0 && truth.hung_since.is_none() && truth.quiet_since.is_none();
         let over = world.ec2.with(&host.id, super::ec2::Machine::attempt).flatten().is_some_and(|attempt| self.outcomes.contains_key(&attempt));
         let can_save = world.habit.saves_when_asked && works && !over && self.wish.is_none();
-        if can_save && self.is_calm(world, host, now, LATELY) {
+        if can_save && self.is_calm(host, now, LATELY) {
             self.noticed.insert(host.id.clone(), Noticed { since: now, ahead, start, step: truth.step });
         } else {
             self.noticed.remove(&host.id);
@@ -76,19 +74,17 @@ impl Judge {
         (same && lived && beats && calm && self.wish.is_none()).then_some(noticed)
     }
 
-    /// Whether nothing keeps an agent from its work, nor has lately.
-    fn is_calm(&self, world: &World, host: &Host, now: Duration, lately: Duration) -> bool {
-        let ill = |trouble: &Trouble| world.weather.is(*trouble);
-        let weather = AGENTS_TROUBLES.iter().any(ill) || ill(&Trouble::MetadataDown) || ill(&Trouble::DiskFull);
+    /// Whether nothing keeps an agent from its work, nor has lately: the weather of this deed is noted before it is asked for.
+    fn is_calm(&self, host: &Host, now: Duration, lately: Duration) -> bool {
         let state = host.state();
         let agent = state.agent.as_ref().is_some_and(|agent| agent.is_running()) && state.crash_loop == 0;
         let lived = state.last_death.is_none_or(|died| now.saturating_sub(died) > lately);
         let was_ill = self.was_ill_since(now.saturating_sub(lately));
-        agent && lived && !weather && !was_ill && host.kernel.is_running() && !host.disk.is_full() && host.knows_the_time()
+        agent && lived && !was_ill && host.kernel.is_running() && !host.disk.is_full() && host.knows_the_time()
     }
 }
 
 /// What runs there and is no setup.
-fn working(host: &Host) -> Option<Arc<Start>> {
+pub(super) fn working(host: &Host) -> Option<Arc<Start>> {
     host.state().starts.last().filter(|start| !start.is_over() && !start.is_setup()).map(Arc::clone)
 }

@@ -23,6 +23,12 @@ fn used(rig: &Rig) -> Played {
     machine
 }
 
+/// What its terminals were told, and how many minutes before it went off.
+fn told(rig: &Rig, machine: &Played) -> (Vec<u64>, Vec<String>) {
+    let (off, told) = (rig.clock.mono(), machine.told.lock().expect("nobody panics with it"));
+    told.iter().map(|(when, text)| (off.saturating_sub(*when).as_secs().div_ceil(60), text.clone())).unzip()
+}
+
 #[test]
 fn whoever_types_there_has_half_an_hour_and_is_told_three_times() {
     simulate(async |clock| {
@@ -35,11 +41,9 @@ fn whoever_types_there_has_half_an_hour_and_is_told_three_times() {
         };
         let (finish, ()) = tokio::join!(machine.agent(&rig, "{}").run(), look);
         assert_eq!((finish.because, machine.is_off()), (EndedBecause::Succeeded, true));
-        let off = rig.clock.mono();
-        let told = machine.told.lock().expect("nobody panics with it").clone();
-        let before: Vec<u64> = told.iter().map(|(when, _)| off.saturating_sub(*when).as_secs().div_ceil(60)).collect();
+        let (before, told) = told(&rig, &machine);
         assert_eq!(before, [30, 10, 1], "{told:?}");
-        assert_eq!(told[0].1, "digits-222222 is over, and this machine goes in 30m, with its disk. More time: lamp extend digits-222222 1h");
+        assert_eq!(told[0], "digits-222222 is over, and this machine goes in 30m, with its disk. More time: lamp extend digits-222222 1h");
         let outcome = rig.outcome().await;
         let why = outcome.reasons.last().map(|reason| reason.text.clone()).unwrap_or_default();
         assert_eq!(why, "the workload ended with exit code 0; somebody typed on the machine 2m ago, so it is kept for 30m");
@@ -77,9 +81,7 @@ fn a_limit_within_the_half_hour_is_what_is_told_and_what_holds() {
         };
         let (_, left) = tokio::join!(machine.agent(&rig, r#"{"limits": {"max_runtime": "20m"}}"#).run(), look);
         assert!((15 * 60..18 * 60 + 5).contains(&left), "{left} s");
-        let off = rig.clock.mono();
-        let told = machine.told.lock().expect("nobody panics with it").clone();
-        let before: Vec<u64> = told.iter().map(|(when, _)| off.saturating_sub(*when).as_secs().div_ceil(60)).collect();
+        let (before, told) = told(&rig, &machine);
         assert!(matches!(before.as_slice(), [16..=19, 10, 1]), "{told:?}");
     });
 }

@@ -44,7 +44,7 @@ pub async fn stage(clock: Arc<VirtualClock>) -> (Rig, Played) {
     (rig, machine)
 }
 
-const SPEC: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "30s"}}"#;
+pub const SPEC: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "30s"}}"#;
 
 /// The sentences in the status, of a store that answers for it.
 async fn told(rig: &Rig) -> Vec<String> {

@@ -5,14 +5,13 @@ use lamplighter::ports::{Clock as _, Store as _};
 use serde_json::{Value, json};
 
 use super::checkpoints::write;
-use super::fetching::stage;
+use super::fetching::{SPEC, stage};
 use super::support::faulty_store::Fault;
 use super::support::virtual_clock::simulate;
 use super::world::Played;
 use super::{Rig, secs};
 
 const MANIFEST: &str = "jobs/digits-222222/checkpoints/0001/manifest.json";
-const SPEC: &str = r#"{"checkpoint": {"path": "ckpt", "interval": "10m", "grace": "30s"}}"#;
 
 #[test]
 fn what_has_reported_on_another_machine_is_started_again_after_an_hour_also_where_its_agent_was() {
