@@ -53,6 +53,11 @@ impl Judge {
         let works = truth.steps > 0 && truth.hung_since.is_none() && truth.quiet_since.is_none();
         let over = world.ec2.with(&host.id, super::ec2::Machine::attempt).flatten().is_some_and(|attempt| self.outcomes.contains_key(&attempt));
         let can_save = world.habit.saves_when_asked && works && !over && self.wish.is_none();
+        // A second notice does not put off what the first has said (seed 48000245 of 24 h).
+        let goes_sooner = |first: &Noticed| Arc::ptr_eq(&first.start, &start) && (now..now + ahead).contains(&(first.since + first.ahead));
+        if self.noticed.get(&host.id).is_some_and(goes_sooner) {
+            return;
+        }
         if can_save && self.is_calm(host, now, LATELY) {
             self.noticed.insert(host.id.clone(), Noticed { since: now, ahead, start, step: truth.step });
         } else {
