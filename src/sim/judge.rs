@@ -98,6 +98,8 @@ pub struct Judge {
     pub(super) hostless: Watched,
     /// Minutes in a row in which one agent that lives, and sees its GPU, watches work that idles or hangs.
     pub(super) useless: BTreeMap<String, Useless>,
+    /// Somebody asked for more time or money, and an agent may not have heard it yet: from then on it watches anew.
+    pub(super) extended: bool,
     pub(super) mistold: BTreeMap<String, u32>,
     /// By machine: the oldest whole save that is not kept, and the minutes in a row in which its agent could have kept it.
     pub(super) unkept: BTreeMap<String, (u64, u32)>,
@@ -142,6 +144,7 @@ impl Judge {
                         self.cancelled = self.cancelled.or((wish == Wish::Cancel).then_some(now));
                     }
                     Ok(Wish::Extend { time, budget: more, .. }) => {
+                        self.extended = true;
                         self.budget = self.budget.map(|budget| budget + more.unwrap_or_default());
                         self.grants.push((
                             which(key.split('/').nth(1).unwrap_or_default(), 0).0,

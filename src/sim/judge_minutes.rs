@@ -113,9 +113,10 @@ impl Judge {
             *self.mistold.entry(id).or_default() += u32::from(mistold);
         }
         self.could_sweep = healthy;
+        self.extended &= AGENTS_TROUBLES.iter().any(|trouble| world.weather.is(*trouble));
     }
 
-    /// Whoever watches anew begins anew.
+    /// Whoever watches anew begins anew: another agent, or one that was given more time or money (seed 49003263 of 24 h).
     fn count_useless(&mut self, world: &World, id: &str, over: bool) {
         let Some(host) = world.ec2.with(id, |machine| machine.host.clone()).flatten() else { return };
         let working = working(&host).map(|start| start.truth());
@@ -130,7 +131,7 @@ impl Judge {
         let sees = !world.weather.is(Trouble::NvmlLost);
         let useless = self.useless.entry(id.to_owned()).or_default();
         let is_same = agent.zip(useless.watcher.as_ref()).is_some_and(|(agent, watcher)| Arc::ptr_eq(agent, watcher)) && hushed == useless.hushed;
-        let minutes = if !over && sees && is_useless && is_same { useless.minutes + 1 } else { 0 };
+        let minutes = if !over && sees && is_useless && is_same && !self.extended { useless.minutes + 1 } else { 0 };
         *useless = Useless { minutes, watcher: agent.cloned(), hushed };
     }
 
