@@ -16,9 +16,8 @@ pub fn confirm(context: &Context, what: &str, yes: bool, meaning: &str) -> Resul
     if !std::io::stdin().is_terminal() || context.is_machine_output() {
         return Err(refused(format!("{what}, and nobody was there to ask")));
     }
-    context.printer.note(format!("{what}; go on? [y/N]"));
-    let Some(answer) = signals::line_or_left() else {
-        return Err(Fault::new(ExitCode::CTRL_C, "left at the question").meaning(meaning));
+    let Some(answer) = signals::line_or_left(|| context.printer.note(format!("{what}; go on? [y/N]"))) else {
+        return Err(signals::left_at_the_question(meaning));
     };
     if ["y", "yes"].contains(&answer.trim().to_lowercase().as_str()) { Ok(()) } else { Err(refused("not confirmed".into())) }
 }

@@ -32,7 +32,7 @@ impl ExitCode {
     pub const IDLE_OR_STALLED: ExitCode = ExitCode(107);
     /// Stopped or cancelled by somebody's request.
     pub const STOPPED: ExitCode = ExitCode(108);
-    /// A proof failed: a rehearsal did not resume, a replay disagreed with its record.
+    /// A proof failed: a rehearsal did not resume, a machine of the prover did not end by itself.
     pub const NOT_PROVED: ExitCode = ExitCode(109);
     /// A fault of the tool itself.
     pub const INTERNAL: ExitCode = ExitCode(110);

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 
 use super::fetch::with_progress;
 use super::printer::{Stream, Style};
+use super::signals;
 use super::{Context, ExitCode, Fault, Give, job_root, region, render_table_within};
 use crate::config::edit::{Edited, Setting};
 use crate::instance::setup::SetupNames;
@@ -154,10 +155,10 @@ pub fn confirm(context: &Context, question: &str, word: &str) -> Result<(), Faul
     if !std::io::stdin().is_terminal() {
         return Err(refused("nobody is here to ask").hint("--yes does it without a question, --dry-run shows what it would do"));
     }
-    context.printer.raw_err(&format!("{question} "));
-    let mut answer = String::new();
-    let read = std::io::stdin().read_line(&mut answer);
-    if read.is_ok() && answer.trim().eq_ignore_ascii_case(word) { Ok(()) } else { Err(refused("not confirmed")) }
+    let Some(answer) = signals::line_or_left(|| context.printer.raw_err(&format!("{question} "))) else {
+        return Err(signals::left_at_the_question("nothing was changed"));
+    };
+    if answer.trim().eq_ignore_ascii_case(word) { Ok(()) } else { Err(refused("not confirmed")) }
 }
 
 /// How far the steps came.

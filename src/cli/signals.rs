@@ -1,6 +1,7 @@
 //! The signals that mean: the user has gone.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -40,27 +41,39 @@ pub async fn unless_left_early<T>(gone: impl FnOnce() -> Fault, verb: impl Futur
     }
 }
 
-/// The next line of the terminal; `None`: the user has left instead. Where nobody listens, leaving ends this process by itself.
-pub fn line_or_left() -> Option<String> {
-    let read = || {
-        let mut line = String::new();
-        let _ = std::io::stdin().read_line(&mut line);
-        line
-    };
-    if !SAYS.load(Ordering::Relaxed) {
-        return Some(read());
-    }
+/// The next line of the terminal, once the question was put; `None`: the user has left instead.
+pub fn line_or_left(question: impl FnOnce()) -> Option<String> {
     // The thread of the runtime is the one that asks: two others wait for whichever comes first.
     let (sender, receiver) = std::sync::mpsc::channel();
-    let leaves = sender.clone();
-    std::thread::spawn(move || leaves.send(Some(read())));
+    let is_open = Arc::new(AtomicBool::new(true));
+    let (leaves, asked) = (sender.clone(), Arc::clone(&is_open));
+    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
     std::thread::spawn(move || {
-        if let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() {
-            runtime.block_on(async { Left::channels().heard().await });
-            let _ = sender.send(None);
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let mut channels = Left::channels();
+            drop(ready);
+            channels.heard().await;
+            if asked.load(Ordering::Relaxed) {
+                let _ = leaves.send(None);
+                channels.heard().await;
+            }
+        });
+        // What was once listened to ends nothing by itself any more; where nobody else listens, it still must.
+        if !SAYS.load(Ordering::Relaxed) && !HEARS.load(Ordering::Relaxed) {
+            std::process::exit(ExitCode::CTRL_C.number().into());
         }
     });
-    receiver.recv().ok().flatten()
+    let _ = is_ready.recv();
+    question();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        let _ = std::io::stdin().read_line(&mut line);
+        let _ = sender.send(Some(line));
+    });
+    let line = receiver.recv().ok().flatten();
+    is_open.store(false, Ordering::Relaxed);
+    line
 }
 
 /// A window that closes says so twice, and a person who types again has read what was said.
@@ -123,6 +136,11 @@ impl Left {
             }
         }
     }
+}
+
+/// Before anything was confirmed.
+pub fn left_at_the_question(meaning: &str) -> Fault {
+    Fault::new(ExitCode::CTRL_C, "left at the question").meaning(meaning)
 }
 
 /// Before anything of a set was touched.

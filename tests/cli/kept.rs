@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::place::{Place, end};
 use super::sandbox::{Sandbox, repository};
+use super::terminal::Terminal;
 
 const JOB: &str = "home/.local/state/lamplighter/jobs/digits-7f3k2q";
 
@@ -75,30 +76,41 @@ const AGAIN: &str = "if [ -e again ]; then trap 'exit 0' TERM; while :; do sleep
 /// Whoever was asked takes their time, and meanwhile somebody goes on with the machine: it is that job's now.
 #[test]
 fn a_start_between_the_question_and_the_yes_keeps_the_machine() {
-    if std::process::Command::new("script").arg("--version").output().is_err() {
+    if !Terminal::is_there() {
         return super::skipped::skipped("no `script`, which makes a terminal");
     }
     let place = Place::new(AGAIN);
     place.0.write("lamp.toml", "name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[watch]\nidle = 'off'\n");
     assert_eq!(end(place.start(&["run", "-q"])).0, 3);
     let job = place.receipt("kept")["job"].as_str().unwrap().to_owned();
-    // A terminal of its own, whose screen is a file.
-    let lamp = place.0.command(&[]);
-    let mut terminal = std::process::Command::new("script");
-    terminal.args(["-qfec", &format!("{} cancel {job}", lamp.get_program().to_string_lossy()), "screen"]).current_dir(place.0.path());
-    terminal.env_clear().envs(lamp.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("SHELL", "/bin/sh");
-    let mut terminal = terminal.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().expect("it is there");
-    let screen = || std::fs::read_to_string(place.0.path().join("screen")).unwrap_or_default();
-    super::place::wait_until("the question", || screen().contains("go on? [y/N]").then_some(()));
+    let mut terminal = Terminal::of(&place, &["cancel", &job]);
+    terminal.until("go on? [y/N]");
     let started = place.0.lamp(&["start", "-d", &job]);
     assert_eq!(started.code, 0, "{started:?}");
     let next = started.out.trim().to_owned();
     place.until(&next, "running");
-    let mut keyboard = terminal.stdin.take().expect("it is piped");
-    std::io::Write::write_all(&mut keyboard, b"y\n").expect("it listens");
-    assert_eq!(terminal.wait().expect("it ends").code(), Some(102), "{}", screen());
-    assert!(screen().contains(&format!("it went on as job `{next}`")), "{}", screen());
+    terminal.types("y\n");
+    assert_eq!(terminal.end(), Some(102), "{}", terminal.screen());
+    assert!(terminal.screen().contains(&format!("it went on as job `{next}`")), "{}", terminal.screen());
     assert_eq!(place.status(&next)["state"], "running", "it lives");
     assert_eq!(place.0.lamp(&["cancel", "--yes", "--wait", &next]).code, 0);
+    place.nothing_is_left();
+}
+
+#[test]
+fn whoever_leaves_at_a_question_is_told_that_nothing_was_changed() {
+    if !Terminal::is_there() {
+        return super::skipped::skipped("no `script`, which makes a terminal");
+    }
+    let place = Place::new(AGAIN);
+    place.0.write("lamp.toml", "name = 'kept'\ncommand = ['sh', 'job.sh']\n[on]\nfailure = 'stop'\n[watch]\nidle = 'off'\n");
+    assert_eq!(end(place.start(&["run", "-q"])).0, 3);
+    let mut terminal = Terminal::of(&place, &["cancel", "kept"]);
+    terminal.until("go on? [y/N]");
+    terminal.types("\x03");
+    assert_eq!(terminal.end(), Some(130), "{}", terminal.screen());
+    let screen = terminal.screen();
+    assert!(screen.contains("left at the question") && screen.contains("nothing was ended: what is kept stays"), "{screen}");
+    assert_eq!(place.0.lamp(&["cancel", "kept", "--yes"]).code, 0, "it was still there");
     place.nothing_is_left();
 }

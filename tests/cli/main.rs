@@ -73,6 +73,7 @@ mod sweep;
 mod sweeper;
 #[cfg(feature = "aws")]
 mod sweeper_setup;
+mod terminal;
 mod told;
 #[cfg(feature = "aws")]
 mod uninit;

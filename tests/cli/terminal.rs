@@ -1,0 +1,44 @@
+//! A terminal of its own for a verb that asks: `script` of util-linux makes it.
+
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+
+use super::place::{Place, wait_until};
+
+/// One verb on it; what it shows is written to a file.
+pub(super) struct Terminal {
+    child: Child,
+    screen: std::path::PathBuf,
+}
+
+impl Terminal {
+    pub(super) fn is_there() -> bool {
+        Command::new("script").arg("--version").output().is_ok()
+    }
+
+    pub(super) fn of(place: &Place, verb: &[&str]) -> Terminal {
+        let lamp = place.0.command(&[]);
+        let mut script = Command::new("script");
+        script.args(["-qfec", &format!("{} {}", lamp.get_program().to_string_lossy(), verb.join(" ")), "screen"]).current_dir(place.0.path());
+        script.env_clear().envs(lamp.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("SHELL", "/bin/sh");
+        let child = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it is there");
+        Terminal { child, screen: place.0.path().join("screen") }
+    }
+
+    pub(super) fn screen(&self) -> String {
+        std::fs::read_to_string(&self.screen).unwrap_or_default()
+    }
+
+    pub(super) fn until(&self, text: &str) {
+        wait_until(text, || self.screen().contains(text).then_some(()));
+    }
+
+    pub(super) fn types(&mut self, keys: &str) {
+        self.child.stdin.as_mut().expect("it is piped").write_all(keys.as_bytes()).expect("it listens");
+    }
+
+    /// The exit code of the verb.
+    pub(super) fn end(&mut self) -> Option<i32> {
+        self.child.wait().expect("it ends").code()
+    }
+}
