@@ -5,6 +5,7 @@ use clap::Args as ClapArgs;
 use super::alone::AloneRun;
 use super::attach::{Attached, look_every};
 use super::log_tail::LogTail;
+use super::patience::{never_silent, of_root};
 use super::{Context, ExitCode, Fault, Format, job_root, run};
 use crate::job::AttemptNo;
 use crate::jobdir::{JobDir, JobDirError};
@@ -27,17 +28,34 @@ pub struct Args {
 /// # Errors
 /// There is no such job or attempt, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    if args.follow {
+        return follow(args, context).await;
+    }
+    never_silent(context, of_root(context), print_all(args, context)).await
+}
+
+async fn follow(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
+    let fault = |error: JobDirError| job_root::record_fault(&error);
+    let find = async {
+        let store = job_root::open_existing(context).await?;
+        let dir = job_root::find(&store, args.job.as_deref()).await?;
+        let alone = AloneRun::read(&dir).await.map_err(fault)?;
+        Ok::<_, Fault>((store, dir, alone))
+    };
+    // From then on, silence is the log's own.
+    let (store, dir, alone) = never_silent(context, of_root(context), find).await?;
+    if alone.is_some() {
+        return follow_alone(context, &dir).await.map_err(fault);
+    }
+    let controller = run::controller(&job_root::workstation(context)?, &store)?;
+    Attached::new(context, &dir).with_log().follow_and_drive(&controller).await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn print_all(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let store = job_root::open_existing(context).await?;
     let dir = job_root::find(&store, args.job.as_deref()).await?;
     let fault = |error: JobDirError| job_root::record_fault(&error);
-    if args.follow && AloneRun::read(&dir).await.map_err(fault)?.is_some() {
-        return follow_alone(context, &dir).await.map_err(fault);
-    }
-    if args.follow {
-        let controller = run::controller(&job_root::workstation(context)?, &store)?;
-        Attached::new(context, &dir).with_log().follow_and_drive(&controller).await?;
-        return Ok(ExitCode::SUCCESS);
-    }
     let attempts = dir.attempts().await.map_err(fault)?;
     let chosen: Vec<AttemptNo> = match args.attempt.map(AttemptNo::new) {
         Some(one) if attempts.contains(&one) => vec![one],

@@ -38,3 +38,13 @@ pub async fn saying<T>(context: &Context, what: impl std::fmt::Display, work: im
     }
     work.await
 }
+
+/// What [`never_silent`] says of verbs that ask the job root alone.
+pub fn of_root(context: &Context) -> String {
+    format!("the job root {} has not answered all that was asked yet; still waiting", context.job_root)
+}
+
+/// Of verbs that ask the cloud too: nobody can tell from here which of the two is silent.
+pub fn of_cloud(context: &Context) -> String {
+    format!("the job root {} or the cloud has not answered all that was asked yet; still waiting", context.job_root)
+}

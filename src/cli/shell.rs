@@ -10,7 +10,7 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use super::context::Forgives;
-use super::patience::never_silent;
+use super::patience::{never_silent, of_cloud, of_root};
 use super::signals::{gone_before, gone_before_a_set, unless_left_early};
 use super::{
     ColorChoice, Context, ExitCode, Fault, Format, Globals, Printer, apply, check, completions, daemon, doctor, explain, extend, iam, init, logs,
@@ -149,8 +149,6 @@ fn dispatch(verb: &Verb, context: &Context) -> Result<ExitCode, Fault> {
         Verb::Iam(args) => iam::run(args, context),
         Verb::Run(args) => block_on(unless_left_early(gone_before, run::run(args, context))),
         Verb::Status(args) => block_on(never_silent(context, of_root(context), status::run(args, context))),
-        // Of a log that is followed, silence is the log's own.
-        Verb::Logs(args) if !args.follow => block_on(never_silent(context, of_root(context), logs::run(args, context))),
         Verb::Logs(args) => block_on(logs::run(args, context)),
         Verb::Ssh(args) => block_on(ssh::run(args, context)),
         Verb::Start(args) => block_on(unless_left_early(gone_before, start::run(args, context))),
@@ -183,15 +181,6 @@ fn end_job(args: &stop::Args, wish: Wish, context: &Context) -> Result<ExitCode,
     let verb = stop::run(args, wish, context);
     // Whoever waits for the end of a job has asked for the silence.
     if args.wait { block_on(verb) } else { block_on(never_silent(context, of_cloud(context), verb)) }
-}
-
-fn of_root(context: &Context) -> String {
-    format!("the job root {} has not answered all that was asked yet; still waiting", context.job_root)
-}
-
-/// Of verbs that ask the cloud too: nobody can tell from here which of the two is silent.
-fn of_cloud(context: &Context) -> String {
-    format!("the job root {} or the cloud has not answered all that was asked yet; still waiting", context.job_root)
 }
 
 /// Runs an async verb to its end on this thread.

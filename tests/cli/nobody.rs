@@ -79,7 +79,7 @@ fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
     let sandbox = Sandbox::with_script();
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let endpoint = format!("http://{}", silent.local_addr().expect("it has one"));
-    let began = [&["status"][..], &["logs", "digits"], &["outputs", "digits"], &["schedules"]].map(|words| {
+    let began = [&["status"][..], &["logs", "digits"], &["logs", "-f", "digits"], &["outputs", "digits"], &["schedules"]].map(|words| {
         let mut command = sandbox.command(&[words, &["--job-root", "s3://bucket/jobs"]].concat());
         command.env("AWS_ENDPOINT_URL", &endpoint).env("AWS_REGION", "us-east-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x");
         (words, command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test"))
