@@ -125,6 +125,10 @@ async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Resu
     let capped = apply_caps::of(context, &store, &planned, &costs).await?;
     if !context.is_machine_output() {
         let falls_short = |change: &Change| {
+            let scheduled = ready.iter().find(|one| one.applied.file == change.file).and_then(|one| one.scheduled.as_ref());
+            if scheduled.is_some_and(Scheduled::is_of_another_workdir) {
+                return Some("another file in its workdir, the same words".to_owned());
+            }
             let newest = newest_of(&change.file, &jobs).filter(|_| change.change == ChangeKind::Unchanged && change.kind == Applies::Job)?;
             short.get(&newest.job).map(|short| short.told(&again(&args.paths, whole, &change.file, &set, context)))
         };

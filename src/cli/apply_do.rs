@@ -40,6 +40,11 @@ impl Scheduled {
     pub fn is_as_kept(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && kept.code == self.new.code)
     }
+
+    /// Whether no word of it is another, but a file of its workdir: what stands beside it counts, a job file too.
+    pub fn is_of_another_workdir(&self) -> bool {
+        self.kept.as_ref().is_some_and(|kept| has_same_words(kept, &self.new) && kept.code != self.new.code)
+    }
 }
 
 /// The same but for the workdir.

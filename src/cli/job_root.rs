@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::stream::TryStreamExt as _;
 use futures::stream::{self, StreamExt};
 
+use super::alone::AloneRun;
 use super::spec_gone::SpecGone;
 use super::{Context, ExitCode, Fault, kept};
 use crate::config::{AwsFile, closest};
@@ -307,6 +308,11 @@ pub async fn spec_under_way(dir: &JobDir) -> Result<Spec, Fault> {
     let fault = |error| record_fault(&error);
     match dir.spec().await.map_err(fault)? {
         Some(resolved) if resolved.is_alone() => {
+            if AloneRun::read(dir).await.map_err(fault)?.is_some_and(|run| run.has_ended()) {
+                return Err(Fault::new(ExitCode::REFUSED, format!("`{}` was a run of the agent alone, and has ended", dir.job()))
+                    .meaning("nothing was changed: such a run keeps no machine")
+                    .hint(format!("`lamp logs {}` prints what it said; `lamp-agent` on its machine runs it again", dir.job())));
+            }
             Err(Fault::new(ExitCode::REFUSED, format!("`{}` is a run of the agent alone: it reads no wishes", dir.job()))
                 .meaning("nothing was changed")
                 .hint("Ctrl-C where it was started, or SIGTERM to its `lamp-agent`, ends it"))

@@ -223,9 +223,13 @@ fn a_schedule_is_kept_shown_changed_and_ended() {
     // Another script, and then another time.
     let before = since();
     place.0.write("jobs/do.sh", "echo two\n");
+    let shown = place.0.lamp(&["apply", "jobs", "--dry-run"]);
+    assert!(shown.out.contains("another file in its workdir, the same words"), "{shown:?}");
     assert_eq!(says(&place.apply(&[])), ["nightly.toml changed"]);
     assert_eq!(since(), before, "another script makes nothing due again");
     place.0.write("jobs/nightly.toml", nightly("0 23 1 1 *"));
+    let shown = place.0.lamp(&["apply", "jobs", "--dry-run"]);
+    assert!(shown.out.contains("changed") && !shown.out.contains("workdir"), "{shown:?}");
     assert_eq!(says(&place.apply(&[])), ["nightly.toml changed"]);
     assert_ne!(since(), before);
     assert!(place.schedules()[0]["next"].as_str().unwrap().ends_with("-01-01T23:00:00Z"));

@@ -58,6 +58,9 @@ fn lamp_tells_the_story_of_a_run_of_the_agent_alone() {
     assert_eq!(asked(&bench, &["logs", "-f"]).1, "begun\nover\n");
     assert_eq!(run.wait().code(), Some(3));
 
+    let (code, _, err) = asked(&bench, &["start"]);
+    assert!(code == 102 && err.contains("was a run of the agent alone, and has ended") && err.contains("`lamp logs "), "{err}");
+
     let job = state("failed");
     assert_eq!((&job["exit_code"], &job["verdict"], &job["usd_per_hour"]), (&3.into(), &serde_json::Value::Null, &serde_json::Value::Null));
     let (code, text, _) = asked(&bench, &["receipt"]);
