@@ -1,4 +1,4 @@
-"""Holds `train.py` to its promise: interrupted at any moment, it ends with the weights of an undisturbed run.
+"""Holds `train.py` to its promise: interrupted at the moments below, it ends with the weights of an undisturbed run.
 
     .venv/bin/python -m unittest -v        (after `sh setup.sh`; about twenty seconds)
 """

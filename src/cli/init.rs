@@ -167,8 +167,8 @@ fn starter(found: &Found, folder: &Path) -> String {
         "\n# Files to keep at the end, below this folder.\n# outputs = [\"model.pt\", \"metrics/*.json\"]\n\n\
          # Packed and shipped is this folder, without what .gitignore and .lampignore name.\n\n\
          # [env]\n# SEED = 1\n\n\
-         [machine]\ncloud = \"local\"            # this workstation; no account is needed\n\
-         # gpus = \"A10G:1\"          # or \"at least 24GiB\"\n# market = \"spot\"          # cheaper, can be interrupted\n\n",
+         [machine]\ncloud = \"local\"            # this workstation; \"aws\" buys a machine: docs/aws.md\n\
+         # gpus = \"A10G:1\"          # or \"at least 24GiB\"\n# market = \"spot\"          # of \"aws\": cheaper, can be interrupted\n\n",
     );
     text.push_str(&how_it_saves(found));
     text.push_str(

@@ -221,8 +221,9 @@ pub struct CheckpointFile {
     pub grace: Option<SpanWord>,
 }
 
-/// What to do with the machine at the end of an attempt: `terminate`, `stop` (its disk is kept), `keep 2h` (for a look, then
-/// terminate) or `notify`. `notify` tells; a job that is idle or stalled then goes on, and bills, and one that has ended is terminated.
+/// What to do with the machine at the end of an attempt: `terminate`, `stop` (its disk is kept; not of a spot machine), `keep 2h` (for
+/// a look, then terminate) or `notify`. `notify` tells; a job that is idle or stalled then goes on, and bills, and one that has ended is
+/// terminated.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct OnFile {
@@ -321,7 +322,8 @@ pub struct AwsFile {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct NotifyFile {
-    /// A program with its arguments; it gets the event as one line of JSON on its standard input.
-    #[schemars(extend("examples" = [["notify-send", "lamp"]]))]
+    /// A program with its arguments. It has the sentence in LAMP_TEXT, the job in LAMP_JOB, and the event as one line of JSON on its
+    /// standard input.
+    #[schemars(extend("examples" = [["sh", "-c", "notify-send \"$LAMP_JOB\" \"$LAMP_TEXT\""]]))]
     pub command: Option<Vec<String>>,
 }

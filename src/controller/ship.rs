@@ -35,7 +35,9 @@ const LAUNCH_TAKES: Duration = Duration::from_secs(2 * 60);
 pub enum ShipError {
     #[error(transparent)]
     NoAgent(#[from] AgentsError),
-    #[error("the agent `{path}` needs glibc {needs}, and {image} has {has}: build one that runs there with `just agent-portable`")]
+    #[error(
+        "the agent `{path}` needs glibc {needs}, and {image} has {has}: build one that runs there with `just agent-portable`, and put it beside `lamp`"
+    )]
     TooNew { path: String, needs: Glibc, image: String, has: Glibc },
     #[error("{image} has systemd {has}, and the agent needs {SYSTEMD_MIN}: choose an image with Amazon Linux 2023, Ubuntu 20.04, Debian 11 or newer")]
     TooOld { image: String, has: u16 },
@@ -254,7 +256,10 @@ mod tests {
             assert!(check_image(&file(None), image).is_ok(), "{image}");
         }
         let words = check_image(&new, "debian-11-amd64").unwrap_err().to_string();
-        assert_eq!(words, "the agent `/a` needs glibc 2.34, and `debian-11-amd64` has 2.31: build one that runs there with `just agent-portable`");
+        assert_eq!(
+            words,
+            "the agent `/a` needs glibc 2.34, and `debian-11-amd64` has 2.31: build one that runs there with `just agent-portable`, and put it beside `lamp`"
+        );
     }
 
     #[test]

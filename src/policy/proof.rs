@@ -52,7 +52,7 @@ const ROUNDING: Duration = Duration::from_secs(2);
 /// Small machines of the ordinary processor, cheapest first in most regions; the micro ones are what a new account may have.
 pub const TYPES: [&str; 6] = ["t3a.nano", "t3.nano", "t3a.micro", "t3.micro", "t2.nano", "t2.micro"];
 
-/// Amazon Linux 2023: small, in every region, and its systemd is older than that of the images that people train on.
+/// Amazon Linux 2023: small, and in every region. Its systemd (252) stands between those of Ubuntu 22.04 and 24.04.
 pub const IMAGE: &str = "ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64";
 
 /// The size of that image's own disk.
