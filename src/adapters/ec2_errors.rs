@@ -114,7 +114,9 @@ const TABLE: &[(&[&str], Class)] = &[
         Class::Denied,
     ),
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], Class::NoSpotRole),
-    (&["Blocked", "OptInRequired", "PendingVerification"], Class::Account),
+    // A first launch in a region is looked at for minutes, four hours at most; another region may serve meanwhile.
+    (&["PendingVerification"], Class::Refused(Refusal::Quota)),
+    (&["Blocked", "OptInRequired"], Class::Account),
     (
         &["InvalidParameter*", "InvalidAMIID.*", "InvalidUserData.Malformed", "InvalidSubnetID.*", "InvalidGroup.*", "InvalidKeyPair.*"],
         Class::Invalid,
@@ -313,7 +315,8 @@ mod tests {
             (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "denied"),
             (&["InvalidParameterValue", "InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed"], "never"),
             (&["InvalidUserData.Malformed"], "never"),
-            (&["Blocked", "OptInRequired", "PendingVerification"], "denied"),
+            (&["PendingVerification"], "next: the quota is used up"),
+            (&["Blocked", "OptInRequired"], "denied"),
             (&["InvalidInstanceID.NotFound"], "look"),
             (&["OperationNotPermitted"], "denied"),
             (&["UnsupportedOperation"], "never"),

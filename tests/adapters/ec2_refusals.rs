@@ -30,7 +30,8 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "denied"),
     (&["InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidUserData.Malformed"], "invalid"),
-    (&["Blocked", "OptInRequired", "PendingVerification"], "denied"),
+    (&["PendingVerification"], "the quota is used up"),
+    (&["Blocked", "OptInRequired"], "denied"),
     (&["SomethingNobodyKnows"], "invalid"),
 ];
 
