@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tracing::{debug, warn};
 
 use super::drive::Controller;
@@ -15,10 +16,10 @@ use super::memory::JobMemory;
 use super::round::Root;
 use crate::instance::{InstanceView, MachineRef};
 use crate::job::JobId;
-use crate::jobdir::JobDir;
+use crate::jobdir::{JobDir, layout};
 use crate::market::Usd;
-use crate::policy::kept::forgotten;
-use crate::ports::chain;
+use crate::policy::kept::{forgotten, is_undated};
+use crate::ports::{StoreError, chain};
 
 /// Between two words about the same disk: as long as it stood before the first.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
@@ -30,12 +31,26 @@ impl Controller {
     /// Of these machines, those that stand still and seem to be forgotten.
     pub(super) async fn tell_kept(&self, told: &mut KeptTold, views: &[InstanceView]) {
         for view in views {
-            let Some(stood) = forgotten(view, self.clock.now()) else { continue };
+            let Ok(heard) = self.heard_last(view).await else { continue };
+            let Some(stood) = forgotten(view, heard, self.clock.now()) else { continue };
             let week = stood.as_secs() / WEEK.as_secs();
             if !told.contains(&(view.machine(), week)) && self.tell_of(view, stood, week).await {
                 told.insert((view.machine(), week));
             }
         }
+    }
+
+    /// When its agent was heard last, of a machine that may be forgotten and of which the cloud does not say since when it stands; it
+    /// is asked for nothing else.
+    ///
+    /// # Errors
+    /// When the store does not answer: nobody knows.
+    pub(super) async fn heard_last(&self, view: &InstanceView) -> Result<Option<Timestamp>, StoreError> {
+        if !is_undated(view, self.clock.now()) {
+            return Ok(None);
+        }
+        let heard = self.store.head(&layout::status(&view.tags.job, view.tags.attempt)).await?;
+        Ok(heard.map(|meta| meta.modified))
     }
 
     /// Of the jobs that kept something, those whose machine none of these is any more: somebody has ended it elsewhere.

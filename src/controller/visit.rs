@@ -82,7 +82,8 @@ impl Controller {
         }
         views.sort_by_key(InstanceView::machine);
         views.dedup_by_key(|view| view.machine());
-        visit.kept = views.iter().filter_map(|view| self.standing(view)).collect();
+        let kept = stream::iter(&views).map(|view| self.standing(view)).buffered(READS_IN_FLIGHT);
+        visit.kept = kept.filter_map(|standing| async { standing }).collect().await;
         views.retain(|view| view.state.bills());
         visit.machines = u32::try_from(views.len()).unwrap_or(u32::MAX);
         views
@@ -119,9 +120,11 @@ impl Controller {
         places.into_iter().collect()
     }
 
-    fn standing(&self, view: &InstanceView) -> Option<Standing> {
-        forgotten(view, self.clock.now())?;
-        Some(Standing { machine: view.machine(), job: view.tags.job.clone(), since: view.ended? })
+    /// `None` also where nobody can say since when: the next visit asks again.
+    async fn standing(&self, view: &InstanceView) -> Option<Standing> {
+        let (now, heard) = (self.clock.now(), self.within(RECORD_MAX, self.heard_last(view)).await.ok()?);
+        let stood = forgotten(view, heard, now)?;
+        Some(Standing { machine: view.machine(), job: view.tags.job.clone(), since: now.checked_sub(stood).ok()? })
     }
 
     /// Leases and records, where the job root answers.

@@ -72,7 +72,7 @@ pub struct Ended {
 pub struct Standing {
     pub machine: MachineRef,
     pub job: JobId,
-    /// Since when, by the cloud.
+    /// Since when, by the cloud; or when its agent was heard last, where the cloud does not say.
     pub since: Timestamp,
 }
 

@@ -17,12 +17,22 @@ use crate::market::{Cloud, Market, elapsed};
 /// the weekend and goes on on Monday; later is money that nobody thinks of.
 pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(7 * 86_400);
 
-/// For how long a machine has stood still, once that is longer than anybody is likely to mean. A machine of which the cloud
-/// does not say since when says nothing, and this workstation's own folders cost nothing.
-pub fn forgotten(view: &InstanceView, now: Timestamp) -> Option<Duration> {
-    let stands = view.cloud != Cloud::Local && view.state == InstanceState::Stopped;
-    let stood = elapsed(view.ended.filter(|_| stands)?, now);
-    (stood > FORGOTTEN_AFTER).then_some(stood)
+/// For how long a machine has stood still, once that is longer than anybody is likely to mean. EC2 dates a stop that was asked of it,
+/// and none that came from within (`StateTransitionReason: "User initiated"`): there `heard`, when its agent was heard last, counts.
+/// This workstation's own folders cost nothing.
+pub fn forgotten(view: &InstanceView, heard: Option<Timestamp>, now: Timestamp) -> Option<Duration> {
+    let since = view.ended.or(heard).unwrap_or(view.launched).max(view.launched);
+    let stood = elapsed(since, now);
+    (stands(view) && stood > FORGOTTEN_AFTER).then_some(stood)
+}
+
+/// Whether it may be forgotten, and only who heard it last can say.
+pub fn is_undated(view: &InstanceView, now: Timestamp) -> bool {
+    stands(view) && view.ended.is_none() && elapsed(view.launched, now) > FORGOTTEN_AFTER
+}
+
+fn stands(view: &InstanceView) -> bool {
+    view.cloud != Cloud::Local && view.state == InstanceState::Stopped
 }
 
 /// Whether a machine of an attempt that is over is stopped where it is found running, and not terminated with the disk that was to

@@ -4,9 +4,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use lamplighter::controller::Controller;
 use lamplighter::instance::{InstanceState, InstanceView, MachineRef, Residue};
-use lamplighter::job::{LeavingFate, Reaction, Receipt};
+use lamplighter::job::{AttemptNo, LeavingFate, Reaction, Receipt};
+use lamplighter::jobdir::layout;
 use lamplighter::market::{self, Region, Usd};
 use lamplighter::ports::{Clock, Cloud, CloudError, Notification, Notifier, NotifierError};
 
@@ -146,6 +148,28 @@ fn a_disk_that_stands_unused_for_a_week_is_told_of_once_a_week() {
         clock.sleep(7 * DAY).await;
         assert_eq!(daemon(&world, &shelf, &ear).await.len(), 1, "a week later it is news again");
         assert!(shelf.ends.lock().unwrap().is_empty(), "to tell is all");
+    });
+}
+
+/// EC2 dates no stop that came from within the machine: there the last heartbeat counts, or the launch where none ever came.
+#[test]
+fn a_machine_that_powered_itself_off_is_told_of_though_the_cloud_does_not_say_since_when() {
+    const UNDATED: fn(&mut InstanceView) = |view| (view.cloud, view.ended) = (market::Cloud::Aws, None);
+    simulate(async |clock| {
+        let (world, shelf, _) = stopped(clock.clone(), UNDATED).await;
+        let (ear, room) = (Arc::new(Ear::default()), Duration::from_secs(60));
+        clock.sleep(6 * DAY).await;
+        assert_eq!(daemon(&world, &shelf, &ear).await, Vec::<String>::new(), "six days are no week");
+        clock.sleep(2 * DAY).await;
+        let told = daemon(&world, &shelf, &ear).await;
+        assert!(told.len() == 1 && told[0].contains("has been stopped for 8 days"), "{told:?}");
+        let visit = controller(&world, &shelf).visit("lamplighter-sweeper-me", "test", room).await;
+        let [kept] = &visit.kept[..] else { panic!("{visit:?}") };
+        assert!((7..=9).contains(&(clock.now().duration_since(kept.since).as_hours() / 24)), "{kept:?}");
+        // Its heartbeat is of yesterday, whoever wrote it: it does not stand for a week.
+        world.dir.store().put(&layout::status(world.job(), AttemptNo::FIRST), Bytes::from_static(b"{}")).await.unwrap();
+        clock.sleep(DAY).await;
+        assert!(controller(&world, &shelf).visit("lamplighter-sweeper-me", "test", room).await.kept.is_empty());
     });
 }
 
