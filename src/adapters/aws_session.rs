@@ -16,12 +16,15 @@ use aws_config::timeout::TimeoutConfig;
 use aws_config::{BehaviorVersion, SdkConfig};
 use aws_credential_types::Credentials;
 use aws_credential_types::provider::SharedCredentialsProvider;
-use aws_smithy_http_client::tls;
+use aws_smithy_http_client::proxy::ProxyConfig;
+use aws_smithy_http_client::{Connector, tls};
+use aws_smithy_runtime_api::client::http::{HttpConnectorSettings, SharedHttpClient, SharedHttpConnector, http_client_fn};
 use tokio::sync::OnceCell;
 
 use super::aws_identity::{Identity, Told};
 use super::aws_settings::AwsSettings;
 use super::ec2_memory::Ec2Memory;
+use super::here;
 use super::objects::install_crypto;
 use crate::market::Region;
 
@@ -142,12 +145,31 @@ impl AwsSession {
     }
 }
 
+/// What goes by HTTPS goes through the proxy that the environment names, as the job root's own client and AWS's tools do it; the SDK looks
+/// for none. The metadata service speaks plain HTTP, and stands before any proxy.
+fn http_client() -> SharedHttpClient {
+    let tls = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring);
+    let direct = || aws_smithy_http_client::Builder::new().tls_provider(tls.clone()).build_https();
+    let named = |names: &[&str]| names.iter().find_map(|name| here::variable(name)?.into_string().ok());
+    let Some(address) = named(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]) else { return direct() };
+    let address = if address.contains("://") { address } else { format!("http://{address}") };
+    // It may hold a password, and is not said.
+    let Ok(proxy) = ProxyConfig::https(address) else {
+        tracing::warn!("HTTPS_PROXY holds no address of a proxy: AWS is asked without one");
+        return direct();
+    };
+    let proxy = proxy.no_proxy(named(&["NO_PROXY", "no_proxy"]).unwrap_or_default());
+    let settings = HttpConnectorSettings::builder().connect_timeout(CONNECT_WITHIN).build();
+    let connector = SharedHttpConnector::new(Connector::builder().connector_settings(settings).proxy_config(proxy).tls_provider(tls).build());
+    // One for all: each has connections of its own.
+    http_client_fn(move |_, _| connector.clone())
+}
+
 async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> (SdkConfig, Option<Identity>) {
     install_crypto();
-    let http = aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring)).build_https();
     let timeouts = TimeoutConfig::builder().connect_timeout(CONNECT_WITHIN).operation_attempt_timeout(ATTEMPT_WITHIN).build();
     let mut loader = aws_config::defaults(BehaviorVersion::latest())
-        .http_client(http)
+        .http_client(http_client())
         .timeout_config(timeouts)
         .retry_config(RetryConfig::standard().with_max_attempts(TRIES));
     if let Some((region, key)) = given {

@@ -92,6 +92,23 @@ fn a_job_root_that_is_silent_is_named_long_before_it_is_given_up() {
     }
 }
 
+/// The SDK of AWS looks for no proxy by itself: without it, nothing could be ended behind one, where the job root answers.
+#[test]
+fn what_is_asked_of_aws_goes_through_the_proxy_that_the_environment_names() {
+    let sandbox = Sandbox::new();
+    for name in ["HTTPS_PROXY", "all_proxy"] {
+        let proxy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = proxy.local_addr().expect("it has one");
+        let mut command = sandbox.command(&["sweep", "--dry-run"]);
+        command.env("AWS_REGION", "eu-west-1").env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env(name, format!("http://{address}"));
+        let mut lamp = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("lamp was built for this test");
+        let mut line = String::new();
+        let read = BufReader::new(proxy.accept().expect("it asks").0).read_line(&mut line);
+        lamp.kill().and_then(|()| lamp.wait()).expect("it is ours");
+        assert!(read.is_ok() && line.starts_with("CONNECT ") && line.contains(".amazonaws.com:443"), "{name}: {line}");
+    }
+}
+
 /// Nobody was asked, so that nobody is out of reach: a word is missing, as where `lamp iam` lacks one.
 #[test]
 fn a_region_that_nobody_names_is_a_word_that_is_missing() {
