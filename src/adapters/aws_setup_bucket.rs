@@ -6,9 +6,9 @@ use std::error::Error as StdError;
 use aws_sdk_s3::Client;
 use aws_sdk_s3::types::{
     AbortIncompleteMultipartUpload, BucketLifecycleConfiguration, BucketLocationConstraint, BucketVersioningStatus, CreateBucketConfiguration,
-    Delete, ExpirationStatus, LifecycleRule, LifecycleRuleFilter, NoncurrentVersionExpiration, ObjectIdentifier, PublicAccessBlockConfiguration,
-    ServerSideEncryption, ServerSideEncryptionByDefault, ServerSideEncryptionConfiguration, ServerSideEncryptionRule, Tag, Tagging,
-    VersioningConfiguration,
+    Delete, ExpirationStatus, LifecycleExpiration, LifecycleRule, LifecycleRuleFilter, NoncurrentVersionExpiration, ObjectIdentifier,
+    PublicAccessBlockConfiguration, ServerSideEncryption, ServerSideEncryptionByDefault, ServerSideEncryptionConfiguration, ServerSideEncryptionRule,
+    Tag, Tagging, VersioningConfiguration,
 };
 use aws_smithy_runtime_api::client::orchestrator::HttpResponse;
 use aws_smithy_runtime_api::client::result::SdkError;
@@ -61,6 +61,8 @@ pub(super) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
         let on = |rule: &&LifecycleRule| *rule.status() == ExpirationStatus::Enabled;
         let aborts = rules.iter().filter(on).any(|rule| rule.abort_incomplete_multipart_upload().is_some());
         let expires = rules.iter().filter(on).any(|rule| rule.noncurrent_version_expiration().is_some());
+        let unmark = |rule: &LifecycleRule| rule.expiration().and_then(LifecycleExpiration::expired_object_delete_marker) == Some(true);
+        let unmarks = rules.iter().filter(on).any(unmark);
         let encryption = known(encryption)?.and_then(|answer| answer.server_side_encryption_configuration);
         let tags = known(tags)?.map(|answer| answer.tag_set).unwrap_or_default();
         Ok(BucketFound {
@@ -70,7 +72,7 @@ pub(super) async fn look(s3: &Client, bucket: &str, account: &str) -> Found<Buck
             private: closed,
             encrypted: encryption.is_some(),
             own_key: encryption.as_ref().and_then(own_key),
-            tidy: aborts && expires,
+            tidy: aborts && expires && unmarks,
         })
     };
     settings().map_or_else(Found::Unknown, Found::There)
@@ -178,7 +180,8 @@ fn filtered(mut rule: LifecycleRule) -> LifecycleRule {
     rule
 }
 
-/// Our two rules, and after them what is there under other names.
+/// Our three rules, and after them what is there under other names. A mark of a deleted object stands for ever once the versions below
+/// it are gone, and S3 walks over it at each listing.
 fn lifecycle(theirs: Vec<LifecycleRule>) -> BucketLifecycleConfiguration {
     let everything = || LifecycleRuleFilter::builder().prefix("").build();
     let rule = |id: &str| LifecycleRule::builder().id(id).filter(everything()).status(ExpirationStatus::Enabled);
@@ -187,6 +190,7 @@ fn lifecycle(theirs: Vec<LifecycleRule>) -> BucketLifecycleConfiguration {
     let rules = [
         rule("broken-uploads").abort_incomplete_multipart_upload(uploads).build(),
         rule("old-versions").noncurrent_version_expiration(versions).build(),
+        rule("marks-of-the-deleted").expiration(LifecycleExpiration::builder().expired_object_delete_marker(true).build()).build(),
     ];
     let mut rules = rules.map(|rule| rule.expect("a rule has a status")).to_vec();
     let ours: Vec<Option<String>> = rules.iter().map(|rule| rule.id.clone()).collect();
@@ -331,7 +335,10 @@ mod tests {
     #[test]
     fn the_lifecycle_takes_no_current_object_away() {
         let lifecycle = lifecycle(Vec::new());
-        assert_eq!(lifecycle.rules().len(), 2);
-        assert!(lifecycle.rules().iter().all(|rule| rule.expiration().is_none() && rule.transitions().is_empty()), "jobs are kept for ever");
+        assert_eq!(lifecycle.rules().len(), 3);
+        // With neither a date nor days, an expiration takes marks alone.
+        let takes = |rule: &LifecycleRule| rule.expiration().is_some_and(|takes| takes.days().is_some() || takes.date().is_some());
+        assert!(lifecycle.rules().iter().all(|rule| !takes(rule) && rule.transitions().is_empty()), "jobs are kept for ever");
+        assert_eq!(lifecycle.rules().iter().filter(|rule| rule.expiration().is_some()).count(), 1);
     }
 }

@@ -213,7 +213,12 @@ impl Place<'_> {
             match self.send(call).await {
                 Ok(_) => return Ok(()),
                 Err(error) if is_settling(&error) && SystemClock.mono() < until => SystemClock.sleep(ASK_AGAIN).await,
-                Err(error) if error.is("ResourceConflictException") && error.speaks_of("already exist") => return Ok(()),
+                // Lambda's word, and the scheduler's.
+                Err(error)
+                    if ["ResourceConflictException", "ConflictException"].iter().any(|code| error.is(code)) && error.speaks_of("already exist") =>
+                {
+                    return Ok(());
+                }
                 Err(error) => return Err(SetupError::new(act, error.to_string())),
             }
         }

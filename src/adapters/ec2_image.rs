@@ -28,14 +28,24 @@ pub struct Image {
     pub arch: Arch,
 }
 
+/// What AWS calls images with NVIDIA's open kernel modules, which drive no GPU from before Turing (NVIDIA's README of them).
+const OPEN_DRIVER: [&str; 2] = ["oss nvidia driver", "oss-nvidia-driver"];
+const BEFORE_THE_OPEN_DRIVER: [&str; 4] = ["V100", "P100", "M60", "K80"];
+
 impl Image {
     /// # Errors
-    /// When the offer's machine speaks another language; one of the right kind may be on offer too.
+    /// When the offer's machine speaks another language, or its GPUs need another driver; one of the right kind may be on offer too.
     pub fn fits(&self, offer: &Offer) -> Result<(), CloudError> {
-        if self.arch == offer.arch {
-            return Ok(());
-        }
-        let what = format!("the image {} ({}) is for {}, and {} is {}", self.name, self.id, self.arch, offer.instance_type, offer.arch);
+        let name = self.name.to_ascii_lowercase();
+        let what = match offer.gpu_model.as_deref().filter(|model| BEFORE_THE_OPEN_DRIVER.contains(model)) {
+            _ if self.arch != offer.arch => {
+                format!("the image {} ({}) is for {}, and {} is {}", self.name, self.id, self.arch, offer.instance_type, offer.arch)
+            }
+            Some(model) if OPEN_DRIVER.iter().any(|words| name.contains(words)) => {
+                format!("the image {} ({}) has NVIDIA's open driver, which does not drive the {model} of {}", self.name, self.id, offer.instance_type)
+            }
+            _ => return Ok(()),
+        };
         Err(CloudError::NoCapacity { what, refusal: Refusal::NotSold })
     }
 }

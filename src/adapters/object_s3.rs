@@ -83,7 +83,8 @@ impl S3Store {
         // A part must get through a line of 1 Mbit/s; the default of 30 s would not let it.
         let options = ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(10));
         let retry = RetryConfig { max_retries: 5, retry_timeout: RETRY_TIME_MAX, ..RetryConfig::default() };
-        let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry);
+        // A forbidden delete is a 403 of its own, and not a line in the answer to a bulk delete that came through.
+        let builder = builder.with_client_options(options.with_allow_http(plain_http)).with_retry(retry).with_disable_bulk_delete(true);
         let s3 = builder.clone().build()?;
         // One client's credentials are those of all: each asks the metadata service for its own otherwise, and the first
         // upload of a file may be the save before the end, while that service does not answer.
@@ -340,6 +341,31 @@ mod tests {
         assert!((3500..=3600).contains(&left) && !hour.url.contains("X-Amz-Expires=86400"), "{left} s: {}", hour.url);
         let short = signed(Some(40)).await.unwrap_err();
         assert!(matches!(short, StoreError::ShortLived { needed, .. } if needed == Span::from_secs(1000)), "{short}");
+    }
+
+    /// In a bulk delete, S3 says it in the body of a 200.
+    #[tokio::test]
+    async fn a_delete_that_is_forbidden_is_denied() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", server.local_addr().unwrap());
+        let settings = [
+            (AmazonS3ConfigKey::AccessKeyId, "a"),
+            (AmazonS3ConfigKey::SecretAccessKey, "b"),
+            (AmazonS3ConfigKey::Region, "us-east-1"),
+            (AmazonS3ConfigKey::Endpoint, endpoint.as_str()),
+        ];
+        let store = S3Store::open("bucket", "jobs", &settings, None).unwrap();
+        let answer = async {
+            let (mut line, mut asked) = (server.accept().await.unwrap().0, vec![0; 4096]);
+            let read = tokio::io::AsyncReadExt::read(&mut line, &mut asked).await.unwrap();
+            let body = "<Error><Code>AccessDenied</Code><Message>no</Message></Error>";
+            let text = format!("HTTP/1.1 403 Forbidden\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+            tokio::io::AsyncWriteExt::write_all(&mut line, text.as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&asked[..read]).into_owned()
+        };
+        let (deleted, asked) = tokio::join!(store.delete("news/a"), answer);
+        assert!(asked.starts_with("DELETE /bucket/jobs/news/a "), "{asked}");
+        assert!(matches!(deleted, Err(StoreError::Denied { .. })), "{deleted:?}");
     }
 
     #[test]

@@ -74,11 +74,22 @@ async fn tell_left_behind(context: &Context, next: &str) {
     context.printer.hint(format!("`lamp --job-root {root} status` shows them"));
 }
 
+/// What the names of regions begin with that are no part of AWS's ordinary partition: other addresses, other price lists, other accounts.
+const ELSEWHERE: [&str; 5] = ["cn-", "us-gov-", "us-iso", "eusc-", "eu-isoe-"];
+
+/// A bucket and roles would be made for nothing: without prices and a job root no machine is bought there.
+fn refuse_elsewhere(regions: &[String]) -> Result<(), Fault> {
+    let Some(region) = regions.iter().find(|region| ELSEWHERE.iter().any(|other| region.starts_with(other))) else { return Ok(()) };
+    let what = format!("`{region}` is in a partition of AWS of its own, whose prices and addresses of S3 this version does not know");
+    Err(Fault::new(ExitCode::REFUSED, what).meaning("nothing was changed; no machine could be bought there").hint("--region names another"))
+}
+
 /// # Errors
 /// Nobody answers, something of somebody else's is in the way, or it is not confirmed.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let place = &args.place;
     let setup = open(context, place, args.session_manager).await?;
+    refuse_elsewhere(&setup.names.regions)?;
     let found = with_progress(context, || "looking at what is there".to_owned(), setup.look()).await;
     let rebind = if args.instead { Rebind::Asked } else { Rebind::Refused };
     let mut lines = planned(args, context, &setup, &found, rebind).await;
@@ -229,5 +240,19 @@ fn tell_of_sweeper(context: &Context, setup: &AwsSetup) {
     if let Some((path, bytes)) = setup.sweeper_program() {
         let megabytes = bytes as f64 / 1e6;
         context.printer.note(format!("the sweeper is `{}` ({megabytes:.1} MB); it costs five to twenty-five cents a month", path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_partition_of_its_own_is_refused_before_anything_is_made_there() {
+        for region in ["cn-north-1", "us-gov-west-1", "eusc-de-east-1"] {
+            let fault = refuse_elsewhere(&["us-east-1".into(), region.into()]).unwrap_err();
+            assert!(fault.sentence().contains(region), "{}", fault.sentence());
+        }
+        assert!(refuse_elsewhere(&["us-east-1".into(), "eu-central-1".into(), "ca-central-1".into()]).is_ok());
     }
 }

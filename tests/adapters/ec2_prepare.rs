@@ -89,6 +89,10 @@ async fn an_image_is_found_by_any_of_its_names() {
         let (was, text) = refused(&aws, &spec(words, 100), &x86).await;
         assert!(was == class && text.contains(said), "{words}: {was}: {text}");
     }
+    // NVIDIA's open driver drives no GPU from before Turing.
+    let volta = Offer { gpu_model: Some("V100".into()), instance_type: "p3dn.24xlarge".into(), ..offer(Market::OnDemand) };
+    let (was, text) = refused(&aws, &spec("dlami", 100), &volta).await;
+    assert!(was == "not sold there" && text.contains("open driver, which does not drive the V100 of p3dn.24xlarge"), "{text}");
     // What a machine has in itself is no disk that is bought.
     let ubuntu = "/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id";
     assert_eq!(prepare(&aws, &spec(ubuntu, 100), &x86).await.unwrap().image, "ami-0d15ea5e000002404");
