@@ -19,6 +19,7 @@ use crate::policy::fallback::TooDear;
 use crate::policy::placement::NoOffer;
 use crate::policy::reconcile::{Act, history};
 use crate::policy::relaunch;
+use crate::policy::settlement::has_lain;
 use crate::ports::{CloudError, Created, NoCredentials, PowerOff, chain};
 
 /// Why an act was not done. The next tick tries again.
@@ -117,6 +118,11 @@ impl Controller {
                 memory.attempts.entry(*attempt).or_default().watched.interrupt_served = *request;
             }
             Act::Settle(settled) => {
+                // By a clock here that is a day ahead a plan of just now has lain too long, while another starts its machine (seed 50024327
+                // of 24 h).
+                if has_lain(settled) {
+                    self.must_know_the_time().await?;
+                }
                 let settled = self.by_prices(observed, settled).await;
                 let created = dir.create_settled(&settled).await?;
                 info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");

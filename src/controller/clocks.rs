@@ -16,8 +16,10 @@ use jiff::Timestamp;
 use super::act::ActError;
 use super::drive::Controller;
 use super::observe::Observed;
+use crate::instance::InstanceView;
 use crate::jobdir::{JobDir, layout};
 use crate::market::{Span, elapsed};
+use crate::policy::continuation::is_kept_for;
 use crate::policy::reconcile::{CloudAnswer, Unshown};
 use crate::ports::StoreError;
 
@@ -104,13 +106,17 @@ impl Controller {
         Err(ActError::ClockOff { what: format!("this workstation's clock is {off} {side} that of {}", self.store.url()) })
     }
 
-    /// Dates what is known of a machine that the cloud does not show any more. `Some`: the store does not say, and may yet.
+    /// Dates what is known of a machine that the cloud does not show any more, or shows dark and does not say since when, as EC2 does of
+    /// one that powered itself off. `Some`: the store does not say, and may yet.
     pub(super) async fn date_unshown(&self, dir: &JobDir, observed: &mut Observed, answer: &CloudAnswer) -> Option<CloudAnswer> {
         let CloudAnswer::Known(views) = answer else { return None };
         let open = observed.attempts.iter_mut().find(|attempt| attempt.settled.is_none())?;
-        let shown = views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token));
-        let missing = open.watched.missing_for;
-        if self.is_home() || shown || missing < MISSED {
+        let is_its = |view: &&InstanceView| view.client_token.as_deref() == Some(&open.plan.client_token) || is_kept_for(&open.plan, view);
+        let (due, since) = match views.iter().find(is_its) {
+            None => (open.watched.missing_for >= MISSED, open.watched.missing_for),
+            Some(view) => (view.state.is_out() && view.ended.is_none(), open.watched.dark_for.unwrap_or_default()),
+        };
+        if self.is_home() || !due {
             return None;
         }
         let [plan, outcome, ending] = [layout::plan, layout::outcome, layout::ending].map(|path| path(dir.job(), open.plan.attempt));
@@ -119,8 +125,8 @@ impl Controller {
                 let [planned, outcome, ending] = [plan, outcome, ending].map(|found| found.map(|meta| meta.modified));
                 open.watched.unshown = Some(Unshown { now, planned, outcome, ending });
             }
-            _ if missing > PATIENCE => {}
-            _ => return Some(CloudAnswer::Unknown("the machine is not shown any more, and the job root does not say what time it is".into())),
+            _ if since > PATIENCE => {}
+            _ => return Some(CloudAnswer::Unknown("the cloud does not say when the machine ended, and the job root not what time it is".into())),
         }
         None
     }

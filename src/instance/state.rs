@@ -66,6 +66,11 @@ impl InstanceState {
         matches!(self, InstanceState::Pending | InstanceState::Running)
     }
 
+    /// Whether it has come to rest: gone for good, or still with its disk.
+    pub fn is_out(self) -> bool {
+        matches!(self, InstanceState::Terminated | InstanceState::Stopped)
+    }
+
     /// Whether it is gone for good.
     pub fn is_terminated(self) -> bool {
         self == InstanceState::Terminated

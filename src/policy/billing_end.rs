@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   never heard of ────────────────> the first word's time, the lease, or the last that one of ours saw of it; and a sweep
-//!   shown, its end without a date ─> the last sign of it, and a power-off
+//!   shown, its end without a date ─> the first dark look, or its outcome and a power-off: EC2 dates no end that came from within
 //!   shown no more ─┬─ had ended ───> its outcome, and a power-off
 //!                  │                 or, if that was later, the record of one of ours that it ends it, and a sweep
 //!                  └─ died ────────> an hour before it was missed; its hard cap and the bound on every death
@@ -19,7 +19,7 @@ use super::reconcile::{AttemptFacts, Facts, belongs_elsewhere, extended_kill_at}
 use super::settlement::taken_by_cloud;
 use crate::instance::{InstanceView, NoticeKind, Status};
 use crate::job::AttemptPhase;
-use crate::market::Cloud;
+use crate::market::{Cloud, elapsed};
 
 /// After the time that its agent had for its first word, a machine of which nothing was ever heard is ended by its deadline
 /// unit at once, or by the next visit of a sweeper: its five minutes, and two for the call.
@@ -49,16 +49,13 @@ pub(super) fn unseen_until(facts: &Facts<'_>, attempt: &AttemptFacts) -> Timesta
 }
 
 /// When billing ended, where the cloud does not say so; and whether that may be too late. Certain is the last heartbeat, and
-/// what was seen of the machine after it. One that the cloud still shows is dark by the first look at which it billed no more,
-/// and soon after the last sign of it: a machine that powers itself off, and one that the cloud takes with a notice, has two
-/// minutes. Both are measured from the heartbeat as the store dates it, so that neither the clock of this workstation nor the
-/// machine's own can be wrong by more than that.
+/// what was seen of the machine after it, measured from the heartbeat as the store dates it, so that neither the clock of this
+/// workstation nor the machine's own can be wrong by more than that.
 pub(super) fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>) -> Option<(Timestamp, bool)> {
     let watched = &attempt.watched;
     let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
     let seen_dark = now.saturating_sub(watched.dark_for.unwrap_or_default()).unwrap_or(now);
-    let Some(status) = &attempt.status else { return view.map(|_| (seen_dark, true)) };
-    let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
+    let Some(status) = &attempt.status else { return view.map(|view| (unheard_until(attempt, view, seen_dark), true)) };
     let notice = status.notice.as_ref().filter(|notice| notice.kind == NoticeKind::Interruption && taken_by_cloud(view)).map(|notice| notice.at);
     let certain = later(watched.heard_at.unwrap_or(status.at), watched.billed_after_beat);
     let certain = notice.filter(|at| *at <= seen_dark).map_or(certain, |at| at.max(certain));
@@ -66,8 +63,40 @@ pub(super) fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Opt
         let to = unshown_until(facts, attempt, status, certain).min(if watched.dark_for.is_some() { seen_dark.max(certain) } else { Timestamp::MAX });
         return Some((to, to > certain));
     }
-    let to = seen_dark.clamp(certain, later(certain, STOP_GRACE));
+    let latest = dark_by(facts, attempt, status, certain, now);
+    // By a clock here that is behind it was dark before its last sign (seeds 79 and 148 of six hours).
+    let to = if seen_dark < certain { latest.min(later(certain, STOP_GRACE)) } else { seen_dark.min(latest) };
     Some((to, to > certain))
+}
+
+/// The same of a machine of which nothing was ever heard. By a clock here that is behind it was dark before its launch (seed 60000335 of
+/// 24 h): then its first boot has had all of its time.
+fn unheard_until(attempt: &AttemptFacts, view: &InstanceView, seen_dark: Timestamp) -> Timestamp {
+    let boot = later(view.launched, attempt.plan.boot.duration() + SWEPT_WITHIN);
+    if seen_dark < view.launched { boot } else { seen_dark }
+}
+
+/// When a machine that the cloud shows dark, and does not say since when, was dark at the latest, whoever looked. One that has told its
+/// outcome, or that the cloud took with a notice, has two minutes from its last sign; one that has told nothing may have been cut off
+/// from the store alone, and runs to its cap (seed 60000378 of 24 h: offline for half an hour, it ended its work and powered off).
+fn dark_by(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, certain: Timestamp, now: Timestamp) -> Timestamp {
+    let (plan, watched) = (&attempt.plan, &attempt.watched);
+    let lit = watched.lit_for.and_then(|ago| now.saturating_sub(ago).ok());
+    // By the store's date; else as long after its last word as by the machine's own clock (seed 15 of six hours: an agent that died again
+    // and again said nothing for minutes).
+    let by_its_clock = |ended| later(watched.heard_at.unwrap_or(status.at), elapsed(status.at, ended));
+    let told = watched.unshown.and_then(|unshown| unshown.outcome).or_else(|| Some(by_its_clock(attempt.outcome.as_ref()?.ended)));
+    let told = told.filter(|_| status.phase != AttemptPhase::Held).or_else(|| status.notice.as_ref().map(|_| certain));
+    let cap = plan.kill_at.max(extended_kill_at(facts, plan));
+    match (told, cap) {
+        (Some(told), _) => later(told.max(certain).max(lit.unwrap_or(told)), STOP_GRACE),
+        (None, Some(cap)) => later(cap.max(certain), CAP_HELD_WITHIN),
+        (None, None) => Timestamp::MAX,
+    }
+}
+
+fn later(at: Timestamp, time: Duration) -> Timestamp {
+    at.saturating_add(time).unwrap_or(at)
 }
 
 /// The hard cap and this: lease, sweep and two minutes are the longest that any death of laptop, agent and kernel together lets
@@ -81,7 +110,6 @@ const CAP_HELD_WITHIN: Duration = Duration::from_secs(37 * 60);
 /// have shown its end.
 fn unshown_until(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, certain: Timestamp) -> Timestamp {
     let (plan, watched) = (&attempt.plan, &attempt.watched);
-    let later = |at: Timestamp, time: Duration| at.saturating_add(time).unwrap_or(at);
     let earlier = |at: Timestamp, time: Duration| at.saturating_sub(time).unwrap_or(at);
     let now = watched.unshown.map_or(facts.now, |unshown| unshown.now);
     // Who never saw it may have missed it before the cloud showed it.

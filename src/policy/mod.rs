@@ -55,7 +55,7 @@ mod refusals;
 pub mod relaunch;
 #[cfg(feature = "lamp")]
 pub mod schedule;
-mod settlement;
+pub mod settlement;
 pub mod setup;
 mod signals;
 pub mod spell;

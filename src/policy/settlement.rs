@@ -80,7 +80,7 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     // Whole milliseconds, as records keep them; the price is for exactly what the record says.
     let billed = Span::from_duration(Duration::from_millis(u64::try_from(billed.as_millis()).unwrap_or(u64::MAX)));
     let lain = shown.is_some_and(|view| continuation::left_lying(facts, attempt, view).is_some());
-    let because = if lain { EndedBecause::Lost } else { because(facts, attempt, view, was_there) };
+    let because = if lain { EndedBecause::Lost } else { because(facts, attempt, (view, to), was_there) };
     let refused = attempt.watched.refused.as_ref().filter(|_| instance.is_none() && !unsure);
     let not_had = || match lain {
         true => LAIN.to_owned(),
@@ -122,6 +122,11 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
 /// Why a plan that nobody is known to have launched is over.
 const LAIN: &str = "its plan lay too long before a launch, and a new one gives the work its whole time";
 
+/// Whether an attempt is settled because its plan is old, by the clock of whoever says so.
+pub fn has_lain(settled: &Settled) -> bool {
+    settled.cloud_reason.as_deref() == Some(LAIN)
+}
+
 /// Whether the cloud says that the plan's machine was there and has ended, and nobody has ever seen it or heard of it: the
 /// answer to its launch was lost, and it was gone for longer than the cloud shows such machines before anybody looked.
 pub(super) fn is_spent(attempt: &AttemptFacts) -> bool {
@@ -143,7 +148,8 @@ pub(super) fn taken_by_cloud(view: Option<&InstanceView>) -> bool {
     view.and_then(|view| view.state_reason.as_deref()).is_some_and(billing::is_taken)
 }
 
-fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView>, was_there: bool) -> EndedBecause {
+/// `to`: until when it billed, as far as that is known.
+fn because(facts: &Facts<'_>, attempt: &AttemptFacts, (view, to): (Option<&InstanceView>, Option<Timestamp>), was_there: bool) -> EndedBecause {
     if let Some(outcome) = &attempt.outcome {
         return outcome.because;
     }
@@ -174,7 +180,10 @@ fn because(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&InstanceView
     }
     // What was added to a limit may not stand on the machine: nobody has raised it yet, or its tags are gone, and its plan stands for them.
     let kill_at = view.and_then(|view| view.tags.kill_at).map(|kill_at| extended_kill_at(facts, &attempt.plan).map_or(kill_at, |to| to.max(kill_at)));
-    if ended.is_some() && kill_at.is_some_and(|kill_at| ended >= Some(kill_at)) {
+    // EC2 dates no end that came from within: there, who was heard within a lease of its cap lived to it.
+    let heard_close = |kill_at| last_heard(attempt).is_some_and(|heard| elapsed(heard, kill_at) <= attempt.plan.lease.duration());
+    let lived_to = |kill_at| ended.map_or_else(|| view.is_some() && to >= Some(kill_at) && heard_close(kill_at), |ended| ended >= kill_at);
+    if kill_at.is_some_and(lived_to) {
         return EndedBecause::HardEnd;
     }
     if continuation::had_no_machine(attempt, view) || reason.starts_with("Client.InternalError") || reason.starts_with("Client.VolumeLimitExceeded") {

@@ -57,7 +57,7 @@ pub struct Watched {
     pub launched_at: Option<Timestamp>,
     /// Since when it billed no more, the first that the cloud said of that launch: it dates a machine by its last change alone.
     pub stood: Option<Timestamp>,
-    /// Of a machine that the cloud does not show any more.
+    /// Of a machine that the cloud does not show any more, or of which it does not say since when it is out.
     pub unshown: Option<Unshown>,
     /// When the newest heartbeat came, by the store's clock: the machine's own may be an hour off.
     pub heard_at: Option<Timestamp>,
@@ -72,10 +72,11 @@ pub struct Watched {
     pub ended: Ended,
 }
 
-/// What the store's clock says of an attempt whose machine is not shown any more: the workstation's own may be a day off.
+/// What the store's clock says of an attempt whose machine is not shown any more, or out since nobody knows when: the workstation's own
+/// may be a day off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unshown {
-    /// The present, at a look without the machine.
+    /// The present, at that look.
     pub now: Timestamp,
     /// When its plan was written, its outcome, and why one of ours ends it, where these are known.
     pub planned: Option<Timestamp>,

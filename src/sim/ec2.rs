@@ -286,7 +286,9 @@ impl Ec2 {
             }
             let last = machine.history.last();
             let reason = reason.map(str::to_owned).or_else(|| last.and_then(|moment| moment.reason.clone()));
-            let begins = matches!(state, InstanceState::Stopping | InstanceState::ShuttingDown).then_some(now);
+            // EC2 dates what was asked of it, and not what came from within the machine (`StateTransitionReason: "User initiated"`).
+            let from_within = reason.as_deref().is_some_and(|reason| reason.starts_with("Client.InstanceInitiated"));
+            let begins = (matches!(state, InstanceState::Stopping | InstanceState::ShuttingDown) && !from_within).then_some(now);
             let dated = begins.or(last.and_then(|moment| moment.dated)).filter(|_| !state.bills());
             machine.history.push(Moment { since: now, state, reason, dated });
             if !state.bills()

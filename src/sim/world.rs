@@ -294,12 +294,15 @@ impl World {
         let judge = self.judge.lock().expect("nobody panics while judging");
         let (host, attempt) = self.ec2.with(id, |machine| (machine.host.clone(), machine.attempt()))?;
         let is_over = attempt.is_some_and(|attempt| judge.outcomes.contains_key(&attempt));
-        if is_over && host.is_some_and(|host| host.hung_in_its_end()) {
+        if is_over && host.as_ref().is_some_and(|host| host.hung_in_its_end()) {
             return None;
         }
+        // Whoever dies on the way to its power-off begins it anew (seed 15 of six hours).
+        let died = host.and_then(|host| host.state().last_death).zip(attempt.and_then(|attempt| judge.outcomes.get(&attempt).copied()));
+        let again = died.map_or(Duration::ZERO, |(died, over)| died.saturating_sub(over));
         // Seed 37018485 of 24 h: a kernel that never came up, while the cloud of the sweeper was throttled for an hour.
         let minutes = |of: &BTreeMap<String, u32>| of.get(id).copied().unwrap_or_default();
-        Some(Duration::from_secs(u64::from(minutes(&judge.unswept) + minutes(&judge.throttled)) * 60))
+        Some(again + Duration::from_secs(u64::from(minutes(&judge.unswept) + minutes(&judge.throttled)) * 60))
     }
 
     /// Whether the machine that computes now has a kernel and an agent that run; also where there is none.

@@ -34,29 +34,33 @@ fn unsaid(beat_ago: u64, billed_after: u64, dark_for: u64, kill: bool) -> (Attem
 }
 
 proptest! {
-    /// Nothing that was seen to bill is left out, nothing that nobody saw is billed beyond the time of a power-off, and what is
-    /// not certain is marked as an estimate.
+    /// Nothing that was seen to bill is left out, nothing that nobody saw is billed beyond the time of a power-off where an outcome was
+    /// told, and what is not certain is marked as an estimate.
     #[test]
     fn an_end_that_the_cloud_does_not_say_lies_between_the_last_sign_and_the_first_dark_look(
-        beat_ago in 0_u64..7000, billed_after in 0_u64..4000, dark_for in 0_u64..8000, kill: bool,
+        beat_ago in 0_u64..7000, billed_after in 0_u64..4000, dark_for in 0_u64..8000, kill: bool, told: bool,
     ) {
-        let (facts, view) = unsaid(beat_ago, billed_after, dark_for, kill);
+        let (mut facts, view) = unsaid(beat_ago, billed_after, dark_for, kill);
+        facts.outcome = told.then(|| lamplighter::job::Outcome { ended: ago(beat_ago), ..outcome(1, EndedBecause::Succeeded) });
         let acts = acts(std::slice::from_ref(&facts), &[], known(std::slice::from_ref(&view)));
         let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
         let to = settled.billed_to.expect("there was a machine");
         let certain = ago(beat_ago) + Duration::from_secs(billed_after);
         let seen_dark = ago(dark_for);
         prop_assert!(to >= certain, "what it was seen to bill is billed: {} < {}", to, certain);
-        prop_assert!(to <= certain + STOP_GRACE, "no more than a power-off takes: {} after {}", to, certain);
-        prop_assert!(to <= certain.max(seen_dark), "nothing after it was seen dark: {} > {}", to, seen_dark);
-        prop_assert!(to == seen_dark || to == certain || to == certain + STOP_GRACE);
+        prop_assert!(!told || to <= certain + STOP_GRACE, "no more than a power-off takes: {} after {}", to, certain);
+        // Dark before it was heard: by a clock here that is behind, which says nothing (seeds 79 and 148 of six hours).
+        let is_behind = seen_dark < certain;
+        prop_assert!(is_behind || to <= seen_dark, "nothing after it was seen dark: {} > {}", to, seen_dark);
+        prop_assert!((to == seen_dark && !is_behind) || (to == certain + STOP_GRACE && (told || is_behind)));
         prop_assert_eq!(settled.billed_estimated, to > certain);
         prop_assert!(settled.billed.duration() >= Duration::from_secs(60), "a minute at least");
     }
 
     /// Who looks sooner never bills more.
     #[test]
-    fn a_sooner_dark_look_never_bills_more(beat_ago in 0_u64..7000, billed_after in 0_u64..4000, dark_for in 0_u64..8000, sooner in 0_u64..4000) {
+    fn a_sooner_dark_look_never_bills_more(silent in 0_u64..3000, billed_after in 0_u64..2000, dark_for in 0_u64..2000, sooner in 0_u64..1000) {
+        let beat_ago = billed_after + silent + sooner + dark_for;
         let usd = |dark_for| {
             let (facts, view) = unsaid(beat_ago, billed_after, dark_for, false);
             let acts = acts(std::slice::from_ref(&facts), &[], known(&[view]));
@@ -64,6 +68,36 @@ proptest! {
             settled.usd
         };
         prop_assert!(usd(dark_for + sooner) <= usd(dark_for));
+    }
+}
+
+/// Seed 15 of six hours: an agent that died again and again said nothing for minutes, and then told its outcome and powered off. EC2 dates
+/// no power-off from within, and nobody looked for long.
+#[test]
+fn an_outcome_after_minutes_of_silence_is_a_sign_that_it_ran() {
+    for (silent, step) in [(0, 0), (240, 0), (240, 3600), (240, -3600)] {
+        let (mut facts, view) = unsaid(3000, 0, 600, false);
+        // The machine's own clock may be wrong, by as much then as when it was heard last.
+        let by_its_clock = |at: jiff::Timestamp| at + jiff::SignedDuration::from_secs(step);
+        let told = by_its_clock(ago(3000 - silent));
+        facts.status = Some(status(AttemptPhase::Running, by_its_clock(ago(3000))));
+        facts.outcome = Some(lamplighter::job::Outcome { ended: told, ..outcome(1, EndedBecause::Succeeded) });
+        let acts = acts(std::slice::from_ref(&facts), &[], known(&[view]));
+        let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
+        assert_eq!((settled.billed_to, settled.billed_estimated), (Some(ago(3000 - silent) + STOP_GRACE), true), "{silent} {step}");
+    }
+}
+
+/// Its switch at the cap, or its agent, which was cut off: nobody but its last word says that it lived so long. One that was silent for
+/// hours is lost, and its work goes on elsewhere.
+#[test]
+fn a_machine_that_went_out_by_itself_without_a_word_was_at_its_cap_if_it_was_heard_close_to_it() {
+    for (beat_ago, because) in [(3600, EndedBecause::HardEnd), (7000, EndedBecause::Lost)] {
+        let (mut facts, mut view) = unsaid(beat_ago, 0, 600, false);
+        (facts.plan.kill_at, view.tags.kill_at) = (Some(ago(3000)), Some(ago(3000)));
+        let acts = acts(std::slice::from_ref(&facts), &[], known(&[view]));
+        let settled = acts.iter().find_map(|act| if let Act::Settle(settled) = act { Some(settled) } else { None }).expect("it is over");
+        assert_eq!((settled.because, settled.billed_to), (because, Some(ago(3000) + Duration::from_secs(37 * 60))), "{beat_ago}");
     }
 }
 

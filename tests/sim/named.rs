@@ -80,7 +80,7 @@ pub const NAMED: [(u64, u64); 74] = [
 
 /// The same of the seeds that were found since there are sessions that end, roles that lack, and machines that do not boot or cannot put
 /// themselves out.
-pub const NAMED_WITH_NEWER: [(u64, u64); 31] = [
+pub const NAMED_WITH_NEWER: [(u64, u64); 37] = [
     (6, 911134),
     (24, 37002198),
     (24, 37003075),
@@ -112,6 +112,12 @@ pub const NAMED_WITH_NEWER: [(u64, u64); 31] = [
     (24, 48000245),
     (24, 48000895),
     (24, 49003263),
+    (24, 50024327),
+    (6, 15),
+    (6, 79),
+    (6, 148),
+    (24, 60000335),
+    (24, 60000378),
 ];
 
 /// The same of the seeds that were found between: their work saves as the seed says.
