@@ -114,6 +114,8 @@ impl Controller {
         let is_its = |view: &&InstanceView| view.client_token.as_deref() == Some(&open.plan.client_token) || is_kept_for(&open.plan, view);
         let (due, since) = match views.iter().find(is_its) {
             None => (open.watched.missing_for >= MISSED, open.watched.missing_for),
+            // Not of one that stands as it was kept: it is asked for at each look until it starts.
+            Some(view) if open.plan.starts.as_ref().is_some_and(|starts| starts.launched == view.launched) => return None,
             Some(view) => (view.state.is_out() && view.ended.is_none(), open.watched.dark_for.unwrap_or_default()),
         };
         if self.is_home() || !due {
