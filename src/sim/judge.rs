@@ -228,6 +228,10 @@ impl Judge {
         [self.store_ill, self.line_ill, self.metadata_ill, self.disk_ill].into_iter().flatten().any(|ill| ill >= since)
     }
 
+    pub(super) fn disk_was_full_since(&self, since: Duration) -> bool {
+        self.disk_ill.is_some_and(|ill| ill >= since)
+    }
+
     /// What an agent must have read by now of what was added to the limits of its job.
     pub(super) fn granted(&self, job: &str, now: Duration) -> (Duration, Usd) {
         let read = |since: Duration| now.saturating_sub(since.max(self.line_ill.unwrap_or_default())) >= READ_WITHIN;
