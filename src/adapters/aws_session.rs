@@ -153,9 +153,9 @@ fn http_client() -> SharedHttpClient {
     let named = |names: &[&str]| names.iter().find_map(|name| here::variable(name)?.into_string().ok());
     let Some(address) = named(&["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"]) else { return direct() };
     let address = if address.contains("://") { address } else { format!("http://{address}") };
-    // It may hold a password, and is not said.
-    let Ok(proxy) = ProxyConfig::https(address) else {
-        tracing::warn!("HTTPS_PROXY holds no address of a proxy: AWS is asked without one");
+    // Nobody here speaks SOCKS. It may hold a password, and is not said.
+    let Some(Ok(proxy)) = address.starts_with("http").then(|| ProxyConfig::https(address)) else {
+        tracing::warn!("HTTPS_PROXY or ALL_PROXY holds no address of an HTTP proxy: AWS is asked without one");
         return direct();
     };
     let proxy = proxy.no_proxy(named(&["NO_PROXY", "no_proxy"]).unwrap_or_default());

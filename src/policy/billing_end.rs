@@ -63,7 +63,7 @@ pub(super) fn billing_ended(facts: &Facts<'_>, attempt: &AttemptFacts, view: Opt
         let to = unshown_until(facts, attempt, status, certain).min(if watched.dark_for.is_some() { seen_dark.max(certain) } else { Timestamp::MAX });
         return Some((to, to > certain));
     }
-    let latest = dark_by(facts, attempt, status, certain, now);
+    let latest = dark_by(facts, attempt, status, notice.map(|_| certain), certain, now);
     // By a clock here that is behind it was dark before its last sign (seeds 79 and 148 of six hours).
     let to = if seen_dark < certain { latest.min(later(certain, STOP_GRACE)) } else { seen_dark.min(latest) };
     Some((to, to > certain))
@@ -77,16 +77,16 @@ fn unheard_until(attempt: &AttemptFacts, view: &InstanceView, seen_dark: Timesta
 }
 
 /// When a machine that the cloud shows dark, and does not say since when, was dark at the latest, whoever looked. One that has told its
-/// outcome, or that the cloud took with a notice, has two minutes from its last sign; one that has told nothing may have been cut off
+/// outcome, or that the cloud took with a notice (`taken`), has two minutes from its last sign; one that has told nothing may have been cut off
 /// from the store alone, and runs to its cap (seed 60000378 of 24 h: offline for half an hour, it ended its work and powered off).
-fn dark_by(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, certain: Timestamp, now: Timestamp) -> Timestamp {
+fn dark_by(facts: &Facts<'_>, attempt: &AttemptFacts, status: &Status, taken: Option<Timestamp>, certain: Timestamp, now: Timestamp) -> Timestamp {
     let (plan, watched) = (&attempt.plan, &attempt.watched);
     let lit = watched.lit_for.and_then(|ago| now.saturating_sub(ago).ok());
     // By the store's date; else as long after its last word as by the machine's own clock (seed 15 of six hours: an agent that died again
     // and again said nothing for minutes).
     let by_its_clock = |ended| later(watched.heard_at.unwrap_or(status.at), elapsed(status.at, ended));
     let told = watched.unshown.and_then(|unshown| unshown.outcome).or_else(|| Some(by_its_clock(attempt.outcome.as_ref()?.ended)));
-    let told = told.filter(|_| status.phase != AttemptPhase::Held).or_else(|| status.notice.as_ref().map(|_| certain));
+    let told = told.filter(|_| status.phase != AttemptPhase::Held).or(taken);
     let cap = plan.kill_at.max(extended_kill_at(facts, plan));
     match (told, cap) {
         (Some(told), _) => later(told.max(certain).max(lit.unwrap_or(told)), STOP_GRACE),
