@@ -13,7 +13,7 @@ use super::billing_end::{SHOWN_AFTER_END, billing_ended, unseen_until};
 use super::cloud_words::{cloud_text, cloud_words};
 use super::missing::{came_too_late, lain_too_long};
 use super::reconcile::{AlarmSeen, AttemptFacts, Facts, extended_kill_at, heard};
-use super::stand::{ended, may_have_stood_unseen, stood};
+use super::stand::{ended, may_have_stood_unseen, plan_stops, stood};
 use super::wishes::Wishes;
 use super::{billing, continuation};
 use crate::instance::{InstanceState, InstanceView, NoticeKind, Status};
@@ -64,8 +64,11 @@ pub(super) fn settle(facts: &Facts<'_>, attempt: &AttemptFacts, view: Option<&In
     // A spot machine never stands; and who ended it, which may make it free, the cloud says no more (seed 1062).
     let may_have_stood = existed && view.is_none() && attempt.plan.offer.market == Market::OnDemand;
     let unshown = || attempt.watched.launched_at.filter(|_| may_have_stood).and_then(|launched| stood(attempt, launched));
+    // What powers itself off there stands without a date, and a later end has one: of what is not shown any more nobody knows which of the
+    // two was seen (seed 63004824 of 24 h).
+    let may_stand_undated = view.is_none() && (plan_stops(attempt) || attempt.plan.starts.is_some());
     let (to, billed_estimated) = match view.and_then(|view| view.ended).or_else(unshown) {
-        Some(ended) => (Some(ended), false),
+        Some(ended) => (Some(ended), may_stand_undated),
         None if unseen => (Some(unseen_until(facts, attempt)), true),
         None => billing_ended(facts, attempt, view).map_or((from, false), |(to, estimated)| (Some(to), estimated)),
     };

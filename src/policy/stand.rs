@@ -29,6 +29,11 @@ pub(super) fn stood(attempt: &AttemptFacts, launched: Timestamp) -> Option<Times
     recorded.into_iter().chain(attempt.watched.stood).filter(|at| *at >= launched && !heard_later(*at)).min()
 }
 
+/// Whether its machine is stopped by its own power-off, and not terminated.
+pub(super) fn plan_stops(attempt: &AttemptFacts) -> bool {
+    attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop)
+}
+
 /// A power-off takes two minutes, and EC2 shows it in a few more. A longer time between the last sign of a machine and its end is a
 /// stand, or a machine that was left lit.
 const OUT_AFTER_LAST_SIGN: Duration = Duration::from_secs(5 * 60);
@@ -41,7 +46,7 @@ pub(super) fn may_have_stood_unseen(attempt: &AttemptFacts, view: &InstanceView)
     let Some(ended) = view.ended.filter(|_| by_somebody && attempt.plan.offer.market == Market::OnDemand) else { return false };
     // Its agent or its deadline unit may have stopped it in the seconds before that (seeds 37032364 and 38005218 of 24 h). Whoever saw it
     // stand has another date than that of its end.
-    if attempt.plan.launch.as_ref().is_some_and(|launch| launch.shutdown == Shutdown::Stop) {
+    if plan_stops(attempt) {
         return stood(attempt, view.launched).is_none_or(|stood| stood >= ended);
     }
     // What was seen to go out within these minutes did that, and stood before it or not.

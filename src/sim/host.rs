@@ -125,7 +125,9 @@ impl Host {
 
     /// The same machine, started again for another attempt: its disk is what it was.
     pub fn again(before: &Arc<Self>, plan: &Plan) -> Arc<Self> {
-        Arc::new(Host { disk: Arc::clone(&before.disk), ..Host::fresh(&before.world, &before.id, plan, before.lacks_gpu) })
+        // Its bill is of that life too (seed 63002937 of 24 h).
+        let power_failed = AtomicBool::new(before.hung_in_its_end());
+        Arc::new(Host { disk: Arc::clone(&before.disk), power_failed, ..Host::fresh(&before.world, &before.id, plan, before.lacks_gpu) })
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -354,7 +356,7 @@ impl Host {
         fails
     }
 
-    /// Whether it hung, or did, in its power-off.
+    /// Whether it hung, or did, in its power-off, or in that of a life before.
     pub fn hung_in_its_end(&self) -> bool {
         self.kernel.was_frozen() || self.power_failed.load(Ordering::Relaxed)
     }
