@@ -127,6 +127,12 @@ fn a_users_services_are_shut_in_as_far_as_a_user_may() {
     // A job of the local cloud lives in the daemon's unit, and may compile, and hold containers.
     let daemon = fs::read_to_string(unit("lamp-controller.service")).expect("a unit");
     assert!(!daemon.lines().any(|line| line.starts_with("MemoryDenyWriteExecute=") || line.starts_with("RestrictNamespaces=")));
+    // And what it may take is for its job file to say: a limit of the unit's group would slow a training down until it counts as stalled.
+    let limits = ["Memory", "CPUQuota=", "CPUWeight=", "TasksMax=", "IO", "LimitAS=", "LimitRSS="];
+    for name in ["lamp-controller.service", "lamp-controller@.service"] {
+        let text = fs::read_to_string(unit(name)).expect("a unit");
+        assert!(!text.lines().any(|line| limits.iter().any(|limit| line.starts_with(limit))), "{name}");
+    }
 }
 
 #[test]
@@ -136,6 +142,7 @@ fn the_agent_can_still_do_its_work() {
         "Type=notify",
         "WatchdogSec=30s",
         "Restart=always",
+        "RestartSec=2s",
         "StartLimitIntervalSec=0",
         "OOMScoreAdjust=-1000",
         "KillMode=process",
