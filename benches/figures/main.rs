@@ -38,7 +38,8 @@ figures PART [--agent PATH] [--lamp PATH] [--runs N] [--secs N]
   fleet     one daemon over up to 10,000 machines: calls, processor time, memory
   bids      the bids of `auto` over recorded spot prices: --data FOLDER
   zones     the market rule over several zones, on recorded capacity and prices: --data FOLDER
-  upload    2 GB to a bucket beside s5cmd and `aws s3 sync`: --server PATH (s3s-fs) --s5cmd PATH --aws PATH
+  upload    2 GB to a bucket beside s5cmd and `aws s3 sync`: --sink PATH (benches/sink), --server PATH (s3s-fs) or both,
+            --s5cmd PATH --aws PATH
 ";
 
 /// What was asked for.
@@ -47,7 +48,8 @@ pub struct Asked {
     pub lamp: PathBuf,
     pub runs: Option<usize>,
     pub secs: Option<u64>,
-    pub server: PathBuf,
+    pub server: Option<PathBuf>,
+    pub sink: Option<PathBuf>,
     pub s5cmd: PathBuf,
     pub aws: PathBuf,
     pub data: PathBuf,
@@ -70,7 +72,8 @@ fn main() {
         lamp: profile.join("lamp"),
         runs: None,
         secs: None,
-        server: "s3s-fs".into(),
+        server: None,
+        sink: None,
         s5cmd: "s5cmd".into(),
         aws: "aws".into(),
         data: "data/spot_capacity".into(),
@@ -81,7 +84,8 @@ fn main() {
             "--agent" => asked.agent = std::path::absolute(value).expect("a path"),
             "--lamp" => asked.lamp = std::path::absolute(value).expect("a path"),
             "--runs" => asked.runs = value.parse().ok(),
-            "--server" => asked.server = value.into(),
+            "--server" => asked.server = Some(value.into()),
+            "--sink" => asked.sink = Some(value.into()),
             "--s5cmd" => asked.s5cmd = value.into(),
             "--aws" => asked.aws = value.into(),
             "--data" => asked.data = value.into(),
@@ -97,6 +101,7 @@ fn main() {
         "listing" => listing::measure(&asked),
         "logs" => logs::measure(&asked),
         "fleet" => fleet::measure(),
+        "upload" if asked.server.is_none() && asked.sink.is_none() => print!("{HELP}"),
         "upload" => upload::measure(&asked),
         "zones" => zones::measure(&asked),
         "bids" => bids::measure(&asked),

@@ -1,8 +1,10 @@
 //! Two gigabytes to a bucket, as one file and as two thousand: the agent's own way for outputs, `s5cmd`, and `aws s3 sync`,
 //! in turn, to the same server with fresh keys.
 //!
-//! The server is a program that is called with a folder and a port (s3s-fs); it shares the processors with whoever sends to
-//! it. What is compared is the whole program from start to end, its own processor time, and its most memory.
+//! The server is a program that is called with a folder and a port (s3s-fs), or one that keeps nothing and talks TLS
+//! (`benches/sink`), as S3 does: it shares the processors with whoever sends to it, and the less it does itself, the more of
+//! what is measured is the client. What is compared is the whole program from start to end, its own processor time, and its
+//! most memory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,32 +33,75 @@ const JOB: &str = "figures-222222";
 struct Server {
     child: Child,
     endpoint: String,
-    folder: PathBuf,
+    keeps: Keeps,
+}
+
+/// What becomes of what is sent.
+enum Keeps {
+    /// Files below this folder.
+    Files(PathBuf),
+    /// A count. The server is known by the certificate in this file.
+    Nothing(PathBuf),
 }
 
 impl Server {
+    /// One that keeps files, over plain HTTP.
     fn start(program: &Path, place: &Path) -> Server {
-        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
-        let folder = place.join("server");
+        let (port, folder) = (free_port(), place.join("server"));
         std::fs::create_dir_all(folder.join(BUCKET)).expect("our folder can be written");
         let mut command = Command::new(program);
         command.args(["--host", "127.0.0.1", "--port", &port.to_string(), "--access-key", "figures", "--secret-key", "figures-secret"]);
-        let child = command.arg(&folder).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the server can be started: --server PATH");
+        command.arg(&folder);
+        Server::started(command, port, format!("http://127.0.0.1:{port}"), Keeps::Files(folder))
+    }
+
+    /// One that keeps nothing, over TLS.
+    fn sink(program: &Path, place: &Path) -> Server {
+        let (port, certificate) = (free_port(), place.join("sink.pem"));
+        let mut command = Command::new(program);
+        command.arg(port.to_string()).arg(&certificate);
+        Server::started(command, port, format!("https://127.0.0.1:{port}"), Keeps::Nothing(certificate))
+    }
+
+    fn started(mut command: Command, port: u16, endpoint: String, keeps: Keeps) -> Server {
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the server can be started: --server PATH, --sink PATH");
+        let server = Server { child, endpoint, keeps };
         let began = Instant::now();
         while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
             assert!(began.elapsed() < Duration::from_secs(20), "the server does not answer");
             std::thread::sleep(Duration::from_millis(20));
         }
-        Server { child, endpoint: format!("http://127.0.0.1:{port}"), folder }
+        server
     }
 
-    /// What was sent, and whether it is all there; removed again.
+    /// How many bytes came since the last look; what was kept is removed.
     fn clear(&self) -> u64 {
-        let bucket = self.folder.join(BUCKET);
-        let bytes = bytes_below(&bucket);
-        std::fs::remove_dir_all(&bucket).and_then(|()| std::fs::create_dir(&bucket)).expect("our folder can be written");
-        bytes
+        match &self.keeps {
+            Keeps::Files(folder) => {
+                let bucket = folder.join(BUCKET);
+                let bytes = bytes_below(&bucket);
+                std::fs::remove_dir_all(&bucket).and_then(|()| std::fs::create_dir(&bucket)).expect("our folder can be written");
+                bytes
+            }
+            Keeps::Nothing(certificate) => taken(&self.endpoint, certificate),
+        }
     }
+}
+
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port()
+}
+
+/// What a sink counted.
+fn taken(endpoint: &str, certificate: &Path) -> u64 {
+    objects::install_crypto();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let root = reqwest::Certificate::from_pem(&std::fs::read(certificate).expect("the sink wrote it")).expect("a certificate");
+        let client = reqwest::Client::builder().tls_certs_only([root]).build().expect("a client");
+        let answer = client.get(format!("{endpoint}/-/taken")).send().await.expect("the sink answers");
+        answer.text().await.ok().and_then(|count| count.parse().ok()).expect("a count")
+    })
 }
 
 impl Drop for Server {
@@ -81,14 +126,24 @@ struct Took {
 
 pub fn measure(asked: &Asked) {
     let place = Place::new();
-    let (one, many) = files(place.path());
-    let server = Server::start(&asked.server, place.path());
+    let folders = files(place.path());
+    if let Some(program) = &asked.sink {
+        println!("To a server that keeps nothing, over TLS:");
+        compare(asked, &Server::sink(program, place.path()), &folders);
+    }
+    if let Some(program) = &asked.server {
+        println!("To a server that keeps files:");
+        compare(asked, &Server::start(program, place.path()), &folders);
+    }
+}
+
+fn compare(asked: &Asked, server: &Server, (one, many): &(PathBuf, PathBuf)) {
     for (name, folder) in [("one file", one), (&*format!("{FILES} files"), many)] {
         println!("{GIGABYTES} GB in {name}:");
         let mut took: [Vec<Took>; 3] = Default::default();
         for run in 0..asked.runs.unwrap_or(3) {
             for (tool, took) in took.iter_mut().enumerate() {
-                took.push(send(asked, &server, tool, &folder, run));
+                took.push(send(asked, server, tool, folder, run));
                 let there = server.clear();
                 assert!(there >= (FILES * FILE_BYTES) as u64, "only {there} bytes arrived");
             }
@@ -145,6 +200,9 @@ fn send(asked: &Asked, server: &Server, tool: usize, folder: &Path, run: usize) 
     };
     command.env("AWS_ACCESS_KEY_ID", "figures").env("AWS_SECRET_ACCESS_KEY", "figures-secret").env("AWS_REGION", "us-east-1");
     command.env("AWS_ENDPOINT_URL", &server.endpoint).env("AWS_ALLOW_HTTP", "true");
+    if let Keeps::Nothing(certificate) = &server.keeps {
+        command.env("SSL_CERT_FILE", certificate).env("AWS_CA_BUNDLE", certificate);
+    }
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let (began, before) = (Instant::now(), used_by_children());
     let mut child = command.spawn().expect("the program can be started: --s5cmd PATH, --aws PATH");
