@@ -17,5 +17,6 @@ pub async fn access(session: &AwsSession) -> S3Access {
         endpoint: session.endpoint().await,
         credentials: identity.clone().map(|identity| Arc::new(identity) as _),
         ending: identity.map(|identity| Arc::new(identity) as _),
+        uploads: None,
     }
 }

@@ -39,6 +39,10 @@ impl Store for CountedStore {
         self.store.url()
     }
 
+    fn region(&self) -> Option<String> {
+        self.store.region()
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         let found = self.store.get(key).await?;
         self.add(found.as_ref().map_or(0, |body| body.len() as u64));

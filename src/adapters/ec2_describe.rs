@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 
 use super::aws_session::AwsSession;
 use super::ec2_errors::{Trouble, meaning};
-use crate::instance::{InstanceState, InstanceView, OWNER_TAG, Tags, owned_by};
+use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Tags, owned_by};
 use crate::job::Plan;
 use crate::market::{Cloud, Market, Region};
 use crate::ports::CloudError;
@@ -39,7 +39,7 @@ const ENDED: &str = "instance-terminated";
 /// When EC2 does not answer: then nothing is known.
 pub async fn describe(session: &AwsSession, owner: &str, region: &Region) -> Result<Vec<InstanceView>, CloudError> {
     let instances = all(session, region, [owned(owner)]).await?;
-    let mut views: Vec<InstanceView> = instances.iter().filter_map(|instance| ours(region, instance, owner)).collect();
+    let mut views: Vec<InstanceView> = instances.iter().filter_map(|instance| ours(session, region, instance, owner)).collect();
     views.iter().for_each(|view| session.memory.owners.put(view.machine(), owner.to_owned()));
     tell_spot_ends(session, region, &instances, &mut views).await;
     Ok(views)
@@ -113,12 +113,17 @@ pub async fn one(session: &AwsSession, region: &Region, id: &str) -> Result<Opti
 }
 
 /// A machine whose tags are wholly ours; others are never touched.
-fn ours(region: &Region, instance: &Instance, owner: &str) -> Option<InstanceView> {
+fn ours(session: &AwsSession, region: &Region, instance: &Instance, owner: &str) -> Option<InstanceView> {
     let id = instance.instance_id()?;
     match owned_by(&tag_map(instance), owner) {
         Ok(tags) => view(region, instance, id, tags),
         Err(error) => {
-            tracing::debug!(id, %region, "left alone, though it carries our owner tag: {error}");
+            let machine = MachineRef { cloud: Cloud::Aws, region: region.clone(), id: id.to_owned() };
+            // No switch outside of it sees it from now on: somebody should hear of that.
+            if session.memory.odd.get(&machine, Duration::MAX).is_none() {
+                tracing::warn!(%machine, "it carries our owner tag, and is left alone, because another of its tags is not as it was: {error}");
+                session.memory.odd.put(machine, ());
+            }
             None
         }
     }

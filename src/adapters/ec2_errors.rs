@@ -78,16 +78,10 @@ const TABLE: &[(&[&str], Class)] = &[
     (&["InsufficientFreeAddressesInSubnet"], Class::Refused(Refusal::Capacity)),
     (&["SpotMaxPriceTooLow"], Class::Refused(Refusal::Price)),
     (
-        &[
-            "MaxSpotInstanceCountExceeded",
-            "VcpuLimitExceeded",
-            "InstanceLimitExceeded",
-            "MaxSpotFleetRequestCountExceeded",
-            "VolumeLimitExceeded",
-            "MaxIOPSLimitExceeded",
-        ],
+        &["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotFleetRequestCountExceeded"],
         Class::Refused(Refusal::Quota),
     ),
+    (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], Class::Refused(Refusal::Disks)),
     (&["Unsupported"], Class::Refused(Refusal::NotSold)),
     (
         &["RequestLimitExceeded", "EC2ThrottledException", "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException"],
@@ -115,7 +109,7 @@ const TABLE: &[(&[&str], Class)] = &[
     ),
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], Class::NoSpotRole),
     // A first launch in a region is looked at for minutes, four hours at most; another region may serve meanwhile.
-    (&["PendingVerification"], Class::Refused(Refusal::Quota)),
+    (&["PendingVerification"], Class::Refused(Refusal::Verification)),
     (&["Blocked", "OptInRequired"], Class::Account),
     (
         &["InvalidParameter*", "InvalidAMIID.*", "InvalidUserData.Malformed", "InvalidSubnetID.*", "InvalidGroup.*", "InvalidKeyPair.*"],
@@ -304,7 +298,7 @@ mod tests {
             ),
             (&["SpotMaxPriceTooLow"], "next: the bid is below the price"),
             (&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"], "next: the quota is used up"),
-            (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "next: the quota is used up"),
+            (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "next: the limit of disks is reached"),
             (&["Unsupported"], "next: not sold there"),
             (&["RequestLimitExceeded", "EC2ThrottledException", "Throttling"], "again"),
             (&["InternalError", "Unavailable"], "look"),
@@ -315,7 +309,7 @@ mod tests {
             (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "denied"),
             (&["InvalidParameterValue", "InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed"], "never"),
             (&["InvalidUserData.Malformed"], "never"),
-            (&["PendingVerification"], "next: the quota is used up"),
+            (&["PendingVerification"], "next: the account is still being verified for the region"),
             (&["Blocked", "OptInRequired"], "denied"),
             (&["InvalidInstanceID.NotFound"], "look"),
             (&["OperationNotPermitted"], "denied"),

@@ -70,6 +70,8 @@ pub struct Ec2Memory {
     pub missing: Remembered<MachineRef, ()>,
     /// Whose a machine was when it was launched or shown: only for them it is ended, stopped, started or tagged.
     pub owners: Remembered<MachineRef, String>,
+    /// Machines with our owner tag that are left alone for their other tags, and that were told of: once, and not at each look.
+    pub odd: Remembered<MachineRef, ()>,
     /// What a spot request says of its end, by its id: it says that for ever.
     pub spot_ends: Remembered<String, String>,
     /// What was found left behind, and whose it was: only that may be removed.

@@ -10,7 +10,7 @@ use futures::stream;
 use super::aws_session::AwsSession;
 use super::ec2_cache::Ec2Cache;
 use super::ec2_errors::meaning;
-use crate::market::{Market, Offer, Quota, Region, Supply, is_of_family};
+use crate::market::{Market, Offer, QUOTA_KINDS, Quota, QuotaKind, Region, Supply, is_of_any};
 use crate::ports::{CloudError, chain};
 
 /// A person raises a quota, and waits for it: one that leaves no room is asked once more whatever is kept ([`ask_again`]). One that
@@ -19,30 +19,6 @@ const QUOTAS_HOLD: Duration = Duration::from_secs(3600);
 
 /// Service Quotas answers a few calls a second.
 const AT_ONCE: usize = 4;
-
-const STANDARD: &[&str] = &["a", "c", "d", "h", "i", "im", "is", "m", "r", "t", "z"];
-
-struct Kind {
-    code: &'static str,
-    name: &'static str,
-    market: Market,
-    families: &'static [&'static str],
-}
-
-const fn kind(code: &'static str, name: &'static str, market: Market, families: &'static [&'static str]) -> Kind {
-    Kind { code, name, market, families }
-}
-
-/// The quotas that machines of ours fall under. On the spot market each generation of P has its own.
-const QUOTAS: &[Kind] = &[
-    kind("L-DB2E81BA", "Running On-Demand G and VT instances", Market::OnDemand, &["g", "gr", "vt"]),
-    kind("L-417A185B", "Running On-Demand P instances", Market::OnDemand, &["p"]),
-    kind("L-1216C47A", "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", Market::OnDemand, STANDARD),
-    kind("L-3819A6DF", "All G and VT Spot Instance Requests", Market::Spot, &["g", "gr", "vt"]),
-    kind("L-7212CCBC", "All P4, P3 and P2 Spot Instance Requests", Market::Spot, &["p2", "p3", "p4"]),
-    kind("L-C4BD4855", "All P5 Spot Instance Requests", Market::Spot, &["p5"]),
-    kind("L-34B43A08", "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests", Market::Spot, STANDARD),
-];
 
 /// A plan that is shown and the plan that is then made may be seconds apart; a minute could hide a machine that somebody has
 /// launched since.
@@ -122,8 +98,8 @@ pub struct Known {
 pub async fn quotas(session: &AwsSession, cache: &Ec2Cache, region: &Region, types: &[String], markets: &[Market]) -> Known {
     let client = session.quotas(region).await;
     let mut asked = Vec::new();
-    for kind in QUOTAS {
-        let is_concerned = types.iter().any(|name| kind.families.iter().any(|family| is_of_family(name, family)));
+    for kind in QUOTA_KINDS {
+        let is_concerned = types.iter().any(|name| kind.counts(name));
         if is_concerned && markets.contains(&kind.market) {
             asked.push(quota(&client, cache, region, kind));
         }
@@ -172,7 +148,12 @@ fn refuses_all(quota: &Quota, offers: &[Offer]) -> bool {
 }
 
 /// With whether it was kept.
-async fn quota(client: &aws_sdk_servicequotas::Client, cache: &Ec2Cache, region: &Region, kind: &Kind) -> Result<Option<(Quota, bool)>, CloudError> {
+async fn quota(
+    client: &aws_sdk_servicequotas::Client,
+    cache: &Ec2Cache,
+    region: &Region,
+    kind: &QuotaKind,
+) -> Result<Option<(Quota, bool)>, CloudError> {
     let key = key(kind.code);
     let kept = cache.get(&key, QUOTAS_HOLD);
     let is_kept = kept.is_some();
@@ -214,7 +195,7 @@ async fn value(client: &aws_sdk_servicequotas::Client, code: &str) -> Result<Opt
 /// What is used of each quota.
 pub fn count(quotas: &mut [Quota], used: &Used) {
     for quota in quotas {
-        let ours = used.iter().filter(|(kind, market, _)| *market == quota.market && quota.families.iter().any(|family| is_of_family(kind, family)));
+        let ours = used.iter().filter(|(kind, market, _)| *market == quota.market && is_of_any(kind, &quota.families));
         quota.vcpus_used = ours.map(|(_, _, vcpus)| *vcpus).sum();
     }
 }

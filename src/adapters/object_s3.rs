@@ -172,6 +172,11 @@ impl Store for S3Store {
         format!("s3://{}/{}", self.bucket, self.prefix).trim_end_matches('/').to_owned()
     }
 
+    // The client speaks to one region, and S3 answers nobody who speaks to another.
+    fn region(&self) -> Option<String> {
+        self.builder.get_config_value(&AmazonS3ConfigKey::Region)
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         let read = async { self.s3.get(&self.key(key)?).await?.bytes().await };
         absent_is_none(read.await).map_err(|error| failed("read", key, error))

@@ -65,6 +65,8 @@ pub struct S3Access {
     pub credentials: Option<AwsCredentialProvider>,
     /// When they end, for what is signed with them.
     pub ending: Option<Arc<dyn Ending>>,
+    /// Where it is remembered how far large files are, so that who tries again sends what has not arrived. `None`: nowhere.
+    pub uploads: Option<PathBuf>,
 }
 
 /// Like [`open`], as somebody. `existing`: a folder that is not there is not made.
@@ -74,7 +76,7 @@ pub struct S3Access {
 pub fn open_through(url: &str, existing: bool, access: S3Access) -> Result<Arc<dyn Store>, OpenError> {
     let said = [("aws_region", access.region.as_deref()), ("aws_endpoint_url", access.endpoint.as_deref())];
     let settings: Vec<(&str, &str)> = said.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-    let who = Who { credentials: access.credentials, ending: access.ending };
+    let who = Who { credentials: access.credentials, ending: access.ending, uploads: access.uploads };
     if existing { open_as(url, &settings, who, there) } else { open_as(url, &settings, who, made) }
 }
 
@@ -138,6 +140,7 @@ fn open_as(
 struct Who {
     credentials: Option<AwsCredentialProvider>,
     ending: Option<Arc<dyn Ending>>,
+    uploads: Option<PathBuf>,
 }
 
 fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, OpenError> {
@@ -151,6 +154,7 @@ fn bucket(url: &str, settings: &[(&str, &str)], who: Who) -> Result<S3Store, Ope
     let wrong = |cause| OpenError::Settings { url: url.to_owned(), cause: Box::new(cause) };
     let known = settings.iter().map(|(name, value)| Ok((name.parse()?, *value))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     let store = S3Store::open(name, prefix.trim_matches('/'), &known, who.credentials).map_err(wrong)?;
+    let store = who.uploads.into_iter().fold(store, S3Store::remembering);
     Ok(who.ending.into_iter().fold(store, S3Store::ending))
 }
 

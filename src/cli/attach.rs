@@ -44,6 +44,8 @@ pub fn look_every(root: &str) -> Duration {
 pub struct Attached<'a> {
     context: &'a Context,
     dir: &'a JobDir,
+    /// Those that the look before has seen.
+    attempts: Vec<AttemptNo>,
     tail: Option<LogTail>,
     /// Whether the log is printed.
     log: bool,
@@ -70,6 +72,7 @@ impl<'a> Attached<'a> {
         Attached {
             context,
             dir,
+            attempts: Vec::new(),
             tail: None,
             log: !context.is_machine_output(),
             terminal,
@@ -154,38 +157,41 @@ impl<'a> Attached<'a> {
     pub async fn follow(&mut self) -> Result<Receipt, Fault> {
         let every = look_every(&self.dir.store().url());
         loop {
+            let began = self.context.clock.mono();
             match self.look().await {
                 Ok(Some(receipt)) => return Ok(receipt),
                 Ok(None) => self.trouble_at = None,
                 Err(error @ JobDirError::Store(_)) => self.trouble(&error),
                 Err(error) => return Err(job_root::record_fault(&error)),
             }
-            self.context.clock.sleep(every).await;
+            // From look to look: where answers take their time, a line is not later by that.
+            let took = self.context.clock.mono().saturating_sub(began);
+            self.context.clock.sleep(every.saturating_sub(took).max(every / 5)).await;
         }
     }
 
     async fn look(&mut self) -> Result<Option<Receipt>, JobDirError> {
         // Read before the log: what was written before the receipt is then not missed.
-        let receipt = self.dir.receipt().await?;
-        let summary = match receipt.is_none() {
-            true => Summary::under_way(self.dir, &self.wishes().await?, self.context.clock.now()).await?,
-            false => None,
-        };
-        if self.log {
-            // Attempts are numbered from one: the last one names them all.
-            let attempts = match &summary {
-                Some(summary) => (1..=summary.attempt.unwrap_or(0)).map(AttemptNo::new).collect(),
-                None => self.dir.attempts().await?,
-            };
-            self.print_log(&attempts).await?;
-        }
-        if let Some(receipt) = receipt {
+        if let Some(receipt) = self.dir.receipt().await? {
+            if self.log {
+                self.print_log(&self.dir.attempts().await?).await?;
+            }
             self.clear();
             return Ok(Some(receipt));
         }
-        if let Some(summary) = summary {
-            self.tell(&summary);
+        let (dir, wishes, now) = (self.dir, self.wishes().await?, self.context.clock.now());
+        // A line is not kept waiting for how the job stands, which takes more answers.
+        let known = self.attempts.clone();
+        let (summary, printed) = tokio::join!(Summary::under_way(dir, &wishes, now), self.print_log(&known));
+        printed?;
+        let Some(summary) = summary? else { return Ok(None) };
+        // Attempts are numbered from one: the last one names them all.
+        let attempts: Vec<AttemptNo> = (1..=summary.attempt.unwrap_or(0)).map(AttemptNo::new).collect();
+        if attempts.len() > known.len() {
+            self.print_log(&attempts).await?;
+            self.attempts = attempts;
         }
+        self.tell(&summary);
         Ok(None)
     }
 
@@ -206,6 +212,9 @@ impl<'a> Attached<'a> {
 
     /// Prints what has come of the log, through all attempts in turn.
     async fn print_log(&mut self, attempts: &[AttemptNo]) -> Result<(), JobDirError> {
+        if !self.log {
+            return Ok(());
+        }
         loop {
             let Some(tail) = &mut self.tail else {
                 let Some(first) = attempts.first() else { return Ok(()) };

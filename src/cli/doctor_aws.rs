@@ -252,7 +252,7 @@ mod asked {
         };
         let found = found.await;
         let regions = &desk.names().await.regions;
-        regions.iter().map(|region| proof::check(region, found.as_deref(), desk.clock.now())).collect()
+        regions.iter().map(|region| proof::check(region, &desk.owner, found.as_deref(), desk.clock.now())).collect()
     }
 
     async fn network(desk: &Desk) -> Vec<Check> {

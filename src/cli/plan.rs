@@ -85,7 +85,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         return Ok(code);
     }
     out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
-    for line in plan_text::whole(&planned, spec.spec.machine.gpus.count, forecast.iter().flat_map(Forecast::lines), exceeded.as_ref()) {
+    for line in plan_text::whole(&planned, &spec.spec, forecast.iter().flat_map(Forecast::lines), exceeded.as_ref()) {
         context.printer.prose(2, line);
     }
     if let Some(unknown) = exceeded.as_ref().and_then(plan_bid::Shown::unknown) {

@@ -5,8 +5,8 @@ use std::fmt::Display;
 use super::plan_bid;
 use super::status::local_time;
 use crate::controller::Planned;
-use crate::job::{LaunchRequest, Plan, RejectedOffer};
-use crate::market::{Cloud, Offer, Quota, Usd, UsdPerHour};
+use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec};
+use crate::market::{Cloud, Market, Offer, Quota, Usd, UsdPerHour};
 use crate::policy::job_most::{JobMost, MostBy};
 use crate::policy::ranking::Ranked;
 
@@ -32,9 +32,18 @@ fn costs(planned: &Planned) -> Vec<String> {
         }
         None => "nothing bounds what it can cost; `limits.budget` would, and `limits.max_runtime` the cost of each machine".to_owned(),
     };
-    let unless = if planned.waits.is_some() { "if nothing cheaper comes: " } else { "" };
+    let unless = match &planned.waits {
+        Some(waits) if waits.until.is_none() => "not now; with `--deadline`: ",
+        Some(_) => "if nothing cheaper comes: ",
+        None => "",
+    };
     let first = format!("{unless}{} in {}, {}, {}: {most}", offer.instance_type, offer.zone, offer.market, offer.price);
     std::iter::once(first).chain(whole_job).collect()
+}
+
+/// Whether a spot machine is planned, or waited for.
+fn is_to_be_spot(planned: &Planned) -> bool {
+    planned.plan.offer.market == Market::Spot || planned.waits.is_some()
 }
 
 /// Why this machine, and when it ends.
@@ -92,12 +101,11 @@ fn whichever(plan: &Plan, most: Usd) -> String {
 }
 
 /// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
-/// `wanted`: how many GPUs the job asks for.
-pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = String>, exceeded: Option<&plan_bid::Shown>) -> Vec<String> {
+pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = String>, exceeded: Option<&plan_bid::Shown>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let mut lines: Vec<String> = costs(planned).into_iter().chain(expected).chain(why(planned)).collect();
     exceeded.iter().for_each(|exceeded| exceeded.stand_in(&mut lines));
-    lines.extend(machine_text(&plan.offer, wanted));
+    lines.extend(machine_text(&plan.offer, spec.machine.gpus.count));
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
     // The first of the ranking is the machine itself.
@@ -108,12 +116,21 @@ pub fn whole(planned: &Planned, wanted: u32, expected: impl Iterator<Item = Stri
         let starts = ranking.get(n + 1).map(|ranked| added_by_starts(offer, ranked)).unwrap_or_default();
         format!("{begin} {} in {}, {}, {}{starts}{finish}", offer.instance_type, offer.zone, offer.market, offer.price)
     };
-    lines.extend(cut(fallbacks.iter().enumerate().map(|(n, offer)| tried(n, offer))));
+    let waits_for_spot = spec.machine.market == MarketChoice::Auto && spec.limits.deadline.is_none() && is_to_be_spot(planned);
+    let is_tried = |offer: &Offer| !waits_for_spot || offer.market == Market::Spot;
+    lines.extend(cut(fallbacks.iter().enumerate().filter(|(_, offer)| is_tried(offer)).map(|(n, offer)| tried(n, offer))));
+    if let Some(offer) = fallbacks.iter().find(|offer| !is_tried(offer)) {
+        lines.push(format!(
+            "without a spot machine it waits; with `--deadline`, or where interruptions make spot the dearer one: {} in {}, {}, {}",
+            offer.instance_type, offer.zone, offer.market, offer.price
+        ));
+    }
     // The other market comes last, and is not to be hidden by the zones of the first.
     let other = fallbacks
         .iter()
         .enumerate()
         .skip(LINES_MAX)
+        .filter(|(_, offer)| is_tried(offer))
         .find(|(n, offer)| offer.market != plan.offer.market && fallbacks.iter().take(*n).all(|before| before.market == plan.offer.market));
     lines.extend(other.map(|(n, offer)| format!("  among them, {}", tried(n, offer))));
     let mut unfit: Vec<&RejectedOffer> = plan.rejected.iter().filter(|no| !fallbacks.contains(&no.offer)).collect();

@@ -364,7 +364,7 @@ fn show(context: &Context, proof: &Proof) {
             .warn("NOT PROVEN: a machine that nobody watches may bill on here; until a proof passes, `lamp run --detach` is refused in this region");
         printer.hint("`lamp doctor` looks at the sweeper and the role; `lamp receipt` says how each machine has ended");
     }
-    if let Some(less) = proof::not_tried(proof) {
+    if let Some(less) = proof::not_tried(proof, &context.user.owner) {
         printer.note(less);
     }
 }

@@ -60,7 +60,7 @@ impl Proofs {
     /// A proof that is good may be one of the deadline unit alone: whoever leaves a machine to it hears what nothing has shown.
     fn tell_what_was_not_tried(&self, context: &Context, regions: &BTreeSet<String>) {
         let less = regions.iter().find_map(|region| match self.standing(context, region) {
-            Standing::Good(proof) => not_tried(proof).map(|less| (region, less)),
+            Standing::Good(proof) => not_tried(proof, &context.user.owner).map(|less| (region, less)),
             _ => None,
         });
         if let Some((region, less)) = less {

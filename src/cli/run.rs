@@ -193,7 +193,7 @@ pub async fn launch(
     left: &mut Left,
 ) -> Result<Launched, Fault> {
     let pending = submission::pack(context, prepared, spec)?;
-    let upload = async { tokio::join!(pending.upload(store), controller.ship_ahead(&planned.plan)).0 };
+    let upload = async { tokio::join!(pending.upload(controller), controller.ship_ahead(&planned.plan)).0 };
     left.or_give_up(gone_before, upload).await?;
     let dir = JobDir::new(store.clone(), pending.spec.job.clone());
     let (begun, has_left) = left.undisturbed(context, controller.begin(&dir, &pending.spec, planned)).await;

@@ -6,10 +6,10 @@ use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Loaded, shown};
-use crate::controller::{Controller, SubmitError, upload_code};
+use crate::controller::{Controller, SubmitError};
 use crate::job::{CodeArchive, JobId, RECORD_FORMAT, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError};
-use crate::wire::{self, Store, Survey};
+use crate::wire::{self, Survey};
 
 /// A job that is packed and not made yet.
 pub struct Pending {
@@ -27,8 +27,8 @@ impl Pending {
     ///
     /// # Errors
     /// The job root refuses.
-    pub async fn upload(&self, store: &Store) -> Result<(), Fault> {
-        upload_code(store, &self.spec, &self.archive.0).await.map_err(|error| submit_fault(&error))
+    pub async fn upload(&self, controller: &Controller) -> Result<(), Fault> {
+        controller.upload_code(&self.spec, &self.archive.0).await.map_err(|error| submit_fault(&error))
     }
 }
 

@@ -1,5 +1,6 @@
 //! One job in one look, from its records alone: what `status` shows and `-o json` promises (docs/cli-json.md).
 
+use futures::future::try_join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -113,16 +114,15 @@ impl Summary {
     /// # Errors
     /// As [`Summary::read`].
     pub async fn under_way(dir: &JobDir, wishes: &Wishes, now: Timestamp) -> Result<Option<Summary>, JobDirError> {
-        let Some(spec) = dir.spec().await? else { return Ok(None) };
+        let attention = async { unless_damaged(dir.attention().await) };
+        let (spec, numbers, attention) = tokio::try_join!(dir.spec(), dir.attempts(), attention)?;
+        let Some(spec) = spec else { return Ok(None) };
         if spec.is_alone() {
             return Ok(Some(AloneRun::of(dir, spec).await?.summary(now)));
         }
-        let mut attempts = Vec::new();
-        for number in dir.attempts().await? {
-            attempts.extend(attempt(dir, number).await?);
-        }
+        let attempts: Vec<AttemptFacts> = try_join_all(numbers.into_iter().map(|number| attempt(dir, number))).await?.into_iter().flatten().collect();
         let mut summary = Summary::of_records(&spec, &attempts, wishes, now);
-        summary.trouble = unless_damaged(dir.attention().await)?.and_then(|attention| attention.text);
+        summary.trouble = attention.and_then(|attention| attention.text);
         summary.attention.extend(summary.trouble.clone());
         // A machine whose agent has the lease is there: nothing is waited for, and each look at a bucket costs money.
         let is_there = attempts.last().is_some_and(|last| last.lease.is_some());
@@ -267,14 +267,14 @@ fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
 
 /// One attempt's records, without what only a controller watches.
 async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>, JobDirError> {
-    let Some(plan) = dir.plan(number).await? else { return Ok(None) };
-    let settled = dir.settled(number).await?;
+    let (plan, settled) = tokio::try_join!(dir.plan(number), dir.settled(number))?;
+    let Some(plan) = plan else { return Ok(None) };
     let mut facts =
         AttemptFacts { plan, lease: None, status: None, outcome: None, settled, journal: Journal::default(), watched: Watched::default() };
     if facts.settled.is_none() {
-        facts.status = dir.status(number).await?;
-        facts.lease = unless_damaged(dir.lease(number).await)?;
-        facts.outcome = unless_damaged(dir.outcome(number).await)?;
+        let lease = async { unless_damaged(dir.lease(number).await) };
+        let outcome = async { unless_damaged(dir.outcome(number).await) };
+        (facts.status, facts.lease, facts.outcome) = tokio::try_join!(dir.status(number), lease, outcome)?;
     }
     Ok(Some(facts))
 }

@@ -123,21 +123,25 @@ impl Controller {
                 let text = format!("attempt {number} cannot be launched: {why}");
                 self.alert(dir, spec, memory, &gist(&text), &text).await;
             }
-            Some(Refusal::Quota) => {
+            Some(refusal @ (Refusal::Quota | Refusal::Disks | Refusal::Verification)) => {
                 let offer = &open.plan.offer;
-                let family = offer.instance_type.split('.').next().unwrap_or_default();
-                let trouble = format!("quota {family} {} {}", offer.market, offer.region);
+                let trouble = match refusal {
+                    Refusal::Quota => format!("quota {} {} {}", offer.family(), offer.market, offer.region),
+                    _ => format!("{refusal} in {}", offer.region),
+                };
                 if !memory.quotas_told.insert(trouble.clone()) {
                     return;
                 }
-                let text = match self.quota(spec, &open.plan).await {
-                    Some(quota) => format!("{why}; ask for more of {quota}"),
-                    None => why.clone(),
+                let cure = match refusal {
+                    Refusal::Quota => self.quota(spec, &open.plan).await.map(|quota| format!("ask for more of {quota}")),
+                    Refusal::Disks => Some(format!("delete disks in {}, or ask for more of its quotas for EBS", offer.region)),
+                    _ => Some("that takes minutes mostly, and four hours at most; nothing bills, and it is asked again".to_owned()),
                 };
+                let text = cure.map_or_else(|| why.clone(), |cure| format!("{why}; {cure}"));
                 warn!(job = %dir.job(), "{text}");
                 self.alert(dir, spec, memory, &trouble, &text).await;
             }
-            Some(_) => {}
+            Some(Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Spent) => {}
         }
     }
 

@@ -71,7 +71,9 @@ impl<'a> BoxEndpoint<'a> {
 /// Why there is no user data.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BootstrapError {
-    #[error("the user data would be {bytes} bytes, and a machine takes {USER_DATA_BYTES_MAX}: a shorter job root or endpoint is needed")]
+    #[error(
+        "the user data would be {bytes} bytes, and a machine takes {USER_DATA_BYTES_MAX}: credentials with a shorter session token, which is in the URL of the agent, or a shorter job root or endpoint are needed"
+    )]
     TooLong { bytes: usize },
     #[error("the {what} holds a control character, which the machine's settings cannot carry")]
     ControlCharacter { what: &'static str },

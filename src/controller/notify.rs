@@ -14,6 +14,7 @@ use super::drive::Controller;
 use super::memory::JobMemory;
 use super::observe::Observed;
 use crate::instance::sweeper;
+use crate::instance::visit::Visit;
 use crate::job::{RECORD_FORMAT, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, SweeperDir, encode, layout};
 use crate::market::{Span, elapsed};
@@ -34,12 +35,14 @@ const SWEEPER_FORGOTTEN: Duration = Duration::from_secs(7 * 86_400);
 pub struct SweeperSeen {
     looked: Option<Duration>,
     silent: Duration,
+    /// It comes, and could judge no machine for as long.
+    is_blind: bool,
     told: bool,
 }
 
 impl Controller {
-    /// A sweeper that came once and comes no more: a machine that hangs while every workstation sleeps would be ended by its hard cap
-    /// alone. Who never had one hears nothing. Once for all jobs of this process.
+    /// A sweeper that came once and comes no more, or comes and can judge nobody: a machine that hangs while every workstation sleeps
+    /// would be ended by its hard cap alone. Who never had one hears nothing. Once for all jobs of this process.
     pub(super) async fn tell_of_sweeper(&self, dir: &JobDir, spec: &ResolvedSpec, memory: &mut JobMemory) {
         let seen = || self.sweeper.lock().expect("nobody panics while holding it: it is only read and set");
         let now = self.clock.mono();
@@ -49,17 +52,25 @@ impl Controller {
         }
         seen().looked = Some(now);
         // What was seen before stands where nobody answers, and it is looked for again in an hour.
-        if let Ok(Some(came)) = SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.owner)).came().await
+        let sweeper = SweeperDir::new(Arc::clone(&self.store), &sweeper::name(&self.owner));
+        if let Ok(Some(came)) = sweeper.came().await
             && let Some(now) = self.store_now().await
         {
-            seen().silent = elapsed(came, now);
+            let blind = sweeper.visit_before().await.ok().flatten().filter(Visit::is_blind);
+            let judged = blind.as_ref().and_then(|visit| visit.judged_at).filter(|judged| *judged < came);
+            let mut seen = seen();
+            (seen.silent, seen.is_blind) = (elapsed(judged.unwrap_or(came), now), judged.is_some());
         }
-        let silent = seen().silent;
+        let (silent, is_blind) = {
+            let seen = seen();
+            (seen.silent, seen.is_blind)
+        };
         let is_gone = (SWEEPER_GONE..SWEEPER_FORGOTTEN).contains(&silent);
         if !std::mem::replace(&mut seen().told, is_gone) && is_gone {
             let hours = Span::from_secs(silent.as_secs() / 3600 * 3600);
+            let what = if is_blind { "could judge no machine" } else { "has not come" };
             let text =
-                format!("the sweeper in the cloud has not come for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why");
+                format!("the sweeper in the cloud {what} for {hours}, so a machine that hangs may run to its hard cap: `lamp doctor` says why");
             self.tell_as(dir, spec, memory, ("attention", "the sweeper does not come"), &text, None).await;
         }
     }

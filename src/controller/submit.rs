@@ -2,13 +2,27 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
 use super::drive::Controller;
 use crate::job::{Applied, JobId, ResolvedSpec};
-use crate::jobdir::{JobDir, JobDirError, insist, layout};
-use crate::ports::{Created, Store, StoreError};
+use crate::jobdir::{JobDir, JobDirError, insist, is_silence, layout};
+use crate::ports::{Clock, Created, Store, StoreError};
+
+/// An archive of so many bytes goes in parts (`object_source`), and what has arrived of it is not sent twice. A smaller one is as soon
+/// sent by the next command.
+const WORTH_WAITING: u64 = 8 * 1024 * 1024;
+
+/// Somebody sits at the terminal, and may end it at any moment: a router that is started anew is back by then.
+const LINE_IS_BACK_WITHIN: Duration = Duration::from_secs(5 * 60);
+
+/// The client gives up a silent store after 20 s; a try that took longer than this has sent something.
+const FLOWED: Duration = Duration::from_secs(60);
+
+/// Between two tries.
+const TRIED_AGAIN: Duration = Duration::from_secs(10);
 
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
@@ -49,20 +63,42 @@ impl SubmitError {
 pub async fn submit(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: Option<&Path>) -> Result<JobDir, SubmitError> {
     let dir = JobDir::new(Arc::clone(store), spec.job.clone());
     if let Some(path) = archive {
-        upload_code(store, spec, path).await?;
+        upload_once(store, spec, path).await?;
     }
     made(spec, dir.create_spec(spec).await)?;
     Ok(dir)
 }
 
-/// The first half of [`submit`]: the code is there, the job is not yet.
-///
-/// # Errors
-/// When the store refuses, or the archive is not the one that the spec describes.
-pub async fn upload_code(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
+async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
     let Some(code) = &spec.code else { return Ok(()) };
     let (_, sha256) = store.put_file(&layout::code(&spec.job, &code.sha256), archive).await?;
     if sha256 == code.sha256 { Ok(()) } else { Err(SubmitError::Changed) }
+}
+
+/// The first half of [`submit`]: the code is there, the job is not yet. Of a large archive, a line that breaks is waited for: the
+/// store remembers which parts have arrived.
+///
+/// # Errors
+/// When the store refuses, or answers nobody for too long, or the archive is not the one that the spec describes.
+pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
+    let bytes = spec.code.as_ref().map_or(0, |code| code.packed_bytes);
+    let is_worth_it = !store.is_folder() && bytes >= WORTH_WAITING;
+    let mut broken_since = None;
+    loop {
+        let began = clock.mono();
+        let error = match upload_once(store, spec, archive).await {
+            Err(SubmitError::Store(error)) if is_worth_it && is_silence(&error) => error,
+            other => return other,
+        };
+        let now = clock.mono();
+        let since = if now.saturating_sub(began) > FLOWED { now } else { broken_since.unwrap_or(now) };
+        broken_since = Some(since);
+        if now.saturating_sub(since) >= LINE_IS_BACK_WITHIN {
+            return Err(error.into());
+        }
+        tracing::warn!("the code is on its way, and the job root does not answer; what has not arrived is sent as soon as it does: {error}");
+        clock.sleep(TRIED_AGAIN).await;
+    }
 }
 
 impl Controller {
@@ -71,10 +107,18 @@ impl Controller {
     /// # Errors
     /// [`SubmitError::Unsure`] when the job may have been made all the same; with any other it was not, by this.
     pub async fn submit(&self, spec: &ResolvedSpec, archive: &Path) -> Result<JobDir, SubmitError> {
-        upload_code(&self.store, spec, archive).await?;
+        self.upload_code(spec, archive).await?;
         let dir = JobDir::new(Arc::clone(&self.store), spec.job.clone());
         self.make(&dir, spec).await?;
         Ok(dir)
+    }
+
+    /// The first half: see [`upload_code`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn upload_code(&self, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
+        upload_code(&self.store, &*self.clock, spec, archive).await
     }
 
     /// The second half: now the job exists.

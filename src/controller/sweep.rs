@@ -18,11 +18,12 @@ use jiff::Timestamp;
 use super::answers::Place;
 use super::drive::Controller;
 use super::ending::SHOWN_HOLDS;
+use super::visit::no_answer;
 use crate::instance::{ForeignMachine, InstanceView, MachineRef, Residue};
 use crate::job::{AttemptPhase, Ending, RECORD_FORMAT};
 use crate::jobdir::{JobDir, JobDirError, layout, unless_damaged};
 use crate::market::{self, Region, elapsed};
-use crate::policy::kept::{is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
+use crate::policy::kept::{can_stand, is_all_its_job_has, is_to_be_kept, was_kept, was_started_past_its_cap};
 use crate::policy::orphan::{self, Facts, Heartbeat, OrphanVerdict, Records};
 use crate::policy::reconcile::may_be_of;
 use crate::ports::{CloudError, NoCredentials, StoreError, chain};
@@ -69,6 +70,9 @@ const INTENT_MAX: Duration = Duration::from_secs(10);
 /// After its outcome an agent says within so long that it holds the machine: at its next heartbeat, a quarter of a minute away, with
 /// room for one that came late.
 const HELD_IS_SAID_WITHIN: Duration = Duration::from_secs(60);
+
+/// The records of one machine get so long; of a store that is well they come within a second.
+const RECORDS_MAX: Duration = Duration::from_secs(10);
 
 /// What a second look reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,13 +204,20 @@ impl Controller {
         let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
         let recorded: Result<bool, JobDirError> = async {
             // Of another job root's job nothing is written here, and what is settled stays as it is.
-            if let Some(settled) = dir.settled(tags.attempt).await? {
-                return Ok(was_kept(&settled, &orphan.view));
+            match dir.settled(tags.attempt).await {
+                Ok(None) => {}
+                Ok(Some(settled)) => return Ok(was_kept(&settled, &orphan.view)),
+                // Whether its disk was kept nobody can read: a disk that stands can be given up, and one that is gone is gone.
+                Err(error) if error.is_damage() => return Ok(can_stand(&orphan.view)),
+                Err(error) => return Err(error),
             }
             let Some(plan) = dir.plan(tags.attempt).await?.filter(|plan| may_be_of(plan, &orphan.view)) else { return Ok(false) };
             let (heard, outcome) = (dir.status(tags.attempt).await?.map(|status| status.at), unless_damaged(dir.outcome(tags.attempt).await)?);
             let keeps = match outcome {
-                Some(outcome) => dir.spec().await?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
+                Some(outcome) => match dir.spec().await {
+                    Err(error) if error.is_damage() => can_stand(&orphan.view),
+                    spec => spec?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
+                },
                 None => heard.is_none() && is_all_its_job_has(&plan, &orphan.view) && unless_damaged(dir.lease(tags.attempt).await)?.is_none(),
             };
             let ending =
@@ -245,6 +256,12 @@ impl Controller {
         (machines, unknown)
     }
 
+    /// One whose records hang is unknown, and hides no other.
+    pub(super) async fn judge_in_time(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
+        let judged = self.bounded(RECORDS_MAX, self.judge(view.clone(), now)).await;
+        judged.unwrap_or_else(|| Judged { view, verdict: OrphanVerdict::Unknown { why: no_answer(RECORDS_MAX) } })
+    }
+
     pub(super) async fn judge(&self, view: InstanceView, now: Option<Timestamp>) -> Judged {
         let (mut records, heartbeat) = tokio::join!(self.records(&view), self.heartbeat(&view));
         if let (Records::Open, Heartbeat::At(heard)) = (&records, &heartbeat) {
@@ -262,15 +279,18 @@ impl Controller {
         Judged { view, verdict }
     }
 
+    /// That they are there says enough: one that a power cut has torn, or that a later version wrote, keeps no machine alight.
     async fn records(&self, view: &InstanceView) -> Records {
-        let dir = JobDir::new(Arc::clone(&self.store), view.tags.job.clone());
-        let plan = async { unless_damaged(dir.plan(view.tags.attempt).await) };
-        let read = async { tokio::try_join!(dir.spec(), dir.receipt(), dir.settled(view.tags.attempt), plan) };
-        match read.await {
-            Ok((None, ..)) => Records::NoJob,
+        let (job, attempt) = (&view.tags.job, view.tags.attempt);
+        let is_there = |key: String| async move { Ok::<_, JobDirError>(self.store.head(&key).await?.is_some()) };
+        let dir = JobDir::new(Arc::clone(&self.store), job.clone());
+        let plan = async { unless_damaged(dir.plan(attempt).await) };
+        let [spec, receipt, settled] = [layout::spec(job), layout::receipt(job), layout::settled(job, attempt)].map(is_there);
+        match tokio::try_join!(spec, receipt, settled, plan) {
+            Ok((false, ..)) => Records::NoJob,
             // Its job has the id of one of ours, and is in another job root.
             Ok((.., Some(plan))) if !may_be_of(&plan, view) => Records::NoJob,
-            Ok((Some(_), None, None, _)) => Records::Open,
+            Ok((true, false, false, _)) => Records::Open,
             Ok(_) => Records::Over,
             Err(error) => Records::Unknown(chain(&error)),
         }

@@ -20,6 +20,7 @@ use super::drive::Controller;
 use super::keeping::KeptTold;
 use super::round::Root;
 use super::sweep::{Judged, READS_IN_FLIGHT, SECOND_LOOK};
+use super::visit::no_answer;
 use crate::instance::InstanceView;
 use crate::job::JobId;
 use crate::market::{Cloud, Region};
@@ -116,10 +117,9 @@ impl Controller {
 
     /// One region that hangs must not hide the others.
     async fn in_time<T>(&self, work: impl Future<Output = Result<T, CloudError>>) -> Result<T, CloudError> {
-        self.bounded(REGION_MAX, work).await.unwrap_or_else(|| {
-            let cause = format!("nobody answered within {} s", REGION_MAX.as_secs());
-            Err(CloudError::Ambiguous { act: "look for machines that no job needs".into(), cause: cause.into() })
-        })
+        self.bounded(REGION_MAX, work)
+            .await
+            .unwrap_or_else(|| Err(CloudError::Ambiguous { act: "look for machines that no job needs".into(), cause: no_answer(REGION_MAX).into() }))
     }
 
     /// Machines that bill and that, by one look, no job needs; and those that do not, for their disks.
@@ -140,7 +140,7 @@ impl Controller {
         }
         let now = self.store_now().await;
         views.retain(|view| !root.drives(view) || now.is_some_and(|now| orphan::is_past_cap(view, now)));
-        let judged: Vec<Judged> = stream::iter(views).map(|view| self.judge(view, now)).buffered(READS_IN_FLIGHT).collect().await;
+        let judged: Vec<Judged> = stream::iter(views).map(|view| self.judge_in_time(view, now)).buffered(READS_IN_FLIGHT).collect().await;
         (judged.into_iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Orphan { .. })).collect(), others)
     }
 

@@ -54,19 +54,23 @@ impl Controller {
         let until = self.clock.mono() + room;
         let mut visit = Visit::new(self.clock.now(), version, &self.owner);
         let dir = SweeperDir::new(Arc::clone(&self.store), sweeper);
-        let views = self.ours_that_bill(&dir, &mut visit).await;
+        let (views, standing) = self.ours(&dir, &mut visit).await;
         let (past, rest): (Vec<Judged>, Vec<Judged>) = views.into_iter().map(|view| self.judge_by_tags(view)).partition(is_orphan);
+        visit.judged = Some(count(&past));
         self.end_all(past, By::Tags, &mut visit).await;
+        self.tell_of_kept(&standing, &mut visit).await;
         let rest = rest.into_iter().map(|judged| judged.view).collect();
         self.look_at_leases(rest, &dir, until, &mut visit).await;
+        visit.judged_at = if visit.is_blind() || visit.regions == 0 { self.judged_before(&dir).await } else { Some(visit.at) };
         if let Err(why) = self.within(RECORD_MAX, dir.put_visit(&visit)).await {
             visit.unknown.push(Trouble { what: "the record of this visit".into(), why });
         }
         visit
     }
 
-    /// All regions of every cloud; each by itself, because one that hangs must not hide the others.
-    async fn ours_that_bill(&self, dir: &SweeperDir, visit: &mut Visit) -> Vec<InstanceView> {
+    /// Those that bill, and those that stand still, in all regions of every cloud; each region by itself, because one that hangs must
+    /// not hide the others.
+    async fn ours(&self, dir: &SweeperDir, visit: &mut Visit) -> (Vec<InstanceView>, Vec<InstanceView>) {
         visit.places = self.places(dir, visit).await;
         let asked = visit.places.iter().filter_map(|place| Some((&place.region, self.cloud(place.cloud).ok()?)));
         let asked = asked.map(|(region, port)| async move { (region, self.within(LOOK_MAX, port.describe(&self.owner, region)).await) });
@@ -82,11 +86,21 @@ impl Controller {
         }
         views.sort_by_key(InstanceView::machine);
         views.dedup_by_key(|view| view.machine());
-        let kept = stream::iter(&views).map(|view| self.standing(view)).buffered(READS_IN_FLIGHT);
+        let (billing, standing): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.state.bills());
+        visit.machines = count(&billing);
+        (billing, standing)
+    }
+
+    /// Disks that seem forgotten. Whom nobody could say anything of in time is asked for again by the next visit.
+    async fn tell_of_kept(&self, standing: &[InstanceView], visit: &mut Visit) {
+        let kept = stream::iter(standing).map(|view| self.standing(view)).buffered(READS_IN_FLIGHT);
+        let kept = kept.take_until(self.clock.sleep(RECORD_MAX));
         visit.kept = kept.filter_map(|standing| async { standing }).collect().await;
-        views.retain(|view| view.state.bills());
-        visit.machines = u32::try_from(views.len()).unwrap_or(u32::MAX);
-        views
+    }
+
+    /// When the last visit came that was not as blind as this one.
+    async fn judged_before(&self, dir: &SweeperDir) -> Option<Timestamp> {
+        self.within(RECORD_MAX, dir.visit_before()).await.ok()??.judged_at
     }
 
     /// Where to look. One region's EC2 says which there are; while that is down, each cloud that did not say so is looked at where the
@@ -139,12 +153,17 @@ impl Controller {
             Ok(None) => return unseen(visit, "it does not say what time it is: no lease was judged".into()),
             Err(why) => return unseen(visit, format!("{why}: no lease was judged")),
         };
-        let judged = stream::iter(views).map(|view| self.judge(view, Some(now))).buffered(READS_IN_FLIGHT).collect::<Vec<_>>();
-        let judged = match self.within(LOOK_MAX, async { Ok::<_, CloudError>(judged.await) }).await {
-            Ok(judged) => judged,
-            Err(why) => return unseen(visit, format!("{why}: no lease was judged")),
-        };
+        // Of thousands of machines the records may take longer than those of one, as long as the rest of the visit has its time.
+        let (all, left) = (views.len(), until.saturating_sub(self.clock.mono()));
+        let time = left.saturating_sub(SECOND_LOOK + AFTER_THE_WAIT).max(LOOK_MAX);
+        let judged = stream::iter(views).map(|view| self.judge_in_time(view, Some(now))).buffered(READS_IN_FLIGHT);
+        let judged: Vec<Judged> = judged.take_until(self.clock.sleep(time)).collect().await;
+        if judged.len() < all {
+            unseen(visit, format!("the records of {} machines were not read within {} s", all - judged.len(), time.as_secs()));
+        }
         tell_of_unread(&judged, visit);
+        let known = judged.iter().filter(|judged| !is_unknown(judged)).count();
+        visit.judged = visit.judged.map(|past| past.saturating_add(u32::try_from(known).unwrap_or(u32::MAX)));
         let orphans: Vec<Judged> = judged.into_iter().filter(is_orphan).collect();
         let known = match self.within(RECORD_MAX, dir.suspects()).await {
             Ok(known) => known.map(|known| known.suspects).unwrap_or_default(),
@@ -217,23 +236,33 @@ impl Controller {
         time: Duration,
         work: impl Future<Output = Result<T, E>>,
     ) -> Result<T, String> {
-        tokio::select! {
-            biased;
-            done = work => done.map_err(|error| why(&error)),
-            () = self.clock.sleep(time) => Err(format!("nobody answered within {} s", time.as_secs())),
-        }
+        let done = self.bounded(time, work).await.ok_or_else(|| no_answer(time))?;
+        done.map_err(|error| why(&error))
     }
 }
 
 /// A sweeper that may not read the records keeps every machine, and looks well unless it says so.
 fn tell_of_unread(judged: &[Judged], visit: &mut Visit) {
-    let unread = judged.iter().filter(|judged| matches!(judged.verdict, OrphanVerdict::Unknown { .. }));
+    let unread = judged.iter().filter(|judged| is_unknown(judged));
     let told = unread.clone().take(UNREAD_MAX).map(|judged| Trouble { what: judged.view.id.clone(), why: reason(judged) });
     visit.unknown.extend(told);
     let more = unread.count().saturating_sub(UNREAD_MAX);
     if more > 0 {
         visit.unknown.push(Trouble { what: format!("{more} more machines"), why: "the same, or the like".into() });
     }
+}
+
+/// In words.
+pub(super) fn no_answer(within: Duration) -> String {
+    format!("nobody answered within {} s", within.as_secs())
+}
+
+fn count<T>(all: &[T]) -> u32 {
+    u32::try_from(all.len()).unwrap_or(u32::MAX)
+}
+
+fn is_unknown(judged: &Judged) -> bool {
+    matches!(judged.verdict, OrphanVerdict::Unknown { .. })
 }
 
 fn is_orphan(judged: &Judged) -> bool {

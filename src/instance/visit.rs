@@ -36,6 +36,12 @@ pub struct Visit {
     /// Places that answered, and machines of ours that bill there.
     pub regions: u32,
     pub machines: u32,
+    /// How many of them could be told from an orphan, or for one. `None`: the program is older than the question.
+    #[serde(default)]
+    pub judged: Option<u32>,
+    /// When a visit last was none that judged nothing though machines of ours billed. `None`: nobody knows.
+    #[serde(default)]
+    pub judged_at: Option<Timestamp>,
     /// Orphans by their first look.
     pub suspects: Vec<Suspect>,
     pub ended: Vec<Ended>,
@@ -91,6 +97,8 @@ impl Visit {
             owner: owner.to_owned(),
             regions: 0,
             machines: 0,
+            judged: Some(0),
+            judged_at: None,
             suspects: Vec::new(),
             ended: Vec::new(),
             kept: Vec::new(),
@@ -100,8 +108,13 @@ impl Visit {
         }
     }
 
-    /// Somebody should look: nothing was seen at all, or a machine that should have ended may run on.
+    /// Somebody should look: nothing was seen at all, no machine could be judged, or one that should have ended may run on.
     pub fn is_sick(&self) -> bool {
-        self.regions == 0 || !self.trouble.is_empty()
+        self.regions == 0 || !self.trouble.is_empty() || self.is_blind()
+    }
+
+    /// Machines of ours bill, and of none could it be said whether it is an orphan: a hung one would live to its hard cap.
+    pub fn is_blind(&self) -> bool {
+        self.machines > 0 && self.judged == Some(0)
     }
 }

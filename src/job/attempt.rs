@@ -80,6 +80,10 @@ pub enum Refusal {
     Price,
     /// The account may not run more of the family on this market in this region.
     Quota,
+    /// The account may have no more, or no faster, disks in this region.
+    Disks,
+    /// The cloud still looks at the account's first launch in this region.
+    Verification,
     /// The type is not sold there.
     NotSold,
     /// The machine of this plan was launched and has ended already, unseen: the attempt is over.
@@ -92,6 +96,8 @@ impl fmt::Display for Refusal {
             Refusal::Capacity => "no capacity",
             Refusal::Price => "the bid is below the price",
             Refusal::Quota => "the quota is used up",
+            Refusal::Disks => "the limit of disks is reached",
+            Refusal::Verification => "the account is still being verified for the region",
             Refusal::NotSold => "not sold there",
             Refusal::Spent => "its machine has ended",
         })

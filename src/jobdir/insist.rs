@@ -53,6 +53,6 @@ where
 }
 
 /// Whether it may have been written all the same. Without credentials nothing was sent.
-fn is_silence(error: &StoreError) -> bool {
+pub fn is_silence(error: &StoreError) -> bool {
     matches!(error, StoreError::Unavailable { .. }) && NoCredentials::among(error).is_none()
 }

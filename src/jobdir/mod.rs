@@ -37,7 +37,7 @@ mod schedules;
 mod sweeper;
 
 pub use dir::{JobDir, JobDirError, jobs, unless_damaged};
-pub use insist::insist;
+pub use insist::{insist, is_silence};
 pub use journal::{Event, What};
 pub use news::{JobNews, News, has_news, news};
 pub use over::{JobsOver, jobs_over, put_jobs_over};

@@ -61,6 +61,11 @@ impl Offer {
         format!("{} in {}, {}", self.instance_type, self.zone, self.market)
     }
 
+    /// `g5` of `g5.xlarge`.
+    pub fn family(&self) -> &str {
+        self.instance_type.split('.').next().unwrap_or_default()
+    }
+
     /// All that an hour costs.
     pub fn hourly(&self) -> UsdPerHour {
         self.hourly_at(self.price)

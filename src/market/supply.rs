@@ -40,7 +40,7 @@ pub struct Quota {
 impl Quota {
     /// Whether it counts an offer.
     pub fn covers(&self, offer: &Offer) -> bool {
-        self.region == offer.region && self.market == offer.market && self.families.iter().any(|family| is_of_family(&offer.instance_type, family))
+        self.region == offer.region && self.market == offer.market && is_of_any(&offer.instance_type, &self.families)
     }
 
     pub fn vcpus_left(&self) -> u32 {
@@ -48,8 +48,13 @@ impl Quota {
     }
 }
 
+/// Whether it is of one of these families (`is_of_family`).
+pub fn is_of_any(instance_type: &str, families: &[impl AsRef<str>]) -> bool {
+    families.iter().any(|family| is_of_family(instance_type, family.as_ref()))
+}
+
 /// `g5.xlarge` is of `g` and of `g5`; `gr6.4xlarge` is of `gr` and not of `g`; `p5en.48xlarge` is of `p5`.
-pub fn is_of_family(instance_type: &str, family: &str) -> bool {
+fn is_of_family(instance_type: &str, family: &str) -> bool {
     let letters = instance_type.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(instance_type.len());
     let digits = instance_type[letters..].find(|letter: char| !letter.is_ascii_digit()).unwrap_or(0);
     family == &instance_type[..letters] || family == &instance_type[..letters + digits]

@@ -162,7 +162,9 @@ pub fn judge_bucket(names: &SetupNames, found: &Found<BucketFound>) -> Check {
         let said = format!("{bucket} is in {}, the machines are in {}: what they upload is paid for", there.region, names.regions.join(", "));
         return Check::warning(name, said).fix(format!("a bucket there: `lamp init aws --region {}`", names.home()));
     }
-    Check::ok(name, format!("{bucket} in {}: versioned, private, encrypted, with a lifecycle", there.region))
+    let others: Vec<&str> = names.regions.iter().map(String::as_str).filter(|region| *region != there.region).collect();
+    let paid = if others.is_empty() { String::new() } else { format!("; what machines in {} upload is paid for by the GB", others.join(", ")) };
+    Check::ok(name, format!("{bucket} in {}: versioned, private, encrypted, with a lifecycle{paid}", there.region))
 }
 
 pub fn judge_writing(bucket: &str, wrote: &Result<(), String>) -> Check {

@@ -59,6 +59,6 @@ pub fn is_all_its_job_has(plan: &Plan, view: &InstanceView) -> bool {
 }
 
 /// What is not bought on demand is only ever terminated, and this workstation stops no folder.
-pub(super) fn can_stand(view: &InstanceView) -> bool {
+pub fn can_stand(view: &InstanceView) -> bool {
     view.cloud == Cloud::Aws && view.market == Market::OnDemand
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::doctor::Check;
-use crate::instance::sweeper::SWEEPER;
+use crate::instance::sweeper::{self, SWEEPER};
 use crate::job::{
     AlarmRule, AttemptRecord, Command, EndedBy, Ending, InterruptionsSpec, LimitsSpec, MachineSpec, MarketChoice, Proof, Spec, Switch, Trial, Tried,
     WatchSpec,
@@ -183,10 +183,18 @@ fn of_whom(ending: &Ending) -> &'static str {
     }
 }
 
-/// What a proof does not say, in words; `None`: every switch was tried.
-pub fn not_tried(proof: &Proof) -> Option<&'static str> {
-    let is_swept = proof.trials.iter().any(|tried| tried.switch == Switch::Sweep);
-    (!is_swept).then_some("not tried: whether anything ends a machine that cannot power itself off, as when its kernel hangs")
+/// What a proof does not say to this owner, in words; `None`: every switch was tried, and the sweep was their own in the cloud. A
+/// daemon sweeps as long as its workstation is on, and somebody else's sweeper looks after their machines alone.
+pub fn not_tried(proof: &Proof, owner: &str) -> Option<&'static str> {
+    let sweeps: Vec<&Tried> = proof.trials.iter().filter(|tried| tried.switch == Switch::Sweep).collect();
+    let of_ours = format!("{} ended it", Ending::by_sweep(&sweeper::name(owner)));
+    if sweeps.is_empty() {
+        Some("not tried: whether anything ends a machine that cannot power itself off, as when its kernel hangs")
+    } else if sweeps.iter().any(|tried| tried.said.starts_with(&of_ours)) {
+        None
+    } else {
+        Some("not tried: whether anything ends a machine whose kernel hangs while your workstation is off; no sweeper of yours in the cloud swept")
+    }
 }
 
 /// What was begun counts: a bound is never said to be better than it was.
@@ -234,7 +242,7 @@ impl Standing<'_> {
 }
 
 /// The line of `lamp doctor`. Without a proof nothing is broken: a detached launch asks for one.
-pub fn check(region: &str, found: Result<&[Proof], &String>, now: Timestamp) -> Check {
+pub fn check(region: &str, owner: &str, found: Result<&[Proof], &String>, now: Timestamp) -> Check {
     let name = format!("proof, {region}");
     let proofs = match found {
         Ok(proofs) => proofs,
@@ -243,7 +251,7 @@ pub fn check(region: &str, found: Result<&[Proof], &String>, now: Timestamp) -> 
     match standing(proofs.iter().find(|proof| proof.region == region), now) {
         Standing::Good(proof) => {
             let switches: Vec<String> = proof.trials.iter().map(|tried| tried.switch.to_string()).collect();
-            let less = not_tried(proof).map(|less| format!("; {less}")).unwrap_or_default();
+            let less = not_tried(proof, owner).map(|less| format!("; {less}")).unwrap_or_default();
             Check::ok(name, format!("machines end by themselves ({}), proven on {:.0}{less}", switches.join(", "), proof.at))
         }
         Standing::Failed(proof) => {

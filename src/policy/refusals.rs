@@ -8,15 +8,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use crate::job::{AttemptRecord, Refusal};
-use crate::market::{Offer, elapsed};
+use crate::market::{Offer, elapsed, share_a_quota};
 
-/// How long a refusal speaks of a place. Capacity comes back in minutes, a price moves within hours, a quota
-/// waits for a person or for a machine to end, and what is not sold in a zone is not sold there tomorrow either.
+/// How long a refusal speaks of a place. Capacity comes back in minutes, a price moves within hours, a quota and a limit of disks
+/// wait for a person or for a machine to end, a region is verified within minutes to hours, and what is not sold in a zone is not
+/// sold there tomorrow either.
 fn memory_of(refusal: Refusal) -> Duration {
     Duration::from_secs(match refusal {
         Refusal::Capacity => 3 * 60,
         Refusal::Price => 10 * 60,
-        Refusal::Quota => 10 * 60,
+        Refusal::Quota | Refusal::Disks | Refusal::Verification => 10 * 60,
         Refusal::NotSold => 24 * 3600,
         // It says nothing of the place.
         Refusal::Spent => 0,
@@ -57,16 +58,17 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
     let speaking = refusals.filter_map(|record| {
         let refusal = record.settled.refusal?;
         let theirs = &record.plan.offer;
-        let same_quota = theirs.region == offer.region && theirs.market == offer.market && family(theirs) == family(offer);
-        (theirs.is_same_pool(offer) || (refusal == Refusal::Quota && same_quota)).then_some((refusal, record.plan.created))
+        let speaks = match refusal {
+            // What is smaller may have room where this had none.
+            Refusal::Quota => share_a_quota(theirs, offer) && offer.vcpus >= theirs.vcpus,
+            Refusal::Disks | Refusal::Verification => theirs.region == offer.region,
+            Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Spent => false,
+        };
+        (theirs.is_same_pool(offer) || speaks).then_some((refusal, record.plan.created))
     });
     let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
     let (refusal, at) = *speaking.first()?;
     let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
     let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
     Some((refusal, at, remembered))
-}
-
-fn family(offer: &Offer) -> &str {
-    offer.instance_type.split('.').next().unwrap_or_default()
 }

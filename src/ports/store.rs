@@ -95,6 +95,11 @@ pub trait Store: Send + Sync {
         self.url().starts_with("file:")
     }
 
+    /// Where it lies, in the words of its cloud; `None`: nowhere, or nobody has said.
+    fn region(&self) -> Option<String> {
+        None
+    }
+
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError>;
 
     /// Writes or overwrites; readers see the old or the new, never a part.

@@ -85,6 +85,11 @@ pub enum Story {
     ZoneBlinks,
 }
 
+impl Story {
+    pub const ALL: [Story; 7] =
+        [Story::DiedUnseen, Story::DiedUnwanted, Story::DiedNamed, Story::HungUnseen, Story::EndedUnseen, Story::ClockBehind, Story::ZoneBlinks];
+}
+
 /// The faults of a story, in order of their times.
 pub fn story(story: Story) -> Vec<Due> {
     let due = |at, fate| Due { at: Duration::from_secs(at), fate };

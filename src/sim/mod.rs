@@ -31,6 +31,7 @@ mod parties;
 mod planted;
 mod play;
 mod process;
+mod replay;
 mod saves;
 mod senses;
 mod store;

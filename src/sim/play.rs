@@ -59,6 +59,8 @@ pub struct Play {
 #[derive(Debug)]
 pub struct Played {
     pub seed: u64,
+    /// What to type to see it again.
+    pub command: String,
     pub sha256: String,
     pub deeds: u64,
     pub violations: Vec<Violation>,
@@ -256,6 +258,7 @@ fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Pla
     let trace = world.trace();
     Played {
         seed: play.seed,
+        command: play.command(),
         sha256: trace.sha256(),
         deeds: trace.count(),
         violations: world.violations(),

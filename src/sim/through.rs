@@ -64,6 +64,9 @@ impl Store for Through<dyn Store> {
     fn is_folder(&self) -> bool {
         self.inner.is_folder()
     }
+    fn region(&self) -> Option<String> {
+        self.inner.region()
+    }
     async fn get(&self, key: &str) -> Result<Option<Bytes>, StoreError> {
         self.process.call(self.inner.get(key)).await
     }

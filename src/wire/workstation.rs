@@ -153,7 +153,8 @@ impl Workstation {
     pub async fn open_root(&self, existing: bool) -> Result<Store, OpenError> {
         #[cfg(feature = "aws")]
         if self.job_root.starts_with("s3://") {
-            return objects::open_through(&self.job_root, existing, aws_objects::access(&self.aws_session()).await);
+            let access = aws_objects::access(&self.aws_session()).await;
+            return objects::open_through(&self.job_root, existing, objects::S3Access { uploads: Some(self.state.join("uploads")), ..access });
         }
         if existing { objects::open_existing(&self.job_root) } else { objects::open(&self.job_root) }
     }

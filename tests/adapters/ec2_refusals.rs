@@ -21,6 +21,7 @@ const ROWS: &[(&[&str], &str)] = &[
     ),
     (&["SpotMaxPriceTooLow"], "the bid is below the price"),
     (&["MaxSpotInstanceCountExceeded", "VcpuLimitExceeded", "InstanceLimitExceeded"], "the quota is used up"),
+    (&["VolumeLimitExceeded", "MaxIOPSLimitExceeded"], "the limit of disks is reached"),
     (&["Unsupported"], "not sold there"),
     (&["RequestLimitExceeded", "EC2ThrottledException", "Throttling"], "throttled"),
     (&["InternalError", "Unavailable"], "ambiguous"),
@@ -30,7 +31,7 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["UnauthorizedOperation", "ExpiredToken", "InvalidClientTokenId"], "denied"),
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "denied"),
     (&["InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidUserData.Malformed"], "invalid"),
-    (&["PendingVerification"], "the quota is used up"),
+    (&["PendingVerification"], "the account is still being verified for the region"),
     (&["Blocked", "OptInRequired"], "denied"),
     (&["SomethingNobodyKnows"], "invalid"),
 ];

@@ -62,7 +62,9 @@ fn a_plan_names_the_most_the_fallbacks_the_quota_the_image_and_the_disk() {
         "it has 1 x A10G of 22 GiB and 4 vCPUs\n",
         "boots Deep Learning Base OSS Nvidia Driver GPU AMI",
         "on an encrypted disk of 100 GiB\n",
-        "if there is none: g5.xlarge in us-east-1a, spot, $0.40/h\nthen: g5.xlarge in us-east-1c, spot, $0.55/h\nthen: g5.xlarge in us-east-1a, on-demand, $1.01/h\n",
+        "if there is none: g5.xlarge in us-east-1a, spot, $0.40/h\nthen: g5.xlarge in us-east-1c, spot, $0.55/h\n",
+        // As it does: tests/controller/market.rs, `without_a_deadline_it_waits_for_spot`.
+        "without a spot machine it waits; with `--deadline`, or where interruptions make spot the dearer one: g5.xlarge in us-east-1a, on-demand, $1.01/h\n",
     ] {
         assert!(ended.out.contains(said), "{said:?} in\n{}", ended.out);
     }
@@ -213,6 +215,7 @@ fn a_forecast_comes_first_and_says_what_it_does_not_count() {
     let ended = plan(&ec2, &[&auto[..], &["--checkpoint", "c"]].concat());
     let lines: Vec<&str> = ended.out.lines().collect();
     assert!(ended.code == 0 && lines[2].starts_with("the whole job, all its machines together, is expected to cost $"), "{}", ended.out);
+    assert!(ended.out.contains("us-east-1a, on-demand, $1.01/h") && !ended.out.contains("without a spot machine it waits"), "{}", ended.out);
     assert!(ended.out.contains("in us-east-1b alone, 20.0 h of work") && ended.out.contains("also counts on the other spot pools"), "{}", ended.out);
     let unsaved = plan(&ec2, &[&auto[..], &["-o", "json"]].concat());
     let found: Value = serde_json::from_str(&unsaved.out).unwrap_or_else(|error| panic!("{error}: {unsaved:?}"));
@@ -350,6 +353,7 @@ fn a_bid_below_every_price_says_the_lowest_that_would_do() {
     let waits = plan(&ec2, &["--spot-auto", "--checkpoint", "saved", "--max-price", "0.02", "--max-runtime", "3h"]);
     assert_eq!(waits.code, 0, "{waits:?}");
     assert!(waits.out.contains("it would wait for a cheaper machine"), "{}", waits.out);
+    assert!(waits.out.starts_with("not now; with `--deadline`: g5.xlarge in us-east-1a, on-demand, "), "{}", waits.out);
     assert!(waits.out.contains("g5.xlarge in us-east-1b, spot costs $0.36/h now, more than its bid"), "{}", waits.out);
 }
 

@@ -288,6 +288,15 @@ fn who_leaves_a_machine_to_a_proof_of_the_deadline_unit_alone_is_told_so_once() 
     let both = account.lamp(&["run", "--detach", "job.toml"]);
     assert_eq!(told(&both), (0, 0), "both switches were tried: {both:?}");
     let mut proof = account.object(&account.proof_key()).expect("it is there");
+    let tried_as = |proof: &Value, by: &str| {
+        let mut proof = proof.clone();
+        proof["trials"][1]["said"] = format!("the sweep of {by} ended it").into();
+        account.put(&account.proof_key(), &proof);
+        let ended = account.lamp(&["run", "--detach", "job.toml"]);
+        (ended.0, ended.2.matches("while your workstation is off; no sweeper of yours in the cloud swept").count())
+    };
+    // A daemon's, and that of somebody who shares the job root.
+    assert_eq!((tried_as(&proof, "alice@laptop"), tried_as(&proof, "lamplighter-sweeper-bob")), ((0, 1), (0, 1)));
     proof["trials"].as_array_mut().expect("trials").truncate(1);
     account.put(&account.proof_key(), &proof);
     let one = account.lamp(&["run", "--detach", "job.toml"]);

@@ -73,6 +73,8 @@ impl Cloud for FakeCloudPort {
             Some(CloudFault::Throttled) => Err(CloudError::Throttled),
             Some(CloudFault::Invalid) => Err(CloudError::Invalid { what: "no such image".into() }),
             Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
+            Some(CloudFault::Verifying) => Err(CloudError::NoCapacity { what: "PendingVerification".into(), refusal: Refusal::Verification }),
+            Some(CloudFault::Disks) => Err(CloudError::NoCapacity { what: "VolumeLimitExceeded".into(), refusal: Refusal::Disks }),
             Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "UnauthorizedOperation".into() }),
             Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: Box::new(signed_out()) }),
             Some(CloudFault::Mismatch { shown }) => {
@@ -163,9 +165,14 @@ impl Cloud for FakeCloudPort {
             }
             Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "start".into(), cause: Box::new(signed_out()) }),
             Some(CloudFault::Throttled) => Err(CloudError::Throttled),
-            Some(CloudFault::Invalid | CloudFault::Denied | CloudFault::Quota | CloudFault::Mismatch { .. }) => {
-                Err(CloudError::Invalid { what: "cannot be started".into() })
-            }
+            Some(
+                CloudFault::Invalid
+                | CloudFault::Denied
+                | CloudFault::Quota
+                | CloudFault::Verifying
+                | CloudFault::Disks
+                | CloudFault::Mismatch { .. },
+            ) => Err(CloudError::Invalid { what: "cannot be started".into() }),
             None => {
                 self.0.start_again(&machine.id, plan);
                 Ok(())

@@ -66,6 +66,8 @@ pub enum CloudFault {
     /// The session is over: nobody knows who asks.
     SignedOut,
     Quota,
+    Verifying,
+    Disks,
     /// Nothing is done, for there were too many calls.
     Throttled,
     /// It is done by another request of the same token; and whether the cloud shows its machine already.

@@ -1,6 +1,7 @@
 //! Jobs that are submitted: by one, and by two at once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use lamplighter::controller::{SubmitError, applied_id, submit, upload_code};
 use lamplighter::job::{Applied, CodeArchive, ResolvedSpec};
@@ -9,7 +10,7 @@ use lamplighter::ports::{Clock, Store};
 use sha2::{Digest, Sha256};
 
 use super::spec;
-use super::support::faulty_store::FaultyStore;
+use super::support::faulty_store::{Fault, FaultyStore};
 use super::support::virtual_clock::{VirtualClock, simulate};
 
 /// The same job, with a packed workdir that holds this.
@@ -46,10 +47,31 @@ fn an_archive_that_is_not_the_one_that_was_packed_makes_no_job() {
         let (packed, archive) = with_code(&place, &clock, "packed");
         std::fs::write(&archive, "changed meanwhile").unwrap();
         let store: Arc<dyn Store> = FaultyStore::new(clock.clone());
-        assert!(matches!(upload_code(&store, &packed, &archive).await, Err(SubmitError::Changed)));
+        assert!(matches!(upload_code(&store, &*clock, &packed, &archive).await, Err(SubmitError::Changed)));
         assert!(matches!(submit(&store, &packed, Some(&archive)).await, Err(SubmitError::Changed)));
         assert!(JobDir::new(store, packed.job.clone()).spec().await.unwrap().is_none());
     });
+}
+
+/// A home line that is gone for two minutes; and one that stays away. Of a small archive nothing is waited for.
+#[test]
+fn a_large_archive_waits_for_a_line_that_broke_and_not_for_ever() {
+    for (bytes, down, arrives, most) in [(9 << 20, 12, true, 130), (9 << 20, 1000, false, 310), (5, 1, false, 0)] {
+        simulate(async |clock: Arc<VirtualClock>| {
+            let place = tempfile::tempdir().unwrap();
+            let (packed, archive) = with_code(&place, &clock, "large");
+            std::fs::write(&archive, vec![7; bytes]).unwrap();
+            let sha256 = hex::encode(Sha256::digest(vec![7; bytes]));
+            let code = CodeArchive { packed_bytes: bytes as u64, sha256, ..packed.code.clone().unwrap() };
+            let (packed, faulty) = (ResolvedSpec { code: Some(code), ..packed }, FaultyStore::new(clock.clone()));
+            faulty.fault("code", Fault::Down, down);
+            let (store, began): (Arc<dyn Store>, _) = (faulty, clock.mono());
+            let came = upload_code(&store, &*clock, &packed, &archive).await;
+            let took = clock.mono() - began;
+            assert_eq!(came.is_ok(), arrives, "{bytes} bytes, away for {down} tries: {came:?}");
+            assert!(took <= Duration::from_secs(most), "{took:?} of {most} s");
+        });
+    }
 }
 
 /// The same files applied to two job roots: under one id each would end the machine of the other.

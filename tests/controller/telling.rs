@@ -132,6 +132,34 @@ fn a_sweeper_that_comes_no_more_is_told_after_a_day() {
     }
 }
 
+/// It comes every five minutes, and nothing that it needs can be read: a fresh record is no sign of health.
+#[test]
+fn a_sweeper_that_comes_and_can_judge_nobody_is_told_after_a_day() {
+    simulate(async |clock| {
+        let world = World::new(clock.clone(), &[Life::Endless]).await;
+        let ear = Arc::new(Ear::default());
+        let controller = world.controller().notifying(ear.clone());
+        let sweeper = SweeperDir::new(world.dir.store().clone(), &sweeper::name("me"));
+        let since = clock.now();
+        let comes = async {
+            for _ in 0..25 * 4 {
+                let visit = Visit { regions: 1, machines: 1, judged_at: Some(since), ..Visit::new(clock.now(), "0.1.0", "me") };
+                sweeper.put_visit(&visit).await.unwrap();
+                clock.sleep(Duration::from_secs(15 * 60)).await;
+                let early = clock.now().duration_since(since).as_hours() < 24;
+                assert!(!early || ear.attention().is_empty(), "a day is not over: {:?}", ear.attention());
+            }
+        };
+        tokio::select! {
+            receipt = controller.drive(world.job()) => panic!("{receipt:?}"),
+            () = comes => {}
+        }
+        let told = ear.attention();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!(told[0].starts_with("the sweeper in the cloud could judge no machine for 1d, so"), "{told:?}");
+    });
+}
+
 #[test]
 fn credentials_that_expire_are_told_once_and_harm_no_machine() {
     simulate(async |clock| {
@@ -160,6 +188,12 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
             CloudFault::Quota,
             "the quota is used up for VcpuLimitExceeded; ask for more of `All T Spot Instance Requests` (L-T) in local, which is 0 vCPUs",
         ),
+        (
+            CloudFault::Verifying,
+            "the account is still being verified for the region for PendingVerification; that takes minutes mostly, and four hours at most; \
+             nothing bills, and it is asked again",
+        ),
+        (CloudFault::Disks, "the limit of disks is reached for VolumeLimitExceeded; delete disks in local, or ask for more of its quotas for EBS"),
     ] {
         simulate(async |clock| {
             let world = World::new(clock.clone(), &[Life::Ends { secs: 5, code: 0 }]).await;

@@ -181,7 +181,7 @@ fn while_nobody_says_which_regions_there_are_the_hard_cap_is_held_in_those_of_th
             let blind = visit(true).await;
             assert!(blind.is_sick() && blind.unknown[0].why.ends_with("no visit before has said where to look instead"), "{blind:?}");
             let seeing = visit(false).await;
-            assert_eq!((seeing.regions, seeing.machines, seeing.is_sick()), (2, 1, false), "one of each cloud: {seeing:?}");
+            assert_eq!((seeing.regions, seeing.machines, seeing.is_blind()), (2, 1, true), "one of each cloud: {seeing:?}");
             let mut older = serde_json::to_value(&seeing).unwrap();
             older.as_object_mut().unwrap().remove("places");
             assert_eq!(serde_json::from_value::<Visit>(older).unwrap().places, [], "a record of before is read");
@@ -214,6 +214,44 @@ fn a_heartbeat_that_cannot_be_read_ends_nobody() {
         }
         assert_eq!(world.cloud.running().len(), 1);
     });
+}
+
+/// One object that never answers; and then all of them do not, or may not be read.
+#[test]
+fn one_whose_records_hang_hides_no_other_and_a_visit_that_judged_nobody_is_sick() {
+    simulate(async |clock| {
+        let world = silent(clock.clone(), 24).await;
+        // Another machine of ours, whose job is somewhere else, and whose records here hang.
+        world.cloud.add_late(&"other-222222".parse().unwrap());
+        world.store.fault("other-222222", Fault::Hang, None);
+        let seeing = visit(&world, SHORT).await;
+        assert_eq!((seeing.machines, seeing.judged, seeing.is_sick()), (2, Some(1), false), "{seeing:?}");
+        assert_eq!((seeing.suspects.len(), seeing.unknown.len()), (1, 1), "{seeing:?}");
+        assert_eq!(seeing.judged_at, Some(seeing.at));
+        world.store.fault("spec.json", Fault::Denied, None);
+        for _ in 0..2 {
+            clock.sleep(EACH).await;
+            let blind = visit(&world, SHORT).await;
+            assert_eq!((blind.machines, blind.judged, blind.is_sick()), (2, Some(0), true), "{blind:?}");
+            assert_eq!(blind.judged_at, Some(seeing.at), "since then");
+        }
+        let mut older = serde_json::to_value(&seeing).unwrap();
+        older.as_object_mut().unwrap().retain(|field, _| !field.starts_with("judged"));
+        assert!(!serde_json::from_value::<Visit>(older).unwrap().is_sick(), "a record of before says nothing of it");
+    });
+}
+
+/// That a job is there is enough to know its machine by: a power cut has torn its words, or a later version wrote them.
+#[test]
+fn a_spec_that_cannot_be_understood_keeps_no_silent_machine_alight() {
+    for torn in [&b""[..], b"{\"format\": 1, \"job\"", b"{\"format\": 9}"] {
+        simulate(async |clock| {
+            let world = silent(clock.clone(), 24).await;
+            world.store.set(&layout::spec(world.job()), Some(torn));
+            let visit = visit(&world, ROOM).await;
+            assert_eq!((ids(&visit), world.cloud.running().len()), (vec!["i-1"], 0), "{visit:?}");
+        });
+    }
 }
 
 /// A refusal is told, and the next visit tries again at once.

@@ -123,8 +123,16 @@ fn a_price_that_never_comes_down_to_the_bid_is_not_waited_for() {
 #[test]
 fn each_refusal_speaks_of_its_own_place() {
     let spot = offer("g5.xlarge", "r1a", "1", Market::Spot);
+    let smaller = Offer { vcpus: 2, ..offer("g4dn.large", "r1b", "2", Market::Spot) };
     let others = [
         (offer("g5.2xlarge", "r1b", "2", Market::Spot), Refusal::Quota, false),
+        // One quota counts all of G; what needs less of it may have room.
+        (offer("g6.xlarge", "r1b", "2", Market::Spot), Refusal::Quota, false),
+        (smaller, Refusal::Quota, true),
+        (offer("g6.xlarge", "r1b", "2", Market::OnDemand), Refusal::Disks, false),
+        (offer("g6.xlarge", "r2b", "2", Market::OnDemand), Refusal::Disks, true),
+        (offer("p4d.24xlarge", "r1b", "2", Market::OnDemand), Refusal::Verification, false),
+        (offer("p4d.24xlarge", "r2b", "2", Market::OnDemand), Refusal::Verification, true),
         (offer("p4d.24xlarge", "r1b", "2", Market::Spot), Refusal::Quota, true),
         (offer("g5.xlarge", "r2b", "2", Market::Spot), Refusal::Quota, true),
         (offer("g5.xlarge", "r1a", "2", Market::OnDemand), Refusal::Quota, true),

@@ -138,9 +138,14 @@ fn a_proof_says_whose_sweep_it_was_and_what_was_not_tried() {
     let mut proof: Proof = kept(PROOF);
     let one = proof.trials[0].clone();
     proof.trials = vec![Tried { switch: Switch::DeadlineUnit, ..one.clone() }];
-    assert!(not_tried(&proof).is_some_and(|less| less.contains("kernel hangs")));
-    proof.trials.push(Tried { switch: Switch::Sweep, ..one });
-    assert_eq!(not_tried(&proof), None);
+    assert!(not_tried(&proof, "me").is_some_and(|less| less.contains("kernel hangs")));
+    for (said, owner, is_enough) in [(cloud.clone(), "me", true), (cloud, "m", false), (ours, "me", false)] {
+        proof.trials.push(Tried { switch: Switch::Sweep, said: said.clone(), ..one.clone() });
+        let less = not_tried(&proof, owner);
+        assert_eq!(less.is_none(), is_enough, "{said}, of {owner}: {less:?}");
+        assert!(less.is_none_or(|less| less.contains("while your workstation is off")), "{less:?}");
+        proof.trials.truncate(1);
+    }
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn played(how: Play) -> Played {
 fn told(played: &Played) -> String {
     let law = |violation: &lamplighter::sim::Violation| format!("  law {} at {} s: {}", violation.law, violation.at_secs, violation.what);
     let laws: Vec<String> = played.violations.iter().map(law).collect();
-    format!("seed {}:\n{}\nits story: just soak --seed {}", played.seed, laws.join("\n"), played.seed)
+    format!("seed {}:\n{}\nits story: {}", played.seed, laws.join("\n"), played.command)
 }
 
 #[test]

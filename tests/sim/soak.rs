@@ -9,6 +9,8 @@
 //!   --seed S      one world, told; with --bug NAME a planted bug in it
 //!   --renamed     the work saves one file that it renames, whatever the seed says
 //!   --older       without the faults that came into the world after the seeds of a time before were named
+//!   --story NAME  the short job with one of the stories of `sim::Story` instead of what its seed says
+//!   --death WHO:CALL:WHEN   the short job, whose controller or agent dies at this call, `before` its effect or `after`
 //! ```
 
 mod named;
@@ -27,6 +29,7 @@ fn main() {
     let mut words = std::env::args().skip(1);
     let (mut run, mut seed, mut bug) = (Run { from: 0, count: 100, hours: 6, threads: 1, saves: None, newer: true }, None, None);
     let mut what: Option<fn(&Run)> = None;
+    let mut told: Vec<(String, String)> = Vec::new();
     while let Some(word) = words.next() {
         let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number follows");
         match word.as_str() {
@@ -37,6 +40,7 @@ fn main() {
             "--bug" => bug = words.next(),
             "--renamed" => run.saves = Some(Saves::Renamed),
             "--older" => run.newer = false,
+            "--story" | "--death" => told.push((word, words.next().unwrap_or_default())),
             "--deaths" => what = Some(deaths),
             "--long" => what = Some(long),
             "--mutants" => what = Some(mutants),
@@ -47,7 +51,10 @@ fn main() {
     name_the_seed_of_a_panic();
     match (what, seed) {
         (Some(what), _) => what(&run),
-        (None, Some(seed)) => replay(run.world(seed), bug.as_deref()),
+        (None, Some(seed)) => {
+            let world = told.iter().try_fold(run.world(seed), |play, (flag, word)| play.with(flag, word));
+            replay(world.unwrap_or_else(|why| panic!("{why}")), bug.as_deref());
+        }
         (None, None) => soak(&run),
     }
 }
@@ -64,22 +71,23 @@ fn processor() -> Duration {
 }
 
 thread_local! {
-    /// What this thread is at: the seed, and the hours of its world.
-    static SEED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
+    /// What this thread is at.
+    static PLAYED: Cell<Option<Play>> = const { Cell::new(None) };
 }
 
 /// A panic in a task of a world ends the run (this profile aborts), and says in which world it was.
 fn name_the_seed_of_a_panic() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        let (seed, hours) = SEED.get();
-        println!("seed {seed} panics: just soak --hours {hours} --seed {seed}");
+        if let Some(play) = PLAYED.get() {
+            println!("seed {} panics: {}", play.seed, play.command());
+        }
         before(panic);
     }));
 }
 
 fn played(how: Play) -> Played {
-    SEED.set((how.seed, how.hours));
+    PLAYED.set(Some(how));
     play(how)
 }
 
@@ -185,7 +193,7 @@ fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
     if !played.violations.is_empty() {
         tally.broken.push(played.seed);
         tell(played);
-        println!("its story: just soak --hours {} --seed {}", run.hours, played.seed);
+        println!("its story: {}", played.command);
     }
     if now.saturating_sub(tally.told) >= TELL_EVERY {
         tally.told = now;
@@ -252,7 +260,7 @@ fn deaths(_: &Run) {
                 let end = end(&played);
                 if !played.violations.is_empty() || end.is_none() || end != undisturbed {
                     changed += 1;
-                    println!("{kind} died at call {call}, after its effect: {after}: {end:?}");
+                    println!("{kind} died at call {call}, after its effect: {after}: {end:?}; its story: {}", played.command);
                     tell(&played);
                 }
             }
@@ -298,9 +306,7 @@ fn named(run: &Run) {
         let played = played(Play { hours, saves, newer, ..Play::seed(seed) });
         tell(&played);
         if !played.violations.is_empty() {
-            let renamed = saves.map_or("", |_| " --renamed");
-            let older = if newer { "" } else { " --older" };
-            println!("seed {seed} of {hours} h breaks a law again: just soak --hours {hours}{renamed}{older} --seed {seed}");
+            println!("seed {seed} of {hours} h breaks a law again: {}", played.command);
         }
         played.violations.is_empty()
     });

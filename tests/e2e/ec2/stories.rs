@@ -5,12 +5,14 @@
 //! were once told of an agent on its own, without `lamp`: there the plan, the tags and the launch were the test's, and nobody
 //! settled.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use lamplighter::market::elapsed;
 use serde_json::{Value, json};
 
 use super::desk::{Desk, JOB};
-use super::machines::{Ec2, patiently};
+use super::machines::{Ec2, patiently, took};
 use super::story::{ITSELF, SAVES, Story};
 use crate::false_ec2::State;
 use crate::false_imds::{ACTION, Reply};
@@ -34,6 +36,9 @@ fn it_fails(desk: &Desk<Ec2>) {
     let machine = story.machine("0001");
     story.begins(1, &machine);
     desk.goes(&machine.id, 7);
+    let ended = Instant::now();
+    desk.ec2.until(&machine.id, State::Terminated);
+    took("work that fails to terminated", ended, Duration::from_secs(120));
     let receipt = story.ends(&[&machine], ITSELF, "failed");
     assert_eq!((&receipt["because"], &receipt["exit_code"]), (&json!("failed"), &json!(7)), "{receipt:#}");
 }
@@ -77,11 +82,17 @@ fn nothing_of_this_ends_the_work(desk: &Desk<Ec2>) {
 
     // Killed; then stopped, so that it is the watchdog that finds it.
     let mut last = 0;
-    for signal in ["SIGKILL", "SIGSTOP"] {
+    // Two seconds (RestartSec), or a watchdog of half a minute before them, and a start on a busy machine.
+    for (signal, most) in [("SIGKILL", 15), ("SIGSTOP", 60)] {
+        let killed = Timestamp::now();
         ec2.run(id, &["systemctl", "kill", "--kill-who=main", &format!("--signal={signal}"), "lamp-agent"]);
         let is_back = |event: &Value| event["kind"] == "agent" && event["reattached"] == true && event["seq"].as_u64() > Some(last);
         let back = desk.until_event(&story.job, 1, &format!("after {signal} it is back and finds its workload"), is_back);
         last = back["seq"].as_u64().expect("a number");
+        let at: Timestamp = back["at"].as_str().expect("a time").parse().expect("a time");
+        let took = elapsed(killed, at).as_secs();
+        eprintln!("measured: agent that got {signal} to the next one: {took} s of {most} s");
+        assert!(took <= most, "{signal}: {took} s");
     }
 
     // The metadata service refuses its own tokens, then answers nothing but errors.
@@ -107,8 +118,10 @@ fn nothing_of_this_ends_the_work(desk: &Desk<Ec2>) {
     patiently("a newer one arrives", || (desk.checkpoint(&story.job) > old).then_some(()));
     assert_eq!(desk.begun(id).len(), 1, "it was never restarted: {:?}", desk.begun(id));
 
+    let rebooted = Instant::now();
     ec2.run(id, &["systemctl", "reboot"]);
     patiently("the trainer goes on", || (desk.begun(id).len() == 2).then_some(()));
+    took("reboot to work", rebooted, Duration::from_secs(300));
     assert!(desk.begun(id)[1].starts_with("1 ") && desk.begun(id)[1] != "1 0", "where it was: {:?}", desk.begun(id));
     desk.go(id);
     story.ends(&[&machine], ITSELF, "succeeded");
