@@ -347,7 +347,7 @@ impl Agent {
     async fn finish(&mut self, end: End, reason: Reason) -> Drained {
         self.enter(AttemptPhase::Ended);
         self.journal.flush(FLUSH_MIN).await;
-        self.beat();
+        self.last_beat();
         self.heartbeat.flush(FLUSH_MIN).await;
         if self.alone() && *self.news.signals.borrow() > 0 {
             // Who stops the agent by hand has taken the machine into their own hands.

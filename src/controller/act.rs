@@ -189,7 +189,7 @@ impl Controller {
         // and if somebody has since, its token makes it the same machine.
         // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
         if created == Created::New {
-            memory.attempts.entry(attempt).or_default().planned(plan);
+            memory.attempts.entry(attempt).or_default().planned(plan, self.clock.mono());
             if dir.receipt().await?.is_none() {
                 self.launch(dir.job(), memory, attempt).await?;
             }

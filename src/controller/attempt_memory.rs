@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{guarding::Guarding, hosts::HostSeen};
+use super::{certainty::Certainty, guarding::Guarding, hosts::HostSeen};
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
@@ -26,8 +26,8 @@ pub struct AttemptMemory {
     /// What its journal said when its machine was gone, and of how many pieces.
     pub journal: Option<(usize, Journal)>,
     pub watched: Watched,
-    /// This controller made the plan, and each launch so far was answered: what is refused now was never launched.
-    pub clear: bool,
+    /// Whether what is refused now was never launched.
+    pub certainty: Certainty,
     /// Why its machine is ended stands in the job directory.
     pub ending_recorded: bool,
     /// The heartbeat when it last changed, by the store's clock: the record itself, and what the news say of it.
@@ -53,19 +53,15 @@ pub struct AttemptMemory {
 /// a night; longer, and it would end healthy machines on waking. Shorter than a tick would never add anything up.
 const GAP_MAX: Duration = Duration::from_secs(60);
 
-/// A refusal says for so long that nobody has launched the plan: another controller waits longer than this for whoever made it
-/// (`policy::missing`). Shorter than the wait of a throttled cloud, and a refusal is made sure of for minutes.
-const REFUSAL_HOLDS: Duration = Duration::from_secs(40);
-
 /// The heartbeat and its news are two objects, written one after the other over a line that may be slow; news come once a minute, and
 /// beats four times.
 const TOLD_WITHIN: Duration = Duration::from_secs(90);
 
 impl AttemptMemory {
     /// Takes note of a plan that this controller has made: nobody has launched it before.
-    pub fn planned(&mut self, plan: Plan) {
+    pub fn planned(&mut self, plan: Plan, now: Duration) {
         self.plan = Some(plan);
-        self.clear = true;
+        self.certainty.planned(now);
     }
 
     /// Takes note of a launch that made the machine, or may have: until then nobody can have missed it, and its agent
@@ -87,6 +83,7 @@ impl AttemptMemory {
     pub fn refused(&mut self, refusal: Option<Refusal>, why: String, now: Duration) {
         self.watched.refused = Some((refusal, why));
         (self.refused_at, self.watched.refused_for) = (Some(now), Duration::ZERO);
+        self.certainty.refused(now);
         self.watched.refusals = self.watched.refusals.saturating_add(1);
     }
 
@@ -99,7 +96,7 @@ impl AttemptMemory {
             outcome: self.outcome.clone(),
             settled: self.settled.clone(),
             journal,
-            watched: Watched { unclear: !self.clear, ..self.watched.clone() },
+            watched: Watched { unclear: !self.certainty.is_sure(), ..self.watched.clone() },
         }
     }
 
@@ -141,7 +138,7 @@ impl AttemptMemory {
     /// Takes note of an answer of the cloud.
     pub fn shown(&mut self, view: Option<&InstanceView>, now: Duration) {
         let there = view.is_some();
-        self.clear &= self.refused_at.is_none_or(|at| now.saturating_sub(at) < REFUSAL_HOLDS);
+        self.certainty.looked(now);
         if let Some(view) = view {
             // One that another has launched just now was not there to be heard before (seeds 18000083 and 18000109 of 24 h: its plan
             // was half an hour old, in an EC2 that was throttled). So too where we have asked, and nobody has answered: that may have done
@@ -325,18 +322,6 @@ mod tests {
         memory.shown(None, Duration::from_secs(3600));
         let Watched { refused, shown, lit_for, .. } = memory.watched;
         assert_eq!((refused, shown.as_deref(), lit_for), (None, Some("i"), Some(Duration::from_secs(3540))));
-    }
-
-    /// Seed 102433: the cloud said nothing for a quarter of an hour, and then another controller launched what had been refused.
-    #[test]
-    fn a_refusal_of_long_ago_does_not_say_that_nobody_launched_since() {
-        let mut memory = AttemptMemory { clear: true, ..AttemptMemory::default() };
-        let secs = Duration::from_secs;
-        memory.refused(Some(Refusal::Price), "too dear".into(), secs(10));
-        memory.shown(None, secs(25));
-        assert!(memory.clear);
-        memory.shown(None, secs(900));
-        assert!(!memory.clear);
     }
 
     /// Its end has another date than the one when it began to stand; and what stood before its last start is no end of this one.

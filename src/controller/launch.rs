@@ -93,7 +93,7 @@ impl Controller {
                 Ok(())
             }
             Err(error @ (CloudError::Ambiguous { .. } | CloudError::Mismatch { machine: None, .. })) => {
-                memory.clear = false;
+                memory.certainty.lost();
                 memory.asked(self.clock.mono());
                 Err(error.into())
             }

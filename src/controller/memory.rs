@@ -61,7 +61,7 @@ impl JobMemory {
 
     /// Whether a launch was refused that certainly made no machine, and no record says so yet.
     pub fn knows_a_refusal(&self) -> bool {
-        self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.clear && attempt.watched.refused.is_some())
+        self.attempts.values().any(|attempt| attempt.settled.is_none() && attempt.certainty.is_sure() && attempt.watched.refused.is_some())
     }
 
     /// Whether its last launch was refused in a way that no other place or moment would mend.

@@ -24,6 +24,7 @@ mod begin;
 mod billed;
 pub mod bootstrap;
 mod cap;
+mod certainty;
 mod clocks;
 mod continuation;
 mod drive;

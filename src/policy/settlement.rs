@@ -141,8 +141,9 @@ pub(super) fn is_spent(attempt: &AttemptFacts) -> bool {
 fn may_have_run(facts: &Facts<'_>, attempt: &AttemptFacts) -> bool {
     let AttemptFacts { plan, watched, .. } = attempt;
     let would_be_shown = plan.offer.cloud == Cloud::Local || (plan.created <= facts.now && elapsed(plan.created, facts.now) < SHOWN_AFTER_END);
-    // Whoever refuses has looked at the token first; what another launched since, and has ended, is shown for as long.
-    let was_not_there_lately = watched.refused.is_some() && watched.refused_for < SHOWN_AFTER_END;
+    // Whoever has no room has looked at the token first, and whoever may not launch has not; what another launched since, and has ended,
+    // is shown for as long.
+    let was_not_there_lately = matches!(watched.refused, Some((Some(_), _))) && watched.refused_for < SHOWN_AFTER_END;
     watched.unclear && !was_not_there_lately && !would_be_shown
 }
 

@@ -20,7 +20,7 @@ use super::through::{SensesThrough, Through};
 use super::watchdog::Watchdog;
 use super::weather::Trouble;
 use super::workload::{Habit, Start};
-use super::world::{JOB, World};
+use super::world::{JOB, Which, World, which};
 use crate::agent::boot::{BootPorts, boot};
 use crate::agent::{Agent, Folders, MEMORY, Memory, World as AgentWorld};
 use crate::instance::Notice;
@@ -216,6 +216,7 @@ impl Host {
             }
             self.world.timeline.sleep(Duration::from_secs(45)).await;
             self.kernel.running().await;
+            self.world.began_anew(self.attempt());
         }
     }
 
@@ -262,6 +263,7 @@ impl Host {
             drop(counted);
             agent.kill();
             self.state().last_death = Some(self.world.timeline.now());
+            self.world.began_anew(self.attempt());
             self.world.timeline.sleep(RESTART).await;
             boot.running().await;
         }
@@ -303,6 +305,10 @@ impl Host {
             signals: tokio::sync::watch::channel(0).1,
         };
         Agent::new(attempt, world, outbox, memory).run().await;
+    }
+
+    fn attempt(&self) -> Which {
+        which(self.plan.job.as_str(), self.plan.attempt.number())
     }
 
     /// What its workload is like. A job that goes on has as much to do again.

@@ -72,6 +72,8 @@ pub struct Judge {
     pub(super) launched: Vec<Duration>,
     pub(super) committed: Option<u64>,
     pub(super) outcomes: BTreeMap<Which, Duration>,
+    /// When an agent of an attempt died last, or its machine was up again after a reboot.
+    pub(super) deaths: BTreeMap<Which, Duration>,
     /// From when to when no GPU could be seen.
     pub(super) blind: Vec<(Duration, Duration)>,
     is_blind: bool,

@@ -28,7 +28,7 @@ fn compare_one(world: &Arc<World>, which: Which, attempt: &ReceiptAttempt) {
     };
     let seen = attempt.ended == ended.map(at);
     // A laptop that slept for longer than the cloud shows an ended machine can only say what it cost at most.
-    let holds = match world.estimate_may_lack(id) {
+    let holds = match world.estimate_may_lack(id, Some(which)) {
         _ if seen || !attempt.billed_estimated => attempt.usd == cost,
         Some(lacks) => attempt.usd + hourly.cost_of(lacks) >= cost,
         None => true,
@@ -49,7 +49,7 @@ fn find_what_is_in_none(world: &Arc<World>, all: &[(Which, &ReceiptAttempt)]) {
         let named = all.iter().any(|(_, attempt)| attempt.instance.as_ref() == Some(&id));
         // One that nobody ever saw has no name in the receipt, and a bound on its price.
         let unseen = |(which, attempt): &(Which, &ReceiptAttempt)| attempt.instance.is_none() && attempt.billed_estimated && Some(*which) == number;
-        let lacks = world.estimate_may_lack(&id).unwrap_or_default();
+        let lacks = world.estimate_may_lack(&id, number).unwrap_or_default();
         let bound = all.iter().find(|attempt| unseen(attempt)).map(|(_, attempt)| attempt.usd + hourly.cost_of(lacks));
         match bound {
             _ if named => {}

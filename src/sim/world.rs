@@ -290,19 +290,25 @@ impl World {
     /// What an estimate of its bill may lack: the minutes in which nobody could end it although it was of no use, since the
     /// bound on every death is one of a sweeper that can work (seed 102665); `None`: any, since it hung in its power-off, which
     /// no estimate reckons with (seed 101112, and docs/promises.md says so).
-    pub fn estimate_may_lack(&self, id: &str) -> Option<Duration> {
+    pub fn estimate_may_lack(&self, id: &str, attempt: Option<Which>) -> Option<Duration> {
         let judge = self.judge.lock().expect("nobody panics while judging");
-        let (host, attempt) = self.ec2.with(id, |machine| (machine.host.clone(), machine.attempt()))?;
+        let host = self.ec2.with(id, |machine| machine.host.clone())?;
         let is_over = attempt.is_some_and(|attempt| judge.outcomes.contains_key(&attempt));
-        if is_over && host.as_ref().is_some_and(|host| host.hung_in_its_end()) {
+        if is_over && host.is_some_and(|host| host.hung_in_its_end()) {
             return None;
         }
-        // Whoever dies on the way to its power-off begins it anew (seed 15 of six hours).
-        let died = host.and_then(|host| host.state().last_death).zip(attempt.and_then(|attempt| judge.outcomes.get(&attempt).copied()));
+        // Whoever dies on the way to its power-off begins it anew (seed 15 of six hours), and so does who is rebooted there (seed 65021981 of
+        // 24 h: a store that loses half of what it is told).
+        let died = attempt.and_then(|attempt| Some((*judge.deaths.get(&attempt)?, *judge.outcomes.get(&attempt)?)));
         let again = died.map_or(Duration::ZERO, |(died, over)| died.saturating_sub(over));
         // Seed 37018485 of 24 h: a kernel that never came up, while the cloud of the sweeper was throttled for an hour.
         let minutes = |of: &BTreeMap<String, u32>| of.get(id).copied().unwrap_or_default();
         Some(again + Duration::from_secs(u64::from(minutes(&judge.unswept) + minutes(&judge.throttled)) * 60))
+    }
+
+    /// An agent of an attempt died, or its machine has come up again.
+    pub fn began_anew(&self, attempt: Which) {
+        self.judge.lock().expect("nobody panics while judging").deaths.insert(attempt, self.timeline.now());
     }
 
     /// Whether the machine that computes now has a kernel and an agent that run; also where there is none.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lamplighter::job::{AttemptNo, AttemptPhase};
 use lamplighter::ports::{Clock, Store};
 use lamplighter::sim::Process;
 use serde_json::json;
@@ -52,5 +53,22 @@ fn agents_that_die_again_and_again_let_the_lease_and_the_deadline_lapse() {
         lives(&stage, &clock, 1, secs(20)).await;
         assert!(signs(&stage).await.0 > quick);
         assert_eq!(stage.machine.trainings(), 1, "its work was never begun anew");
+    });
+}
+
+/// Seed 65021981 of 24 h: a machine was rebooted while it powered itself off, the agent after that was quiet, and its minute was billed
+/// beside the receipt.
+#[test]
+fn a_quiet_agent_has_a_last_word_before_the_power_switch() {
+    simulate(async |clock: Arc<VirtualClock>| {
+        let stage = Stage::limited(clock.clone(), 300, json!({}), Some(clock.now() + Duration::from_secs(5 * 3600))).await;
+        lives(&stage, &clock, 12, secs(20)).await;
+        let quiet_from = clock.now();
+        assert!(signs(&stage).await.0 < quiet_from - secs(30), "it is quiet");
+        assert!(!stage.live(Process::new(None)).await, "its work ends, and it with it");
+        let told = stage.rig.dir().status(AttemptNo::FIRST).await.expect("the store works").expect("it has told");
+        assert_eq!(told.phase, AttemptPhase::Ended);
+        assert!(clock.now() < quiet_from + secs(60), "it was quiet to its end");
+        assert!(signs(&stage).await.0 > quiet_from);
     });
 }
