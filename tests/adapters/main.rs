@@ -46,6 +46,8 @@ mod nvml;
 mod objects_given_up;
 mod objects_s3;
 #[cfg(feature = "lamp")]
+mod rights;
+#[cfg(feature = "lamp")]
 mod secret_corpus;
 mod ship;
 #[path = "../support/skipped.rs"]
