@@ -168,12 +168,10 @@ async fn look(session: &AwsSession, machine: &MachineRef) -> Result<Option<Insta
 /// The last look before a change: what does not carry all our tags, and the owner for whom it was shown or launched, is
 /// nobody's to touch.
 fn must_be_ours(session: &AwsSession, machine: &MachineRef, instance: &Instance, act: &str) -> Result<Tags, CloudError> {
-    let map = tag_map(instance);
-    let read = match session.memory.owners.get(machine, Duration::MAX) {
-        Some(owner) => owned_by(&map, &owner),
-        None => Tags::from_map(&map),
-    };
-    read.map_err(|error| CloudError::Denied { act: act.to_owned(), cause: Box::new(error) })
+    let denied = |cause| CloudError::Denied { act: act.to_owned(), cause };
+    // Whole tags alone say that it is somebody's launch, and not whose.
+    let owner = session.memory.owners.get(machine, Duration::MAX).ok_or_else(|| denied("nobody has looked for its owner here".into()))?;
+    owned_by(&tag_map(instance), &owner).map_err(|error| denied(Box::new(error)))
 }
 
 fn is_stuck(instance: &Instance) -> bool {

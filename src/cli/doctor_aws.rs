@@ -238,7 +238,7 @@ mod asked {
         let ahead = desk.met().await.1.as_ref().copied().unwrap_or(0);
         let now = desk.clock.now() - SignedDuration::from_secs(ahead);
         let seen = SweeperSeen { name: names.sweeper(), function, schedule, visit };
-        vec![judge_sweeper(&names.job_root(), &seen, now)]
+        vec![judge_sweeper(&names.job_root(), env!("CARGO_PKG_VERSION"), &seen, now)]
     }
 
     async fn proofs(desk: &Desk) -> Vec<Check> {

@@ -145,8 +145,8 @@ pub struct SweeperSeen {
     pub visit: Result<Option<(Visit, Timestamp)>, String>,
 }
 
-/// Whether it is there, switched on, and comes.
-pub fn judge_sweeper(job_root: &str, seen: &SweeperSeen, now: Timestamp) -> Check {
+/// Whether it is there, switched on, and comes, as the same program as this one (`version`).
+pub fn judge_sweeper(job_root: &str, version: &str, seen: &SweeperSeen, now: Timestamp) -> Check {
     let (check, name) = ("sweeper", &seen.name);
     let again = "`lamp init aws --sweeper` makes it as it should be";
     let (function, schedule) = match (&seen.function, &seen.schedule) {
@@ -184,6 +184,11 @@ pub fn judge_sweeper(job_root: &str, seen: &SweeperSeen, now: Timestamp) -> Chec
                     let more = if visit.kept.len() > 1 { format!(", and {} more", visit.kept.len() - 1) } else { String::new() };
                     Check::warning(check, format!("{came}: {id} of job {job} has been stopped for {days} days{more}, and its disk bills"))
                         .fix(format!("`lamp cancel {job}` gives it up, `lamp start {job}` goes on with it"))
+                }
+                // Its decision is the program's own: what was mended since does not hold for the machines that it looks after.
+                None if visit.version != version => {
+                    let said = format!("{came}, as Lamplighter {}, and this is {version}", visit.version);
+                    Check::warning(check, said).fix("`lamp init aws --sweeper`, typed with the newer of the two, sends it")
                 }
                 None => {
                     let s = |count: u32| if count == 1 { "" } else { "s" };

@@ -117,6 +117,9 @@ async fn a_persistent_request_is_cancelled_before_its_machine_ends() {
     let made = ec2.ask("RunInstances", &params).unwrap();
     let id = made.all("instanceId")[0].text.clone();
     let aws = cloud(&ec2);
+    // Whole tags say that it is somebody's launch; whose it is must have been looked for.
+    assert_eq!(kind(&aws.terminate(&machine(&id)).await.unwrap_err()), "denied");
+    assert_eq!(views(&aws).await.len(), 1);
     // Its state changes just now: nothing is ended before the request is surely cancelled.
     ec2.fault(Fault::code("CancelSpotInstanceRequests", "IncorrectSpotRequestState"));
     let error = aws.terminate(&machine(&id)).await.unwrap_err();
@@ -130,6 +133,7 @@ async fn a_persistent_request_is_cancelled_before_its_machine_ends() {
     // It is somebody else's, and may not be cancelled: the machine ends all the same, and they hear of the request.
     let made = ec2.ask("RunInstances", &params).unwrap();
     let id = made.all("instanceId")[0].text.clone();
+    assert_eq!(views(&aws).await.len(), 2);
     ec2.fault(Fault::code("CancelSpotInstanceRequests", "UnauthorizedOperation"));
     let error = aws.terminate(&machine(&id)).await.unwrap_err();
     let text = chain(&error);

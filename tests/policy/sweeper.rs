@@ -138,7 +138,7 @@ fn a_sweeper_that_does_not_come_is_broken_and_none_at_all_is_not() {
         Ok(Some((visit, ago(minutes))))
     };
     let level = |seen: SweeperSeen| {
-        let check = judge_sweeper(&names().job_root(), &seen, now);
+        let check = judge_sweeper(&names().job_root(), "0", &seen, now);
         (check.level, check.said)
     };
     let is = |seen: SweeperSeen, wanted: Level, words: &str| {
@@ -151,6 +151,8 @@ fn a_sweeper_that_does_not_come_is_broken_and_none_at_all_is_not() {
     is(seen(ready("bob"), came(4)), Level::Ok, "came 4 min ago");
     is(seen(ready("alice"), came(20)), Level::Failure, "should come every five minutes");
     is(seen(ready("alice"), Ok(None)), Level::Warning, "has not come yet");
+    let older = Visit { regions: 17, ..Visit::new(ago(4), "0.0.9", "alice") };
+    is(seen(ready("alice"), Ok(Some((older, ago(4))))), Level::Warning, "came 4 min ago, as Lamplighter 0.0.9, and this is 0");
     is(seen(ready("alice"), Err("AccessDenied".into())), Level::Warning, "cannot look");
     is(seen(SweeperFound { schedule: Found::Nothing, ..ready("alice") }, came(4)), Level::Failure, "no schedule");
     let mut off = ready("alice");
