@@ -58,10 +58,13 @@ fn a_machine_without_power_is_lost_and_the_next_one_resumes() {
     let manifest: serde_json::Value = serde_json::from_slice(&std::fs::read(first).unwrap()).unwrap();
     let saved = manifest["step"].as_f64().unwrap();
     let workload = bench.begins()[0].1;
+    // What is complete now is not lost, whatever was done since.
+    let complete = bench.find("jobs-root", "manifest.json").len();
     kill(machine(&bench), "KILL");
     let (attempt, _, from) = wait_until("the second attempt trains", || bench.begins().get(1).copied());
     assert!(!alive(workload), "nothing of a machine without power runs on");
     assert!(attempt == 2 && f64::from(from) >= saved, "{:?}, saved {saved}", bench.begins());
+    assert!(f64::from(from) >= 5.0 * complete as f64, "{complete} saves of five steps were complete, and it goes on from step {from}");
     bench.go();
     let receipt = bench.receipt();
     assert_eq!(receipt["attempts"][0]["ended_because"], "lost", "{receipt:#}");

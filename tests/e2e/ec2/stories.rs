@@ -71,6 +71,10 @@ fn its_agent_does_not_run(desk: &Desk<Ec2>) {
     assert_eq!((&receipt["because"], &receipt["exit_code"]), (&json!("lost"), &Value::Null), "{receipt:#}");
     let said = desk.ec2.said(&machine.id);
     assert!(said.contains("does not run on this image"), "{said}");
+    // Its boot, which tries the agent once: no lease and no time of a boot is waited for.
+    let billed = receipt["attempts"][0]["billed_seconds"].as_f64().expect("a number");
+    eprintln!("measured: a machine whose agent does not run billed {billed} s of 120 s");
+    assert!(billed <= 120.0, "{receipt:#}");
 }
 
 /// Its agent dies, and hangs; its metadata refuses and errs, its way to the API is gone, it boots anew: one attempt all the same.
