@@ -157,9 +157,17 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
     let because = match shortened(&supply.refused) {
         refused if refused.is_empty() && gpus.count == 0 => "no such machine type is on offer".to_owned(),
         refused if refused.is_empty() => "no machine type has that many GPUs, or so much memory on each".to_owned(),
-        refused => refused.join("; "),
+        refused => said_once(&refused, &format!(", and the job needs {gpus}")),
     };
     Fault::new(ExitCode::NOT_FOUND, format!("nothing with a known price: {because}")).hint(format!("{all}; --region names another region"))
+}
+
+/// With what several of them end with said by the last of these alone.
+fn said_once(reasons: &[String], end: &str) -> String {
+    let last = reasons.iter().rposition(|reason| reason.ends_with(end));
+    let said =
+        reasons.iter().enumerate().map(|(at, reason)| if Some(at) == last { reason.as_str() } else { reason.strip_suffix(end).unwrap_or(reason) });
+    said.collect::<Vec<_>>().join("; ")
 }
 
 fn show(args: &Args, context: &Context, supply: &Supply, rows: &[Row], courses: &[PriceHistory], from: jiff::Timestamp) {

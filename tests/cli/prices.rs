@@ -51,6 +51,7 @@ fn a_gpu_that_nobody_sells_is_answered_with_those_that_are_sold() {
     assert!(ended.err.contains("error: no GPU is called `nonsense`: there are ") && !ended.err.contains("did you mean"), "{}", ended.err);
     let ended = offline(&["prices", "--gpu", "A10G:64", "--region", "us-east-1"]);
     assert!(ended.err.contains("nothing with a known price: g5.") && ended.err.contains("the job needs A10G:64"), "{}", ended.err);
+    assert_eq!(ended.err.matches("the job needs").count(), 1, "{}", ended.err);
 }
 
 /// Nobody asked for a GPU, and only EC2 knows the type: neither is the fault of the type.
