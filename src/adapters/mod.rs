@@ -151,6 +151,7 @@ mod nvml_gpu;
 mod nvml_util;
 mod object_file;
 mod object_parts;
+mod object_pieces;
 mod object_s3;
 mod object_source;
 pub mod objects;

@@ -7,22 +7,22 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::TryStreamExt;
 use jiff::Timestamp;
 use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredentialProvider};
 use object_store::path::Path as Key;
 use object_store::signer::Signer;
-use object_store::{ClientOptions, Error, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
-use sha2::{Digest, Sha256};
+use object_store::{ClientOptions, Error, ObjectStore, ObjectStoreExt, PutMode, PutOptions, RetryConfig};
 
-use super::object_parts::{PARTS_IN_FLIGHT, Uploads, copy_in_parts};
-use super::object_source::{PART_BYTES_MIN, Source, generic};
+use super::object_parts::{Uploads, copy_in_parts};
+use super::object_pieces::download;
+use super::object_source::{Source, generic};
 use super::system_clock::SystemClock;
 use crate::market::{Span, elapsed};
 use crate::ports::{Clock as _, Created, Lives, ObjectMeta, SignedUrl, Store, StoreError};
@@ -139,31 +139,6 @@ impl S3Store {
         }
         self.uploads.send(&self.files, &key, path, source, first).await
     }
-
-    /// In pieces, a few of them ahead: each is a request with its own time and its own tries, so that a large file is never
-    /// too much for one. All of them are of one version of the object.
-    async fn download(&self, key: &str, path: &Path, come: &AtomicU64) -> Result<Option<(u64, String)>, Error> {
-        let key = self.key(key)?;
-        let Some(found) = absent_is_none(self.s3.head(&key).await)? else { return Ok(None) };
-        let starts = (0..found.size).step_by(PART_BYTES_MIN as usize);
-        let pieces = starts.map(|start| {
-            let range = start..found.size.min(start + PART_BYTES_MIN);
-            let options = GetOptions { range: Some(range.into()), if_match: found.e_tag.clone(), ..GetOptions::default() };
-            let key = &key;
-            async move { self.s3.get_opts(key, options).await?.bytes().await }
-        });
-        let mut pieces = stream::iter(pieces).buffered(PARTS_IN_FLIGHT);
-        let mut staged = super::object_file::Staged::new(path).map_err(generic)?;
-        let (mut hash, mut total) = (Sha256::new(), 0);
-        while let Some(piece) = pieces.try_next().await? {
-            io::Write::write_all(&mut staged.file, &piece).map_err(generic)?;
-            hash.update(&piece);
-            total += piece.len() as u64;
-            come.fetch_add(piece.len() as u64, Ordering::Relaxed);
-        }
-        staged.publish(path).map_err(generic)?;
-        Ok(Some((total, hex::encode(hash.finalize()))))
-    }
 }
 
 #[async_trait]
@@ -249,7 +224,7 @@ impl Store for S3Store {
     }
 
     async fn get_file_counted(&self, key: &str, path: &Path, come: &Arc<AtomicU64>) -> Result<Option<(u64, String)>, StoreError> {
-        self.download(key, path, come).await.map_err(|error| failed("download", key, error))
+        async { download(&self.s3, &self.key(key)?, path, come).await }.await.map_err(|error| failed("download", key, error))
     }
 
     async fn presign_get(&self, key: &str, lives: Lives, endpoint: Option<&str>) -> Result<Option<SignedUrl>, StoreError> {

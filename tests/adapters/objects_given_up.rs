@@ -161,3 +161,71 @@ async fn an_upload_that_the_bucket_gave_up_is_begun_anew() {
 async fn one_whose_parts_had_all_arrived_is_begun_anew() {
     given_up_after(3).await;
 }
+
+/// A bucket with one file, whose second piece nobody gets for a while.
+struct Breaking {
+    /// How often each piece was asked for, by its first byte.
+    asked: Mutex<Vec<usize>>,
+    silent: usize,
+}
+
+impl Breaking {
+    const BYTES: usize = PART * 2 + 5;
+
+    fn start(silent: usize) -> (Arc<Breaking>, Arc<dyn Store>, tempfile::TempDir) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let this = Arc::new(Breaking { asked: Mutex::default(), silent });
+        let bucket = Arc::clone(&this);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let bucket = Arc::clone(&bucket);
+                std::thread::spawn(move || {
+                    let mut stream = BufReader::new(stream);
+                    while let Ok(Some(request)) = Request::read(&mut stream) {
+                        let (is_head, answer) = (request.method == "HEAD", bucket.answer(&request));
+                        if answer.write(stream.get_mut(), is_head, "Sat, 21 Nov 2026 12:00:00 GMT").is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        let settings =
+            [("aws_endpoint_url", &*endpoint), ("aws_region", "us-east-1"), ("aws_access_key_id", "test"), ("aws_secret_access_key", "test")];
+        let folder = tempfile::tempdir().unwrap();
+        let store = objects::open_with_credentials("s3://jobs/root", &settings, &folder.path().join("uploads")).unwrap().0;
+        (this, store, folder)
+    }
+
+    fn answer(&self, request: &Request) -> Answer {
+        let range = request.header("range").strip_prefix("bytes=").and_then(|range| range.split_once('-'));
+        let range = range.map(|(first, last)| (first.parse::<usize>().unwrap(), last.parse::<usize>().unwrap()));
+        let (first, last) = range.unwrap_or((0, Breaking::BYTES - 1));
+        if range.is_some() {
+            let mut asked = self.asked.lock().unwrap();
+            asked.push(first);
+            if first == PART && asked.iter().filter(|from| **from == PART).count() <= self.silent {
+                return xml(503, "<Error><Code>ServiceUnavailable</Code><Message>Reduce your request rate.</Message></Error>");
+            }
+        }
+        let mut answer = Answer::new(if range.is_some() { 206 } else { 200 }, "text/plain", vec![7; last + 1 - first]);
+        let bytes = (last + 1 - first).to_string();
+        let headers = [("ETag", "\"one\"".to_owned()), ("Last-Modified", "Sat, 21 Nov 2026 12:00:00 GMT".to_owned()), ("Content-Length", bytes)];
+        answer.headers.extend(headers.map(|(name, value)| (name.to_owned(), value)));
+        answer.headers.extend(range.map(|_| ("Content-Range".to_owned(), format!("bytes {first}-{last}/{}", Breaking::BYTES))));
+        answer
+    }
+}
+
+/// The client's own tries are six.
+#[tokio::test]
+async fn a_download_that_breaks_goes_on_from_what_has_come() {
+    let (bucket, store, folder) = Breaking::start(9);
+    let to = folder.path().join("model.pt");
+    let (bytes, _) = store.get_file("model.pt", &to).await.unwrap().expect("it is there");
+    assert_eq!((bytes, std::fs::metadata(&to).unwrap().len()), (Breaking::BYTES as u64, Breaking::BYTES as u64));
+    let asked = bucket.asked.lock().unwrap();
+    let times = |first: usize| asked.iter().filter(|from| **from == first).count();
+    assert_eq!((times(0), times(PART), times(2 * PART)), (1, 10, 1), "{asked:?}");
+}
