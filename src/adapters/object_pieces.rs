@@ -17,11 +17,12 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, ObjectStore, ObjectStoreExt};
 use sha2::{Digest, Sha256};
-use tokio::time::Instant;
 
 use super::object_file::Staged;
 use super::object_parts::PARTS_IN_FLIGHT;
 use super::object_source::{PART_BYTES_MIN, generic};
+use super::system_clock::SystemClock;
+use crate::ports::Clock as _;
 
 /// How long a piece is asked for again, beside the tries of the client itself. Shorter, and a line that breaks costs all that has come of
 /// a large file; longer, and who waits for it at a terminal is told too late.
@@ -59,13 +60,13 @@ pub(super) async fn download(s3: &impl ObjectStore, key: &Key, path: &Path, come
 
 /// What is refused, gone or of another version is so at once; of silence alone nobody knows.
 async fn piece(s3: &impl ObjectStore, key: &Key, options: GetOptions) -> Result<Bytes, Error> {
-    let until = Instant::now() + ASKED_FOR;
+    let until = SystemClock.mono() + ASKED_FOR;
     loop {
         let asked = async { s3.get_opts(key, options.clone()).await?.bytes().await };
         match asked.await {
-            Err(error @ Error::Generic { .. }) if Instant::now() + PAUSE < until => {
+            Err(error @ Error::Generic { .. }) if SystemClock.mono() + PAUSE < until => {
                 tracing::debug!("a piece of `{key}` did not come, asking for it again: {error}");
-                tokio::time::sleep(PAUSE).await;
+                SystemClock.sleep(PAUSE).await;
             }
             answered => return answered,
         }
