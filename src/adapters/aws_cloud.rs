@@ -38,6 +38,15 @@ impl AwsCloud {
     }
 }
 
+impl AwsCloud {
+    /// Whose a plan is, its machine must be at any later look.
+    fn remember_owner(&self, machine: MachineRef, plan: &Plan) {
+        if let Some(owner) = plan.tags.get(OWNER_TAG) {
+            self.session.memory.owners.put(machine, owner.clone());
+        }
+    }
+}
+
 #[async_trait]
 impl Cloud for AwsCloud {
     async fn regions(&self) -> Result<Vec<Region>, CloudError> {
@@ -55,10 +64,7 @@ impl Cloud for AwsCloud {
 
     async fn launch(&self, plan: &Plan) -> Result<String, CloudError> {
         let id = ec2_launch::launch(&self.session, plan).await?;
-        if let Some(owner) = plan.tags.get(OWNER_TAG) {
-            let machine = MachineRef { cloud: market::Cloud::Aws, region: plan.offer.region.clone(), id: id.clone() };
-            self.session.memory.owners.put(machine, owner.clone());
-        }
+        self.remember_owner(MachineRef { cloud: market::Cloud::Aws, region: plan.offer.region.clone(), id: id.clone() }, plan);
         Ok(id)
     }
 
@@ -83,6 +89,8 @@ impl Cloud for AwsCloud {
     }
 
     async fn start(&self, machine: &MachineRef, plan: &Plan) -> Result<(), CloudError> {
+        // Nobody may have looked for it here: whose its plan is, it must be.
+        self.remember_owner(machine.clone(), plan);
         ec2_end::start(&self.session, machine, plan).await
     }
 

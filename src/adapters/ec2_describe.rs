@@ -121,10 +121,8 @@ fn ours(session: &AwsSession, region: &Region, instance: &Instance, owner: &str)
             let machine = MachineRef { cloud: Cloud::Aws, region: region.clone(), id: id.to_owned() };
             // No switch outside of it sees it from now on: somebody should hear of that.
             if session.memory.odd.get(&machine, Duration::MAX).is_none() {
-                tracing::warn!(
-                    %machine,
-                    "it carries our owner tag, and is left alone, because another of its tags is not as it was: {error}; `lamp sweep --foreign` lists it"
-                );
+                let list = if state(instance).is_some_and(|state| state.bills()) { "; `lamp sweep --foreign` lists it" } else { "" };
+                tracing::warn!(%machine, "it carries our owner tag, and is left alone, because another of its tags is not as it was: {error}{list}");
                 session.memory.odd.put(machine, ());
             }
             None

@@ -168,10 +168,9 @@ async fn look(session: &AwsSession, machine: &MachineRef) -> Result<Option<Insta
 /// The last look before a change: what does not carry all our tags, and the owner for whom it was shown or launched, is
 /// nobody's to touch.
 fn must_be_ours(session: &AwsSession, machine: &MachineRef, instance: &Instance, act: &str) -> Result<Tags, CloudError> {
-    let denied = |cause| CloudError::Denied { act: act.to_owned(), cause };
-    // Whole tags alone say that it is somebody's launch, and not whose.
-    let owner = session.memory.owners.get(machine, Duration::MAX).ok_or_else(|| denied("nobody has looked for its owner here".into()))?;
-    owned_by(&tag_map(instance), &owner).map_err(|error| denied(Box::new(error)))
+    // Whole tags alone say that it is somebody's launch, and not whose. The next look finds that out.
+    let owner = session.memory.owners.get(machine, Duration::MAX).ok_or_else(|| Trouble::ambiguous(act, "nobody has looked for its owner here"))?;
+    owned_by(&tag_map(instance), &owner).map_err(|error| CloudError::Denied { act: act.to_owned(), cause: Box::new(error) })
 }
 
 fn is_stuck(instance: &Instance) -> bool {

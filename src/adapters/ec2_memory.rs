@@ -17,7 +17,8 @@ use crate::ports::Clock;
 /// Answers by their questions, each for as long as the asker trusts it.
 pub struct Remembered<K, V>(Mutex<BTreeMap<K, (Duration, V)>>);
 
-/// A map larger than this has met ten thousand machines, and may forget them.
+/// A map larger than this has met ten thousand machines, and forgets those that it was not told of for longest: what lives is told of
+/// at each look.
 const ENTRIES_MAX: usize = 20_000;
 
 impl<K, V> Default for Remembered<K, V> {
@@ -40,8 +41,11 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
 
     pub fn put(&self, key: K, value: V) {
         let mut map = self.map();
-        if map.len() >= ENTRIES_MAX {
-            map.clear();
+        if map.len() >= ENTRIES_MAX && !map.contains_key(&key) {
+            let mut told: Vec<Duration> = map.values().map(|(at, _)| *at).collect();
+            let middle = told.len() / 2;
+            let middle = *told.select_nth_unstable(middle).1;
+            map.retain(|_, (at, _)| *at > middle);
         }
         map.insert(key, (SystemClock.mono(), value));
     }
@@ -96,5 +100,18 @@ mod tests {
         assert_eq!(memory.since(&"c", 3), Duration::ZERO);
         memory.forget(&"a");
         assert_eq!(memory.get(&"a", Duration::from_secs(60)), None);
+    }
+
+    /// Ten thousand that live, told of once more since as many that are gone.
+    #[test]
+    fn what_is_told_of_again_and_again_is_not_forgotten() {
+        let (memory, secs) = (Remembered::default(), Duration::from_secs);
+        (0..ENTRIES_MAX / 2).for_each(|gone| memory.put_at(gone, (), secs(1)));
+        (0..ENTRIES_MAX / 2).for_each(|lives| memory.put_at(ENTRIES_MAX + lives, (), secs(2)));
+        memory.put(ENTRIES_MAX, ());
+        assert_eq!(memory.map().len(), ENTRIES_MAX, "it is there already");
+        memory.put(3 * ENTRIES_MAX, ());
+        let lives = (0..ENTRIES_MAX / 2).filter(|lives| memory.map().contains_key(&(ENTRIES_MAX + lives))).count();
+        assert_eq!((lives, memory.map().len()), (ENTRIES_MAX / 2, ENTRIES_MAX / 2 + 1));
     }
 }

@@ -11,7 +11,7 @@
 #![expect(clippy::disallowed_methods, reason = "reads the files that it uploads, and remembers how far they are")]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -74,10 +74,14 @@ struct Upload<'a> {
     arrived: BTreeMap<usize, Arrived>,
     /// `None`: nothing is remembered of it.
     record: Option<PathBuf>,
+    /// Of the record: another process that sends the same file knows nothing of this one.
+    lock: Option<File>,
 }
 
 impl Drop for Upload<'_> {
     fn drop(&mut self) {
+        // First: a thread of this process would find the record free, and locked.
+        drop(self.lock.take());
         if let Some(record) = &self.record {
             self.uploads.busy().remove(record);
         }
@@ -119,15 +123,21 @@ impl Uploads {
     /// The upload of this file that was begun already, or a new one.
     async fn begin<S: MultipartStore>(&self, s3: &S, key: &Key, file: Stamp, part_bytes: u64) -> Result<Upload<'_>, Error> {
         let Some(folder) = &self.folder else {
-            return Ok(Upload { uploads: self, id: s3.create_multipart(key).await?, arrived: BTreeMap::new(), record: None });
+            return self.unremembered(s3, key).await;
         };
         let name = hex::encode(&Sha256::digest(key.as_ref())[..16]);
         let record = folder.join(name).with_extension("jsonl");
         // Two at once for one key know nothing of each other: the second remembers nothing.
         if !self.busy().insert(record.clone()) {
-            return Ok(Upload { uploads: self, id: s3.create_multipart(key).await?, arrived: BTreeMap::new(), record: None });
+            return self.unremembered(s3, key).await;
         }
-        let mut upload = Upload { uploads: self, id: String::new(), arrived: BTreeMap::new(), record: Some(record.clone()) };
+        let mut upload = Upload { uploads: self, id: String::new(), arrived: BTreeMap::new(), record: Some(record.clone()), lock: None };
+        fs::create_dir_all(folder).map_err(generic)?;
+        let Some(lock) = locked(&record).map_err(generic)? else {
+            drop(upload);
+            return self.unremembered(s3, key).await;
+        };
+        upload.lock = Some(lock);
         self.take_back(s3, folder, &file).await;
         let known = recall(&record);
         if let Some((head, arrived)) = known.filter(|(head, _)| head.key == key.as_ref() && head.file == file && head.part_bytes == part_bytes) {
@@ -137,8 +147,12 @@ impl Uploads {
         }
         upload.id = s3.create_multipart(key).await?;
         let head = Head { key: key.to_string(), upload: upload.id.clone(), file, part_bytes };
-        fs::create_dir_all(folder).and_then(|()| fs::write(&record, line(&head)?)).map_err(generic)?;
+        fs::write(&record, line(&head).map_err(generic)?).map_err(generic)?;
         Ok(upload)
+    }
+
+    async fn unremembered<S: MultipartStore>(&self, s3: &S, key: &Key) -> Result<Upload<'_>, Error> {
+        Ok(Upload { uploads: self, id: s3.create_multipart(key).await?, arrived: BTreeMap::new(), record: None, lock: None })
     }
 
     /// Ends uploads that nobody will finish: their file is another one by now, or goes to another key. Parts that stay behind
@@ -148,6 +162,9 @@ impl Uploads {
             let Some((head, _)) = recall(&record) else { continue };
             let there = File::open(&head.file.path).and_then(|open| stamp(&head.file.path, &open));
             let is_ours = self.busy().contains(&record);
+            if !is_ours && matches!(locked(&record), Ok(None)) {
+                continue;
+            }
             let ends = if is_ours {
                 head.file.path == file.path && head.file != *file
             } else {
@@ -228,6 +245,16 @@ impl Upload<'_> {
         if let Some(record) = &self.record {
             let _removed = fs::remove_file(record);
         }
+    }
+}
+
+/// The record, for as long as nobody else has it; `None`: somebody has.
+fn locked(record: &Path) -> io::Result<Option<File>> {
+    let file = OpenOptions::new().create(true).append(true).open(record)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
     }
 }
 

@@ -285,10 +285,12 @@ fn failed(act: &'static str, key: &str, error: Error) -> StoreError {
         return StoreError::Denied { act, key, cause: error.into() };
     }
     let io = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref::<io::Error>());
-    if io.is_some_and(|cause| cause.kind() == io::ErrorKind::StorageFull) {
-        return StoreError::Full { act, key, cause: error.into() };
+    match io.map(io::Error::kind) {
+        Some(io::ErrorKind::StorageFull) => StoreError::Full { act, key, cause: error.into() },
+        // A file or a folder here, and nothing that the store could mend.
+        Some(io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) => StoreError::Denied { act, key, cause: error.into() },
+        _ => StoreError::Unavailable { act, key, cause: error.into() },
     }
-    StoreError::Unavailable { act, key, cause: error.into() }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ mod apply_short;
 mod args;
 mod at_stake;
 mod attach;
+mod attempt_records;
 mod attempt_words;
 mod cadence;
 mod caps;

@@ -1,20 +1,20 @@
 //! One job in one look, from its records alone: what `status` shows and `-o json` promises (docs/cli-json.md).
 
-use futures::future::try_join_all;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use super::alone::AloneRun;
+use super::attempt_records::attempts_of;
 use super::attempt_words::{before, moved};
 use super::coming_end::{EndAsked, Held};
 use super::kept::{self, KeptThing};
 use super::machine::MachineShown;
 use super::most::{Limited, hard_end, most, most_of_job};
 use crate::instance::{GpuStatus, Status};
-use crate::job::{AttemptNo, AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
+use crate::job::{AttemptPhase, JobState, Plan, Progress, Receipt, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, unless_damaged};
 use crate::market::{Usd, UsdPerHour, elapsed};
-use crate::policy::reconcile::{AttemptFacts, Journal, Watched, history, job_state};
+use crate::policy::reconcile::{AttemptFacts, history, job_state};
 use crate::policy::{Wishes, relaunch};
 
 /// The field names are an interface.
@@ -120,7 +120,7 @@ impl Summary {
         if spec.is_alone() {
             return Ok(Some(AloneRun::of(dir, spec).await?.summary(now)));
         }
-        let attempts: Vec<AttemptFacts> = try_join_all(numbers.into_iter().map(|number| attempt(dir, number))).await?.into_iter().flatten().collect();
+        let attempts = attempts_of(dir, numbers).await?;
         let mut summary = Summary::of_records(&spec, &attempts, wishes, now);
         summary.trouble = attention.and_then(|attention| attention.text);
         summary.attention.extend(summary.trouble.clone());
@@ -265,20 +265,6 @@ fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
 }
 
-/// One attempt's records, without what only a controller watches.
-async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>, JobDirError> {
-    let (plan, settled) = tokio::try_join!(dir.plan(number), dir.settled(number))?;
-    let Some(plan) = plan else { return Ok(None) };
-    let mut facts =
-        AttemptFacts { plan, lease: None, status: None, outcome: None, settled, journal: Journal::default(), watched: Watched::default() };
-    if facts.settled.is_none() {
-        let lease = async { unless_damaged(dir.lease(number).await) };
-        let outcome = async { unless_damaged(dir.outcome(number).await) };
-        (facts.status, facts.lease, facts.outcome) = tokio::try_join!(dir.status(number), lease, outcome)?;
-    }
-    Ok(Some(facts))
-}
-
 fn checkpoints(attempts: &[AttemptFacts]) -> u32 {
     let of = |attempt: &AttemptFacts| {
         let settled = attempt.settled.as_ref().and_then(|settled| settled.outcome.as_ref()).map(|outcome| outcome.checkpoints);
@@ -294,6 +280,7 @@ mod tests {
     use super::*;
     use crate::cli::live::money_text;
     use crate::job::EndedBecause;
+    use crate::policy::reconcile::{Journal, Watched};
 
     fn at(hours: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + hours * 3600).unwrap()

@@ -182,6 +182,8 @@ impl Controller {
         if !self.is_still_there(dir, memory).await? {
             return Ok(Done::Waiting);
         }
+        // By the steady clock from before the write: a workstation may sleep over its answer.
+        let making = self.clock.mono();
         let created = dir.create_plan(&plan).await?;
         drop(turn);
         info!(job = %dir.job(), attempt = attempt.number(), ?created, "{reason}");
@@ -189,7 +191,7 @@ impl Controller {
         // and if somebody has since, its token makes it the same machine.
         // Another one may have ended the job since our look: its list of attempts came before this plan (seed 8000394 of 24 h).
         if created == Created::New {
-            memory.attempts.entry(attempt).or_default().planned(plan, self.clock.mono());
+            memory.attempts.entry(attempt).or_default().planned(plan, making);
             if dir.receipt().await?.is_none() {
                 self.launch(dir.job(), memory, attempt).await?;
             }

@@ -105,7 +105,7 @@ impl Controller {
         made?;
         let begun = match planned {
             Ok(Created::New) => {
-                memory.attempts.entry(AttemptNo::FIRST).or_default().planned(plan, self.clock.mono());
+                memory.attempts.entry(AttemptNo::FIRST).or_default().planned(plan, making);
                 // Somebody may have ended it since it was there, where the plan took its time; a drive finds that.
                 let is_long = self.clock.mono().saturating_sub(making) > UNSEEN;
                 match if is_long { dir.receipt().await } else { Ok(None) } {

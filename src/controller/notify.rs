@@ -56,7 +56,7 @@ impl Controller {
         if let Ok(Some(came)) = sweeper.came().await
             && let Some(now) = self.store_now().await
         {
-            let blind = sweeper.visit_before().await.ok().flatten().filter(Visit::is_blind);
+            let blind = sweeper.visit_before().await.ok().flatten().filter(Visit::sees_nobody);
             let judged = blind.as_ref().and_then(|visit| visit.judged_at).filter(|judged| *judged < came);
             let mut seen = seen();
             (seen.silent, seen.is_blind) = (elapsed(judged.unwrap_or(came), now), judged.is_some());

@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use super::drive::Controller;
 use crate::job::{Applied, JobId, ResolvedSpec};
 use crate::jobdir::{JobDir, JobDirError, insist, is_silence, layout};
-use crate::ports::{Clock, Created, Store, StoreError};
+use crate::ports::{Clock, Created, Store, StoreError, chain};
 
 /// An archive of so many bytes goes in parts (`object_source`), and what has arrived of it is not sent twice. A smaller one is as soon
 /// sent by the next command.
@@ -18,8 +18,11 @@ const WORTH_WAITING: u64 = 8 * 1024 * 1024;
 /// Somebody sits at the terminal, and may end it at any moment: a router that is started anew is back by then.
 const LINE_IS_BACK_WITHIN: Duration = Duration::from_secs(5 * 60);
 
-/// The client gives up a silent store after 20 s; a try that took longer than this has sent something.
+/// The client gives up a silent store after 20 s; a try that took longer than this has most likely sent something.
 const FLOWED: Duration = Duration::from_secs(60);
+
+/// So often a line may break while it flows. More would let a line that carries nothing whole in its two minutes be tried for ever.
+const BREAKS_MAX: u32 = 12;
 
 /// Between two tries.
 const TRIED_AGAIN: Duration = Duration::from_secs(10);
@@ -83,7 +86,7 @@ async fn upload_once(store: &Arc<dyn Store>, spec: &ResolvedSpec, archive: &Path
 pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &ResolvedSpec, archive: &Path) -> Result<(), SubmitError> {
     let bytes = spec.code.as_ref().map_or(0, |code| code.packed_bytes);
     let is_worth_it = !store.is_folder() && bytes >= WORTH_WAITING;
-    let mut broken_since = None;
+    let (mut broken_since, mut breaks) = (None, 0);
     loop {
         let began = clock.mono();
         let error = match upload_once(store, spec, archive).await {
@@ -91,12 +94,14 @@ pub async fn upload_code(store: &Arc<dyn Store>, clock: &dyn Clock, spec: &Resol
             other => return other,
         };
         let now = clock.mono();
-        let since = if now.saturating_sub(began) > FLOWED { now } else { broken_since.unwrap_or(now) };
+        let flowed = now.saturating_sub(began) > FLOWED;
+        breaks += u32::from(flowed);
+        let since = if flowed { now } else { broken_since.unwrap_or(now) };
         broken_since = Some(since);
-        if now.saturating_sub(since) >= LINE_IS_BACK_WITHIN {
+        if now.saturating_sub(since) >= LINE_IS_BACK_WITHIN || breaks > BREAKS_MAX {
             return Err(error.into());
         }
-        tracing::warn!("the code is on its way, and the job root does not answer; what has not arrived is sent as soon as it does: {error}");
+        tracing::warn!("the code did not all arrive, and what has not is sent once more in {} s: {}", TRIED_AGAIN.as_secs(), chain(&error));
         clock.sleep(TRIED_AGAIN).await;
     }
 }

@@ -207,17 +207,12 @@ impl Controller {
             match dir.settled(tags.attempt).await {
                 Ok(None) => {}
                 Ok(Some(settled)) => return Ok(was_kept(&settled, &orphan.view)),
-                // Whether its disk was kept nobody can read: a disk that stands can be given up, and one that is gone is gone.
-                Err(error) if error.is_damage() => return Ok(can_stand(&orphan.view)),
                 Err(error) => return Err(error),
             }
             let Some(plan) = dir.plan(tags.attempt).await?.filter(|plan| may_be_of(plan, &orphan.view)) else { return Ok(false) };
             let (heard, outcome) = (dir.status(tags.attempt).await?.map(|status| status.at), unless_damaged(dir.outcome(tags.attempt).await)?);
             let keeps = match outcome {
-                Some(outcome) => match dir.spec().await {
-                    Err(error) if error.is_damage() => can_stand(&orphan.view),
-                    spec => spec?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
-                },
+                Some(outcome) => dir.spec().await?.is_some_and(|spec| is_to_be_kept(&spec.spec.on, &outcome, &orphan.view)),
                 None => heard.is_none() && is_all_its_job_has(&plan, &orphan.view) && unless_damaged(dir.lease(tags.attempt).await)?.is_none(),
             };
             let ending =
@@ -227,7 +222,8 @@ impl Controller {
         .await;
         recorded.unwrap_or_else(|error| {
             tracing::warn!(machine = %orphan.view.machine(), "cannot record why it is ended: {}", chain(&error));
-            was_started_past_its_cap(&orphan.view)
+            // Whether its disk is kept nobody here can read: a disk that stands can be given up, and one that is gone is gone.
+            if error.is_unreadable() { can_stand(&orphan.view) } else { was_started_past_its_cap(&orphan.view) }
         })
     }
 
@@ -284,7 +280,7 @@ impl Controller {
         let (job, attempt) = (&view.tags.job, view.tags.attempt);
         let is_there = |key: String| async move { Ok::<_, JobDirError>(self.store.head(&key).await?.is_some()) };
         let dir = JobDir::new(Arc::clone(&self.store), job.clone());
-        let plan = async { unless_damaged(dir.plan(attempt).await) };
+        let plan = async { unless_unreadable(dir.plan(attempt).await) };
         let [spec, receipt, settled] = [layout::spec(job), layout::receipt(job), layout::settled(job, attempt)].map(is_there);
         match tokio::try_join!(spec, receipt, settled, plan) {
             Ok((false, ..)) => Records::NoJob,
@@ -305,7 +301,7 @@ impl Controller {
             Err(error) => return Records::Unknown(chain(&error)),
         };
         let Some(told) = told.filter(|told| elapsed(*told, heard) >= HELD_IS_SAID_WITHIN) else { return Records::Open };
-        match unless_damaged(JobDir::new(Arc::clone(&self.store), job.clone()).status(attempt).await) {
+        match unless_unreadable(JobDir::new(Arc::clone(&self.store), job.clone()).status(attempt).await) {
             Ok(Some(status)) if status.phase != AttemptPhase::Held => Records::Ended(told),
             Ok(_) => Records::Open,
             Err(error) => Records::Unknown(chain(&error)),
@@ -330,6 +326,14 @@ impl Controller {
     pub(super) async fn store_time(&self) -> Result<Option<Timestamp>, StoreError> {
         self.store.put(layout::CLOCK, Bytes::new()).await?;
         Ok(self.store.head(layout::CLOCK).await?.map(|meta| meta.modified))
+    }
+}
+
+/// A later version's record is as good as none to a sweep, which asks only whether it is there.
+fn unless_unreadable<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<T>, JobDirError> {
+    match read {
+        Err(error) if error.is_unreadable() => Ok(None),
+        other => other,
     }
 }
 

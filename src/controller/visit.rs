@@ -34,7 +34,7 @@ use crate::ports::CloudError;
 /// leave time for all that is not there.
 const LOOK_MAX: Duration = Duration::from_secs(30);
 
-/// A small object of our own gets so long. A visit waits for four of them at most.
+/// A small object of our own gets so long. A visit waits for eight of them at most, and most are there in a tenth of a second.
 const RECORD_MAX: Duration = Duration::from_secs(10);
 
 /// What the second look and the record of the visit take after the minute between the looks; with less room than both, the
@@ -61,7 +61,7 @@ impl Controller {
         self.tell_of_kept(&standing, &mut visit).await;
         let rest = rest.into_iter().map(|judged| judged.view).collect();
         self.look_at_leases(rest, &dir, until, &mut visit).await;
-        visit.judged_at = if visit.is_blind() || visit.regions == 0 { self.judged_before(&dir).await } else { Some(visit.at) };
+        visit.judged_at = Some(if visit.sees_nobody() { self.judged_before(&dir).await } else { None }.unwrap_or(visit.at));
         if let Err(why) = self.within(RECORD_MAX, dir.put_visit(&visit)).await {
             visit.unknown.push(Trouble { what: "the record of this visit".into(), why });
         }
@@ -93,14 +93,17 @@ impl Controller {
 
     /// Disks that seem forgotten. Whom nobody could say anything of in time is asked for again by the next visit.
     async fn tell_of_kept(&self, standing: &[InstanceView], visit: &mut Visit) {
-        let kept = stream::iter(standing).map(|view| self.standing(view)).buffered(READS_IN_FLIGHT);
+        let kept = stream::iter(standing).map(|view| self.standing(view)).buffer_unordered(READS_IN_FLIGHT);
         let kept = kept.take_until(self.clock.sleep(RECORD_MAX));
         visit.kept = kept.filter_map(|standing| async { standing }).collect().await;
+        visit.kept.sort_by(|one, other| one.machine.cmp(&other.machine));
     }
 
-    /// When the last visit came that was not as blind as this one.
+    /// When the last visit came that was not as blind as this one: at the latest the one before, of a program that did not say so. `None`:
+    /// there was none, or nobody says; then it is counted from this one.
     async fn judged_before(&self, dir: &SweeperDir) -> Option<Timestamp> {
-        self.within(RECORD_MAX, dir.visit_before()).await.ok()??.judged_at
+        let before = self.within(RECORD_MAX, dir.visit_before()).await.ok()??;
+        Some(before.judged_at.unwrap_or(before.at))
     }
 
     /// Where to look. One region's EC2 says which there are; while that is down, each cloud that did not say so is looked at where the

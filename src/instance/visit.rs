@@ -110,7 +110,12 @@ impl Visit {
 
     /// Somebody should look: nothing was seen at all, no machine could be judged, or one that should have ended may run on.
     pub fn is_sick(&self) -> bool {
-        self.regions == 0 || !self.trouble.is_empty() || self.is_blind()
+        self.sees_nobody() || !self.trouble.is_empty()
+    }
+
+    /// No region answered, or it [is blind](Visit::is_blind).
+    pub fn sees_nobody(&self) -> bool {
+        self.regions == 0 || self.is_blind()
     }
 
     /// Machines of ours bill, and of none could it be said whether it is an orphan: a hung one would live to its hard cap.

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+#[cfg(feature = "aws")]
+use sha2::{Digest as _, Sha256};
+
 use super::{Store, clock};
 use crate::adapters::agent_files::AgentFiles;
 #[cfg(feature = "aws")]
@@ -146,6 +149,13 @@ impl Workstation {
         Arc::clone(&self.session)
     }
 
+    /// How far large files of this job root are: another root's bucket knows nothing of its uploads.
+    #[cfg(feature = "aws")]
+    fn uploads(&self) -> PathBuf {
+        let root = hex::encode(&Sha256::digest(self.job_root.trim_end_matches('/'))[..8]);
+        self.state.join("uploads").join(root)
+    }
+
     /// Opens the job root as this user. `existing`: a folder that is not there is not made. Nothing is asked of S3 yet.
     ///
     /// # Errors
@@ -154,7 +164,7 @@ impl Workstation {
         #[cfg(feature = "aws")]
         if self.job_root.starts_with("s3://") {
             let access = aws_objects::access(&self.aws_session()).await;
-            return objects::open_through(&self.job_root, existing, objects::S3Access { uploads: Some(self.state.join("uploads")), ..access });
+            return objects::open_through(&self.job_root, existing, objects::S3Access { uploads: Some(self.uploads()), ..access });
         }
         if existing { objects::open_existing(&self.job_root) } else { objects::open(&self.job_root) }
     }

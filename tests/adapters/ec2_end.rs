@@ -118,7 +118,7 @@ async fn a_persistent_request_is_cancelled_before_its_machine_ends() {
     let id = made.all("instanceId")[0].text.clone();
     let aws = cloud(&ec2);
     // Whole tags say that it is somebody's launch; whose it is must have been looked for.
-    assert_eq!(kind(&aws.terminate(&machine(&id)).await.unwrap_err()), "denied");
+    assert_eq!(kind(&aws.terminate(&machine(&id)).await.unwrap_err()), "ambiguous");
     assert_eq!(views(&aws).await.len(), 1);
     // Its state changes just now: nothing is ended before the request is surely cancelled.
     ec2.fault(Fault::code("CancelSpotInstanceRequests", "IncorrectSpotRequestState"));
@@ -179,7 +179,14 @@ async fn on_demand_stops_and_starts_and_spot_is_only_ended() {
     let mut next = plan("token-1", Market::OnDemand);
     next.tags.insert("lamplighter:attempt".into(), "0002".into());
     next.tags.remove("lamplighter:kill-at");
-    aws.start(&machine(&id), &next).await.unwrap();
+    // By a process that has not looked for anything: whose the plan is, the machine must be.
+    let theirs = {
+        let mut theirs = next.clone();
+        theirs.tags.insert("lamplighter:owner".into(), "bob".into());
+        theirs
+    };
+    assert_eq!(kind(&cloud(&ec2).start(&machine(&id), &theirs).await.unwrap_err()), "denied");
+    cloud(&ec2).start(&machine(&id), &next).await.unwrap();
     assert_eq!(ec2.instance(&id).state, State::Running);
     let view = &views(&aws).await[0];
     assert_eq!((view.tags.attempt.number(), view.tags.kill_at), (2, None));

@@ -162,6 +162,31 @@ async fn one_whose_parts_had_all_arrived_is_begun_anew() {
     given_up_after(3).await;
 }
 
+/// Two that send one file at once, each in its own process: the second remembers nothing, and does not end the first one's upload.
+#[tokio::test]
+async fn an_upload_that_another_process_is_at_is_left_to_it() {
+    let server = FalseBucket::start();
+    let folder = tempfile::tempdir().unwrap();
+    let (source, uploads) = (folder.path().join("lamp-agent"), folder.path().join("uploads"));
+    std::fs::write(&source, vec![7; PART * 2 + 5]).unwrap();
+    server.bucket.lock().unwrap().broken_from = Some(2);
+    server.store(&uploads).put_file("lamp-agent", &source).await.unwrap_err();
+    server.bucket.lock().unwrap().broken_from = None;
+
+    let record = std::fs::read_dir(&uploads).unwrap().next().expect("how far it is is remembered").unwrap().path();
+    let first = std::fs::OpenOptions::new().append(true).open(&record).unwrap();
+    first.try_lock().unwrap();
+    assert_eq!(server.store(&uploads).put_file("lamp-agent", &source).await.unwrap().0, PART as u64 * 2 + 5);
+    {
+        let bucket = server.bucket.lock().unwrap();
+        assert_eq!((bucket.begun, bucket.open.len(), bucket.objects), (2, 1, 1), "one of its own, and the other's is open still");
+    }
+    drop(first);
+    assert_eq!(server.store(&uploads).put_file("lamp-agent", &source).await.unwrap().0, PART as u64 * 2 + 5);
+    let bucket = server.bucket.lock().unwrap();
+    assert_eq!((bucket.begun, bucket.open.len(), bucket.objects), (2, 0, 2), "it goes on where it was");
+}
+
 /// A bucket with one file, whose second piece nobody gets for a while.
 struct Breaking {
     /// How often each piece was asked for, by its first byte.

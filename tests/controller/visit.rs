@@ -235,6 +235,13 @@ fn one_whose_records_hang_hides_no_other_and_a_visit_that_judged_nobody_is_sick(
             assert_eq!((blind.machines, blind.judged, blind.is_sick()), (2, Some(0), true), "{blind:?}");
             assert_eq!(blind.judged_at, Some(seeing.at), "since then");
         }
+        // One read of the visit before fails: from then on it is counted anew, and not never.
+        world.store.fault("visit.json", Fault::Down, 1);
+        clock.sleep(EACH).await;
+        let anew = visit(&world, SHORT).await;
+        assert_eq!(anew.judged_at, Some(anew.at));
+        clock.sleep(EACH).await;
+        assert_eq!(visit(&world, SHORT).await.judged_at, Some(anew.at));
         let mut older = serde_json::to_value(&seeing).unwrap();
         older.as_object_mut().unwrap().retain(|field, _| !field.starts_with("judged"));
         assert!(!serde_json::from_value::<Visit>(older).unwrap().is_sick(), "a record of before says nothing of it");

@@ -26,6 +26,8 @@ pub enum Fault {
     Conflict,
     /// It works, after this time.
     Slow(Duration),
+    /// Nothing is done, and the caller is told after this time.
+    TimedOut(Duration),
 }
 
 const CONFLICT: &str = "a conditional request is in progress";
@@ -128,6 +130,10 @@ impl FaultyStore {
             Some(Fault::Slow(time)) => {
                 self.clock.sleep(time).await;
                 Ok(false)
+            }
+            Some(Fault::TimedOut(time)) => {
+                self.clock.sleep(time).await;
+                Err(StoreError::Unavailable { act, key, cause: "the time was up".into() })
             }
         }
     }

@@ -87,7 +87,7 @@ fn nothing_of_this_ends_the_work(desk: &Desk<Ec2>) {
     // Killed; then stopped, so that it is the watchdog that finds it.
     let mut last = 0;
     // Two seconds (RestartSec), or a watchdog of half a minute before them, and a start on a busy machine.
-    for (signal, most) in [("SIGKILL", 15), ("SIGSTOP", 60)] {
+    for (signal, most) in [("SIGKILL", 30), ("SIGSTOP", 60)] {
         let killed = Timestamp::now();
         ec2.run(id, &["systemctl", "kill", "--kill-who=main", &format!("--signal={signal}"), "lamp-agent"]);
         let is_back = |event: &Value| event["kind"] == "agent" && event["reattached"] == true && event["seq"].as_u64() > Some(last);
