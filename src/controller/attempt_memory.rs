@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{certainty::Certainty, guarding::Guarding, hosts::HostSeen};
+use super::{beats::Beats, certainty::Certainty, guarding::Guarding, hosts::HostSeen};
 use crate::instance::{InstanceView, Status};
 use crate::job::{Lease, Outcome, Plan, Refusal, Settled};
 use crate::market::elapsed;
@@ -34,6 +34,7 @@ pub struct AttemptMemory {
     beat: Option<Timestamp>,
     beat_in_news: Option<Timestamp>,
     looked_at: Option<Duration>,
+    beats: Beats,
     outcome_since: Option<Duration>,
     /// The last launch that may have made the machine.
     asked_at: Option<Duration>,
@@ -105,6 +106,7 @@ impl AttemptMemory {
         // Read in its turn, of a job that rests on its news: they have told of this beat already.
         let told = self.beat_in_news.zip(beat).is_some_and(|(told, beat)| elapsed(told, beat) <= TOLD_WITHIN);
         let is_new = beat != self.beat && !told;
+        self.watched.beats_for = self.beats.heard(beat != self.beat, now);
         self.beat = beat;
         self.watched.heard_at = beat;
         self.listened(is_new, now);

@@ -20,6 +20,7 @@ mod alert;
 mod answers;
 mod attempt_memory;
 mod backoff;
+mod beats;
 mod begin;
 mod billed;
 pub mod bootstrap;

@@ -130,7 +130,8 @@ impl Controller {
                 alive();
                 let mut memory = root.memories.remove(&job).unwrap_or_default();
                 let version = version(&news, &job);
-                let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job);
+                // Somebody waits for the end of one that was asked to stop.
+                let rests = by_news && memory.read_at_news == Some(version) && !unasked.contains(&job) && memory.wished_at.is_none();
                 match if rests { self.rest(&mut memory, news.get(&job), &answers) } else { None } {
                     Some(ticked) => count(job, memory, Ok(ticked), version, root, &mut left),
                     None => ticks.push(self.turn(job, memory, version, answers.clone())),

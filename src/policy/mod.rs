@@ -64,6 +64,7 @@ mod stand;
 mod stopped;
 mod supervise;
 pub mod sweeper;
+mod unheeded;
 mod verdict;
 mod watched;
 mod wishes;

@@ -20,6 +20,7 @@ use super::missing::missing;
 use super::relaunch::{self, Next};
 use super::settlement::settle;
 use super::stopped::stopped;
+use super::unheeded::unheeded;
 pub use super::watched::{AlarmSeen, Damaged, Ended, Journal, Unshown, Watched};
 use super::wishes::Wishes;
 use crate::instance::{InstanceState, InstanceView, MachineRef, OWNER_TAG, Status};
@@ -332,6 +333,9 @@ fn alive(facts: &Facts<'_>, attempt: &AttemptFacts, view: &InstanceView) -> Vec<
     }
     if let Some(wish) = wishes.end.as_ref().filter(|wish| wish.cancel && wish.is_older(facts.now, CANCEL_TO_DARK)) {
         return terminate(format!("cancelled by {}, and it still runs", wish.by));
+    }
+    if let Some(why) = unheeded(facts, attempt) {
+        return terminate(why);
     }
     if let (Some(kill_at), Some(set)) = (extended_kill_at(facts, &attempt.plan), view.tags.kill_at)
         && kill_at > set

@@ -45,6 +45,8 @@ pub struct Watched {
     pub wished_for: Duration,
     /// How long the heartbeat has not changed.
     pub silent_for: Duration,
+    /// How long it has come without a pause, in looks without one.
+    pub beats_for: Duration,
     /// For how long the cloud has said, since that, that the host below the machine fails.
     pub host_fails_for: Duration,
     /// The silence at the last answer of the cloud in which the machine billed.

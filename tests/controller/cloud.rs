@@ -266,6 +266,7 @@ impl FakeCloud {
                 self.outcome(plan, instance, started, EndedBecause::Succeeded, Some(0)).await;
             }
             Life::FallsSilent | Life::TakenYoung { .. } | Life::NeverSpeaks => {}
+            Life::Deaf => self.goes_on(plan, instance, started).await,
             Life::Endless => self.until_told(plan, instance, started, None).await,
             Life::SavesLong { secs } => self.until_told(plan, instance, started, Some(secs)).await,
             Life::Works { start_secs } => self.work(plan, instance, started, start_secs).await,
@@ -283,7 +284,7 @@ impl FakeCloud {
                 if let Some(secs) = saves {
                     self.state.lock().unwrap().saving = Some(instance.to_owned());
                     for saved in 0..secs / 30 {
-                        self.beat(plan, instance, started, beat + saved).await;
+                        self.drains(plan, instance, started, beat + saved).await;
                         self.clock.sleep(Duration::from_secs(30)).await;
                     }
                     self.save(plan).await;

@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lamplighter::instance::{InstanceState, InstanceView, Tags};
-use lamplighter::job::Plan;
+use lamplighter::instance::{InstanceState, InstanceView, Status, Tags};
+use lamplighter::job::{AttemptPhase, Plan};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::{Market, Region, Span};
 use lamplighter::ports::Clock;
 
 use super::cloud::FakeCloud;
+use super::dir_of;
 
 /// Of an agent that is silent for longer, a controller would take the machine away.
 const HEARD_SECS: u64 = 600;
@@ -22,6 +23,22 @@ impl FakeCloud {
             self.beat(plan, instance, started, 1 + beat).await;
         }
         self.clock.sleep(Duration::from_secs(secs % HEARD_SECS)).await;
+    }
+
+    /// Hears of nothing, and beats.
+    pub(super) async fn goes_on(&self, plan: &Plan, instance: &str, started: Timestamp) {
+        let mut beat = 1;
+        while self.running().iter().any(|id| id == instance) {
+            self.clock.sleep(Duration::from_secs(30)).await;
+            beat += 1;
+            self.beat(plan, instance, started, beat).await;
+        }
+    }
+
+    /// Says that it is at its end.
+    pub(super) async fn drains(&self, plan: &Plan, instance: &str, started: Timestamp, beat: u64) {
+        let status = Status { phase: AttemptPhase::Draining, ..self.status(instance, started, beat) };
+        dir_of(&self.dir, plan).put_status(plan.attempt, &status, false).await.unwrap();
     }
 }
 
@@ -46,6 +63,8 @@ pub enum Life {
     EndedByHand { secs: u64 },
     /// It trains until it is told to end.
     Endless,
+    /// It trains and beats, and is told of nothing.
+    Deaf,
     /// It starts for so long, then works at what all machines of the job work at together, saving every ten minutes; on the
     /// spot market it is taken when there is no capacity.
     Works { start_secs: u64 },

@@ -29,6 +29,7 @@ mod reconcile_laws;
 mod reconcile_missing;
 mod reconcile_refused;
 mod reconcile_silent;
+mod reconcile_unheeded;
 mod recordings;
 mod relaunch;
 #[cfg(feature = "lamp")]
