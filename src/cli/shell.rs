@@ -6,8 +6,8 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use clap::error::{ContextKind, ContextValue};
-use clap::{Parser, Subcommand};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use super::context::Forgives;
 use super::patience::{never_silent, of_cloud, of_root};
@@ -88,7 +88,7 @@ impl Verb {
 
 /// Parses the command line, runs the verb, and turns its end into the process's.
 pub fn main() -> std::process::ExitCode {
-    let words = with_csv(std::env::args_os().collect());
+    let words = with_help(with_csv(std::env::args_os().collect()));
     // The agent has its own, leaner words: on the GPU machine there is no clap.
     if words.get(1).is_some_and(|verb| verb == "agent") {
         return wire::agent::main(words.into_iter().skip(2).collect(), &["agent"]);
@@ -98,7 +98,7 @@ pub fn main() -> std::process::ExitCode {
     if let (1, Some(api)) = (words.len(), &environment.lambda_api) {
         return as_a_function(api, &environment).into();
     }
-    let cli = match Cli::try_parse_from(&words) {
+    let cli = match Cli::try_parse_from(&words).and_then(|cli| nothing_after_dashes(&cli.verb, &words).map_or(Ok(cli), Err)) {
         Ok(cli) => cli,
         Err(error) => return end_of_parsing(&error, &words, &environment).into(),
     };
@@ -228,14 +228,39 @@ fn forgotten_sum(error: &clap::Error) -> Option<String> {
     (is_buy && is_missing).then(|| line.to_owned())
 }
 
+/// `lamp run -- $COMMAND`, and the variable is empty: another job than the one that was meant would run, for its whole length.
+fn nothing_after_dashes(verb: &Verb, words: &[OsString]) -> Option<clap::Error> {
+    let takes_a_command = matches!(verb, Verb::Run(_) | Verb::Plan(_) | Verb::Check(_) | Verb::Rehearse(_));
+    let is_empty = takes_a_command && words.last().is_some_and(|word| word == "--");
+    is_empty.then(|| Cli::command().error(ErrorKind::MissingRequiredArgument, "nothing stands after `--`, where the command of the job belongs"))
+}
+
+/// `lamp help`, `lamp help run`: as most programs have it.
+fn with_help(mut words: Vec<OsString>) -> Vec<OsString> {
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.truncate(2);
+        words.push("--help".into());
+    }
+    words
+}
+
 /// `lamp run python train.py`: the command of the user's where a job file belongs.
 fn forgotten_dashes(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let words: Vec<&str> = words.iter().map(|word| word.to_str()).collect::<Option<_>>()?;
     let at = words.iter().position(|word| ["run", "plan", "check", "rehearse"].contains(word))?;
     let verb = words[at];
     let first = at + 1 + words[at + 1..].iter().position(|word| !word.starts_with('-'))?;
+    // What follows a flag that nobody knows may be its value.
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unknown)) => words.iter().position(|word| word == unknown),
+        _ => None,
+    };
+    if unknown.is_some_and(|unknown| unknown < first) {
+        return None;
+    }
     let is_command = !words[first].contains('/') && !words[first].ends_with(".toml") && !words[first].ends_with(".json");
-    let is_forgotten = error.kind() == clap::error::ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
+    let is_forgotten = error.kind() == ErrorKind::UnknownArgument && is_command && !words.contains(&"--") && words.len() > first + 1;
     is_forgotten.then(|| format!("a command stands after two dashes: `lamp {verb} -- {}`", words[first..].join(" ")))
 }
 

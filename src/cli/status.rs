@@ -149,7 +149,9 @@ fn seen_from_here(context: &Context, daemon: &mut Option<bool>, mut summary: Sum
 
 fn show_table(context: &Context, summaries: &[Summary], all: bool) {
     if summaries.is_empty() {
-        context.printer.note(format!("no jobs in {}", context.job_root));
+        let is_missing = context.job_root.strip_prefix("file://").is_some_and(|folder| !std::path::Path::new(folder).is_dir());
+        let which = if is_missing { ", a folder that is not there yet" } else { "" };
+        context.printer.note(format!("no jobs in {}{which}", context.job_root));
         context.printer.hint(job_root::FIRST_JOB);
         return;
     }

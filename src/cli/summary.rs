@@ -261,7 +261,9 @@ fn last_sign(attempt: &AttemptFacts, now: Timestamp) -> Option<Timestamp> {
     let status = attempt.status.as_ref();
     let is_held = status.is_some_and(|status| status.phase == AttemptPhase::Held);
     let silent = status.map(|status| status.at).filter(|at| elapsed(*at, now) >= attempt.plan.lease.duration());
-    let ended = attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended);
+    // Its last heartbeat is of after its outcome, where it was kept for a look between the two.
+    let told = status.map_or(Timestamp::MIN, |status| status.at);
+    let ended = attempt.outcome.as_ref().filter(|_| !is_held).map(|outcome| outcome.ended.max(told));
     ended.or(silent).map(|at| at.max(attempt.plan.created).min(now.max(attempt.plan.created)))
 }
 
@@ -326,6 +328,8 @@ mod tests {
             (ended(4), None, "$4", true),
             (ended(4), status(12, "held"), "$12", false),
             (ended(4), status(6, "held"), "$6", true),
+            // It was kept for a look, and that is over.
+            (ended(4), status(6, "ended"), "$6", true),
         ] {
             let summary = summary(outcome.clone(), status.clone(), &json!({}));
             assert_eq!((summary.usd, summary.usd_estimated), (usd.parse().unwrap(), estimated), "{outcome:?} {status:?}");
