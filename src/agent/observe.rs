@@ -33,6 +33,8 @@ pub struct Watching {
     pub idle: WatchVerdict,
     pub stall: WatchVerdict,
     pub drawers: Drawers,
+    /// What of the useful time came after the last sign of progress.
+    unproven: Duration,
 }
 
 /// Where the time went.
@@ -70,6 +72,7 @@ impl Watching {
             idle: starting(),
             stall: starting(),
             drawers,
+            unproven: Duration::ZERO,
         }
     }
 
@@ -167,13 +170,25 @@ impl Watching {
     fn account(&mut self, rates: &Rates) {
         let time = Duration::from_secs_f64(rates.interval_secs.max(0.0));
         let quiet = self.is_quiet();
+        if self.stall.numbers.get("silent_secs").is_none_or(|secs| *secs == 0.0) {
+            self.unproven = Duration::ZERO;
+        }
         let drawer = match self.idle.standing {
             Standing::Unknown => &mut self.drawers.unknown,
             Standing::Idle => &mut self.drawers.idle,
             _ if quiet => &mut self.drawers.idle,
-            _ => &mut self.drawers.useful,
+            _ => {
+                self.unproven += time;
+                &mut self.drawers.useful
+            }
         };
         *drawer += time;
+        // A hang is known as one by its end alone, and until then it looked like work.
+        if matches!(self.stall.action, WatchAction::Restart | WatchAction::Stop) {
+            let stood = std::mem::take(&mut self.unproven).min(self.drawers.useful);
+            self.drawers.useful -= stood;
+            self.drawers.idle += stood;
+        }
     }
 
     fn is_quiet(&self) -> bool {

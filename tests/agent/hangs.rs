@@ -184,3 +184,30 @@ fn a_stalled_workload_whose_stacks_cannot_be_read_is_restarted() {
         assert!(attention.iter().any(|text| text.ends_with("it could not be read within 15 s")), "{attention:?}");
     });
 }
+
+/// A hang at full power looks like work until it is known for one: then what came after the last sign is no useful time.
+#[test]
+fn the_time_of_a_hang_is_not_called_useful() {
+    simulate(async |clock| {
+        let rig = Rig::new(clock.clone());
+        let machine = Played::new(&rig);
+        machine.show(|now| now.works = true);
+        let spec = r#"{"watch": {"idle": {"window": null}, "stall": {"window": "5m", "restarts": 0}}}"#;
+        let prints = async {
+            for _ in 0..60 {
+                clock.sleep(secs(10)).await;
+                machine.printed.fetch_add(1, Ordering::Relaxed);
+            }
+            std::future::pending::<()>().await
+        };
+        let finish = tokio::select! {
+            finish = machine.watched(machine.agent(&rig, spec)) => finish.expect("it was never silent"),
+            () = prints => unreachable!("it never ends"),
+            () = clock.sleep(secs(7200)) => panic!("an hour later it hangs on"),
+        };
+        assert_eq!(finish.because, EndedBecause::Stalled);
+        let outcome = rig.outcome().await;
+        let (useful, idle) = (outcome.useful.duration().as_secs(), outcome.idle.duration().as_secs());
+        assert!((590..=610).contains(&useful) && idle >= 300, "useful {useful} s, idle {idle} s");
+    });
+}
