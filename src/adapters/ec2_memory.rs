@@ -45,7 +45,7 @@ impl<K: Ord + Clone, V: Clone> Remembered<K, V> {
             let mut told: Vec<Duration> = map.values().map(|(at, _)| *at).collect();
             let middle = told.len() / 2;
             let middle = *told.select_nth_unstable(middle).1;
-            map.retain(|_, (at, _)| *at > middle);
+            map.retain(|_, (at, _)| *at >= middle);
         }
         map.insert(key, (SystemClock.mono(), value));
     }

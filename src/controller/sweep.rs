@@ -223,7 +223,7 @@ impl Controller {
         recorded.unwrap_or_else(|error| {
             tracing::warn!(machine = %orphan.view.machine(), "cannot record why it is ended: {}", chain(&error));
             // Whether its disk is kept nobody here can read: a disk that stands can be given up, and one that is gone is gone.
-            if error.is_unreadable() { can_stand(&orphan.view) } else { was_started_past_its_cap(&orphan.view) }
+            if is_unreadable(&error) { can_stand(&orphan.view) } else { was_started_past_its_cap(&orphan.view) }
         })
     }
 
@@ -329,10 +329,15 @@ impl Controller {
     }
 }
 
+/// The record is there, and this program cannot read it: it is damaged, or a later version's.
+fn is_unreadable(error: &JobDirError) -> bool {
+    matches!(error, JobDirError::Record(_))
+}
+
 /// A later version's record is as good as none to a sweep, which asks only whether it is there.
 fn unless_unreadable<T>(read: Result<Option<T>, JobDirError>) -> Result<Option<T>, JobDirError> {
     match read {
-        Err(error) if error.is_unreadable() => Ok(None),
+        Err(error) if is_unreadable(&error) => Ok(None),
         other => other,
     }
 }

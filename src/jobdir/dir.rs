@@ -39,11 +39,6 @@ impl JobDirError {
     pub fn is_damage(&self) -> bool {
         matches!(self, JobDirError::Record(RecordError::Broken { .. }))
     }
-
-    /// The record is there, and this program cannot read it: it is damaged, or a later version's.
-    pub fn is_unreadable(&self) -> bool {
-        matches!(self, JobDirError::Record(_))
-    }
 }
 
 /// What was read of a record without which one can go on: a damaged one is as good as none.

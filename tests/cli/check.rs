@@ -154,24 +154,6 @@ fn a_script_that_may_not_be_executed_and_a_command_without_dashes_have_their_way
     assert!(ended.err.contains("a command stands after two dashes: `lamp run -- python3 train.py`"), "{ended:?}");
 }
 
-/// `lamp run -- $COMMAND` with nothing in it must not run another job for its whole length; and the value of a flag that nobody knows is
-/// no command.
-#[test]
-fn what_was_mistyped_runs_nothing_else() {
-    let sandbox = Sandbox::with_script();
-    sandbox.write("lamp.toml", "command = ['sh', 'train.py']\n");
-    for words in [&["run", "--"][..], &["check", "lamp.toml", "--"], &["plan", "--"], &["run", "--name", "x", "--"]] {
-        let ended = sandbox.lamp(words);
-        assert_eq!((ended.code, ended.err.contains("nothing stands after `--`")), (2, true), "{words:?}: {ended:?}");
-    }
-    let ended = sandbox.lamp(&["run", "--budgt", "5", "retry.toml"]);
-    assert!(ended.code == 2 && ended.err.contains("--budget") && !ended.err.contains("two dashes"), "{ended:?}");
-    for (words, about) in [(&["help"][..], "Usage: lamp "), (&["help", "receipt"], "Usage: lamp receipt")] {
-        let ended = sandbox.lamp(words);
-        assert!(ended.code == 0 && ended.out.contains(about), "{words:?}: {ended:?}");
-    }
-}
-
 #[test]
 fn outputs_that_came_home_are_no_finding() {
     let sandbox = Sandbox::with_script();

@@ -111,3 +111,21 @@ fn a_cloud_that_this_build_cannot_drive_is_a_finding() {
     let found = ended.out.contains("`machine.cloud`: is `aws`, and this `lamp` was built without it");
     assert_eq!(found, cfg!(not(feature = "aws")), "{}", ended.out);
 }
+
+/// `lamp run -- $COMMAND` with nothing in it must not run another job for its whole length; and the value of a flag that nobody knows is
+/// no command.
+#[test]
+fn what_was_mistyped_runs_nothing_else() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("lamp.toml", "command = ['sh', 'train.py']\n");
+    for words in [&["run", "--"][..], &["check", "lamp.toml", "--"], &["plan", "--"], &["run", "--name", "x", "--"]] {
+        let ended = sandbox.lamp(words);
+        assert_eq!((ended.code, ended.err.contains("nothing stands after `--`")), (2, true), "{words:?}: {ended:?}");
+    }
+    let ended = sandbox.lamp(&["run", "--budgt", "5", "retry.toml"]);
+    assert!(ended.code == 2 && ended.err.contains("--budget") && !ended.err.contains("two dashes"), "{ended:?}");
+    for (words, about) in [(&["help"][..], "Usage: lamp "), (&["help", "receipt"], "Usage: lamp receipt")] {
+        let ended = sandbox.lamp(words);
+        assert!(ended.code == 0 && ended.out.contains(about), "{words:?}: {ended:?}");
+    }
+}

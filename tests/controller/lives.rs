@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
-use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Wish};
+use lamplighter::job::{EndedBecause, JobOutcome, Wish};
 use lamplighter::market::{self, Span, Usd, elapsed};
 use lamplighter::ports::Clock;
 
@@ -240,25 +240,6 @@ fn a_stop_ends_a_running_job() {
         let receipt = receipt.unwrap();
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
-    });
-}
-
-/// It beats to the end of its work, and hears of nothing.
-#[test]
-fn a_stop_that_an_agent_does_not_heed_ends_its_machine_all_the_same() {
-    simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Deaf]).await;
-        let controller = world.controller();
-        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
-            clock.sleep(Duration::from_secs(600)).await;
-            world.wish(Wish::Stop).await;
-        });
-        let receipt = receipt.unwrap();
-        world.check(&receipt).await;
-        assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
-        assert!((1500.0..1600.0).contains(&receipt.attempts[0].billed_seconds), "ten minutes, and a quarter of an hour: {receipt:?}");
-        let ending = world.dir.ending(AttemptNo::FIRST).await.unwrap().expect("it is recorded why");
-        assert!(ending.why.contains("its agent, which lives, has not begun to end its work"), "{}", ending.why);
     });
 }
 

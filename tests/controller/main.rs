@@ -25,6 +25,7 @@ mod lives;
 mod lost;
 mod market;
 mod mortal;
+mod newer;
 mod owners;
 mod prices;
 mod regions;
@@ -39,6 +40,7 @@ mod sweep;
 mod telling;
 mod throttled;
 mod town;
+mod unheeded;
 mod visit;
 
 use std::sync::Arc;

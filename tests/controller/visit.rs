@@ -20,7 +20,7 @@ use super::support::virtual_clock::{VirtualClock, simulate};
 const NAME: &str = "lamplighter-sweeper-me";
 
 /// As AWS Lambda calls it: four minutes, and five seconds of them for the answer.
-const ROOM: Duration = Duration::from_secs(235);
+pub(super) const ROOM: Duration = Duration::from_secs(235);
 
 /// The next visit, by the schedule.
 const EACH: Duration = Duration::from_secs(300);
@@ -28,7 +28,7 @@ const EACH: Duration = Duration::from_secs(300);
 /// No room for a second look in the same visit.
 const SHORT: Duration = Duration::from_secs(60);
 
-async fn visit(world: &World, room: Duration) -> Visit {
+pub(super) async fn visit(world: &World, room: Duration) -> Visit {
     let began = world.clock.mono();
     let visit = world.controller().visit(NAME, "test", room).await;
     let took = world.clock.mono() - began;
@@ -54,7 +54,7 @@ before_the_cloud!(NoList passes on [supply launch describe terminate interrupt r
 });
 
 /// A machine that was launched an hour ago and whose agent said its last word soon after; nobody drives it.
-async fn silent(clock: std::sync::Arc<VirtualClock>, hours: u64) -> World {
+pub(super) async fn silent(clock: std::sync::Arc<VirtualClock>, hours: u64) -> World {
     let world = World::with(clock.clone(), &[Life::FallsSilent], |spec| {
         spec.limits.max_runtime = Some(Span::from_secs(hours * 3600));
         spec.limits.lease = Span::from_secs(1800);
@@ -66,7 +66,7 @@ async fn silent(clock: std::sync::Arc<VirtualClock>, hours: u64) -> World {
     world
 }
 
-fn ids(visit: &Visit) -> Vec<&str> {
+pub(super) fn ids(visit: &Visit) -> Vec<&str> {
     visit.ended.iter().map(|ended| ended.machine.id.as_str()).collect()
 }
 
@@ -246,19 +246,6 @@ fn one_whose_records_hang_hides_no_other_and_a_visit_that_judged_nobody_is_sick(
         older.as_object_mut().unwrap().retain(|field, _| !field.starts_with("judged"));
         assert!(!serde_json::from_value::<Visit>(older).unwrap().is_sick(), "a record of before says nothing of it");
     });
-}
-
-/// That a job is there is enough to know its machine by: a power cut has torn its words, or a later version wrote them.
-#[test]
-fn a_spec_that_cannot_be_understood_keeps_no_silent_machine_alight() {
-    for torn in [&b""[..], b"{\"format\": 1, \"job\"", b"{\"format\": 9}"] {
-        simulate(async |clock| {
-            let world = silent(clock.clone(), 24).await;
-            world.store.set(&layout::spec(world.job()), Some(torn));
-            let visit = visit(&world, ROOM).await;
-            assert_eq!((ids(&visit), world.cloud.running().len()), (vec!["i-1"], 0), "{visit:?}");
-        });
-    }
 }
 
 /// A refusal is told, and the next visit tries again at once.
