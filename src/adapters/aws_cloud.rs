@@ -36,9 +36,7 @@ impl AwsCloud {
     pub fn new(session: Arc<AwsSession>) -> Self {
         AwsCloud { session }
     }
-}
 
-impl AwsCloud {
     /// Whose a plan is, its machine must be at any later look.
     fn remember_owner(&self, machine: MachineRef, plan: &Plan) {
         if let Some(owner) = plan.tags.get(OWNER_TAG) {

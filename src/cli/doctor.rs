@@ -97,7 +97,7 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     printer.note(match (failures, unknown, warnings) {
         (0, 0, 0) => "all is well".to_owned(),
         // Nothing here uses AWS yet, so that is no fault; whoever asks whether it could be used reads it here.
-        (0, 0, warnings) if checks[aws_at.min(checks.len())..].iter().any(|check| check.check == "credentials" && check.level == Level::Warning) => {
+        (0, 0, warnings) if checks.iter().any(|check| check.check == "credentials" && check.level == Level::Warning) => {
             format!("nothing that is set up is broken, and AWS cannot be used yet; warnings: {warnings}")
         }
         (0, 0, warnings) => format!("nothing is broken; warnings: {warnings}"),

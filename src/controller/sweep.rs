@@ -204,10 +204,8 @@ impl Controller {
         let dir = JobDir::new(Arc::clone(&self.store), tags.job.clone());
         let recorded: Result<bool, JobDirError> = async {
             // Of another job root's job nothing is written here, and what is settled stays as it is.
-            match dir.settled(tags.attempt).await {
-                Ok(None) => {}
-                Ok(Some(settled)) => return Ok(was_kept(&settled, &orphan.view)),
-                Err(error) => return Err(error),
+            if let Some(settled) = dir.settled(tags.attempt).await? {
+                return Ok(was_kept(&settled, &orphan.view));
             }
             let Some(plan) = dir.plan(tags.attempt).await?.filter(|plan| may_be_of(plan, &orphan.view)) else { return Ok(false) };
             let (heard, outcome) = (dir.status(tags.attempt).await?.map(|status| status.at), unless_damaged(dir.outcome(tags.attempt).await)?);

@@ -56,7 +56,7 @@ impl Controller {
         let dir = SweeperDir::new(Arc::clone(&self.store), sweeper);
         let (views, standing) = self.ours(&dir, &mut visit).await;
         let (past, rest): (Vec<Judged>, Vec<Judged>) = views.into_iter().map(|view| self.judge_by_tags(view)).partition(is_orphan);
-        visit.judged = Some(count(&past));
+        visit.judged = Some(count(past.len()));
         self.end_all(past, By::Tags, &mut visit).await;
         self.tell_of_kept(&standing, &mut visit).await;
         let rest = rest.into_iter().map(|judged| judged.view).collect();
@@ -87,7 +87,7 @@ impl Controller {
         views.sort_by_key(InstanceView::machine);
         views.dedup_by_key(|view| view.machine());
         let (billing, standing): (Vec<_>, Vec<_>) = views.into_iter().partition(|view| view.state.bills());
-        visit.machines = count(&billing);
+        visit.machines = count(billing.len());
         (billing, standing)
     }
 
@@ -166,7 +166,7 @@ impl Controller {
         }
         tell_of_unread(&judged, visit);
         let known = judged.iter().filter(|judged| !is_unknown(judged)).count();
-        visit.judged = visit.judged.map(|past| past.saturating_add(u32::try_from(known).unwrap_or(u32::MAX)));
+        visit.judged = visit.judged.map(|past| past.saturating_add(count(known)));
         let orphans: Vec<Judged> = judged.into_iter().filter(is_orphan).collect();
         let known = match self.within(RECORD_MAX, dir.suspects()).await {
             Ok(known) => known.map(|known| known.suspects).unwrap_or_default(),
@@ -260,8 +260,8 @@ pub(super) fn no_answer(within: Duration) -> String {
     format!("nobody answered within {} s", within.as_secs())
 }
 
-fn count<T>(all: &[T]) -> u32 {
-    u32::try_from(all.len()).unwrap_or(u32::MAX)
+fn count(all: usize) -> u32 {
+    u32::try_from(all).unwrap_or(u32::MAX)
 }
 
 fn is_unknown(judged: &Judged) -> bool {

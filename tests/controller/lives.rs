@@ -230,14 +230,9 @@ fn a_cancel_before_any_machine_wins() {
 
 #[test]
 fn a_stop_ends_a_running_job() {
-    simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Endless]).await;
-        let controller = world.controller();
-        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
-            clock.sleep(Duration::from_secs(600)).await;
-            world.wish(Wish::Stop).await;
-        });
-        let receipt = receipt.unwrap();
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Endless]).await;
+        let receipt = world.drive_asked(600, Wish::Stop).await;
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Stopped, vec![EndedBecause::UserStopped]));
     });
@@ -245,14 +240,9 @@ fn a_stop_ends_a_running_job() {
 
 #[test]
 fn a_cancel_that_no_agent_obeys_ends_the_machine() {
-    simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::FallsSilent]).await;
-        let controller = world.controller();
-        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
-            clock.sleep(Duration::from_secs(60)).await;
-            world.wish(Wish::Cancel).await;
-        });
-        let receipt = receipt.unwrap();
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::FallsSilent]).await;
+        let receipt = world.drive_asked(60, Wish::Cancel).await;
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, becauses(&receipt)), (JobOutcome::Cancelled, vec![EndedBecause::UserCancelled]));
         assert!((240.0..250.0).contains(&receipt.attempts[0].billed_seconds), "a minute, and three to end by itself");

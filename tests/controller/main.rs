@@ -44,6 +44,7 @@ mod unheeded;
 mod visit;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use lamplighter::controller::{Controller, submit};
@@ -121,6 +122,15 @@ impl World {
 
     async fn drive(&self) -> Receipt {
         self.controller().drive(self.job()).await.unwrap()
+    }
+
+    /// The same, and somebody asks for something on the way.
+    async fn drive_asked(&self, after_secs: u64, wish: Wish) -> Receipt {
+        let asks = async {
+            self.clock.sleep(Duration::from_secs(after_secs)).await;
+            self.wish(wish).await;
+        };
+        tokio::join!(self.drive(), asks).0
     }
 
     async fn wish(&self, wish: Wish) {

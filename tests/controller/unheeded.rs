@@ -1,26 +1,17 @@
 //! Stops that an agent does not heed.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Wish};
-use lamplighter::ports::Clock;
 
 use super::World;
 use super::cloud::Life;
-use super::support::virtual_clock::{VirtualClock, simulate};
+use super::support::virtual_clock::simulate;
 
 /// It beats to the end of its work, and hears of nothing.
 #[test]
 fn a_stop_that_an_agent_does_not_heed_ends_its_machine_all_the_same() {
-    simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock.clone(), &[Life::Deaf]).await;
-        let controller = world.controller();
-        let (receipt, ()) = tokio::join!(controller.drive(world.job()), async {
-            clock.sleep(Duration::from_secs(600)).await;
-            world.wish(Wish::Stop).await;
-        });
-        let receipt = receipt.unwrap();
+    simulate(async |clock| {
+        let world = World::new(clock, &[Life::Deaf]).await;
+        let receipt = world.drive_asked(600, Wish::Stop).await;
         world.check(&receipt).await;
         assert_eq!((receipt.outcome, receipt.attempts[0].ended_because), (JobOutcome::Stopped, EndedBecause::UserStopped));
         assert!((1500.0..1600.0).contains(&receipt.attempts[0].billed_seconds), "ten minutes, and a quarter of an hour: {receipt:?}");
