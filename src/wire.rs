@@ -9,6 +9,8 @@ pub mod setup;
 pub mod sweeper;
 #[cfg(feature = "lamp")]
 mod workstation;
+#[cfg(feature = "lamp")]
+pub mod worlds;
 
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ pub use crate::adapters::archive::{ArchiveError, ArchiveLimits, Unpacked, unpack
 pub use crate::adapters::capacity_trace::{CapacityTrace, TraceError, read_capacity};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::kept_file::{Beside, KeptFile, date as date_file, free_bytes};
+#[cfg(feature = "lamp")]
+pub use crate::adapters::price_course::{PriceCourseError, read_prices};
 #[cfg(feature = "lamp")]
 pub use crate::adapters::secret_scan::{
     Secret, is_allowed as is_secret_allowed, scan as scan_for_secrets, scan_words as scan_words_for_secrets, sounds_secret,

@@ -21,7 +21,7 @@
 //! | `system_clock`, `launch_turns`, `agent_files`, `agent_elf` | `Clock`, `Turns`, `Agents` | the time; a turn by a lock file; the agent's program |
 //! | `archive`, `hashed`, `secret_scan`, `secret_rules`, `workdir_pack` | | the code archive, packed on the workstation and unpacked on the machine |
 //! | `sweeper_program`, `lambda_runtime`, `zip` | | the sweeper in the cloud |
-//! | `capacity_trace`, `series`, `series_csv` | | recordings, read |
+//! | `capacity_trace`, `price_course`, `series`, `series_csv` | | recordings, read |
 //! | `detach`, `driver_process`, `doctor_local`, `here`, `kept_file`, `private`, `signals`, `user_file` | | processes, files and folders of the user |
 
 #[cfg(feature = "lamp")]
@@ -156,6 +156,8 @@ mod object_s3;
 mod object_source;
 pub mod objects;
 pub mod poweroff;
+#[cfg(feature = "lamp")]
+pub mod price_course;
 mod private;
 mod proc_read;
 pub mod proc_stacks;

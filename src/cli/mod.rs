@@ -100,6 +100,7 @@ mod shell;
 mod signals;
 mod simulate;
 mod simulate_text;
+mod simulate_world;
 mod spec_gone;
 mod ssh;
 mod start;

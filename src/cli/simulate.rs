@@ -1,7 +1,10 @@
 //! `lamp simulate`: the user's own job on recorded or drawn courses of spot capacity: cost, finish, interruptions, lost work.
 //!
-//! The rule is the shipped one (`policy::market_choice`, played by `policy::market_run`). Starts nothing. What must never live
-//! here: a rule, or how it is shown (`simulate_text`).
+//! ```text
+//!   job, prices, courses ──> simulate_world: the shipped controller and agent in a false world ──┐
+//!                       └──> --quick: policy::market_run, the choice of the market alone ────────┴──> Ran ──> simulate_text
+//! ```
+//! Starts nothing. What must never live here: a rule, or how it is shown (`simulate_text`).
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,21 +14,24 @@ use serde_json::json;
 
 use super::forecast::{self, TICK};
 use super::simulate_text::{self as text, Row};
+use super::simulate_world::{self as world, Worlds};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, job_root, plan, run, submission};
 use crate::config::Hourly;
 use crate::job::{MarketChoice, ResolvedSpec, Spec};
-use crate::market::{Span, UsdPerHour};
+use crate::market::{PriceHistory, Span, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts};
 use crate::policy::market_choice::Others;
 use crate::policy::market_run::{Goes, Play, PlayLimits, Ran, planned, run as play_once};
 use crate::policy::pool::Pool;
 use crate::policy::work::times;
-use crate::wire::{CapacityTrace, TraceError, read_capacity};
+use crate::wire::{CapacityTrace, PriceCourseError, TraceError, read_capacity, read_prices};
 
-/// Play a job many times against courses of spot capacity: what it would cost, and when it would end
+/// Live a job through many times, in a false world: what it would cost, when it would end, how often it would be interrupted
 ///
-/// Without --market all three are shown. Courses are recorded ones (--trace), or drawn from what is known of the pool, or of
+/// The controller and the agent that ship live it through in virtual time, over a false EC2 that bills, refuses and takes machines
+/// away as the course of capacity and of prices says. --quick plays the choice of the market alone, in an instant and more often.
+/// Without --market all three are shown. Courses are recorded ones (--trace, --prices), or drawn from what is known of the pool, or of
 /// spot machines in general. With both prices given no cloud is asked. A deadline, `max_runtime` and a budget end a job that is not
 /// done; without a deadline, a job that finds no capacity is given up after ten times its work and two days. All of these are
 /// shown as not finished, and what a job costs and when it ends is told of those that finished.
@@ -39,7 +45,13 @@ pub struct Args {
     /// A recorded course of capacity, as above; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Simulation")]
     pub trace: Vec<PathBuf>,
-    /// How often the job is played [default: 200, and fewer where it works for weeks]
+    /// A recorded course of the spot price of one pool, as `lamp prices --zone ZONE -o json` prints it; not with --quick
+    #[arg(long, value_name = "FILE", conflicts_with = "quick", help_heading = "Simulation")]
+    pub prices: Option<PathBuf>,
+    /// Play the choice of the market alone: no boot, no notice, no controller that has to see it first
+    #[arg(long, help_heading = "Simulation")]
+    pub quick: bool,
+    /// How often the job is played [default: 10 to 40 by its length; with --quick 200, and fewer where it works for weeks]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "Simulation")]
     pub runs: Option<u32>,
     /// From the launch call to work [default: as measured, or 12m]
@@ -62,13 +74,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     spec.spec.machine.market = MarketChoice::Auto;
     let (play, pool) = self::play(args, context, &spec).await?;
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
+    let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
-    let shown = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market));
-    let times = args.runs.unwrap_or_else(|| forecast::courses(play.work));
-    if forecast::is_long(play.work) || times > forecast::RUNS {
-        context.printer.note(format!("playing {} of work {times} times; this may take a while ...", Span::from_secs(play.work.as_secs())));
-    }
-    let rows: Vec<Row> = shown.map(|(market, goes)| Row::of(market, &runs(times, &play, goes, &pool, &traces))).collect();
+    let shown: Vec<(MarketChoice, Goes)> = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market)).collect();
+    let played = Played { play: &play, pool: &pool, traces: &traces, prices: prices.as_ref() };
+    let (times, ran) = played.ran(args, context, &spec, &shown);
+    let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran)).collect();
     let from = source(args, &pool, &traces);
     if context.is_machine_output() {
         let job = json!({
@@ -77,7 +88,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             "saves_every_seconds": play.saves_every.as_secs_f64(), "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
         });
         let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();
-        context.printer.json(&json!({ "job": job, "runs": times, "from": from, "traces": traces, "markets": rows }));
+        let (plays, prices) = (if args.quick { "choice" } else { "world" }, args.prices.as_ref().map(|file| file.display().to_string()));
+        context.printer.json(&json!({
+            "job": job, "plays": plays, "runs": times, "from": from, "traces": traces, "prices": prices, "markets": rows,
+        }));
         return Ok(ExitCode::SUCCESS);
     }
     let width = context.printer.columns(Stream::Out);
@@ -86,9 +100,40 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.line(format!("\n{}", text::plot(&rows, width)));
     }
     text::legend(&rows, &play).into_iter().for_each(|line| context.printer.note(line));
-    context.printer.note(format!("played {times} times on {from}"));
+    let what = if args.quick {
+        "the choice of the market alone, played"
+    } else {
+        "lamp itself, in a false world in which nothing else goes wrong, lived through"
+    };
+    context.printer.note(format!("{what} {times} times on {from}"));
     context.printer.note("nothing was started");
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a job is played with.
+struct Played<'a> {
+    play: &'a Play,
+    pool: &'a Pool,
+    traces: &'a [CapacityTrace],
+    prices: Option<&'a PriceHistory>,
+}
+
+impl Played<'_> {
+    /// How often, and what came of it, market by market.
+    fn ran(&self, args: &Args, context: &Context, spec: &ResolvedSpec, markets: &[(MarketChoice, Goes)]) -> (u32, Vec<Vec<Ran>>) {
+        let Played { play, pool, traces, prices } = *self;
+        if args.quick {
+            let times = args.runs.unwrap_or_else(|| forecast::courses(play.work));
+            if forecast::is_long(play.work) || times > forecast::RUNS {
+                let work = Span::from_secs(play.work.as_secs());
+                context.printer.note(format!("playing {work} of work {times} times; this may take a while ..."));
+            }
+            return (times, markets.iter().map(|(_, goes)| runs(times, play, *goes, pool, traces)).collect());
+        }
+        let times = args.runs.unwrap_or_else(|| world::courses(play));
+        let worlds = Worlds { spec, play, pool, traces, prices, times, now: context.clock.now() };
+        (times, world::runs(&worlds, markets, context))
+    }
 }
 
 fn hours(time: Duration) -> f64 {
@@ -152,7 +197,15 @@ impl From<TraceError> for Fault {
     }
 }
 
-/// All runs of one market.
+impl From<PriceCourseError> for Fault {
+    fn from(error: PriceCourseError) -> Self {
+        let is_missing = matches!(&error, PriceCourseError::File { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+        Fault::from_error(if is_missing { ExitCode::NOT_FOUND } else { ExitCode::FINDINGS }, &error)
+            .hint("`lamp prices --type g5.xlarge --zone us-east-1a -o json > prices.json` writes one")
+    }
+}
+
+/// All runs of one market, by its choice alone.
 fn runs(times: u32, play: &Play, goes: Goes, pool: &Pool, traces: &[CapacityTrace]) -> Vec<Ran> {
     if traces.is_empty() {
         return forecast::drawn(play, goes, &pool.spells, times);

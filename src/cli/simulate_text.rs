@@ -5,6 +5,7 @@
 
 use serde::Serialize;
 
+use super::simulate_world::word;
 use super::table::{Give, render_within};
 use crate::job::MarketChoice;
 use crate::market::Span;
@@ -41,7 +42,7 @@ pub struct Row {
 }
 
 /// In the order in which they are told.
-const UNFINISHED: [Unfinished; 4] = [Unfinished::Deadline, Unfinished::RunTime, Unfinished::Budget, Unfinished::GivenUp];
+const UNFINISHED: [Unfinished; 5] = [Unfinished::Deadline, Unfinished::RunTime, Unfinished::Budget, Unfinished::GivenUp, Unfinished::Otherwise];
 
 impl Row {
     pub fn of(market: MarketChoice, ran: &[Ran]) -> Row {
@@ -53,11 +54,7 @@ impl Row {
         costs.sort_by(f64::total_cmp);
         let unfinished_share = mean(|ran| f64::from(u8::from(ran.unfinished.is_some())));
         Row {
-            market: match market {
-                MarketChoice::Auto => "auto",
-                MarketChoice::Spot => "spot",
-                MarketChoice::OnDemand => "on-demand",
-            },
+            market: word(market),
             usd: Spread::of(finished(), |ran| ran.usd),
             finish_hours: Spread::of(finished(), |ran| ran.finish_hours),
             unfinished_share,
@@ -107,6 +104,7 @@ impl Row {
             },
             Unfinished::RunTime => "were ended unfinished by `limits.max_runtime`, the run time of one machine".to_owned(),
             Unfinished::Budget => "were ended unfinished by `limits.budget`".to_owned(),
+            Unfinished::Otherwise => "ended unfinished otherwise".to_owned(),
             Unfinished::GivenUp => format!("were given up unfinished after {}, ten times the work and two days", span(play.given_up_after())),
         };
         let each: Vec<String> = self.ended.iter().map(|(by, many)| format!("{many} of {of} runs {}", why(*by))).collect();

@@ -108,6 +108,8 @@ pub enum Unfinished {
     Budget,
     /// No limit ended it, and it would never have come to its end.
     GivenUp,
+    /// It ended in another way, as only a whole world knows any: too many interruptions, a machine on which it hung.
+    Otherwise,
 }
 
 /// What came of it.

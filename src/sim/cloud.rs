@@ -10,20 +10,16 @@ use jiff::Timestamp;
 
 use super::ec2::{Launched, Machine};
 use super::planted;
+use super::sold::ZONES;
 use super::weather::Trouble;
 use super::world::{Ask, Deed, World};
 use crate::instance::{InstanceState, InstanceView, MachineRef};
 use crate::job::{LaunchRequest, MachineSpec, MarketChoice, Plan, Reaction, Refusal, Shutdown, Spec};
-use crate::market::{self, Arch, Market, Offer, PriceHistory, PricePoint, Region, Span, Supply, UsdPerHour, Zone};
+use crate::market::{Market, Offer, PriceHistory, PricePoint, Region, Span, Supply};
 use crate::ports::{Cloud, CloudError, NoCredentials};
 
 pub const REGION: &str = "us-east-1";
-const ZONES: [(&str, Trouble); 2] = [("us-east-1a", Trouble::NoCapacityA), ("us-east-1b", Trouble::NoCapacityB)];
-
-/// What an hour costs: on demand, on the spot market, and beside the machine.
-const ON_DEMAND: &str = "1.006";
-const SPOT: &str = "0.402";
-const EXTRAS: &str = "0.0159";
+const EMPTY: [(&str, Trouble); 2] = [(ZONES[0], Trouble::NoCapacityA), (ZONES[1], Trouble::NoCapacityB)];
 
 /// One party's line to EC2.
 pub struct Ec2Line {
@@ -31,28 +27,6 @@ pub struct Ec2Line {
     pub who: String,
     /// The trouble that cuts this line alone; `None`: it is inside the cloud.
     pub cut_by: Option<Trouble>,
-}
-
-fn dollars(text: &str) -> UsdPerHour {
-    UsdPerHour::new(text.parse().expect("a price of ours"))
-}
-
-fn offer(zone: &str, market: Market) -> Offer {
-    Offer {
-        cloud: market::Cloud::Aws,
-        region: Region::new(REGION),
-        zone: Zone::new(zone),
-        instance_type: "g5.xlarge".into(),
-        gpus: 1,
-        gpu_model: Some("A10G".into()),
-        gpu_memory_mib: Some(24_576),
-        vcpus: 4,
-        arch: Arch::X86_64,
-        market,
-        price: dollars(if market == Market::Spot { SPOT } else { ON_DEMAND }),
-        extras: dollars(EXTRAS),
-        on_demand: Some(dollars(ON_DEMAND)),
-    }
 }
 
 fn ambiguous(act: &str, cause: &str) -> CloudError {
@@ -157,12 +131,14 @@ impl Ec2Line {
     }
 
     fn refused(&self, plan: &Plan) -> Option<CloudError> {
-        let weather = &self.world.weather;
-        let zone = ZONES.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
+        let (weather, sold, now) = (&self.world.weather, &self.world.sold, self.world.timeline.now());
+        let is_spot = plan.offer.market == Market::Spot;
+        let zone = EMPTY.iter().find(|(zone, _)| *zone == plan.offer.zone.as_str());
         let refusal = match zone {
             Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,
             _ if weather.is(Trouble::QuotaFull) => Refusal::Quota,
-            _ if plan.offer.market == Market::Spot && weather.is(Trouble::PriceHigh) => Refusal::Price,
+            _ if is_spot && !sold.has_capacity(now) => Refusal::Capacity,
+            _ if is_spot && (weather.is(Trouble::PriceHigh) || sold.is_dearer_than(plan.bid, &plan.offer, now)) => Refusal::Price,
             _ => return None,
         };
         Some(CloudError::NoCapacity { what: plan.offer.describe(), refusal })
@@ -183,8 +159,8 @@ impl Cloud for Ec2Line {
             MarketChoice::Spot => &[Market::Spot],
             MarketChoice::Auto => &[Market::Spot, Market::OnDemand],
         };
-        let offers = ZONES.iter().flat_map(|(zone, _)| markets.iter().map(|market| offer(zone, *market))).collect();
-        Self::reply(lost, "list offers", Supply { offers, ..Supply::default() })
+        let (sold, now) = (&self.world.sold, self.world.timeline.now());
+        Self::reply(lost, "list offers", Supply { offers: sold.offers(markets, now), histories: sold.histories(now), ..Supply::default() })
     }
 
     async fn prepare(&self, spec: &Spec, offer: &Offer) -> Result<Option<LaunchRequest>, CloudError> {
@@ -274,10 +250,13 @@ impl Cloud for Ec2Line {
         Self::reply(lost, act, failing)
     }
 
-    /// The prices of a world do not move. No dice and no weather here: the law of the ledger is exact.
+    /// No dice and no weather here: the law of the ledger is exact.
     async fn spot_prices(&self, offer: &Offer, from: Timestamp) -> Result<PriceHistory, CloudError> {
-        let points = vec![PricePoint { at: from, price: dollars(SPOT) }];
-        Ok(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points))
+        let moving = self.world.sold.moving_prices(offer, self.world.timeline.now());
+        Ok(moving.unwrap_or_else(|| {
+            let points = vec![PricePoint { at: from, price: offer.price }];
+            PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points)
+        }))
     }
 
     async fn release(&self, _: &MachineRef) -> Result<(), CloudError> {

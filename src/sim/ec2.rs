@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::bills::Bill;
 use super::host::Host;
 use super::laws::CANARY;
 use super::planted::KILL_AT_TAG;
@@ -17,7 +18,7 @@ use super::weather::Trouble;
 use super::world::{Deed, Which, World, which};
 use crate::instance::{InstanceState, InstanceView, Tags};
 use crate::job::Plan;
-use crate::market::{Market, Offer, Usd, elapsed};
+use crate::market::Offer;
 
 /// Terminated machines are shown for about an hour.
 const SHOWN_AFTER_END: Duration = Duration::from_secs(3600);
@@ -62,20 +63,12 @@ pub struct Machine {
     history: Vec<Moment>,
     pub stuck: bool,
     /// EC2 itself took it back.
-    taken: bool,
+    pub(super) taken: bool,
     pub host: Option<Arc<Host>>,
     /// What it did before it was stopped and started again.
     pub before: Vec<Bill>,
     /// Its tags as they were, each until when: an old answer shows old tags.
     tags_before: Vec<(Duration, BTreeMap<String, String>)>,
-}
-
-/// What a machine did for one attempt, and cost.
-pub struct Bill {
-    pub attempt: Which,
-    pub usd: Usd,
-    pub ran: Duration,
-    ended: Duration,
 }
 
 #[derive(Default)]
@@ -98,14 +91,6 @@ impl Machine {
     /// The attempt that it was launched, or started again, for.
     pub fn attempt(&self) -> Option<Which> {
         Tags::from_map(&self.tags).ok().map(|tags| which(tags.job.as_str(), tags.attempt.number()))
-    }
-
-    /// What the cloud bills for one attempt on it, and when that ended. A kept machine has several.
-    pub fn bill(&self, attempt: Which, now: Duration) -> Option<(Usd, Option<Duration>)> {
-        if self.attempt() == Some(attempt) {
-            return Some((self.cost_of_this(now), self.ended));
-        }
-        self.before.iter().find(|bill| bill.attempt == attempt).map(|bill| (bill.usd, Some(bill.ended)))
     }
 
     /// It hangs in its end, and only by force comes out of it soon.
@@ -150,20 +135,6 @@ impl Machine {
             ended: moment.dated.map(at),
             state_reason: moment.reason.clone(),
         })
-    }
-
-    /// What the cloud bills for it in all.
-    pub fn cost(&self, now: Duration) -> Usd {
-        self.cost_of_this(now) + self.before.iter().map(|bill| bill.usd).sum::<Usd>()
-    }
-
-    /// Since its launch or its last start, by EC2's own rules.
-    fn cost_of_this(&self, now: Duration) -> Usd {
-        let ran = self.ended.unwrap_or(now).saturating_sub(self.launched);
-        // Whole milliseconds of whole timestamps, as the records of both sides have them.
-        let ran = elapsed(at(self.launched), at(self.launched + ran)).max(Duration::from_secs(60));
-        let free = self.taken && self.offer.market == Market::Spot && ran < Duration::from_secs(3600);
-        if free { self.offer.extras.cost_of(ran) } else { self.offer.hourly().cost_of(ran) }
     }
 }
 

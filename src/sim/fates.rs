@@ -341,7 +341,7 @@ fn crash_loop(host: &Host, agent: Option<Arc<Process>>, times: u32) {
     agent.iter().for_each(|agent| agent.kill());
 }
 
-async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option<Duration>, takes: bool) {
+pub(super) async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option<Duration>, takes: bool) {
     if host.plan.offer.market != crate::market::Market::Spot {
         return;
     }

@@ -13,7 +13,7 @@ use super::timeline::at;
 use super::workload::Truth;
 use super::world::{Deed, World};
 use crate::instance::{Notice, NoticeKind};
-use crate::job::{AttemptNo, EndedBecause, Outcome, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, EndedBecause, MarketChoice, Outcome, ResolvedSpec, Settled};
 use crate::jobdir::layout;
 use crate::market::Usd;
 
@@ -71,7 +71,7 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
     // An outcome may wait for a store that is down (seed 23004395 of 24 h).
     let was_full = || host.disk.was_full_since(now.saturating_sub(OUTCOME_WAITS));
     let is_true = match word {
-        EndedBecause::Stalled => stood.is_none_or(|stood| stood >= Duration::from_secs(20 * 60)),
+        EndedBecause::Stalled => stood.zip(world.spec.spec.watch.stall.window).is_none_or(|(stood, window)| stood >= window.duration()),
         EndedBecause::Idle => truth.is_none_or(|truth| truth.quiet_since.is_some()),
         EndedBecause::Interrupted => noticed(),
         EndedBecause::HardwareLost => host.lacks_gpu || !host.state().xids.is_empty(),
@@ -83,8 +83,10 @@ pub(super) fn an_outcome_is_true(judge: &Judge, world: &World, deed: &Deed<'_>) 
         EndedBecause::MaxRuntime | EndedBecause::Budget | EndedBecause::Deadline | EndedBecause::HardEnd => {
             return a_limit_was_near(judge, world, (&outcome, &host));
         }
-        // No job of a false world has a setup or another market, and none wants memory.
-        EndedBecause::OutOfMemory | EndedBecause::SetupFailed | EndedBecause::Moved => false,
+        // Only who may choose is moved; whether it had to be is `policy::auto`'s to say.
+        EndedBecause::Moved => world.spec.spec.machine.market == MarketChoice::Auto,
+        // No job of a false world has a setup, and none wants memory.
+        EndedBecause::OutOfMemory | EndedBecause::SetupFailed => false,
         // What only a controller says.
         EndedBecause::Lost | EndedBecause::LaunchFailed => false,
         // Where nothing can be written down no workload is started (seed 1203).

@@ -8,10 +8,13 @@
 //!                                                           └──────── world ────────┘
 //!                                              every deed: trace (SHA-256) and invariants
 //! ```
+//! `own` plays a user's job there instead of one of the dice's, on a course of capacity and of prices (`sold`): `lamp simulate`.
+//!
 //! What the false EC2 bills is the truth. Everything here runs on one thread, and nothing here asks a real clock or rolls
 //! real dice: the same seed gives the same trace, byte for byte. What must never live here: a decision of the product.
 
 mod again;
+mod bills;
 mod cloud;
 mod dice;
 mod disk;
@@ -27,6 +30,7 @@ mod laws_of_ends;
 mod laws_of_outcomes;
 mod laws_of_saves;
 mod ledger;
+mod own;
 mod parties;
 mod planted;
 mod play;
@@ -34,6 +38,7 @@ mod process;
 mod replay;
 mod saves;
 mod senses;
+mod sold;
 mod store;
 mod strikes;
 mod through;
@@ -45,10 +50,12 @@ mod workload;
 mod world;
 
 pub use fates::Story;
+pub use own::{Lived, OwnJob, live};
 pub use planted::Bug;
 pub use play::{Play, Played, play};
 pub use process::Process;
 pub use saves::Saves;
+pub use sold::Course;
 pub use strikes::Strikes;
 pub use through::{SensesThrough, Through};
 pub use timeline::{Timeline, in_virtual_time};

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use super::cloud::REGION;
 use super::dice::Dice;
-use super::ec2::Machine;
 use super::fates::{self, Story};
 use super::parties::{Party, sweep};
 use super::planted::Bug;
 use super::saves::Saves;
+use super::sold::Sold;
 use super::store::Line;
 use super::strikes::{self, Strikes};
 use super::timeline::{Timeline, in_virtual_time};
@@ -139,7 +139,7 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     };
     let spec = spec(&dice.fork("spec"), habit, &play, timeline.wall());
     let swept = !play.short && dice.fork("swept").percent(80);
-    let world = World::new(timeline, &dice, spec, habit, (swept, !play.calm && !play.short), (play.death, play.planted));
+    let world = World::new(timeline, &dice, spec, habit, (swept, !play.calm && !play.short), (play.death, play.planted), Sold::of_the_laws());
     if play.told {
         world.trace().keep_all();
     }
@@ -245,8 +245,7 @@ fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Pla
         let ours = || machines.iter().filter(|machine| machine.owner() == Some(OWNER));
         let bills: Vec<String> = ours().filter(|machine| machine.state().bills()).map(|machine| machine.id.clone()).collect();
         let strangers = machines.iter().filter(|machine| machine.owner() != Some(OWNER) && !machine.state().bills()).count();
-        let before = |machine: &Machine| machine.before.iter().map(|bill| bill.ran).sum::<Duration>();
-        let time = ours().map(|machine| machine.ended.unwrap_or(now).saturating_sub(machine.launched) + before(machine)).sum();
+        let time = ours().map(|machine| machine.ran(now)).sum();
         (bills, strangers, time)
     });
     if !bills.is_empty() {
@@ -272,7 +271,7 @@ fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Pla
     }
 }
 
-async fn minutes(world: Arc<World>) {
+pub(super) async fn minutes(world: Arc<World>) {
     loop {
         world.timeline.sleep(Duration::from_secs(60)).await;
         world.happened(&Deed::Minute);
@@ -313,6 +312,7 @@ const SHORT: Habit = Habit {
     saves_when_asked: true,
     ignores_term: false,
     quiet: false,
+    prepares: Duration::ZERO,
 };
 
 /// The machine is taken in the middle of the work, with the usual notice.
@@ -349,6 +349,7 @@ fn habit(dice: &Dice, play: &Play) -> Habit {
         saves_when_asked: dice.percent(70),
         ignores_term: dice.percent(10),
         quiet,
+        prepares: Duration::ZERO,
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Habit {
     pub ignores_term: bool,
     /// It does without the CPU.
     pub quiet: bool,
+    /// From its start to its first step: what it loads and compiles.
+    pub prepares: Duration,
 }
 
 impl Habit {
@@ -43,7 +45,7 @@ impl Habit {
 
     /// With its saves, in which the work stands (seed 37016122 of 24 h: 22 hours of steps are 37 hours with a save of 22 s each third).
     pub(super) fn whole(&self) -> Duration {
-        self.work() + self.saves.takes().saturating_mul(u32::try_from(self.steps / self.save_every).unwrap_or(u32::MAX))
+        self.prepares + self.work() + self.saves.takes().saturating_mul(u32::try_from(self.steps / self.save_every).unwrap_or(u32::MAX))
     }
 }
 
@@ -152,6 +154,9 @@ impl Start {
         if habit.saves.announces() {
             self.mark(host, resumed);
         }
+        if !habit.prepares.is_zero() && !self.prepare(host, habit).await {
+            return self.end(143);
+        }
         let half = habit.steps / 2;
         for step in resumed + 1..=habit.steps {
             if step > half {
@@ -181,6 +186,21 @@ impl Start {
             }
         }
         self.end(0);
+    }
+
+    /// False: it was told to end, and obeys. A save that is asked for has nothing to save yet.
+    async fn prepare(&self, host: &Host, habit: Habit) -> bool {
+        let ready = host.world.timeline.sleep(habit.prepares);
+        tokio::pin!(ready);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.told.notified() => if !habit.ignores_term { return false },
+                () = &mut ready => break,
+            }
+        }
+        self.life.running().await;
+        true
     }
 
     /// False: it was told to end, and obeys.

@@ -13,6 +13,7 @@ use super::host::Host;
 use super::judge::Judge;
 use super::laws::LAWS;
 use super::planted::Bug;
+use super::sold::Sold;
 use super::store::Objects;
 use super::timeline::Timeline;
 use super::trace::Trace;
@@ -121,6 +122,7 @@ pub struct World {
     pub ec2: Ec2,
     pub spec: ResolvedSpec,
     pub habit: Habit,
+    pub sold: Sold,
     /// Whether a sweeper of ours runs in the cloud (switch E).
     pub swept: bool,
     /// Faults befall it.
@@ -147,6 +149,7 @@ impl World {
         habit: Habit,
         (swept, is_rough): (bool, bool),
         (death, planted): (Option<Death>, Option<Bug>),
+        sold: Sold,
     ) -> Arc<Self> {
         Arc::new(World {
             weather: Weather::new(Arc::clone(&timeline)),
@@ -162,6 +165,7 @@ impl World {
             judge: Mutex::new(Judge::new(&spec)),
             spec,
             habit,
+            sold,
             swept,
             is_rough,
             planted,

@@ -7,7 +7,13 @@ use crate::sandbox::Sandbox;
 const PRICES: [&str; 4] = ["--spot-price", "1", "--on-demand-price", "3"];
 
 fn simulate<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    [&["simulate", "--work", "10h", "--checkpoint", "ckpt", "--runs", "20"][..], &PRICES, more, &["--", "true"]].concat()
+    [&["simulate", "--quick", "--work", "10h", "--checkpoint", "ckpt", "--runs", "20"][..], &PRICES, more, &["--", "true"]].concat()
+}
+
+/// Half an hour of work, lived through ten times.
+fn lived<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let short = ["simulate", "--work", "30m", "--start", "2m", "--checkpoint", "ckpt", "--runs", "10", "--market", "spot"];
+    [&short[..], &PRICES, more, &["--", "true"]].concat()
 }
 
 /// The command line of a job ends with its own words, so ours stand before.
@@ -62,7 +68,7 @@ fn a_deadline_is_met_by_auto_and_what_cannot_be_played_is_said() {
     assert_eq!(sandbox.lamp(&simulate(&["--trace", "nowhere.json"])).code, 101);
     let ended = sandbox.lamp(&simulate(&["--trace", "broken.json"]));
     assert!(ended.code == 100 && ended.err.contains("`broken.json` is no recording of spot capacity"), "{}", ended.err);
-    let ended = sandbox.lamp(&[&["simulate"], &PRICES[..], &["--", "true"]].concat());
+    let ended = sandbox.lamp(&[&["simulate", "--quick"], &PRICES[..], &["--", "true"]].concat());
     assert!(ended.code == 100 && ended.err.contains("does not say how much work it is"), "{}", ended.err);
 }
 
@@ -105,4 +111,49 @@ fn a_recording_that_is_another_than_it_says_is_refused() {
         let ended = sandbox.lamp(&simulate(&["--trace", "trace.json"]));
         assert!(ended.code == 100 && ended.err.contains(because) && ended.err.contains("lamp simulate --help"), "{text}: {}", ended.err);
     }
+}
+
+#[test]
+fn without_more_words_lamp_itself_lives_the_job_through_in_the_false_world() {
+    let sandbox = Sandbox::new();
+    // Twenty minutes, an hour without capacity, and then for ever.
+    sandbox.write("gap.json", r#"{"gap_seconds": 600, "first": 1, "runs": [2, 6, 100]}"#);
+    let (code, found) = shown(&sandbox, &lived(&["-o", "json", "--trace", "gap.json"]));
+    assert_eq!((code, &found["plays"], &found["runs"]), (0, &"world".into(), &10.into()), "{found}");
+    let spot = &found["markets"][0];
+    let number = |name: &str| spot[name].as_f64().unwrap();
+    // One run of ten begins in the gap's look of the recording, and one before it.
+    assert!(number("interruptions") > 0.0 && number("interruptions") < 1.0 && number("unfinished_share") == 0.0, "{spot}");
+    assert!((0.4..0.7).contains(&spot["usd"]["mean"].as_f64().unwrap()), "half an hour, a start and an end, at a dollar: {spot}");
+    assert!(spot["finish_hours"]["p95"].as_f64().unwrap() > 0.9, "whoever meets the gap waits for its end: {spot}");
+    let ended = sandbox.lamp(&lived(&["--trace", "gap.json"]));
+    assert_eq!(ended.code, 0, "{}", ended.err);
+    assert!(ended.out.starts_with("MARKET") && ended.out.contains("so many finished for at most so much: s spot\n"), "{}", ended.out);
+    assert!(ended.err.contains("living through 10 worlds ..."), "{}", ended.err);
+    assert!(ended.err.contains("lamp itself, in a false world in which nothing else goes wrong, lived through 10 times on the recorded course"));
+    assert!(!ended.err.contains("trying again"), "what a false controller warns of is nobody's trouble: {}", ended.err);
+}
+
+#[test]
+fn recorded_prices_are_what_it_pays_and_what_takes_its_machine() {
+    let sandbox = Sandbox::new();
+    let course = |zone: &str, prices: &[(&str, f64)]| {
+        let points: Vec<_> = prices.iter().map(|(at, price)| serde_json::json!({"at": at, "price": price})).collect();
+        serde_json::json!({"region": "us-east-1", "zone": zone, "instance_type": "g5.xlarge", "points": points})
+    };
+    let half = course("us-east-1a", &[("2026-11-01T00:00:00Z", 0.5), ("2026-11-02T00:00:00Z", 0.5)]);
+    sandbox.write("half.json", serde_json::json!({ "source": "EC2", "histories": [half] }).to_string());
+    sandbox.write("two.json", serde_json::json!({ "histories": [half, course("us-east-1b", &[("2026-11-01T00:00:00Z", 0.4)])] }).to_string());
+    sandbox.write("none.json", r#"{"histories": []}"#);
+    sandbox.write("always.json", r#"{"gap_seconds": 600, "first": 1, "runs": [400]}"#);
+    let (code, found) = shown(&sandbox, &lived(&["-o", "json", "--trace", "always.json", "--prices", "half.json"]));
+    let usd = found["markets"][0]["usd"]["mean"].as_f64().unwrap();
+    assert!(code == 0 && (0.25..0.35).contains(&usd), "half of what the price of now would be: {found}");
+    let ended = sandbox.lamp(&lived(&["--prices", "two.json"]));
+    let because = "`two.json` holds the courses of 2 pools (g5.xlarge in us-east-1a, g5.xlarge in us-east-1b), and a job is played in one";
+    assert!(ended.code == 100 && ended.err.contains(because) && ended.err.contains("lamp prices --type"), "{}", ended.err);
+    let ended = sandbox.lamp(&lived(&["--prices", "none.json"]));
+    assert!(ended.code == 100 && ended.err.contains("`none.json` holds no price"), "{}", ended.err);
+    assert_eq!(sandbox.lamp(&lived(&["--prices", "nowhere.json"])).code, 101);
+    assert_eq!(sandbox.lamp(&simulate(&["--prices", "half.json"])).code, 2, "the choice alone knows one price");
 }

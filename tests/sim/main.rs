@@ -1,6 +1,7 @@
 //! The false world: the shipped controller and agent, played by seed (src/sim). `just soak` plays as many as one likes.
 
 mod named;
+mod own;
 mod wrappers;
 
 use std::cell::RefCell;

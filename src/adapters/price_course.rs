@@ -1,0 +1,56 @@
+//! Recorded courses of spot prices, as `lamp prices -o json` prints them: `{"histories": [{"region", "zone", "instance_type",
+//! "points": [{"at", "price"}]}]}`. Other fields are ignored.
+
+#![expect(clippy::disallowed_methods, reason = "an adapter: it reads the files that the user names")]
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::market::PriceHistory;
+
+/// Why a recording could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PriceCourseError {
+    #[error("`{}` could not be read", path.display())]
+    File {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("`{}` holds no courses of spot prices", path.display())]
+    Form {
+        path: PathBuf,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("`{}` holds no price", path.display())]
+    Empty { path: PathBuf },
+    #[error("`{}` holds the courses of {} pools ({}), and a job is played in one", path.display(), pools.len(), pools.join(", "))]
+    Several { path: PathBuf, pools: Vec<String> },
+}
+
+#[derive(Deserialize)]
+struct Recorded {
+    histories: Vec<PriceHistory>,
+}
+
+/// The one course of a file.
+///
+/// # Errors
+/// When the file cannot be read, is something else, or holds none or several.
+pub fn read_prices(path: &Path) -> Result<PriceHistory, PriceCourseError> {
+    let text = std::fs::read_to_string(path).map_err(|source| PriceCourseError::File { path: path.to_owned(), source })?;
+    let recorded: Recorded = serde_json::from_str(&text).map_err(|source| PriceCourseError::Form { path: path.to_owned(), source })?;
+    let path = path.to_owned();
+    let courses = recorded.histories.into_iter().filter(|history| !history.points().is_empty());
+    // Points of a file may stand in any order.
+    let mut courses: Vec<PriceHistory> =
+        courses.map(|it| PriceHistory::new(it.region.clone(), it.zone.clone(), &it.instance_type, it.points().to_vec())).collect();
+    let pools: Vec<String> = courses.iter().map(|course| format!("{} in {}", course.instance_type, course.zone)).collect();
+    match (courses.pop(), pools.len()) {
+        (None, _) => Err(PriceCourseError::Empty { path }),
+        (Some(course), 1) => Ok(course),
+        _ => Err(PriceCourseError::Several { path, pools }),
+    }
+}

@@ -1,0 +1,199 @@
+//! What the false EC2 sells: its offers, when there is capacity on the spot market, and what an hour costs then.
+//!
+//! ```text
+//!   the worlds of the laws    two zones of one type, at prices that stand; capacity comes and goes by the weather
+//!   a job of somebody's own   one pool: a course of capacity, look by look, and of prices, which take machines away
+//! ```
+//! What must never live here: a call that fails, or the end of a machine (that is [`super::cloud`] and [`super::ec2`]).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::cloud::REGION;
+use super::fates::reclaim;
+use super::timeline::at;
+use super::world::World;
+use crate::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, UsdPerHour, Zone};
+
+pub const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
+
+/// What an hour costs in the worlds of the laws: on demand, on the spot market, and beside the machine.
+const ON_DEMAND: &str = "1.006";
+const SPOT: &str = "0.402";
+const EXTRAS: &str = "0.0159";
+
+const TYPE: &str = "g5.xlarge";
+
+/// The notice of a machine whose capacity or whose price is gone: EC2's two minutes.
+const NOTICE: Duration = Duration::from_secs(120);
+
+/// How long before a world its prices are known: as long as EC2 tells them.
+const KNOWN_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
+
+/// What is sold, from the beginning of a world to its end.
+pub struct Sold {
+    offers: Vec<Offer>,
+    course: Option<Course>,
+}
+
+/// How the spot market of one pool goes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Course {
+    /// Between two looks.
+    pub tick: Duration,
+    /// Whether there is capacity, look by look; it goes round.
+    pub there: Vec<bool>,
+    /// What an hour costs, each price from when on; none: it stands.
+    pub prices: Vec<(Duration, UsdPerHour)>,
+}
+
+impl Course {
+    fn is_there(&self, now: Duration) -> bool {
+        let look = (now.as_nanos() / self.tick.as_nanos().max(1)) as usize;
+        self.there.is_empty() || self.there[look % self.there.len()]
+    }
+
+    fn price(&self, now: Duration) -> Option<UsdPerHour> {
+        let after = self.prices.partition_point(|(since, _)| *since <= now);
+        self.prices.get(after.saturating_sub(1)).map(|(_, price)| *price)
+    }
+
+    /// When something of it changes next.
+    fn next(&self, now: Duration) -> Duration {
+        let look = now.as_nanos() / self.tick.as_nanos().max(1) + 1;
+        let look = self.tick.saturating_mul(u32::try_from(look).unwrap_or(u32::MAX));
+        self.prices.iter().map(|(since, _)| *since).find(|since| *since > now).map_or(look, |price| price.min(look))
+    }
+}
+
+fn dollars(text: &str) -> UsdPerHour {
+    UsdPerHour::new(text.parse().expect("a price of ours"))
+}
+
+fn offer(zone: &str, market: Market, (spot, on_demand, extras): (UsdPerHour, UsdPerHour, UsdPerHour)) -> Offer {
+    Offer {
+        cloud: Cloud::Aws,
+        region: Region::new(REGION),
+        zone: Zone::new(zone),
+        instance_type: TYPE.into(),
+        gpus: 1,
+        gpu_model: Some("A10G".into()),
+        gpu_memory_mib: Some(24_576),
+        vcpus: 4,
+        arch: Arch::X86_64,
+        market,
+        price: if market == Market::Spot { spot } else { on_demand },
+        extras,
+        on_demand: Some(on_demand),
+    }
+}
+
+const MARKETS: [Market; 2] = [Market::Spot, Market::OnDemand];
+
+impl Sold {
+    /// In the worlds of the laws.
+    pub fn of_the_laws() -> Self {
+        let prices = (dollars(SPOT), dollars(ON_DEMAND), dollars(EXTRAS));
+        let offers = ZONES.iter().flat_map(|zone| MARKETS.map(|market| offer(zone, market, prices))).collect();
+        Sold { offers, course: None }
+    }
+
+    /// To a job of somebody's own: one pool, at prices that include what stands beside the machine.
+    pub fn on(course: Course, spot: UsdPerHour, on_demand: UsdPerHour) -> Self {
+        let prices = (spot, on_demand, UsdPerHour::ZERO);
+        Sold { offers: MARKETS.map(|market| offer(ZONES[0], market, prices)).into(), course: Some(course) }
+    }
+
+    /// What is on offer at a moment; one without capacity too, as EC2 tells of it only who launches.
+    pub fn offers(&self, markets: &[Market], now: Duration) -> Vec<Offer> {
+        let sold = self.offers.iter().filter(|offer| markets.contains(&offer.market));
+        sold.map(|offer| Offer { price: self.price(offer, now), ..offer.clone() }).collect()
+    }
+
+    fn price(&self, offer: &Offer, now: Duration) -> UsdPerHour {
+        let course = self.course.as_ref().filter(|_| offer.market == Market::Spot);
+        course.and_then(|course| course.price(now)).unwrap_or(offer.price)
+    }
+
+    /// Whether the spot market gives a machine now.
+    pub fn has_capacity(&self, now: Duration) -> bool {
+        self.course.as_ref().is_none_or(|course| course.is_there(now))
+    }
+
+    /// Whether an hour on the spot market costs more than this now.
+    pub fn is_dearer_than(&self, bid: Option<UsdPerHour>, offer: &Offer, now: Duration) -> bool {
+        let bid = bid.or(offer.on_demand);
+        offer.market == Market::Spot && bid.is_some_and(|bid| self.price(offer, now) > bid)
+    }
+
+    /// The prices of an offer from a moment on, and the one that held then, as EC2 tells them; `None`: they do not move.
+    pub fn moving_prices(&self, offer: &Offer, now: Duration) -> Option<PriceHistory> {
+        let course = self.course.as_ref().filter(|course| offer.market == Market::Spot && !course.prices.is_empty())?;
+        let told = course.prices.iter().filter(|(since, _)| *since <= now);
+        let points = told.map(|(since, price)| PricePoint { at: if since.is_zero() { before() } else { at(*since) }, price: *price }).collect();
+        Some(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points))
+    }
+
+    /// What EC2 tells whoever looks for offers; of the worlds of the laws nothing.
+    pub fn histories(&self, now: Duration) -> Vec<PriceHistory> {
+        let spot = self.offers.iter().find(|offer| offer.market == Market::Spot).filter(|_| self.course.is_some());
+        spot.map(|offer| self.moving_prices(offer, now).unwrap_or_else(|| standing(offer))).into_iter().collect()
+    }
+}
+
+fn before() -> Timestamp {
+    at(Duration::ZERO).saturating_sub(KNOWN_BEFORE).unwrap_or(Timestamp::MIN)
+}
+
+fn standing(offer: &Offer) -> PriceHistory {
+    let point = PricePoint { at: before(), price: offer.price };
+    PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, vec![point])
+}
+
+/// Takes spot machines away when their capacity goes, or when their price rises above their bid.
+pub async fn take_away(world: Arc<World>) {
+    let Some(course) = &world.sold.course else { return };
+    let mut taken = BTreeSet::new();
+    loop {
+        let now = world.timeline.now();
+        world.timeline.sleep(course.next(now).saturating_sub(now)).await;
+        let now = world.timeline.now();
+        let lost = world.ec2.look(|machines| {
+            let spot = machines.iter().filter(|machine| machine.offer.market == Market::Spot && machine.state().bills());
+            let hosts = spot.filter_map(|machine| machine.host.clone());
+            hosts.filter(|host| !course.is_there(now) || world.sold.is_dearer_than(host.plan.bid, &host.plan.offer, now)).collect::<Vec<_>>()
+        });
+        for host in lost.into_iter().filter(|host| taken.insert(host.id.clone())) {
+            let world = Arc::clone(&world);
+            tokio::task::spawn_local(async move { reclaim(&world, &host, Some(NOTICE), true).await });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minutes(count: u64) -> Duration {
+        Duration::from_secs(count * 60)
+    }
+
+    #[test]
+    fn a_course_goes_round_and_its_next_change_is_a_look_or_a_price() {
+        let prices = vec![(Duration::ZERO, dollars("0.4")), (minutes(7), dollars("0.9"))];
+        let course = Course { tick: minutes(5), there: vec![true, false], prices };
+        assert_eq!([0, 4, 5, 9, 10, 15].map(|minute| course.is_there(minutes(minute))), [true, true, false, false, true, false]);
+        assert_eq!([0, 5, 7, 10].map(|minute| course.next(minutes(minute))), [5, 7, 10, 15].map(minutes));
+        assert_eq!([0, 6, 7, 600].map(|minute| course.price(minutes(minute)).unwrap()), ["0.4", "0.4", "0.9", "0.9"].map(dollars));
+        let sold = Sold::on(course, dollars("0.4"), dollars("1"));
+        let spot = |minute| sold.offers(&[Market::Spot], minutes(minute)).remove(0);
+        assert_eq!((spot(0).price, spot(8).price), (dollars("0.4"), dollars("0.9")));
+        assert!(!sold.is_dearer_than(None, &spot(0), minutes(8)), "no bid is the price on demand");
+        assert!(sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(8)) && !sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(6)));
+        let known = |minute| sold.histories(minutes(minute))[0].points().len();
+        assert_eq!((known(0), known(8)), (1, 2), "nobody is told what a price will be");
+    }
+}

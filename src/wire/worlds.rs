@@ -1,0 +1,31 @@
+//! Plays jobs in the false world, as many at once as the machine has processors.
+//!
+//! What must never live here: what is played, or what is made of it.
+
+use std::num::NonZero;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use crate::sim::{Course, Lived, OwnJob};
+
+/// Plays all of them, and calls `told` with how many are done after each. Blocks its thread until the last is.
+pub fn live_all(jobs: &[OwnJob<'_>], told: impl Fn(usize) + Sync) -> Vec<Lived> {
+    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let lived: Mutex<Vec<Option<Lived>>> = Mutex::new(jobs.iter().map(|_| None).collect());
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                // What a controller and an agent warn of in a false world is nobody's trouble.
+                let _silent = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
+                while let Some((at, job)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
+                    let one = crate::sim::live(job);
+                    lived.lock().expect("nobody panics while holding it: it is only filled")[at] = Some(one);
+                    told(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+            });
+        }
+    });
+    let lived = lived.into_inner().expect("nobody panics while holding it: it is only filled");
+    lived.into_iter().map(|one| one.expect("every one was played: a panic would have gone on in the scope")).collect()
+}

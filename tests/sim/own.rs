@@ -1,0 +1,140 @@
+//! A job of somebody's own in the false world (`lamp simulate`): it costs, ends, is interrupted and loses what its course says.
+
+use std::time::Duration;
+
+use lamplighter::job::ResolvedSpec;
+use lamplighter::market::{Span, UsdPerHour};
+use lamplighter::policy::market_run::{Goes, Play, PlayLimits, Unfinished};
+use lamplighter::sim::{Course, Lived, OwnJob, live};
+
+const NOW: &str = "2026-11-25T08:00:00Z";
+
+fn minutes(count: u64) -> Duration {
+    Duration::from_secs(count * 60)
+}
+
+fn dollars(text: &str) -> UsdPerHour {
+    UsdPerHour::new(text.parse().unwrap())
+}
+
+/// An hour of work that saves every five minutes when it is asked, and what else the user says.
+fn spec(limits: &serde_json::Value) -> ResolvedSpec {
+    let spec = serde_json::json!({
+        "format": 1, "job": "mine-222222", "created": NOW, "written_by": "test", "code": null, "origins": {},
+        "spec": {
+            "name": "mine", "command": {"args": ["python3", "train.py"]}, "setup": "pip install -r requirements.txt", "outputs": ["out/**"],
+            "machine": {"cloud": "aws", "gpus": "8 x H100", "regions": ["eu-west-1"], "instance_types": ["p5.48xlarge"]},
+            "watch": {"done_marker": "done", "log_pattern": "epoch (\\d+)"},
+            "checkpoint": {"path": "ckpt", "interval": "5m", "signal": "SIGTERM", "grace": "1m"},
+            "limits": limits,
+        },
+    });
+    serde_json::from_value(spec).unwrap()
+}
+
+fn play(spec: &ResolvedSpec, work: u64) -> Play {
+    let limits = PlayLimits::of(&spec.spec);
+    Play {
+        work: minutes(work),
+        deadline: spec.spec.limits.deadline.map(|deadline| deadline.duration_since(NOW.parse().unwrap()).unsigned_abs()),
+        start: minutes(3),
+        saves_every: minutes(6),
+        begins_anew: spec.spec.checkpoint.is_none(),
+        tick: minutes(5),
+        spot: dollars("1"),
+        on_demand: dollars("3"),
+        limits,
+    }
+}
+
+fn always() -> Course {
+    Course { tick: minutes(10), there: vec![true], prices: Vec::new() }
+}
+
+fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
+    super::remember_panics();
+    let play = play(spec, work);
+    let lived = live(&OwnJob { spec, play: &play, goes, course, seed: 7, now: NOW.parse().unwrap() });
+    assert!(super::PANICS.take().is_empty());
+    assert!(lived.violations.is_empty(), "{lived:?}");
+    lived
+}
+
+#[test]
+fn with_capacity_for_ever_it_costs_its_work_its_start_and_its_end() {
+    let spec = spec(&serde_json::json!({}));
+    for (goes, hourly) in [(Goes::Spot, 1.0), (Goes::OnDemand, 3.0), (Goes::Auto, 1.0)] {
+        let ran = lived(&spec, 60, goes, always()).ran;
+        assert_eq!((ran.unfinished, ran.interruptions, ran.starts, ran.lost_hours), (None, 0, 1, 0.0), "{goes:?}: {ran:?}");
+        // Work and start are an hour and three minutes; saves, the drain and the power-off are not free, and take minutes.
+        let hours = ran.usd / hourly;
+        assert!((1.05..1.15).contains(&hours), "{goes:?}: {ran:?}");
+        assert!(ran.finish_hours >= hours && ran.finish_hours < 1.2, "{goes:?}: {ran:?}");
+        assert_eq!(ran.on_demand_hours > 1.0, goes == Goes::OnDemand, "{ran:?}");
+    }
+}
+
+#[test]
+fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
+    let spec = spec(&serde_json::json!({}));
+    let course = Course { tick: minutes(10), there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat(), prices: Vec::new() };
+    let lived = lived(&spec, 60, Goes::Spot, course);
+    let ran = lived.ran;
+    assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
+    assert!(ran.lost_hours < 0.11, "it saved on its notice, or five minutes before: {ran:?}");
+    // Half an hour, an hour without capacity, and the rest; refusals are forgotten within minutes that grow with their number.
+    assert!((2.0..3.2).contains(&ran.finish_hours), "{ran:?}");
+    // Who is taken within the first hour pays nothing.
+    assert!((0.5..1.0).contains(&ran.usd), "{ran:?}");
+    let receipt = lived.receipt.unwrap();
+    assert!(receipt.attempts.last().unwrap().resumed_from.is_some(), "{receipt:?}");
+}
+
+#[test]
+fn without_a_checkpoint_it_begins_anew() {
+    let mut spec = spec(&serde_json::json!({}));
+    spec.spec.checkpoint = None;
+    let course = Course { tick: minutes(10), there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat(), prices: Vec::new() };
+    let ran = lived(&spec, 60, Goes::Spot, course).ran;
+    assert_eq!((ran.unfinished, ran.interruptions), (None, 1), "{ran:?}");
+    assert!((0.3..0.55).contains(&ran.lost_hours), "all that it had done: {ran:?}");
+}
+
+#[test]
+fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each_hour() {
+    let mut spec = spec(&serde_json::json!({}));
+    spec.spec.machine.max_price =
+        serde_json::from_value(serde_json::json!("$2")).or_else(|_| serde_json::from_value(serde_json::json!(2.0))).unwrap();
+    let prices = vec![(Duration::ZERO, dollars("1")), (minutes(30), dollars("1.5")), (minutes(75), dollars("2.5")), (minutes(100), dollars("0.5"))];
+    let lived = lived(&spec, 120, Goes::Spot, Course { prices, ..always() });
+    let ran = lived.ran;
+    assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
+    // Half an hour at one dollar, three quarters at one and a half, two minutes of notice at its bid at most; the rest at half a dollar.
+    assert!((1.8..2.3).contains(&ran.usd), "{ran:?}");
+    // That the receipt is the ledger, also where prices move, is a law; EC2 does not date the power-off at the end, which is estimated.
+    let said = lived.receipt.unwrap().total_usd.dollars();
+    assert!((0.0..0.01).contains(&(said - ran.usd)), "{said} {ran:?}");
+}
+
+#[test]
+fn limits_end_it_unfinished_as_they_would() {
+    let course = || Course { there: vec![false], ..always() };
+    let deadline = serde_json::json!({"deadline": "2026-11-25T10:00:00Z"});
+    let ran = lived(&spec(&deadline), 60, Goes::Auto, course()).ran;
+    assert!(ran.unfinished.is_none() && ran.finish_hours < 2.0 && ran.on_demand_hours > 1.0, "on demand in time: {ran:?}");
+    let ran = lived(&spec(&deadline), 60, Goes::Spot, course()).ran;
+    assert_eq!((ran.unfinished, ran.usd, ran.starts), (Some(Unfinished::Deadline), 0.0, 0), "{ran:?}");
+    let ran = lived(&spec(&serde_json::json!({"max_runtime": "40m"})), 60, Goes::OnDemand, always()).ran;
+    assert_eq!(ran.unfinished, Some(Unfinished::RunTime), "{ran:?}");
+    let ran = lived(&spec(&serde_json::json!({"budget": 2.0})), 60, Goes::OnDemand, always()).ran;
+    assert_eq!(ran.unfinished, Some(Unfinished::Budget), "{ran:?}");
+    assert!(ran.usd <= 2.0, "{ran:?}");
+}
+
+#[test]
+fn the_same_job_on_the_same_course_is_the_same_life() {
+    let spec = spec(&serde_json::json!({"work": Span::from_secs(1800)}));
+    let course = || Course { there: vec![true, true, false], ..always() };
+    let both = [(); 2].map(|()| lived(&spec, 30, Goes::Spot, course()).ran);
+    assert_eq!(both[0], both[1]);
+}
