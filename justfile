@@ -61,9 +61,17 @@ release *args:
     .ci/release {{ args }}
 
 # Fuzzes one target for so many seconds: spec, records, imds, tags, user_data, series or words. Needs nightly and cargo-fuzz.
+# It begins from the seeds, and from what fuzzing has found before.
 fuzz name seconds='60':
     mkdir -p fuzz/found/{{ name }}
+    zstd -dc fuzz/corpus.tar.zst | tar -x -C fuzz/found {{ name }}
     cargo +nightly fuzz run {{ name }} fuzz/found/{{ name }} fuzz/corpus/{{ name }} --sanitizer none -- -max_total_time={{ seconds }} -max_len=16384
+
+# Packs what fuzzing has found into fuzz/corpus.tar.zst, less all that adds nothing.
+fuzz-keep:
+    rm -rf fuzz/found/.least
+    for name in imds records series spec tags user_data words; do mkdir -p fuzz/found/.least/$name fuzz/found/$name && cargo +nightly fuzz run $name --sanitizer none -- -merge=1 -max_len=16384 $PWD/fuzz/found/.least/$name $PWD/fuzz/found/$name $PWD/fuzz/corpus/$name || exit 1; done
+    tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C fuzz/found/.least -c imds records series spec tags user_data words | zstd -19 -q -f -o fuzz/corpus.tar.zst
 
 # The Python examples' own tests.
 examples:
