@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
 use serde::Deserialize;
 
 use crate::market::PriceHistory;
@@ -33,16 +34,26 @@ pub enum PriceCourseError {
 #[derive(Deserialize)]
 struct Recorded {
     histories: Vec<PriceHistory>,
+    #[serde(default)]
+    source: Option<Source>,
 }
 
-/// The one course of a file.
+/// Who told the prices, and when.
+#[derive(Deserialize)]
+struct Source {
+    #[serde(default)]
+    as_of: Option<String>,
+}
+
+/// The one course of a file, and when it was made, if that says so: until then its last price held.
 ///
 /// # Errors
 /// When the file cannot be read, is something else, or holds none or several.
-pub fn read_prices(path: &Path) -> Result<PriceHistory, PriceCourseError> {
+pub fn read_prices(path: &Path) -> Result<(PriceHistory, Option<Timestamp>), PriceCourseError> {
     let text = std::fs::read_to_string(path).map_err(|source| PriceCourseError::File { path: path.to_owned(), source })?;
     let recorded: Recorded = serde_json::from_str(&text).map_err(|source| PriceCourseError::Form { path: path.to_owned(), source })?;
     let path = path.to_owned();
+    let made = recorded.source.and_then(|source| source.as_of).and_then(|made| made.parse().ok());
     let courses = recorded.histories.into_iter().filter(|history| !history.points().is_empty());
     // Points of a file may stand in any order.
     let mut courses: Vec<PriceHistory> =
@@ -50,7 +61,7 @@ pub fn read_prices(path: &Path) -> Result<PriceHistory, PriceCourseError> {
     let pools: Vec<String> = courses.iter().map(|course| format!("{} in {}", course.instance_type, course.zone)).collect();
     match (courses.pop(), pools.len()) {
         (None, _) => Err(PriceCourseError::Empty { path }),
-        (Some(course), 1) => Ok(course),
+        (Some(course), 1) => Ok((course, made)),
         _ => Err(PriceCourseError::Several { path, pools }),
     }
 }

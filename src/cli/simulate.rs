@@ -7,6 +7,7 @@
 //! Starts nothing. What must never live here: a rule, or how it is shown (`simulate_text`).
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args as ClapArgs;
@@ -19,12 +20,13 @@ use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, job_root, plan, run, submission};
 use crate::config::Hourly;
 use crate::job::{MarketChoice, ResolvedSpec, Spec};
-use crate::market::{PriceHistory, Span, UsdPerHour};
+use crate::market::{Span, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts};
 use crate::policy::market_choice::Others;
 use crate::policy::market_run::{Goes, Play, PlayLimits, Ran, planned, run as play_once};
 use crate::policy::pool::Pool;
 use crate::policy::work::times;
+use crate::wire::worlds::PriceRound;
 use crate::wire::{CapacityTrace, PriceCourseError, TraceError, read_capacity, read_prices};
 
 /// Live a job through many times, in a false world: what it would cost, when it would end, how often it would be interrupted
@@ -45,7 +47,8 @@ pub struct Args {
     /// A recorded course of capacity, as above; may be repeated
     #[arg(long, value_name = "FILE", help_heading = "Simulation")]
     pub trace: Vec<PathBuf>,
-    /// A recorded course of the spot price of one pool, as `lamp prices --zone ZONE -o json` prints it; not with --quick
+    /// A recorded course of the spot price of one pool, as `lamp prices --type TYPE --zone ZONE -o json`
+    /// prints it: of the machine alone, without its disk and its address; not with --quick
     #[arg(long, value_name = "FILE", conflicts_with = "quick", help_heading = "Simulation")]
     pub prices: Option<PathBuf>,
     /// Play the choice of the market alone: no boot, no notice, no controller that has to see it first
@@ -75,6 +78,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let (play, pool) = self::play(args, context, &spec).await?;
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let prices = args.prices.as_deref().map(read_prices).transpose()?;
+    let prices = prices.and_then(|(course, made)| PriceRound::of(&course, made)).map(Arc::new);
     let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
     let shown: Vec<(MarketChoice, Goes)> = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market)).collect();
     let played = Played { play: &play, pool: &pool, traces: &traces, prices: prices.as_ref() };
@@ -105,7 +109,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     } else {
         "lamp itself, in a false world in which nothing else goes wrong, lived through"
     };
-    context.printer.note(format!("{what} {times} times on {from}"));
+    let at_prices = args.prices.as_ref().map(|file| format!(", at the recorded prices {}", file.display())).unwrap_or_default();
+    context.printer.note(format!("{what} {times} times on {from}{at_prices}"));
     context.printer.note("nothing was started");
     Ok(ExitCode::SUCCESS)
 }
@@ -115,7 +120,7 @@ struct Played<'a> {
     play: &'a Play,
     pool: &'a Pool,
     traces: &'a [CapacityTrace],
-    prices: Option<&'a PriceHistory>,
+    prices: Option<&'a Arc<PriceRound>>,
 }
 
 impl Played<'_> {
@@ -132,7 +137,7 @@ impl Played<'_> {
         }
         let times = args.runs.unwrap_or_else(|| world::courses(play));
         let worlds = Worlds { spec, play, pool, traces, prices, times, now: context.clock.now() };
-        (times, world::runs(&worlds, markets, context))
+        world::runs(&worlds, markets, context)
     }
 }
 

@@ -7,6 +7,7 @@
 //! What must never live here: the playing of the choice alone (`policy::market_run`), or how either is shown (`simulate_text`).
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -14,16 +15,18 @@ use jiff::Timestamp;
 use super::table::counted;
 use super::{Context, Printer};
 use crate::job::{MarketChoice, ResolvedSpec};
-use crate::market::{PriceHistory, UsdPerHour, elapsed};
 use crate::policy::market_run::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::policy::pool::Pool;
-use crate::wire::worlds::{Course, Lived, OwnJob, live_all};
+use crate::wire::worlds::{Course, Lived, OwnJob, PriceRound, live_all};
 use crate::wire::{CapacityTrace, Clock};
 
 /// Hours of work that are lived through in one market where nobody says how often: about half a minute of two processors for all
 /// three, of which the waiting for capacity is the most. Fewer runs show no spread, and more are waited for; `--runs` says otherwise.
 const HOURS_LIVED: f64 = 200.0;
 const RUNS: (u32, u32) = (10, 40);
+
+/// Longer work is minutes of playing, whatever the number of runs.
+const LONG: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// How many worlds of a job are worth their time.
 pub fn courses(play: &Play) -> u32 {
@@ -37,22 +40,27 @@ pub struct Worlds<'a> {
     pub play: &'a Play,
     pub pool: &'a Pool,
     pub traces: &'a [CapacityTrace],
-    pub prices: Option<&'a PriceHistory>,
+    pub prices: Option<&'a Arc<PriceRound>>,
     pub times: u32,
     pub now: Timestamp,
 }
 
 /// All runs of some markets, in their order.
-pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Context) -> Vec<Vec<Ran>> {
+pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Context) -> (u32, Vec<Vec<Ran>>) {
     let courses = worlds.courses();
     let Worlds { spec, play, now, .. } = *worlds;
     let of = |goes: Goes| (1..).zip(courses.clone()).map(move |(seed, course)| OwnJob { spec, play, goes, course, seed, now });
     let jobs: Vec<OwnJob<'_>> = markets.iter().flat_map(|(_, goes)| of(*goes)).collect();
+    if play.work > LONG {
+        context.printer.note("a world of a day takes a second or two: this may take minutes; --quick plays the choice of the market alone, at once");
+    }
     let shown = Shown::new(context, jobs.len());
     let lived = live_all(&jobs, |done| shown.done(done));
     shown.clear();
     tell(context, markets, &courses, &lived);
-    lived.chunks(courses.len()).map(|lived| lived.iter().map(|one| one.ran).collect()).collect()
+    let ran = lived.chunks(courses.len()).map(|lived| lived.iter().map(|one| one.ran).collect()).collect();
+    // Of several recordings each is played as often.
+    (u32::try_from(courses.len()).unwrap_or(u32::MAX), ran)
 }
 
 impl Worlds<'_> {
@@ -66,41 +74,23 @@ impl Worlds<'_> {
                 // Those of the choice alone have the same seeds.
                 let mut course = Drawn::new(run as u64 + 1, &self.pool.spells, self.play.tick);
                 let there = (0..looks).map(|_| course.step()).collect();
-                Course { tick: self.play.tick, there, prices: self.prices_from(share(run, times), None) }
+                Course { tick: self.play.tick, there, first: 0, prices: self.prices.cloned(), begins: self.begins(share(run, times), None) }
             };
             return (0..times).map(drawn).collect();
         }
         let each = times.div_ceil(self.traces.len());
-        let begun = |trace: &CapacityTrace, run: usize| {
+        let begun = |trace: &CapacityTrace, there: Arc<[bool]>, run: usize| {
             let first = run * trace.there.len() / each;
-            let mut there = trace.there.clone();
-            there.rotate_left(first);
             let after = trace.tick.saturating_mul(u32::try_from(first).unwrap_or(u32::MAX));
-            Course { tick: trace.tick, there, prices: self.prices_from(share(run, each), Some(after)) }
+            Course { tick: trace.tick, there, first, prices: self.prices.cloned(), begins: self.begins(share(run, each), Some(after)) }
         };
-        self.traces.iter().flat_map(|trace| (0..each).map(move |run| begun(trace, run))).collect()
+        let shared = self.traces.iter().map(|trace| (trace, Arc::<[bool]>::from(trace.there.as_slice())));
+        shared.flat_map(|(trace, there)| (0..each).map(move |run| begun(trace, Arc::clone(&there), run))).collect()
     }
 
-    /// The recorded prices of a world that begins at some share of the recording, or so long after its first price; it goes round where
-    /// a job is longer.
-    fn prices_from(&self, share: f64, after: Option<Duration>) -> Vec<(Duration, UsdPerHour)> {
-        let Some(prices) = self.prices else { return Vec::new() };
-        let points = prices.points();
-        let (Some(first), Some(last)) = (points.first(), points.last()) else { return Vec::new() };
-        // The last price holds for as long as the others on the mean.
-        let length = elapsed(first.at, last.at);
-        let length = length + length / u32::try_from(points.len().saturating_sub(1).max(1)).unwrap_or(u32::MAX);
-        if length.is_zero() {
-            return vec![(Duration::ZERO, first.price)];
-        }
-        let begins = after.map_or(length.mul_f64(share), |after| Duration::from_nanos((after.as_nanos() % length.as_nanos()) as u64));
-        let lasts = self.play.given_up_after();
-        let rounds = (lasts.as_secs_f64() / length.as_secs_f64()).ceil() as u32 + 1;
-        let all = (0..rounds).flat_map(|round| points.iter().map(move |point| (length * round + elapsed(first.at, point.at), point.price)));
-        let (before, later): (Vec<_>, Vec<_>) = all.partition(|(since, _)| *since <= begins);
-        let held = before.last().map(|(_, price)| (Duration::ZERO, *price));
-        let later = later.into_iter().map(|(since, price)| (since - begins, price)).take_while(|(since, _)| *since < lasts);
-        held.into_iter().chain(later).collect()
+    /// With which moment of the recorded prices a world begins: at some share of them, or so long after the first.
+    fn begins(&self, share: f64, after: Option<Duration>) -> Duration {
+        self.prices.map_or(Duration::ZERO, |prices| after.unwrap_or_else(|| prices.length().mul_f64(share)))
     }
 }
 

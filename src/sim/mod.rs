@@ -55,7 +55,7 @@ pub use planted::Bug;
 pub use play::{Play, Played, play};
 pub use process::Process;
 pub use saves::Saves;
-pub use sold::Course;
+pub use sold::{Course, PriceRound};
 pub use strikes::Strikes;
 pub use through::{SensesThrough, Through};
 pub use timeline::{Timeline, in_virtual_time};

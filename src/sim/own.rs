@@ -26,11 +26,11 @@ use super::workload::{End, Habit, Truth};
 use super::world::{JOB, OWNER, Violation, World};
 use crate::controller::submit;
 use crate::job::{
-    AlarmRule, CheckpointSpec, Command, EndedBecause, GpuSelection, JobId, LimitsSpec, MachineSpec, MarketChoice, Receipt, ResolvedSpec, Spec,
-    WatchSpec,
+    AlarmRule, CheckpointSpec, Command, EndedBecause, GpuSelection, JobId, LimitsSpec, MachineSpec, MarketChoice, OnSpec, Receipt, ResolvedSpec,
+    Spec, WatchSpec,
 };
 use crate::jobdir::layout;
-use crate::market::{Cloud, Market, Span, Usd};
+use crate::market::{Cloud, Market, Span, Usd, elapsed};
 use crate::policy::market_run::{Goes, Play, Ran, Unfinished};
 use crate::ports::Store;
 
@@ -84,7 +84,8 @@ async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>) -> Lived {
         tokio::task::spawn_local(sweep(Arc::clone(&world))),
         tokio::task::spawn_local(take_away(Arc::clone(&world))),
     ];
-    let limit = job.play.deadline.map_or_else(|| job.play.given_up_after(), |deadline| deadline + SETTLES_WITHIN);
+    let deadline = deadline(&world).map(|deadline| deadline + SETTLES_WITHIN);
+    let limit = deadline.map_or_else(|| job.play.given_up_after(), |deadline| deadline.min(job.play.given_up_after()));
     let receipt = || world.objects.body(&layout::receipt(dir.job())).and_then(|body| serde_json::from_slice::<Receipt>(&body).ok());
     while receipt().is_none() && world.timeline.now() < limit {
         world.timeline.sleep(LOOK).await;
@@ -144,6 +145,8 @@ fn spec(job: &OwnJob<'_>) -> ResolvedSpec {
         setup: None,
         outputs: Vec::new(),
         checkpoint: said.checkpoint.clone().map(asked),
+        // What is kept for a look is no cost of the work, and nobody looks.
+        on: OnSpec::default(),
         machine,
         watch,
         limits,
@@ -176,11 +179,16 @@ fn ran(world: &World, receipt: Option<&Receipt>) -> Ran {
     ran
 }
 
+/// By when its job must have ended, in the time of its world.
+fn deadline(world: &World) -> Option<Duration> {
+    world.spec.spec.limits.deadline.map(|deadline| elapsed(at(Duration::ZERO), deadline))
+}
+
 /// What ended it before it was done.
 fn unfinished(world: &World, receipt: Option<&Receipt>) -> Option<Unfinished> {
     let Some(receipt) = receipt else {
-        let has_deadline = world.spec.spec.limits.deadline.is_some();
-        return Some(if has_deadline { Unfinished::Otherwise } else { Unfinished::GivenUp });
+        let is_over = deadline(world).is_some_and(|deadline| deadline <= world.timeline.now());
+        return Some(if is_over { Unfinished::Otherwise } else { Unfinished::GivenUp });
     };
     match receipt.because {
         Some(EndedBecause::Succeeded) => None,
@@ -192,12 +200,17 @@ fn unfinished(world: &World, receipt: Option<&Receipt>) -> Option<Unfinished> {
     }
 }
 
+/// Who ends by a deadline is done so long before it at most.
+const WAY_OUT: Duration = Duration::from_secs(15 * 60);
+
 /// The hard end of a machine is the first of its limits; a receipt does not say of which.
 fn by_its_hard_end(limits: &LimitsSpec, receipt: &Receipt) -> Unfinished {
     let ran = receipt.attempts.last().map_or(Duration::ZERO, |attempt| Duration::from_secs_f64(attempt.billed_seconds));
     // Of a run time some is left for its last save and its power-off.
     let of_run_time = limits.max_runtime.is_some_and(|most| ran + most.duration() / 10 >= most.duration());
+    let of_deadline = limits.deadline.is_some_and(|deadline| elapsed(receipt.ended, deadline) <= WAY_OUT);
     match () {
+        () if of_deadline => Unfinished::Deadline,
         () if !of_run_time && limits.budget.is_some() => Unfinished::Budget,
         () if !of_run_time && limits.deadline.is_some() => Unfinished::Deadline,
         () => Unfinished::RunTime,

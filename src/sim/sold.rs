@@ -16,7 +16,7 @@ use super::cloud::REGION;
 use super::fates::reclaim;
 use super::timeline::at;
 use super::world::World;
-use crate::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, UsdPerHour, Zone};
+use crate::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, UsdPerHour, Zone, elapsed};
 
 pub const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
@@ -44,28 +44,82 @@ pub struct Sold {
 pub struct Course {
     /// Between two looks.
     pub tick: Duration,
-    /// Whether there is capacity, look by look; it goes round.
-    pub there: Vec<bool>,
-    /// What an hour costs, each price from when on; none: it stands.
-    pub prices: Vec<(Duration, UsdPerHour)>,
+    /// Whether there is capacity, look by look; it goes round. Many worlds begin somewhere in one recording.
+    pub there: Arc<[bool]>,
+    /// The look with which it begins.
+    pub first: usize,
+    /// What an hour costs; `None`: it stands.
+    pub prices: Option<Arc<PriceRound>>,
+    /// With which moment of those prices it begins.
+    pub begins: Duration,
+}
+
+/// Recorded prices, which go round.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PriceRound {
+    /// Each price, and since when, from the first on.
+    points: Vec<(Duration, UsdPerHour)>,
+    length: Duration,
+}
+
+/// A shorter recording holds its last price on: nobody's prices move around in minutes, and what went round in a second would never end.
+const ROUND_MIN: Duration = Duration::from_secs(3600);
+
+impl PriceRound {
+    /// A recording, and by when it was made: until then its last price held. `None`: it holds nothing.
+    pub fn of(recorded: &PriceHistory, made: Option<Timestamp>) -> Option<PriceRound> {
+        let (first, last) = (recorded.points().first()?, recorded.newest()?);
+        let length = elapsed(first.at, made.unwrap_or(last.at).max(last.at)).max(ROUND_MIN);
+        let points = recorded.points().iter().map(|point| (elapsed(first.at, point.at), point.price)).collect();
+        Some(PriceRound { points, length })
+    }
+
+    pub fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// Which round a moment is in, and how far into it.
+    fn within(&self, moment: Duration) -> (u32, Duration) {
+        let round = u32::try_from(moment.as_nanos() / self.length.as_nanos()).unwrap_or(u32::MAX);
+        (round, moment.saturating_sub(self.length.saturating_mul(round)))
+    }
+
+    fn price(&self, moment: Duration) -> UsdPerHour {
+        let (_, within) = self.within(moment);
+        let after = self.points.partition_point(|(since, _)| *since <= within);
+        self.points[after.saturating_sub(1)].1
+    }
+
+    /// When it changes next.
+    fn next(&self, moment: Duration) -> Duration {
+        let (round, within) = self.within(moment);
+        let later = self.points.get(self.points.partition_point(|(since, _)| *since <= within));
+        self.length.saturating_mul(round).saturating_add(later.map_or(self.length, |(since, _)| *since))
+    }
+
+    /// All that was until a moment.
+    fn until(&self, moment: Duration) -> impl Iterator<Item = (Duration, UsdPerHour)> {
+        let rounds = (0..=self.within(moment).0).map(|round| self.length.saturating_mul(round));
+        rounds.flat_map(|began| self.points.iter().map(move |(since, price)| (began + *since, *price))).take_while(move |(since, _)| *since <= moment)
+    }
 }
 
 impl Course {
     fn is_there(&self, now: Duration) -> bool {
         let look = (now.as_nanos() / self.tick.as_nanos().max(1)) as usize;
-        self.there.is_empty() || self.there[look % self.there.len()]
+        self.there.is_empty() || self.there[(self.first + look) % self.there.len()]
     }
 
     fn price(&self, now: Duration) -> Option<UsdPerHour> {
-        let after = self.prices.partition_point(|(since, _)| *since <= now);
-        self.prices.get(after.saturating_sub(1)).map(|(_, price)| *price)
+        self.prices.as_ref().map(|prices| prices.price(self.begins + now))
     }
 
     /// When something of it changes next.
     fn next(&self, now: Duration) -> Duration {
         let look = now.as_nanos() / self.tick.as_nanos().max(1) + 1;
         let look = self.tick.saturating_mul(u32::try_from(look).unwrap_or(u32::MAX));
-        self.prices.iter().map(|(since, _)| *since).find(|since| *since > now).map_or(look, |price| price.min(look))
+        let price = self.prices.as_ref().map(|prices| prices.next(self.begins + now).saturating_sub(self.begins));
+        price.map_or(look, |price| price.min(look))
     }
 }
 
@@ -131,10 +185,16 @@ impl Sold {
 
     /// The prices of an offer from a moment on, and the one that held then, as EC2 tells them; `None`: they do not move.
     pub fn moving_prices(&self, offer: &Offer, now: Duration) -> Option<PriceHistory> {
-        let course = self.course.as_ref().filter(|course| offer.market == Market::Spot && !course.prices.is_empty())?;
-        let told = course.prices.iter().filter(|(since, _)| *since <= now);
-        let points = told.map(|(since, price)| PricePoint { at: if since.is_zero() { before() } else { at(*since) }, price: *price }).collect();
-        Some(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points))
+        let course = self.course.as_ref().filter(|_| offer.market == Market::Spot)?;
+        let (prices, begins) = (course.prices.as_ref()?, course.begins);
+        // What was recorded before this world began is its past; before that the first price held.
+        let moment = |since: Duration| match since.checked_sub(begins) {
+            Some(later) => at(later),
+            None => at(Duration::ZERO).saturating_sub(begins - since).unwrap_or(Timestamp::MIN),
+        };
+        let first = PricePoint { at: before().min(moment(Duration::ZERO)), price: prices.price(Duration::ZERO) };
+        let told = prices.until(begins + now).map(|(since, price)| PricePoint { at: moment(since), price });
+        Some(PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, std::iter::once(first).chain(told).collect()))
     }
 
     /// What EC2 tells whoever looks for offers; of the worlds of the laws nothing.
@@ -183,17 +243,26 @@ mod tests {
 
     #[test]
     fn a_course_goes_round_and_its_next_change_is_a_look_or_a_price() {
-        let prices = vec![(Duration::ZERO, dollars("0.4")), (minutes(7), dollars("0.9"))];
-        let course = Course { tick: minutes(5), there: vec![true, false], prices };
+        let point = |minute: u64, price: &str| PricePoint { at: at(minutes(minute)), price: dollars(price) };
+        let recorded = PriceHistory::new(Region::new(REGION), Zone::new("z"), TYPE, vec![point(0, "0.4"), point(7, "0.9")]);
+        let round = |made: u64| Arc::new(PriceRound::of(&recorded, Some(at(minutes(made)))).unwrap());
+        assert_eq!((round(0).length(), round(90).length()), (ROUND_MIN, minutes(90)), "the last price holds until the recording was made");
+        let course = Course { tick: minutes(5), there: [false, true].into(), first: 1, prices: Some(round(90)), begins: Duration::ZERO };
         assert_eq!([0, 4, 5, 9, 10, 15].map(|minute| course.is_there(minutes(minute))), [true, true, false, false, true, false]);
-        assert_eq!([0, 5, 7, 10].map(|minute| course.next(minutes(minute))), [5, 7, 10, 15].map(minutes));
-        assert_eq!([0, 6, 7, 600].map(|minute| course.price(minutes(minute)).unwrap()), ["0.4", "0.4", "0.9", "0.9"].map(dollars));
+        assert_eq!([0, 5, 7, 10, 88].map(|minute| course.next(minutes(minute))), [5, 7, 10, 15, 90].map(minutes));
+        let price = |minute: u64| course.price(minutes(minute)).unwrap();
+        assert_eq!([0, 6, 7, 89, 90, 96, 97].map(price), ["0.4", "0.4", "0.9", "0.9", "0.4", "0.4", "0.9"].map(dollars));
+        // A world that begins in the middle knows what was before it.
+        let later = Sold::on(Course { begins: minutes(60), ..course.clone() }, dollars("0.4"), dollars("1"));
+        let past = later.histories(Duration::ZERO).remove(0);
+        assert_eq!(past.points().iter().map(|point| point.price).collect::<Vec<_>>(), ["0.4", "0.4", "0.9"].map(dollars));
+        assert_eq!(past.points()[2].at, at(Duration::ZERO) - minutes(53));
         let sold = Sold::on(course, dollars("0.4"), dollars("1"));
         let spot = |minute| sold.offers(&[Market::Spot], minutes(minute)).remove(0);
         assert_eq!((spot(0).price, spot(8).price), (dollars("0.4"), dollars("0.9")));
         assert!(!sold.is_dearer_than(None, &spot(0), minutes(8)), "no bid is the price on demand");
         assert!(sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(8)) && !sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(6)));
         let known = |minute| sold.histories(minutes(minute))[0].points().len();
-        assert_eq!((known(0), known(8)), (1, 2), "nobody is told what a price will be");
+        assert_eq!((known(0), known(8)), (2, 3), "nobody is told what a price will be");
     }
 }

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub use crate::sim::{Course, Lived, OwnJob};
+pub use crate::sim::{Course, Lived, OwnJob, PriceRound};
 
 /// Plays all of them, and calls `told` with how many are done after each. Blocks its thread until the last is.
 pub fn live_all(jobs: &[OwnJob<'_>], told: impl Fn(usize) + Sync) -> Vec<Lived> {

@@ -142,13 +142,19 @@ fn recorded_prices_are_what_it_pays_and_what_takes_its_machine() {
         serde_json::json!({"region": "us-east-1", "zone": zone, "instance_type": "g5.xlarge", "points": points})
     };
     let half = course("us-east-1a", &[("2026-11-01T00:00:00Z", 0.5), ("2026-11-02T00:00:00Z", 0.5)]);
-    sandbox.write("half.json", serde_json::json!({ "source": "EC2", "histories": [half] }).to_string());
+    sandbox.write("half.json", serde_json::json!({ "source": {"as_of": "2026-11-03T00:00:00Z"}, "histories": [half] }).to_string());
     sandbox.write("two.json", serde_json::json!({ "histories": [half, course("us-east-1b", &[("2026-11-01T00:00:00Z", 0.4)])] }).to_string());
     sandbox.write("none.json", r#"{"histories": []}"#);
     sandbox.write("always.json", r#"{"gap_seconds": 600, "first": 1, "runs": [400]}"#);
     let (code, found) = shown(&sandbox, &lived(&["-o", "json", "--trace", "always.json", "--prices", "half.json"]));
     let usd = found["markets"][0]["usd"]["mean"].as_f64().unwrap();
     assert!(code == 0 && (0.25..0.35).contains(&usd), "half of what the price of now would be: {found}");
+    // Points that lie a microsecond apart are no recording that goes round a million times a second.
+    let close = course("us-east-1a", &[("2026-11-01T00:00:00Z", 0.9), ("2026-11-01T00:00:00.000001Z", 0.5)]);
+    sandbox.write("close.json", serde_json::json!({ "source": {"as_of": "2026-11-20T00:00:00Z"}, "histories": [close] }).to_string());
+    let (code, found) = shown(&sandbox, &lived(&["-o", "json", "--trace", "always.json", "--prices", "close.json"]));
+    let usd = found["markets"][0]["usd"]["mean"].as_f64().unwrap();
+    assert!(code == 0 && (0.25..0.35).contains(&usd), "its last price held until it was made: {found}");
     let ended = sandbox.lamp(&lived(&["--prices", "two.json"]));
     let because = "`two.json` holds the courses of 2 pools (g5.xlarge in us-east-1a, g5.xlarge in us-east-1b), and a job is played in one";
     assert!(ended.code == 100 && ended.err.contains(because) && ended.err.contains("lamp prices --type"), "{}", ended.err);

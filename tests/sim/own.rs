@@ -1,11 +1,13 @@
 //! A job of somebody's own in the false world (`lamp simulate`): it costs, ends, is interrupted and loses what its course says.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use lamplighter::job::ResolvedSpec;
-use lamplighter::market::{Span, UsdPerHour};
+use lamplighter::market::{PriceHistory, PricePoint, Region, Span, UsdPerHour, Zone};
 use lamplighter::policy::market_run::{Goes, Play, PlayLimits, Unfinished};
-use lamplighter::sim::{Course, Lived, OwnJob, live};
+use lamplighter::sim::{Course, Lived, OwnJob, PriceRound, live};
 
 const NOW: &str = "2026-11-25T08:00:00Z";
 
@@ -48,7 +50,7 @@ fn play(spec: &ResolvedSpec, work: u64) -> Play {
 }
 
 fn always() -> Course {
-    Course { tick: minutes(10), there: vec![true], prices: Vec::new() }
+    Course { tick: minutes(10), there: [true].into(), first: 0, prices: None, begins: Duration::ZERO }
 }
 
 fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
@@ -77,7 +79,13 @@ fn with_capacity_for_ever_it_costs_its_work_its_start_and_its_end() {
 #[test]
 fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
     let spec = spec(&serde_json::json!({}));
-    let course = Course { tick: minutes(10), there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat(), prices: Vec::new() };
+    let course = Course {
+        tick: minutes(10),
+        there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat().into(),
+        first: 0,
+        prices: None,
+        begins: Duration::ZERO,
+    };
     let lived = lived(&spec, 60, Goes::Spot, course);
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
@@ -94,7 +102,13 @@ fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
 fn without_a_checkpoint_it_begins_anew() {
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.checkpoint = None;
-    let course = Course { tick: minutes(10), there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat(), prices: Vec::new() };
+    let course = Course {
+        tick: minutes(10),
+        there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat().into(),
+        first: 0,
+        prices: None,
+        begins: Duration::ZERO,
+    };
     let ran = lived(&spec, 60, Goes::Spot, course).ran;
     assert_eq!((ran.unfinished, ran.interruptions), (None, 1), "{ran:?}");
     assert!((0.3..0.55).contains(&ran.lost_hours), "all that it had done: {ran:?}");
@@ -105,12 +119,17 @@ fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.machine.max_price =
         serde_json::from_value(serde_json::json!("$2")).or_else(|_| serde_json::from_value(serde_json::json!(2.0))).unwrap();
-    let prices = vec![(Duration::ZERO, dollars("1")), (minutes(30), dollars("1.5")), (minutes(75), dollars("2.5")), (minutes(100), dollars("0.5"))];
+    let start = NOW.parse::<Timestamp>().unwrap();
+    let point = |minute: u64, price: &str| PricePoint { at: start + minutes(minute), price: dollars(price) };
+    let points = vec![point(0, "0.2"), point(30, "1.5"), point(75, "2.5"), point(100, "0.1")];
+    let recorded = PriceHistory::new(Region::new("us-east-1"), Zone::new("us-east-1a"), "g5.xlarge", points);
+    let prices = PriceRound::of(&recorded, Some(start + minutes(600))).map(Arc::new);
     let lived = lived(&spec, 120, Goes::Spot, Course { prices, ..always() });
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
-    // Half an hour at one dollar, three quarters at one and a half, two minutes of notice at its bid at most; the rest at half a dollar.
-    assert!((1.8..2.3).contains(&ran.usd), "{ran:?}");
+    // Half an hour at 0.2, three quarters at 1.5, two minutes and a little at its bid of 2, and some 50 minutes at 0.1: at no one price
+    // is it the same.
+    assert!((1.27..1.42).contains(&ran.usd), "{ran:?}");
     // That the receipt is the ledger, also where prices move, is a law; EC2 does not date the power-off at the end, which is estimated.
     let said = lived.receipt.unwrap().total_usd.dollars();
     assert!((0.0..0.01).contains(&(said - ran.usd)), "{said} {ran:?}");
@@ -118,7 +137,7 @@ fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each
 
 #[test]
 fn limits_end_it_unfinished_as_they_would() {
-    let course = || Course { there: vec![false], ..always() };
+    let course = || Course { there: [false].into(), ..always() };
     let deadline = serde_json::json!({"deadline": "2026-11-25T10:00:00Z"});
     let ran = lived(&spec(&deadline), 60, Goes::Auto, course()).ran;
     assert!(ran.unfinished.is_none() && ran.finish_hours < 2.0 && ran.on_demand_hours > 1.0, "on demand in time: {ran:?}");
@@ -134,7 +153,7 @@ fn limits_end_it_unfinished_as_they_would() {
 #[test]
 fn the_same_job_on_the_same_course_is_the_same_life() {
     let spec = spec(&serde_json::json!({"work": Span::from_secs(1800)}));
-    let course = || Course { there: vec![true, true, false], ..always() };
+    let course = || Course { there: [true, true, false].into(), ..always() };
     let both = [(); 2].map(|()| lived(&spec, 30, Goes::Spot, course()).ran);
     assert_eq!(both[0], both[1]);
 }
