@@ -14,7 +14,7 @@ use super::calls::Call;
 use super::catalogue::Catalogue;
 use super::cbor;
 use super::fault::{self, Fault, Meets};
-use super::http::{Answer, HTTP_DATE, Request};
+use super::http::{Answer, HTTP_DATE, NO_ANSWER, Request};
 use super::query::{self, Params};
 use super::route::{self, Asked};
 use super::world::World;
@@ -101,11 +101,11 @@ impl Cloud {
         if answer.status == 200 { Ok(Node::parse(&answer.text())) } else { Err(answer) }
     }
 
-    /// Under load moto closes a connection now and then without a word: what only reads is asked once more.
+    /// Under load moto closes a connection now and then without a word: what may be is asked once more.
     pub fn moto(&self, request: &Request) -> Answer {
         let ask = || request.ask(&self.moto, &self.account);
-        let answer = ask().or_else(|error| if request.only_reads() { ask() } else { Err(error) });
-        answer.unwrap_or_else(|error| Answer::new(599, "text/plain", format!("moto: {error}")))
+        let answer = ask().or_else(|error| if request.may_be_asked_again() { ask() } else { Err(error) });
+        answer.unwrap_or_else(|error| Answer::new(NO_ANSWER, "text/plain", format!("moto: {error}")))
     }
 
     /// Where a bucket is, if there is one.

@@ -13,6 +13,9 @@ pub const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 /// moto answers a first DescribeInstanceTypes in seconds, on a busy machine in many.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Of the answer that stands for none: moto could not be reached, or closed its connection. Its text is the reason.
+pub const NO_ANSWER: u16 = 599;
+
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: String,
@@ -59,13 +62,19 @@ impl Request {
         Ok(Some(request))
     }
 
-    /// By its method or the name of its action: to ask twice changes nothing.
-    pub fn only_reads(&self) -> bool {
+    /// By its method or the name of its action: to ask twice changes nothing, or is refused the second time by the name of what it makes.
+    pub fn may_be_asked_again(&self) -> bool {
+        const MAKES_ONE_MORE: [&str; 5] = ["RunInstances", "CreateVolume", "AllocateAddress", "CreateSubnet", "PutMetricData"];
         let body = String::from_utf8_lossy(&self.body);
-        let action =
-            body.split('&').find_map(|pair| pair.strip_prefix("Action=")).or(self.header("x-amz-target").rsplit_once('.').map(|(_, name)| name));
-        matches!(self.method.as_str(), "GET" | "HEAD")
-            || action.is_some_and(|name| ["Describe", "Get", "List"].iter().any(|verb| name.starts_with(verb)))
+        let of_a_form = body.split('&').find_map(|pair| pair.strip_prefix("Action="));
+        let of_a_document = self.header("x-amz-target").rsplit_once('.').map(|(_, name)| name);
+        match (self.method.as_str(), of_a_form, of_a_document) {
+            ("GET" | "HEAD", ..) => true,
+            (_, Some(action), _) => !MAKES_ONE_MORE.contains(&action),
+            (_, None, Some(action)) => ["Describe", "Get", "List"].iter().any(|verb| action.starts_with(verb)),
+            // An object that is put under a condition is there the second time.
+            (_, None, None) => false,
+        }
     }
 
     /// Asks moto, as this account.

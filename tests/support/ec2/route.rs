@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cloud::{Cloud, lock};
-use super::http::{Answer, Request};
+use super::http::{Answer, NO_ANSWER, Request};
 use super::query::{self, Params};
 use super::xml::Node;
 use super::{catalogue, describe, images, launch, power, spot};
@@ -157,6 +157,9 @@ pub(super) fn code(answer: &Answer) -> String {
         return String::new();
     }
     let text = answer.text();
+    if answer.status == NO_ANSWER {
+        return text;
+    }
     if let Ok(Value::Object(document)) = serde_json::from_str(&text) {
         return document.get("__type").and_then(Value::as_str).unwrap_or_default().into();
     }
