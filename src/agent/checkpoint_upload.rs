@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -41,10 +42,23 @@ const FILES_MAX: usize = 20_000;
 #[derive(Clone)]
 pub(super) struct Folder {
     files: Arc<dyn Files>,
-    pub path: PathBuf,
+    pub path: Arc<Path>,
     /// The newest look of all. Each takes a thread for as long as the folder does not answer, and there are few: whoever wants another
     /// waits for the one before it.
-    newest: Arc<Mutex<Option<Shared<BoxFuture<'static, ()>>>>>,
+    newest: Arc<Mutex<Option<Shares>>>,
+}
+
+/// A look that whoever waits for it keeps going.
+type Shares = Shared<BoxFuture<'static, ()>>;
+
+/// How a look began.
+enum Begun {
+    /// And was over.
+    Over(io::Result<Tree>),
+    /// It leaves what it sees.
+    Ours(Shares, Arc<Mutex<Option<io::Result<Tree>>>>),
+    /// Another is under way.
+    Before(Shares),
 }
 
 /// What was seen.
@@ -56,36 +70,40 @@ pub(super) struct Look {
 
 impl Folder {
     pub(super) fn new(files: Arc<dyn Files>, path: PathBuf) -> Self {
-        Folder { files, path, newest: Arc::default() }
+        Folder { files, path: path.into(), newest: Arc::default() }
     }
 
     /// As long as the folder takes: who cannot wait for ever limits it.
     pub(super) async fn look(&self) -> io::Result<Look> {
         loop {
-            let seen = Arc::new(Mutex::new(None));
-            let (look, is_ours) = self.newest_or(&seen);
-            look.await;
-            if is_ours {
-                let tree = seen.lock().expect("never held over a panic").take();
-                return looked(tree.expect("the look is over")?);
+            match std::future::poll_fn(|context| Poll::Ready(self.begin(context))).await {
+                Begun::Over(tree) => return looked(tree?),
+                Begun::Ours(look, seen) => {
+                    look.await;
+                    let tree = seen.lock().expect("never held over a panic").take();
+                    return looked(tree.expect("the look is over")?);
+                }
+                Begun::Before(look) => look.await,
             }
         }
     }
 
-    /// The look that is under way, or else a new one, which leaves what it saw.
-    fn newest_or(&self, seen: &Arc<Mutex<Option<io::Result<Tree>>>>) -> (Shared<BoxFuture<'static, ()>>, bool) {
+    /// The look that is under way, or else a new one. What is seen at once has nothing to share.
+    fn begin(&self, context: &mut Context<'_>) -> Begun {
         let mut newest = self.newest.lock().expect("never held over a panic");
         if let Some(look) = newest.as_ref().filter(|look| look.peek().is_none()) {
-            return (look.clone(), false);
+            return Begun::Before(look.clone());
         }
-        let (files, path, seen) = (Arc::clone(&self.files), self.path.clone(), Arc::clone(seen));
-        let look = async move {
-            let tree = files.walk_aside(&path, FILES_MAX).await;
-            *seen.lock().expect("never held over a panic") = Some(tree);
-        };
-        let look = look.boxed().shared();
+        let (files, path) = (Arc::clone(&self.files), Arc::clone(&self.path));
+        let mut walk = Box::pin(async move { files.walk_aside(&path, FILES_MAX).await });
+        if let Poll::Ready(tree) = walk.as_mut().poll(context) {
+            return Begun::Over(tree);
+        }
+        let seen = Arc::new(Mutex::new(None));
+        let leave = Arc::clone(&seen);
+        let look = walk.map(move |tree| *leave.lock().expect("never held over a panic") = Some(tree)).boxed().shared();
         *newest = Some(look.clone());
-        (look, true)
+        Begun::Ours(look, seen)
     }
 
     /// For small folders, or when nobody waits.
@@ -94,11 +112,11 @@ impl Folder {
     }
 }
 
-fn looked(tree: Tree) -> io::Result<Look> {
+fn looked(mut tree: Tree) -> io::Result<Look> {
     if tree.truncated {
         return Err(io::Error::other(format!("it holds more than {FILES_MAX} files")));
     }
-    let skipped = tree.skipped.clone();
+    let skipped = std::mem::take(&mut tree.skipped);
     Ok(Look { picture: picture(tree), skipped })
 }
 

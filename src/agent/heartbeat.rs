@@ -300,8 +300,8 @@ async fn due(inner: &Inner) -> (Status, u64) {
             let news = newest.update > *inner.written.borrow();
             let since = newest.written_at.map(|at| inner.outbox.clock.mono().saturating_sub(at));
             let beat = since.is_none_or(|since| since + TICK_SLACK >= inner.beat);
-            if let Some(status) = newest.status.clone()
-                && (newest.changed || (news && beat))
+            if (newest.changed || (news && beat))
+                && let Some(status) = newest.status.clone()
             {
                 newest.changed = false;
                 return (status, newest.update);

@@ -129,8 +129,8 @@ pub(super) async fn run(shared: Arc<Shared>, board: Board, lines: LineScan) {
         scan.lines.renew();
         scan.budget = LOOK_BYTES_MAX;
         let mut behind = false;
-        for follow in scan.shared.follows() {
-            behind = follow.start >= scan.place.start && !scan.read(&follow).await;
+        for follow in &*scan.shared.follows() {
+            behind = follow.start >= scan.place.start && !scan.read(follow).await;
             if behind {
                 break;
             }

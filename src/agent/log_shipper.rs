@@ -283,7 +283,7 @@ impl Shipper {
 
     /// What the start at hand is, in words.
     fn label(&self) -> String {
-        let said = self.shared.follows().into_iter().find(|follow| follow.start == self.state.start).and_then(|follow| follow.label);
+        let said = self.shared.follows().iter().find(|follow| follow.start == self.state.start).and_then(|follow| follow.label.clone());
         said.unwrap_or_else(|| format!("start {} of the workload", self.state.start))
     }
 

@@ -72,7 +72,8 @@ pub(super) struct Follow {
 
 pub(super) struct Shared {
     pub outbox: Outbox,
-    follows: Mutex<Vec<Follow>>,
+    /// Whoever reads them has them as they are: two of us look at each tick, and they change with a start.
+    follows: Mutex<Arc<Vec<Follow>>>,
     scanned: Mutex<Place>,
     pub wake_shipper: Notify,
     pub wake_scan: Notify,
@@ -133,10 +134,11 @@ impl LogShip {
         let mut follows = self.shared.lock_follows();
         if !follows.iter().any(|follow| follow.start == start) {
             // An earlier start is over when the next begins.
+            let follows = Arc::make_mut(&mut follows);
             follows.iter_mut().for_each(|follow| follow.ended = true);
             follows.push(Follow { start, dir: dir.to_owned(), ended: false, label: Some(label.to_owned()) });
             // At once: the next agent knows only the newest start by itself.
-            self.shared.outbox.keep(STARTS, &*follows);
+            self.shared.outbox.keep(STARTS, follows);
         }
     }
 
@@ -150,7 +152,9 @@ impl LogShip {
 
     /// The start has ended and its holder has written everything.
     pub fn ended(&self, start: u32) {
-        self.shared.lock_follows().iter_mut().filter(|follow| follow.start == start).for_each(|follow| follow.ended = true);
+        let mut follows = self.shared.lock_follows();
+        Arc::make_mut(&mut follows).iter_mut().filter(|follow| follow.start == start).for_each(|follow| follow.ended = true);
+        drop(follows);
         self.shared.wake();
     }
 
@@ -177,8 +181,8 @@ impl LogShip {
 }
 
 impl Shared {
-    pub(super) fn follows(&self) -> Vec<Follow> {
-        self.lock_follows().clone()
+    pub(super) fn follows(&self) -> Arc<Vec<Follow>> {
+        Arc::clone(&self.lock_follows())
     }
 
     fn wake(&self) {
@@ -194,7 +198,7 @@ impl Shared {
         self.scanned.lock().expect("nobody panics while holding it: it is only read and set")
     }
 
-    fn lock_follows(&self) -> MutexGuard<'_, Vec<Follow>> {
+    fn lock_follows(&self) -> MutexGuard<'_, Arc<Vec<Follow>>> {
         self.follows.lock().expect("nobody panics while holding the starts: they are only listed and marked")
     }
 

@@ -27,7 +27,8 @@ pub struct Watching {
     baseline: Option<Marks>,
     began: Option<Sample>,
     previous: Option<Sample>,
-    last: Option<Rates>,
+    /// Of the last interval.
+    cpu_percent: Option<f64>,
     /// Since when it is busy and moves, without a pause.
     pub busy_since: Option<Duration>,
     pub idle: WatchVerdict,
@@ -67,7 +68,7 @@ impl Watching {
             baseline: Some(baseline),
             began: None,
             previous: None,
-            last: None,
+            cpu_percent: None,
             busy_since: None,
             idle: starting(),
             stall: starting(),
@@ -119,7 +120,7 @@ impl Watching {
         self.stall_rule.started_again();
         self.hardware_rule.started_again();
         // `began` stays: recorded time never steps back within an attempt.
-        (self.previous, self.last, self.busy_since) = (None, None, None);
+        (self.previous, self.cpu_percent, self.busy_since) = (None, None, None);
         self.rest.iter_mut().for_each(RestCpu::forget);
         self.baseline = Some(baseline);
         (self.idle, self.stall) = (starting(), starting());
@@ -163,7 +164,7 @@ impl Watching {
         self.account(&rates);
         let busy = self.idle.standing == Standing::Busy && !self.is_quiet() && self.stall.standing == Standing::Busy;
         self.busy_since = if busy { self.busy_since.or(Some(mono)) } else { None };
-        self.last = Some(rates.clone());
+        self.cpu_percent = rates.cpu_percent.known().copied();
         Some(rates)
     }
 
@@ -218,7 +219,7 @@ impl Watching {
 
     /// CPU of the workload's tree in percent of one core, over the last interval.
     pub fn cpu_percent(&self) -> Option<f64> {
-        self.last.as_ref().and_then(|rates| rates.cpu_percent.known().copied())
+        self.cpu_percent
     }
 
     pub fn memory_bytes(&self) -> Option<u64> {

@@ -128,7 +128,9 @@ impl Queue {
             return;
         }
         let rows = std::mem::take(&mut self.count);
-        let compressed = self.packer.pack(&std::mem::take(&mut self.rows));
+        let compressed = self.packer.pack(&self.rows);
+        // Their room is for the next.
+        self.rows.clear();
         let Ok(body) = compressed.inspect_err(|error| tracing::warn!("cannot compress samples: {error}")) else {
             self.dropped += rows;
             return;

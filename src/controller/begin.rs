@@ -7,6 +7,7 @@
 //! second from a bucket. Whatever goes wrong after the spec is there is found by the next look, like everything else; a plan
 //! without a spec is no job, and is never launched.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::act::ActError;
@@ -56,7 +57,7 @@ impl Controller {
     /// # Errors
     /// [`SubmitError::Unsure`] when nobody has answered whether a job was made; with any other none was, by this.
     pub async fn begin(&self, dir: &JobDir, spec: &ResolvedSpec, planned: Planned) -> Result<(JobMemory, Result<(), ActError>), SubmitError> {
-        let mut memory = JobMemory { spec: Some(spec.clone()), ..JobMemory::default() };
+        let mut memory = JobMemory { spec: Some(Arc::new(spec.clone())), ..JobMemory::default() };
         let Planned { mut plan, decided, waits, .. } = planned;
         // A lid may be closed at each step from here to the launch.
         memory.looked = Some(self.clock.mono());

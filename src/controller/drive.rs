@@ -323,7 +323,7 @@ impl Controller {
             return Ok(Some(Step::Final(Box::new(receipt))));
         }
         if memory.spec.is_none() {
-            memory.spec = dir.spec().await?;
+            memory.spec = dir.spec().await?.map(Arc::new);
         }
         let Some(spec) = memory.spec.clone() else { return Ok(None) };
         if spec.is_alone() {

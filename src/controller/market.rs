@@ -370,7 +370,7 @@ impl Controller {
 
     /// Whether a look is due at the market of a job that rests.
     pub(super) fn market_is_due(&self, memory: &JobMemory) -> bool {
-        let asks = memory.spec.as_ref().is_some_and(asks);
+        let asks = memory.spec.as_deref().is_some_and(asks);
         asks && memory.market.as_ref().is_none_or(|market| self.clock.mono() >= market.next)
     }
 }

@@ -1,6 +1,7 @@
 //! What one controller remembers of a job: what it watched, and records that never change. Of one attempt: `attempt_memory`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::alert::Alert;
@@ -15,7 +16,7 @@ use crate::job::{AttemptNo, EndedBecause, Request, ResolvedSpec, Wish};
 /// Of one job.
 #[derive(Clone, Debug, Default)]
 pub struct JobMemory {
-    pub spec: Option<ResolvedSpec>,
+    pub spec: Option<Arc<ResolvedSpec>>,
     /// Boxed: a map makes room for eleven, and nearly every job has one.
     pub attempts: BTreeMap<AttemptNo, Box<AttemptMemory>>,
     pub requests: BTreeMap<u32, Request>,

@@ -125,38 +125,32 @@ fn counted<'a>(gpus: &'a Reading<Vec<GpuSample>>, selection: &GpuSelection) -> R
 
 /// The largest value; unknown if any is unknown.
 fn busiest(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> &Reading<f64>) -> Reading<f64> {
-    combined(gpus, value, |values| values.iter().copied().fold(0.0, f64::max))
+    match gpus {
+        Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu).clone()), 0.0, f64::max),
+        Reading::Absent => Reading::Absent,
+        Reading::Unknown(why) => Reading::Unknown(why.clone()),
+    }
 }
 
 fn total(gpus: &Reading<Vec<&GpuSample>>, value: impl Fn(&GpuSample) -> Reading<f64>) -> Reading<f64> {
     match gpus {
-        Reading::Known(gpus) => {
-            let readings: Vec<Reading<f64>> = gpus.iter().map(|gpu| value(gpu)).collect();
-            fold(readings.iter(), |values| values.iter().sum())
-        }
+        // From -0, as the sum of nothing is.
+        Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu)), -0.0, |sum, value| sum + value),
         Reading::Absent => Reading::Absent,
         Reading::Unknown(why) => Reading::Unknown(why.clone()),
     }
 }
 
-fn combined<'a>(gpus: &Reading<Vec<&'a GpuSample>>, value: impl Fn(&'a GpuSample) -> &'a Reading<f64>, join: impl Fn(&[f64]) -> f64) -> Reading<f64> {
-    match gpus {
-        Reading::Known(gpus) => fold(gpus.iter().map(|gpu| value(gpu)), join),
-        Reading::Absent => Reading::Absent,
-        Reading::Unknown(why) => Reading::Unknown(why.clone()),
-    }
-}
-
-fn fold<'a>(readings: impl Iterator<Item = &'a Reading<f64>>, join: impl Fn(&[f64]) -> f64) -> Reading<f64> {
-    let mut values = Vec::new();
+fn fold(readings: impl Iterator<Item = Reading<f64>>, begin: f64, join: impl Fn(f64, f64) -> f64) -> Reading<f64> {
+    let mut all = None;
     for reading in readings {
         match reading {
-            Reading::Known(value) => values.push(*value),
+            Reading::Known(value) => all = Some(join(all.unwrap_or(begin), value)),
             Reading::Absent => {}
-            Reading::Unknown(why) => return Reading::Unknown(why.clone()),
+            Reading::Unknown(why) => return Reading::Unknown(why),
         }
     }
-    if values.is_empty() { Reading::Absent } else { Reading::Known(join(&values)) }
+    all.map_or(Reading::Absent, Reading::Known)
 }
 
 fn difference<T, U>(then: &Reading<T>, now: &Reading<T>, subtract: impl Fn(&T, &T) -> U) -> Reading<U> {

@@ -2,10 +2,12 @@
 //!
 //! The same value is logged, shown by `lamp explain`, written in the outcome and compared in tests.
 
-use std::collections::BTreeMap;
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+
+use super::Numbers;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reason {
@@ -18,19 +20,19 @@ pub struct Reason {
     pub text: String,
     /// The numbers it used, with the unit last in each name: `gpu_percent`, `quiet_secs`, `window_secs`.
     #[serde(default)]
-    pub numbers: BTreeMap<String, f64>,
+    pub numbers: Numbers,
 }
 
 impl Reason {
     pub fn new(at: Timestamp, policy: &str, verdict: &str, text: impl Into<String>) -> Self {
-        Reason { at, policy: policy.into(), verdict: verdict.into(), text: text.into(), numbers: BTreeMap::new() }
+        Reason { at, policy: policy.into(), verdict: verdict.into(), text: text.into(), numbers: Numbers::default() }
     }
 
     /// Adds a number; one that is not finite is left out, since JSON cannot hold it.
     #[must_use]
-    pub fn with(mut self, name: &str, number: f64) -> Self {
+    pub fn with(mut self, name: impl Into<Cow<'static, str>>, number: f64) -> Self {
         if number.is_finite() {
-            self.numbers.insert(name.into(), number);
+            self.numbers.insert(name, number);
         }
         self
     }

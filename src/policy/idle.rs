@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::pace::{Pace, span};
 use super::signals::{RATE, Seen, Sight, Whole, rate, seen};
 use super::verdict::{Standing, WatchAction, WatchVerdict};
-use crate::instance::Rates;
+use crate::instance::{Rates, Reading};
 use crate::job::IdleSpec;
 use crate::market::Span;
 
@@ -239,7 +239,7 @@ impl IdleWatch {
         let early = if self.begun { Standing::Busy } else { Standing::Starting };
         let say = |standing, text: String| WatchVerdict::new(standing, WatchAction::None, text);
         if !seen.busy.is_empty() {
-            return say(early, format!("working: {}", seen.busy.join(", ")));
+            return say(early, ["working: ", &seen.busy].concat());
         }
         if memory_changed {
             return say(early, "working: device memory was allocated or freed".into());
@@ -269,29 +269,26 @@ impl IdleWatch {
     }
 
     fn with_numbers(&self, rates: &Rates, needed: Option<f64>, verdict: WatchVerdict) -> WatchVerdict {
-        let mut verdict = verdict
-            .with("quiet_secs", self.quiet_secs)
-            .with("window_secs", needed.unwrap_or(f64::NAN))
-            .with("worked_secs", self.worked_secs)
-            .with("longest_pause_secs", self.pause_secs_max);
-        for (name, reading) in [
-            ("gpu_percent", &rates.gpu_percent),
-            ("gpu_memory_percent", &rates.gpu_memory_percent),
-            ("gpu_memory_used_mib", &rates.gpu_memory_used_mib),
-            ("gpu_power_watts", &rates.gpu_power_watts),
-            ("cpu_percent", &rates.cpu_percent),
-            ("cpu_percent_min", &rates.cpu_percent_min),
-            ("machine_cpu_percent", &rates.machine_cpu_percent),
-            ("rest_cpu_percent", &rates.rest_cpu_percent),
-            ("disk_bytes_per_sec", &rates.disk_bytes_per_sec),
-            ("net_bytes_per_sec", &rates.net_bytes_per_sec),
-            ("typing_secs", &rates.typing_secs),
-        ] {
-            if let Some(value) = reading.known() {
-                verdict = verdict.with(name, *value);
-            }
-        }
-        verdict
+        let of = |reading: &Reading<f64>| reading.known().copied().unwrap_or(f64::NAN);
+        // In the order of their names, in which none makes room for the next.
+        let numbers = [
+            ("cpu_percent", of(&rates.cpu_percent)),
+            ("cpu_percent_min", of(&rates.cpu_percent_min)),
+            ("disk_bytes_per_sec", of(&rates.disk_bytes_per_sec)),
+            ("gpu_memory_percent", of(&rates.gpu_memory_percent)),
+            ("gpu_memory_used_mib", of(&rates.gpu_memory_used_mib)),
+            ("gpu_percent", of(&rates.gpu_percent)),
+            ("gpu_power_watts", of(&rates.gpu_power_watts)),
+            ("longest_pause_secs", self.pause_secs_max),
+            ("machine_cpu_percent", of(&rates.machine_cpu_percent)),
+            ("net_bytes_per_sec", of(&rates.net_bytes_per_sec)),
+            ("quiet_secs", self.quiet_secs),
+            ("rest_cpu_percent", of(&rates.rest_cpu_percent)),
+            ("typing_secs", of(&rates.typing_secs)),
+            ("window_secs", needed.unwrap_or(f64::NAN)),
+            ("worked_secs", self.worked_secs),
+        ];
+        verdict.with_all(numbers)
     }
 }
 

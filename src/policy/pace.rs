@@ -39,14 +39,21 @@ impl Pace {
         interval_secs.min(most)
     }
 
+    /// At every look, and of so few that they need no room of their own.
     fn usual_secs(&self) -> Option<f64> {
-        median(self.recent.iter().copied())
+        let mut room = [0.0; RECENT_MAX];
+        let Some(values) = room.get_mut(..self.recent.len()) else { return median(self.recent.iter().copied()) };
+        values.iter_mut().zip(&self.recent).for_each(|(value, recent)| *value = *recent);
+        middle(values)
     }
 }
 
 /// The middle value; of an even number the lower of the two in the middle. `None` of nothing.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
+    middle(&mut values.collect::<Vec<f64>>())
+}
+
+fn middle(values: &mut [f64]) -> Option<f64> {
     let middle = values.len().checked_sub(1)? / 2;
     Some(*values.select_nth_unstable_by(middle, f64::total_cmp).1)
 }

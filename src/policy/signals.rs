@@ -35,20 +35,40 @@ pub fn rate(bytes_per_sec: f64) -> String {
 /// A number as `{:.0}` writes it. The general way takes a thousand instructions, and these words are made at every look.
 pub(super) struct Whole(pub(super) f64);
 
+impl Whole {
+    /// As an integer that is the same, if there is one.
+    fn exact(&self) -> Option<u64> {
+        const EXACT_BELOW: f64 = (1_u64 << 53) as f64;
+        (self.0.is_sign_positive() && self.0 < EXACT_BELOW).then(|| self.0.round_ties_even() as u64)
+    }
+
+    /// At the end of a text.
+    fn push(&self, text: &mut String) {
+        match self.exact() {
+            // A percentage: nearly all that is said so.
+            Some(small @ 0..1000) => {
+                let digits = [small / 100, small / 10 % 10, small % 10].map(|digit| char::from(b'0' + digit as u8));
+                let first = if small >= 100 { 0 } else { 2 - usize::from(small >= 10) };
+                text.extend(&digits[first..]);
+            }
+            _ => *text += &self.to_string(),
+        }
+    }
+}
+
 impl fmt::Display for Whole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const EXACT_BELOW: f64 = (1_u64 << 53) as f64;
-        match self.0 {
-            value if value.is_sign_positive() && value < EXACT_BELOW => write!(f, "{}", value.round_ties_even() as u64),
-            value => write!(f, "{value:.0}"),
+        match self.exact() {
+            Some(value) => write!(f, "{value}"),
+            None => write!(f, "{:.0}", self.0),
         }
     }
 }
 
 /// What one interval showed.
 pub(super) struct Seen {
-    /// The signals above their limits, in words: `GPU 97 %`.
-    pub(super) busy: Vec<String>,
+    /// The signals above their limits, in words: `GPU 97 %, log output`.
+    pub(super) busy: String,
     /// The signals that should be there and are not, with the reason.
     pub(super) unknown: Vec<String>,
     /// A GPU, or without any GPU the processor, was above its limit.
@@ -80,14 +100,11 @@ pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     let tree_known = !matches!(rates.cpu_percent, Reading::Absent);
     let machine_limit = if tree_known { f64::INFINITY } else { MACHINE_CPU_QUIET_PERCENT };
     let above = |reading: &Reading<f64>, limit: f64| reading.known().is_some_and(|value| *value > limit);
-    let mut busy = Vec::new();
+    // Room for all that is mostly said: to grow to it costs more than the words.
+    let mut busy = String::with_capacity(128);
     let mut unknown = Vec::new();
     let mut judge = |reading: &Reading<f64>, limit: f64, name: &str, unit: &str| match reading {
-        Reading::Known(value) if *value > limit => busy.push(match unit {
-            "" => name.to_owned(),
-            RATE => format!("{name} {}", rate(*value)),
-            _ => format!("{name} {} {unit}", Whole(*value)),
-        }),
+        Reading::Known(value) if *value > limit => say(&mut busy, name, *value, unit),
         Reading::Unknown(why) => unknown.push(format!("{name} ({why})")),
         _ => {}
     };
@@ -119,6 +136,23 @@ pub(super) fn seen(rates: &Rates, spec: &IdleSpec) -> Seen {
     }
 }
 
+/// One signal more, behind those before it.
+fn say(busy: &mut String, name: &str, value: f64, unit: &str) {
+    if !busy.is_empty() {
+        busy.push_str(", ");
+    }
+    busy.push_str(name);
+    match unit {
+        "" => {}
+        RATE => busy.extend([" ", &rate(value)]),
+        _ => {
+            busy.push(' ');
+            Whole(value).push(busy);
+            busy.extend([" ", unit]);
+        }
+    }
+}
+
 fn sight(rates: &Rates) -> Sight {
     let known = |reading: &Reading<f64>| reading.known().is_some();
     let transfers = known(&rates.disk_bytes_per_sec) || known(&rates.net_bytes_per_sec);
@@ -141,6 +175,9 @@ mod tests {
         let odd = [f64::NAN, f64::INFINITY, -0.0, -0.3, -7.5, 0.49999999999999994, 9007199254740991.0, 9007199254740992.0, 1e300, f64::MIN_POSITIVE];
         for value in halves.chain(odd) {
             assert_eq!(Whole(value).to_string(), format!("{value:.0}"));
+            let mut text = String::from("CPU ");
+            Whole(value).push(&mut text);
+            assert_eq!(text, format!("CPU {value:.0}"));
         }
     }
 

@@ -239,15 +239,17 @@ impl StallWatch {
 
     fn with_numbers(&self, rates: &Rates, needed: f64, verdict: WatchVerdict) -> WatchVerdict {
         let or_nan = |number: Option<f64>| number.unwrap_or(f64::NAN);
-        verdict
-            .with("silent_secs", self.silent_secs)
-            .with("window_secs", needed)
-            .with("median_step_secs", or_nan(self.steps.median()))
-            .with("longest_silence_secs", self.silent_secs_max)
-            .with("restarts", f64::from(self.restarts))
-            .with("gpu_percent", or_nan(rates.gpu_percent.known().copied()))
-            .with("gpu_power_watts", or_nan(rates.gpu_power_watts.known().copied()))
-            .with("usual_power_watts", or_nan(self.usual_watts()))
+        // In the order of their names, in which none makes room for the next.
+        verdict.with_all([
+            ("gpu_percent", or_nan(rates.gpu_percent.known().copied())),
+            ("gpu_power_watts", or_nan(rates.gpu_power_watts.known().copied())),
+            ("longest_silence_secs", self.silent_secs_max),
+            ("median_step_secs", or_nan(self.steps.median())),
+            ("restarts", f64::from(self.restarts)),
+            ("silent_secs", self.silent_secs),
+            ("usual_power_watts", or_nan(self.usual_watts())),
+            ("window_secs", needed),
+        ])
     }
 }
 

@@ -1,12 +1,11 @@
 //! What a watching policy says at one moment.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::job::Reason;
+use crate::job::{Numbers, Reason};
 
 /// How the workload stands, in one word. The words are an interface (`lamp replay idle -o jsonl`, `status.json`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,12 +42,12 @@ pub struct WatchVerdict {
     /// The sentence for people.
     pub text: String,
     /// The numbers used, unit last: `quiet_secs`, `window_secs`, `gpu_percent`, ...
-    pub numbers: BTreeMap<&'static str, f64>,
+    pub numbers: Numbers,
 }
 
 impl WatchVerdict {
     pub fn new(standing: Standing, action: WatchAction, text: impl Into<String>) -> Self {
-        WatchVerdict { standing, action, text: text.into(), numbers: BTreeMap::new() }
+        WatchVerdict { standing, action, text: text.into(), numbers: Numbers::default() }
     }
 
     /// Adds a number; one that is not finite is left out, since JSON cannot hold it.
@@ -60,9 +59,15 @@ impl WatchVerdict {
         self
     }
 
+    /// The same for many at once.
+    #[must_use]
+    pub fn with_all<const N: usize>(mut self, numbers: [(&'static str, f64); N]) -> Self {
+        self.numbers.reserve(N);
+        numbers.into_iter().fold(self, |verdict, (name, number)| verdict.with(name, number))
+    }
+
     pub fn reason(&self, at: Timestamp, policy: &str) -> Reason {
-        let numbers = self.numbers.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect();
-        Reason { at, policy: policy.into(), verdict: self.standing.word().into(), text: self.text.clone(), numbers }
+        Reason { at, policy: policy.into(), verdict: self.standing.word().into(), text: self.text.clone(), numbers: self.numbers.clone() }
     }
 }
 

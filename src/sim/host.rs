@@ -4,7 +4,7 @@
 //! What must never live here: what the agent decides. It is the shipped one.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use super::process::Process;
 use super::senses::Senses;
 use super::store::Line;
 use super::through::{SensesThrough, Through};
+use super::timeline::nanos;
 use super::watchdog::Watchdog;
 use super::weather::Trouble;
 use super::workload::{Habit, Start};
@@ -57,7 +58,7 @@ pub struct Host {
     power_failed: AtomicBool,
     pub boots: AtomicU32,
     /// When its kernel began, by the world's steady clock.
-    life: Mutex<Duration>,
+    life: AtomicU64,
     /// Its GPU is broken from the start.
     pub lacks_gpu: bool,
     /// What comes up when it boots for the first time.
@@ -115,7 +116,7 @@ impl Host {
             clock_was_set: AtomicBool::new(false),
             power_failed: AtomicBool::new(false),
             boots: AtomicU32::new(0),
-            life: Mutex::default(),
+            life: AtomicU64::default(),
             lacks_gpu,
             first_boot: FirstBoot::Well,
             state: Mutex::default(),
@@ -201,7 +202,7 @@ impl Host {
             let boot = Process::new(Some(Arc::clone(&self.kernel)));
             self.state().reboot = Some(Arc::clone(&boot));
             self.boots.fetch_add(1, Ordering::Relaxed);
-            *self.life.lock().expect("nobody panics while holding it: it is only read and set") = self.world.timeline.now();
+            self.life.store(nanos(self.world.timeline.now()), Ordering::Relaxed);
             if self.begin_boot() {
                 self.go_dark();
             }
@@ -278,7 +279,7 @@ impl Host {
 
     /// One life of the shipped agent.
     async fn agent(self: &Arc<Self>, process: &Arc<Process>, service: Arc<dyn Service>) {
-        let clock: Arc<dyn Clock> = Through::<dyn Clock>::new(process, Arc::new(HostClock(Arc::clone(self))));
+        let clock: Arc<dyn Clock> = Arc::new(HostClock { host: Arc::clone(self), process: Arc::clone(process) });
         let files: Arc<dyn Files> = Through::<dyn Files>::new(process, Arc::clone(&self.disk) as Arc<dyn Files>);
         let line = Line { world: Arc::clone(&self.world), who: self.id.clone(), cut_by: Trouble::MachineOffline, disk: Some(Arc::clone(&self.disk)) };
         let store: Arc<dyn Store> = Through::<dyn Store>::new(process, Arc::new(line));
@@ -347,7 +348,7 @@ impl Host {
 
     /// When its kernel began.
     pub(super) fn life(&self) -> Duration {
-        *self.life.lock().expect("nobody panics while holding it: it is only read and set")
+        Duration::from_nanos(self.life.load(Ordering::Relaxed))
     }
 
     pub(super) fn booted(&self) -> Timestamp {

@@ -130,7 +130,7 @@ impl Judge {
             Deed::Wrote { key, new: true, .. } if key.ends_with("/spec.json") => (self.wish, self.cancelled, self.by_hand) = (None, None, None),
             Deed::State { id, state: InstanceState::Pending, .. } => self.begin_anew(id),
             Deed::Wrote { key, body, .. } if key.ends_with("/status.json") => {
-                if let (Some(attempt), Ok(status)) = (attempt_of(key), serde_json::from_slice::<Beat>(body)) {
+                if let (Some(attempt), Some(status)) = (attempt_of(key), Beat::read(body)) {
                     let before = self.beats.get(&attempt).map_or(0, |(_, sequence, _)| *sequence);
                     self.beats.insert(attempt, (now, status.sequence, before));
                 }
@@ -316,10 +316,23 @@ impl Judge {
     }
 }
 
-/// What counts of a heartbeat. To read all of each costs as much as to write it.
+/// What counts of a heartbeat.
 #[derive(Deserialize)]
 struct Beat {
     sequence: u64,
+}
+
+impl Beat {
+    /// Of a whole one as our programs write it the number stands in front, on a line of its own, which no text in a record can look
+    /// like; any other is read. To read all of each costs as much as to write it.
+    fn read(body: &[u8]) -> Option<Self> {
+        const NUMBER: &[u8] = b"\n  \"sequence\": ";
+        let front = &body[..body.len().min(256)];
+        let at = front.windows(NUMBER.len()).position(|window| window[0] == b'\n' && window == NUMBER).filter(|_| body.ends_with(b"\n}\n"));
+        let digits = at.and_then(|at| front[at + NUMBER.len()..].split(|byte| *byte == b',').next());
+        let number = digits.and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        number.map(|sequence| Beat { sequence }).or_else(|| serde_json::from_slice(body).ok())
+    }
 }
 
 /// So long a lease holds, and a cap is left to those who end a machine in order; a minute for the count.
@@ -356,4 +369,23 @@ pub(super) fn attempt_of(key: &str) -> Option<Which> {
 
 pub(super) fn request(plan: &Plan) -> Vec<u8> {
     serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, plan.bid)).expect("a plan is a record")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_number_of_a_heartbeat_is_the_one_that_its_record_has() {
+        let ours =
+            "{\n  \"format\": 1,\n  \"instance\": \"i-1\",\n  \"sequence\": 17,\n  \"attention\": [\n    \"\\n  \\\"sequence\\\": 3,\"\n  ]\n}\n";
+        let late = "{\n  \"instance\": \"\\n  \\\"sequence\\\": 3,\",\n  \"sequence\": 17\n}\n";
+        for whole in [ours, late, "{\"sequence\":17}", "{\n  \"sequence\": 17,\n  \"x\": {\n    \"sequence\": 3\n  }\n}\n"] {
+            assert_eq!(Beat::read(whole.as_bytes()).map(|beat| beat.sequence), Some(17), "{whole}");
+        }
+        for broken in [&ours[..ours.len() - 1], "{\n  \"sequence\": x,\n}\n", "{}", ""] {
+            let as_read = serde_json::from_str::<Beat>(broken).ok().map(|beat| beat.sequence);
+            assert_eq!(Beat::read(broken.as_bytes()).map(|beat| beat.sequence), as_read, "{broken}");
+        }
+    }
 }

@@ -56,7 +56,7 @@ fn useless_minutes(world: &World, hushed: bool) -> u32 {
 const SHOWN_HOLDS: Duration = Duration::from_secs(5 * 60);
 
 /// A word that somebody else's tag on our machine holds, and that must never reach a record.
-pub const CANARY: &str = "canary-7f3a-never-in-a-record";
+pub const CANARY: &str = "canary-7f3a~never-in-a-record";
 
 /// Machines that a job may have in one hour: three young deaths open the breaker, and interruptions are not its doing.
 const LAUNCHES_MAX: usize = 12;
@@ -267,8 +267,11 @@ fn an_old_message_never_replaces_a_newer(judge: &Judge, _: &World, deed: &Deed<'
 
 /// Records, logs and samples (those are packed), and what goes to the cloud: tags and user data.
 fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    // Looked for first, since it is in hardly any record.
+    const RARE: u8 = b'~';
     let first = CANARY.as_bytes()[0];
-    let holds = |body: &[u8]| body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes());
+    let anywhere = |body: &[u8]| body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes());
+    let holds = |body: &[u8]| body.contains(&RARE) && anywhere(body);
     match deed {
         Deed::Wrote { key, body, .. } if holds(body) => Err(format!("{key} holds what must never be in a record")),
         Deed::Launched { plan, new: true, .. } if holds(&request(plan)) => {

@@ -125,7 +125,7 @@ impl Clock for PartyClock {
         self.world.timeline.wall() + SignedDuration::from_millis(off)
     }
     fn mono(&self) -> Duration {
-        super::planted::steady(&self.world, self.now())
+        super::planted::steady(&self.world, || self.now())
     }
     fn boot(&self) -> String {
         String::new()

@@ -1,6 +1,7 @@
 //! The false object store: down, slow, losing replies after the effect, listing late; and each party has its own line to it.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -120,15 +121,16 @@ impl Line {
     fn names_below(&self, prefix: &str) -> Vec<String> {
         let objects = self.world.objects.lock();
         let (mut names, mut from) = (Vec::new(), prefix.to_owned());
-        while let Some((key, object)) = objects.range(from..).next() {
+        while let Some((key, object)) = objects.range::<str, _>((Bound::Included(&*from), Bound::Unbounded)).next() {
             let Some(rest) = key.strip_prefix(prefix) else { break };
             let name = rest.split('/').next().unwrap_or(rest);
             let is_folder = name.len() < rest.len();
             // The character after the slash ends what is in the folder.
-            let end = [prefix, name, if is_folder { "0" } else { "\0" }].concat();
-            let shown = self.shown(object) || (is_folder && objects.range(key.clone()..end.clone()).any(|(_, object)| self.shown(object)));
+            from.truncate(prefix.len());
+            from.extend([name, if is_folder { "0" } else { "\0" }]);
+            let within = (Bound::Included(key.as_str()), Bound::Excluded(&*from));
+            let shown = self.shown(object) || (is_folder && objects.range::<str, _>(within).any(|(_, object)| self.shown(object)));
             names.extend(shown.then(|| name.to_owned()));
-            from = end;
         }
         names
     }

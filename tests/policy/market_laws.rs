@@ -326,7 +326,7 @@ proptest! {
             let (more_time, on_demand) = (Span::ZERO, Some(usd(3.0)));
             let facts = AutoFacts { spec: &spec, history: &[], running: None, more_time, spot: Some(spot), on_demand, speed: 1.0, now: now() };
             let numbers = judge(&mut MarketWatch::default(), &facts).reason.numbers;
-            ["spot_usd", "on_demand_usd", "wait_usd"].iter().filter_map(|name| numbers.get(*name).copied()).fold(f64::INFINITY, f64::min)
+            ["spot_usd", "on_demand_usd", "wait_usd"].iter().filter_map(|name| numbers.get(name).copied()).fold(f64::INFINITY, f64::min)
         };
         let (soon, late) = (expected(reachable(work) + spare * MINUTE), expected(reachable(work) + (spare + later) * MINUTE));
         // The table has steps of ten minutes, and of five of slack: for a job of two hours that is less than a percent.
