@@ -44,6 +44,8 @@ mod plan_bid;
 mod plan_kept;
 #[cfg(feature = "aws")]
 mod plan_says;
+#[cfg(feature = "aws")]
+mod plan_shipped;
 mod prices;
 #[cfg(feature = "aws")]
 mod prove;
