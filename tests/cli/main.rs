@@ -22,6 +22,11 @@ mod jobs;
 mod kept;
 #[cfg(feature = "aws")]
 mod launch_aws;
+#[cfg(feature = "aws")]
+#[path = "../support/live.rs"]
+mod live;
+#[cfg(feature = "aws")]
+mod live_check;
 mod logs;
 #[cfg(feature = "aws")]
 mod lost;
