@@ -15,7 +15,7 @@ test *words:
 # Formatting and lints, in seconds once built.
 lint:
     cargo fmt
-    cargo clippy --all-targets -- -D warnings
+    cargo clippy --all-targets --features live-aws -- -D warnings
     cargo clippy --no-default-features --features agent -- -D warnings
     cargo test --test architecture
 

@@ -36,7 +36,7 @@ pub use crate::adapters::workdir_pack::{PackError, PackKind, Survey, pack as pac
 
 /// An error in words, for whoever may not name a port.
 #[cfg(feature = "lamp")]
-pub use crate::ports::{NoCredentials, causes};
+pub use crate::ports::{NONE_FOUND as NO_CREDENTIALS_FOUND, NoCredentials, causes};
 
 pub use crate::adapters::objects::{OpenError, open as open_store};
 

@@ -18,15 +18,13 @@ use super::ec2_spot_prices as spot_prices;
 use super::ec2_types::{self as types, Sold};
 use crate::job::{MachineSpec, MarketChoice};
 use crate::market::{
-    Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, Usd, UsdPerHour, did_you_mean, none_so_large,
+    Catalog, Cloud, Fit, MachineType, Market, Offer, PriceHistory, Quota, Region, Span, Supply, UsdPerHour, beside_an_hour, did_you_mean,
+    none_so_large,
 };
 use crate::ports::{CloudError, chain};
 
 /// Where a job asks for no GPU and names no type: machines of two vCPUs and 8 GiB that are sold in every region.
 const DEFAULT_TYPES: [&str; 5] = ["m5.large", "m6i.large", "m6a.large", "m7i.large", "m7a.large"];
-
-/// AWS's own month, in hours.
-const HOURS_A_MONTH: f64 = 730.0;
 
 /// # Errors
 /// When no region answers.
@@ -286,8 +284,7 @@ fn extras(region: &Region, disk_gib: u32, listed: &Listed, supply: &mut Supply) 
         "in {region} {disk_gib} GiB of disk bill {disk} a GiB and month{of_disk}, and a public address {} an hour (AWS's list since {})",
         address.value, address.as_of
     ));
-    let disk_hour = Usd::from_micros((disk.micros() as f64 * f64::from(disk_gib) / HOURS_A_MONTH).ceil() as i64);
-    Some(UsdPerHour::new(disk_hour + address.value))
+    Some(beside_an_hour(disk, disk_gib, address.value))
 }
 
 #[cfg(test)]

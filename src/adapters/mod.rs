@@ -6,6 +6,7 @@
 //! | Files | Port | What |
 //! |---|---|---|
 //! | `aws_cloud`, `ec2_*`, `cloudwatch_alarm` | `Cloud` | EC2 as a seller of machines; `ec2_*` is a question or a deed each |
+//! | `shipped_cloud` | `Cloud` | the shipped catalogue, where the cloud does not answer: for looking at, nothing can be bought of it |
 //! | `local_cloud`, `local_*` | `Cloud`, `Metadata`, `Power`, `Files` | the cloud `local`: machines that are folders and processes here; `local_files` serves every machine |
 //! | `objects`, `object_*`, `aws_objects`, `counted` | `Store` | job roots: a folder (`object_file`), S3 (`object_s3`), and what counts its own traffic |
 //! | `aws_*` otherwise | | credentials and the way to AWS; `aws_setup*`, `aws_ready`, `aws_doctor`: the account, made ready and looked at |
@@ -172,6 +173,8 @@ pub mod sensors;
 pub mod series;
 #[cfg(feature = "lamp")]
 mod series_csv;
+#[cfg(feature = "lamp")]
+pub mod shipped_cloud;
 pub mod signals;
 #[cfg(feature = "aws")]
 mod sweeper_program;

@@ -72,6 +72,7 @@ mod outputs;
 mod patience;
 mod plan;
 mod plan_bid;
+mod plan_shipped;
 mod plan_text;
 mod price_course;
 mod price_plot;

@@ -4,6 +4,7 @@ use clap::Args as ClapArgs;
 
 use super::forecast::{self, Forecast};
 use super::patience::saying;
+use super::plan_shipped::Shipped;
 use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::Prepared;
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Plan, ResolvedSpec};
+use crate::market::Cloud;
 use crate::policy::schedule::Calendar;
 use crate::wire;
 
@@ -45,8 +47,8 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         Ok(planned) => planned,
         Err(fault) => {
             ready::refuse_planless(&lacks, &spec)?;
-            ready::warn(context, &lacks, None);
-            return Err(fault);
+            let shipped = Shipped::instead_of(fault, context, &store, &spec).await;
+            return shipped.map(|shipped| shipped.show(context, prepared, &lacks)).inspect_err(|_| ready::warn(context, &lacks, None));
         }
     };
     let clock = clock.err().map(|error| error.to_string());
@@ -75,6 +77,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     };
     if context.is_machine_output() {
         context.printer.json(&serde_json::json!({
+            "source": source(plan),
             "offer": plan.offer, "reasons": plan.reasons, "rejected": plan.rejected, "most_usd": plan.most_whichever(), "most_usd_offer": plan.most_usd, "most_job_usd": most_job.usd, "most_job_by": most_job.by, "most_job_machines": most_job.machines,
             "kill_at": plan.kill_at,
             "bid": plan.bid, "bid_exceeded": exceeded.as_ref().map(plan_bid::Shown::document), "launch": plan.launch, "fallbacks": fallbacks, "ranking": ranking, "quotas": quotas, "refused": refused, "unready": unready,
@@ -121,6 +124,12 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     }
     context.printer.note("nothing was started");
     Ok(code)
+}
+
+/// Whose word the offers are; `plan_shipped` has the third.
+fn source(plan: &Plan) -> serde_json::Value {
+    let name = if plan.offer.cloud == Cloud::Local { "local" } else { "ec2" };
+    serde_json::json!({ "name": name, "as_of": plan.created })
 }
 
 /// What a dry run of the launch came to. Unknown is not no.

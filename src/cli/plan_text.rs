@@ -15,13 +15,16 @@ const LINES_MAX: usize = 6;
 
 /// Before a run: the machine, or the one that is taken in the end if none is taken now.
 pub fn before_a_run(planned: &Planned) -> Vec<String> {
-    [costs(planned), why(planned)].concat()
+    [costs(planned, ON_OFFER), why(planned)].concat()
 }
 
-/// The machine and its price, the most that it costs, and the most of the whole job.
-fn costs(planned: &Planned) -> Vec<String> {
+/// What the figures of a whole job rest on, where a cloud has said it.
+const ON_OFFER: &str = "by what is on offer now";
+
+/// The machine and its price, the most that it costs, and the most of the whole job; `by`: what its figures rest on.
+pub(super) fn costs(planned: &Planned, by: &str) -> Vec<String> {
     let (plan, offer) = (&planned.plan, &planned.plan.offer);
-    let whole_job = whole_job(plan, &planned.most_job);
+    let whole_job = whole_job(plan, &planned.most_job, by);
     let with = if offer.extras.per_hour() > Usd::ZERO { ", with its disk, its address and the power-off" } else { "" };
     let most = match plan.most_usd {
         Some(most) if most == Usd::ZERO => "costs nothing".to_owned(),
@@ -59,7 +62,7 @@ fn why(planned: &Planned) -> Vec<String> {
 
 /// The most of the job with every machine that may follow, where that is another figure than the most of the first, as people read
 /// it.
-fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
+fn whole_job(plan: &Plan, most_job: &JobMost, by: &str) -> Option<String> {
     let read = |usd: Option<Usd>| usd.map(|usd| usd.rounded_up().to_string());
     // The one machine that it gets may be another, and that is said beside the first.
     let only_one = most_job.machines == Some(1) && most_job.by == MostBy::Machines;
@@ -80,7 +83,7 @@ fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
         // What is on offer changes; a budget does not.
         MostBy::Deadline => {
             let holds = unset("; `limits.budget` would hold whatever comes");
-            format!("{job} costs at most {usd} by what is on offer now: its deadline ends it{holds}")
+            format!("{job} costs at most {usd} {by}: its deadline ends it{holds}")
         }
         _ if is_local => {
             let lower = unset("; `limits.budget` would bound it lower");
@@ -89,7 +92,7 @@ fn whole_job(plan: &Plan, most_job: &JobMost) -> Option<String> {
         _ => {
             let lower = unset("; `limits.budget` would bound it lower, whatever comes");
             let all = format!("even if it took all the {machines} machines that `interruptions.max` allows");
-            format!("{job} costs at most {usd} by what is on offer now, {all}{lower}")
+            format!("{job} costs at most {usd} {by}, {all}{lower}")
         }
     })
 }
@@ -103,7 +106,7 @@ fn whichever(plan: &Plan, most: Usd) -> String {
 /// All that `lamp plan` shows: the machine, what is expected of it, why, and what else there is.
 pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = String>, exceeded: Option<&plan_bid::Shown>) -> Vec<String> {
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
-    let mut lines: Vec<String> = costs(planned).into_iter().chain(expected).chain(why(planned)).collect();
+    let mut lines: Vec<String> = costs(planned, ON_OFFER).into_iter().chain(expected).chain(why(planned)).collect();
     exceeded.iter().for_each(|exceeded| exceeded.stand_in(&mut lines));
     lines.extend(machine_text(&plan.offer, spec.machine.gpus.count));
     lines.extend(plan.launch.as_ref().map(launch_text));
@@ -173,7 +176,7 @@ fn kind(text: &str) -> String {
 }
 
 /// What is bought, and what of it the job did not ask for. `None`: of a workstation its own agent says.
-fn machine_text(offer: &Offer, wanted: u32) -> Option<String> {
+pub(super) fn machine_text(offer: &Offer, wanted: u32) -> Option<String> {
     if offer.cloud == Cloud::Local {
         return None;
     }

@@ -53,7 +53,8 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if args.dry_run {
         let code = plan::show(context, &prepared).await?;
         let machine = &prepared.loaded.spec.machine;
-        if args.detach && proven::is_asked(machine.cloud, args.unproven) {
+        // Of whom nobody answers, nobody knows what was proven either.
+        if args.detach && code != ExitCode::UNREACHABLE && proven::is_asked(machine.cloud, args.unproven) {
             let (workstation, store) = (job_root::workstation(context)?, job_root::open(context).await?);
             proven::warn_beforehand(context, &workstation, &store, machine).await;
         }

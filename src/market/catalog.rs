@@ -17,6 +17,16 @@ const EXTRAS: &str = include_str!("../../config/catalog/extras.csv");
 /// The kind of disk that every machine has.
 const DISK: &str = "gp3";
 
+/// AWS's own month, in hours.
+const HOURS_A_MONTH: f64 = 730.0;
+
+/// What bills beside a machine in each of its hours: a disk of so many GiB by the price of one for a month, rounded up, and a
+/// public address by the hour.
+pub fn beside_an_hour(disk_gib_month: Usd, disk_gib: u32, address_hour: Usd) -> UsdPerHour {
+    let disk_hour = Usd::from_micros((disk_gib_month.micros() as f64 * f64::from(disk_gib) / HOURS_A_MONTH).ceil() as i64);
+    UsdPerHour::new(disk_hour + address_hour)
+}
+
 /// A value, and the day on which it was so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dated<T> {

@@ -20,7 +20,7 @@ mod span;
 mod speed;
 mod supply;
 
-pub use catalog::{Catalog, Dated};
+pub use catalog::{Catalog, Dated, beside_an_hour};
 pub use cuda::{Cuda, CudaError};
 pub use fallback_cost::{FallbackCost, FallbackCostError};
 pub use machine_type::{Fit, MachineType, has_a_size, none_so_large};

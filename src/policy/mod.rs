@@ -51,7 +51,7 @@ pub mod pool;
 pub mod proof;
 pub mod ranking;
 pub mod reconcile;
-mod refusals;
+pub mod refusals;
 pub mod relaunch;
 #[cfg(feature = "lamp")]
 pub mod schedule;

@@ -30,6 +30,7 @@ use crate::adapters::local_folder::{LocalAws, LocalFolder};
 use crate::adapters::notify::Notify;
 use crate::adapters::notify_command::NotifyCommand;
 use crate::adapters::objects::{self, OpenError};
+use crate::adapters::shipped_cloud::ShippedCloud;
 use crate::controller::{Controller, Shipper};
 use crate::job::MachineSpec;
 use crate::market::{self, Region, Span, Supply, Zone};
@@ -121,6 +122,16 @@ impl Workstation {
             [] => controller,
             argv => controller.notifying(Arc::new(NotifyCommand { argv: argv.to_vec() })),
         })
+    }
+
+    /// One that plans for AWS by the shipped catalogue, where AWS does not answer. Nothing can be launched by it.
+    ///
+    /// # Errors
+    /// When the state folder cannot be written.
+    pub fn by_the_catalogue(&self, store: &Store, regions: Vec<Region>) -> io::Result<Controller> {
+        let shipped: Arc<dyn ports::Cloud> = Arc::new(ShippedCloud { regions });
+        let clouds = BTreeMap::from([(market::Cloud::Aws, shipped)]);
+        Ok(Controller::new(Arc::clone(store), clouds, clock(), self.owner.clone(), self.name.clone(), self.here()?).capped(self.caps))
     }
 
     /// The agent for machines that come without it, at the endpoint that they reach: unless it is said, the one that we use.

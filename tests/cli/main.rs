@@ -22,6 +22,11 @@ mod jobs;
 mod kept;
 #[cfg(feature = "aws")]
 mod launch_aws;
+#[cfg(feature = "aws")]
+#[path = "../support/live.rs"]
+mod live;
+#[cfg(feature = "aws")]
+mod live_check;
 mod logs;
 #[cfg(feature = "aws")]
 mod lost;
@@ -44,6 +49,8 @@ mod plan_bid;
 mod plan_kept;
 #[cfg(feature = "aws")]
 mod plan_says;
+#[cfg(feature = "aws")]
+mod plan_shipped;
 mod prices;
 #[cfg(feature = "aws")]
 mod prove;

@@ -1,0 +1,86 @@
+//! The check of a real account (tests/support/live.rs) against the false EC2: what it refuses, that it ends what it launched however it
+//! is left, and all of its way but the machine itself.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use serde_json::json;
+
+use super::ec2::State;
+use super::live::{Asks, BUDGET, Check, budget, within};
+use super::place::wait_until;
+use super::prove::Account;
+
+fn checked<T>(account: &Account, breaks: bool, then: impl FnOnce(&Check<'_>) -> T) -> T {
+    let lamp = |words: &[&str]| {
+        let mut command = account.command(words);
+        command.current_dir(account.place.0.path().join("empty"));
+        command
+    };
+    account.place.0.write("empty/.lampignore", "*\n");
+    then(&Check { lamp: &lamp, asks: Asks::Emulator, name: "live-check".to_owned(), breaks })
+}
+
+#[test]
+fn without_a_budget_that_somebody_has_said_nothing_is_asked_or_launched() {
+    for (said, why) in [
+        (None, "is not set: this check buys a machine"),
+        (Some(" "), "is not set"),
+        (Some("much"), "is no amount of dollars"),
+        (Some("0"), "is no amount of dollars"),
+        (Some("-1"), "is no amount of dollars"),
+        (Some("NaN"), "is no amount of dollars"),
+        (Some("50"), "is more than $5"),
+    ] {
+        let refused = budget(said).expect_err("refused");
+        assert!(refused.starts_with(BUDGET) && refused.contains(why), "{said:?}: {refused}");
+    }
+    assert_eq!((budget(Some("0.10")), budget(Some("$0.1"))), (Ok(0.1), Ok(0.1)));
+    let Some(account) = Account::new() else { return };
+    account.ec2.take_calls();
+    assert!(checked(&account, false, |check| check.run(None)).is_err());
+    assert!(account.ec2.take_calls().is_empty(), "nobody was asked anything");
+}
+
+#[test]
+fn a_plan_that_may_cost_more_than_the_budget_launches_nothing() {
+    let plan = |name: &str, most: Option<f64>| json!({ "source": { "name": name }, "most_job_usd": most });
+    assert_eq!(within(&plan("ec2", Some(0.01)), 0.01), Ok(0.01));
+    for (plan, why) in [
+        (plan("ec2", Some(0.02)), "the plan can cost $0.0200, and LAMP_LIVE_BUDGET is $0.0100: nothing was launched"),
+        (plan("ec2", None), "nothing bounds what the plan can cost"),
+        (plan("catalogue", Some(0.001)), "the plan is not AWS's own"),
+    ] {
+        assert!(within(&plan, 0.01).expect_err("refused").starts_with(why), "{why}");
+    }
+    let Some(account) = Account::new() else { return };
+    let refused = checked(&account, false, |check| check.run(Some("0.0001"))).expect_err("refused");
+    assert!(refused.contains("and LAMP_LIVE_BUDGET is $0.0001: nothing was launched"), "{refused}");
+    assert!(account.ec2.instances().is_empty() && account.ec2.calls_of("RunInstances").iter().all(|call| call.code == "DryRunOperation"));
+    assert_eq!(account.json(&["status"]).1["jobs"].as_array().map(Vec::len), Some(0), "no job was made");
+}
+
+#[test]
+fn the_whole_way_ends_its_own_machine_and_no_other() {
+    let Some(account) = Account::new() else { return };
+    let detached = account.lamp(&["run", "--detach", "--unproven", "job.toml"]);
+    assert_eq!(detached.0, 0, "{detached:?}");
+    let other = wait_until("another job has a machine", || account.ec2.instances().first().map(|seen| seen.id.clone()));
+    let usd = checked(&account, false, |check| check.run(Some("0.10"))).unwrap_or_else(|why| panic!("{why}"));
+    assert!(usd < 0.01, "{usd}");
+    let all = account.ec2.instances();
+    let [own] = all.iter().filter(|seen| seen.id != other).collect::<Vec<_>>()[..] else { panic!("{all:?}") };
+    assert_eq!((own.kind.as_str(), own.spot, own.state), ("t3.micro", false, State::Terminated));
+    assert!(own.tags["lamplighter:job"].starts_with("live-check-"), "{own:?}");
+    assert_eq!(account.ec2.instance(&other).state, State::Running, "what is another job's is left alone");
+}
+
+#[test]
+fn what_it_launched_is_ended_also_where_it_breaks_off() {
+    let Some(account) = Account::new() else { return };
+    let broken = checked(&account, true, |check| catch_unwind(AssertUnwindSafe(|| check.run(Some("0.10")))));
+    assert!(broken.is_err(), "it was to break off");
+    let all = account.ec2.instances();
+    assert!(all.len() == 1 && all[0].state == State::Terminated, "{all:?}");
+    let (_, status) = account.json(&["status"]);
+    assert_eq!(status["jobs"][0]["state"], "cancelled", "{status:#}");
+}

@@ -1,0 +1,250 @@
+//! The check of a real account: `lamp` itself, the smallest machine, a budget that somebody has said, and nothing left.
+//!
+//! ```text
+//!   LAMP_LIVE_BUDGET ──> doctor ──> prices ──> plan ── its most is within the budget? ──> run ──> stop ──> receipt ──> sweep
+//!          └─ none: refused              refused: nothing was launched ─┘      └─ ended by `Guard`, whatever happens ─┘
+//! ```
+//! `#[path = "../support/live.rs"] mod live;`. tests/live plays it against the account of the ordinary chain; tests/cli holds its
+//! refusals, its end of what it launched, and all of its way but the machine itself, against the false EC2. It ends its own job and
+//! no other: all that it asks for an end names that job. What must never live here: a credential.
+
+#![allow(dead_code, reason = "a helper that several test programs share may be used whole by one and in part by another")]
+#![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
+
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// The variable that says what this check may cost, in dollars.
+pub const BUDGET: &str = "LAMP_LIVE_BUDGET";
+
+/// Ten times what it should cost. Less, and a region that is dearer is refused; more, and a slip of the finger is a bill.
+const BUDGET_MAX: f64 = 5.0;
+
+/// From the call to a line in the log: the agent's own `limits.boot`, and a minute to be seen in.
+const BEGINS_WITHIN: Duration = Duration::from_secs(16 * 60);
+
+/// From the wish to the receipt: the drain, the power-off, EC2's own word for it, and a slow line.
+const ENDS_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// The smallest of the usual types, on Ubuntu's own image: it needs no quota of GPUs.
+const MACHINE: [&str; 8] = [
+    "--cloud",
+    "aws",
+    "--on-demand",
+    "--instance-type",
+    "t3.micro",
+    "--image",
+    "ssm:/aws/service/canonical/ubuntu/server/24.04/stable/current/amd64/hvm/ebs-gp3/ami-id",
+    "--interruptions=0",
+];
+
+/// It ends by itself after this, whoever has gone: before that it is stopped.
+const RUN_TIME: [&str; 2] = ["--max-runtime", "10m"];
+
+const SAYS: &str = "lamp was here";
+
+/// How much is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// All of it.
+    Account,
+    /// No machine boots behind what is launched, and an account that is emulated need not look healthy: that the machine is launched,
+    /// ended and settled, and that nothing is left.
+    Emulator,
+}
+
+impl Asks {
+    /// Whoever names an endpoint speaks to something else than AWS.
+    pub fn of_the_environment() -> Asks {
+        if std::env::var_os("AWS_ENDPOINT_URL").is_some() { Asks::Emulator } else { Asks::Account }
+    }
+}
+
+/// What it may cost, as somebody has said it.
+///
+/// # Errors
+/// Nobody has, it is no amount, or it is more than this check could ever need.
+pub fn budget(said: Option<&str>) -> Result<f64, String> {
+    let said = said.map(str::trim).filter(|said| !said.is_empty());
+    let said = said.ok_or_else(|| format!("{BUDGET} is not set: this check buys a machine, and somebody must say what it may cost, in dollars"))?;
+    let dollars: Option<f64> = said.strip_prefix('$').unwrap_or(said).parse().ok();
+    match dollars.filter(|dollars| dollars.is_finite() && *dollars > 0.0) {
+        None => Err(format!("{BUDGET}={said} is no amount of dollars, like 0.10")),
+        Some(dollars) if dollars > BUDGET_MAX => Err(format!("{BUDGET}={said} is more than ${BUDGET_MAX}, and this check costs a cent")),
+        Some(dollars) => Ok(dollars),
+    }
+}
+
+/// Whether a plan may be bought for a budget.
+///
+/// # Errors
+/// It is not AWS's own, nothing bounds it, or it may cost more.
+pub fn within(plan: &Value, budget: f64) -> Result<f64, String> {
+    if plan["source"]["name"] != "ec2" {
+        return Err(format!("the plan is not AWS's own: {}", plan["source"]));
+    }
+    match plan["most_job_usd"].as_f64() {
+        None => Err("nothing bounds what the plan can cost".to_owned()),
+        Some(most) if most > budget => Err(format!("the plan can cost ${most:.4}, and {BUDGET} is ${budget:.4}: nothing was launched")),
+        Some(most) => Ok(most),
+    }
+}
+
+/// How a command of `lamp` ended.
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+pub struct Check<'a> {
+    /// `lamp` with these words, in an empty folder.
+    pub lamp: &'a dyn Fn(&[&str]) -> Command,
+    pub asks: Asks,
+    /// The name of its job, which no other job has.
+    pub name: String,
+    /// A test's: what goes wrong once its machine is there.
+    pub breaks: bool,
+}
+
+impl Check<'_> {
+    /// All of it, and what it has cost.
+    ///
+    /// # Errors
+    /// It was refused before anything was launched, or something is not as it should be; what was launched is ended either way.
+    pub fn run(&self, said: Option<&str>) -> Result<f64, String> {
+        let budget = budget(said)?;
+        let doctor = self.json(&["doctor"], &[0, 100, 103])?;
+        let worst = &doctor["worst"];
+        if self.asks == Asks::Account && (worst == "failure" || worst == "unknown") {
+            return Err(format!("`lamp doctor` says {worst}; mend that first"));
+        }
+        let prices = self.json(&["prices", "--type", "t3.micro"], &[0])?;
+        if prices["source"]["name"] != "ec2" || prices["rows"][0]["on_demand"].is_null() {
+            return Err(format!("no price of a t3.micro is known by EC2: {}", prices["source"]));
+        }
+        let plan = self.json(&self.job("plan", &[]), &[0])?;
+        let most = within(&plan, budget)?;
+        println!("the plan: a t3.micro in {}, at most ${most:.4} of ${budget:.4}", plan["offer"]["zone"]);
+        let usd = self.launched(budget, most)?;
+        self.nothing_is_left()?;
+        Ok(usd)
+    }
+
+    /// The machine, from its launch to its receipt.
+    fn launched(&self, budget: f64, most: f64) -> Result<f64, String> {
+        let limit = format!("--budget={budget}");
+        let words = self.job("run", &[&limit]);
+        // From here on the guard ends what there is, also where this panics.
+        let mut guard = Guard { check: self, run: None };
+        guard.run = Some(self.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())?);
+        let run = guard.run.as_mut().expect("it was just started");
+        let there = self.until("its machine is there", BEGINS_WITHIN, || match run.try_wait() {
+            Ok(Some(status)) => Some(Err(format!("`lamp run` ended before its machine was there: {status}"))),
+            _ => self.job_with_a_machine().map(Ok),
+        });
+        let job = there??;
+        println!("job {job} has its machine");
+        assert!(!self.breaks, "a test breaks it here");
+        if self.asks == Asks::Account {
+            self.until("its line is in the log", BEGINS_WITHIN, || self.ended(&["logs", &job]).out.contains(SAYS).then_some(()))?;
+        }
+        let receipt = self.json(&["stop", "--wait", &job], &[0])?;
+        let usd = receipt["total_usd"].as_f64().unwrap_or(f64::INFINITY);
+        if receipt["outcome"] != "stopped" || usd > most {
+            return Err(format!("the receipt of {job} is not that of a job that was stopped, for ${most:.4} at most: {receipt:#}"));
+        }
+        println!("its receipt: {}, ${usd:.4}", receipt["reason"]);
+        Ok(usd)
+    }
+
+    /// No machine of its job, nothing that one left, and no place that could not be asked.
+    fn nothing_is_left(&self) -> Result<(), String> {
+        let swept = self.json(&["sweep", "--dry-run"], &[0])?;
+        let of_ours = |list: &Value| list.as_array().into_iter().flatten().filter(|one| self.is_ours(one)).count();
+        let left = of_ours(&swept["machines"]) + of_ours(&swept["residue"]);
+        if left == 0 { Ok(()) } else { Err(format!("something of the job is left: {swept:#}")) }
+    }
+
+    fn is_ours(&self, of: &Value) -> bool {
+        of["job"].as_str().and_then(|job| job.rsplit_once('-')).is_some_and(|(name, _)| name == self.name)
+    }
+
+    fn job<'b>(&'b self, verb: &'b str, more: &[&'b str]) -> Vec<&'b str> {
+        let script = ["--", "sh", "-c", "echo lamp was here; sleep 3600"];
+        [&[verb, "--name", &self.name], &MACHINE[..], &RUN_TIME, more, &script].concat()
+    }
+
+    /// The job, once the cloud shows a machine of it: what `lamp status` knows of it, its agent has said.
+    fn job_with_a_machine(&self) -> Option<String> {
+        let swept = self.json(&["sweep", "--dry-run"], &[0, 103]).ok()?;
+        let own = swept["machines"].as_array()?.iter().find(|machine| self.is_ours(machine))?;
+        own["job"].as_str().map(str::to_owned)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = (self.lamp)(words);
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn ended(&self, words: &[&str]) -> Ended {
+        let output = self.command(words).output().unwrap_or_else(|error| panic!("{words:?}: {error}"));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended { code: output.status.code().unwrap_or(-1), out: text(&output.stdout), err: text(&output.stderr) }
+    }
+
+    /// The document of a verb that ends with one of these codes.
+    fn json(&self, words: &[&str], codes: &[i32]) -> Result<Value, String> {
+        let Ended { code, out, err } = self.ended(&[&["-o", "json"], words].concat());
+        let document = serde_json::from_str(&out).ok().filter(|_| codes.contains(&code));
+        document.ok_or_else(|| format!("`lamp {}` ended with {code}: {out}{err}", words.join(" ")))
+    }
+
+    fn until<T>(&self, what: &str, within: Duration, mut look: impl FnMut() -> Option<T>) -> Result<T, String> {
+        let end = Instant::now() + within;
+        loop {
+            if let Some(seen) = look() {
+                return Ok(seen);
+            }
+            if Instant::now() >= end {
+                return Err(format!("after {} minutes it is not so: {what}", within.as_secs() / 60));
+            }
+            std::thread::sleep(if self.asks == Asks::Account { Duration::from_secs(5) } else { Duration::from_millis(200) });
+        }
+    }
+}
+
+/// Ends the one job, and the process that drives it, however this is left.
+struct Guard<'a> {
+    check: &'a Check<'a>,
+    run: Option<Child>,
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        let Check { name, .. } = self.check;
+        // Who launches goes first: from here on what is there is all that there will be, and a cancel that waits drives it to its end.
+        if let Some(mut run) = self.run.take() {
+            let _ = run.kill();
+            let _ = run.wait();
+        }
+        let is_over = || {
+            let status = self.check.ended(&["-o", "json", "status", name]);
+            let jobs = serde_json::from_str::<Value>(&status.out).ok().and_then(|told| Some(told["jobs"].as_array()?.clone()));
+            // No job of the name: the launch was not come to.
+            status.code == 101 || jobs.is_some_and(|jobs| jobs.iter().all(|job| !job["ended"].is_null()))
+        };
+        let over = self.check.until("its job has ended", ENDS_WITHIN, || {
+            if !is_over() {
+                self.check.ended(&["cancel", "--wait", "--yes", name]);
+            }
+            is_over().then_some(())
+        });
+        if over.is_err() {
+            eprintln!("NOT ENDED: `lamp cancel {name}` ends it, `lamp sweep` shows it; by itself its machine ends within 20 minutes");
+        }
+    }
+}
