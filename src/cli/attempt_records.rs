@@ -3,6 +3,8 @@
 //! A job that waits for room asks place after place, and has hundreds of attempts: a few are read at once. What must never live here: what
 //! is said of them.
 
+use std::sync::Arc;
+
 use futures::stream::{self, StreamExt, TryStreamExt};
 
 use crate::job::AttemptNo;
@@ -21,7 +23,8 @@ pub async fn attempts_of(dir: &JobDir, numbers: Vec<AttemptNo>) -> Result<Vec<At
 
 async fn attempt(dir: &JobDir, number: AttemptNo) -> Result<Option<AttemptFacts>, JobDirError> {
     let (plan, settled) = tokio::try_join!(dir.plan(number), dir.settled(number))?;
-    let Some(plan) = plan else { return Ok(None) };
+    let Some(plan) = plan.map(Arc::new) else { return Ok(None) };
+    let settled = settled.map(Arc::new);
     let mut facts =
         AttemptFacts { plan, lease: None, status: None, outcome: None, settled, journal: Journal::default(), watched: Watched::default() };
     if facts.settled.is_none() {

@@ -317,7 +317,7 @@ impl Desk<'_> {
         if let Some(number) = dir.attempts().await?.into_iter().next_back()
             && let (Some(plan), Some(settled)) = (dir.plan(number).await?, dir.settled(number).await?)
             && let ending = dir.ending(number).await?
-            && let Some(tried) = proof::judge(trial, *within, &AttemptRecord { plan, settled }, ending.as_ref())
+            && let Some(tried) = proof::judge(trial, *within, &AttemptRecord { plan: plan.into(), settled: settled.into() }, ending.as_ref())
         {
             return Ok(Ok(tried));
         }

@@ -215,7 +215,7 @@ impl Summary {
             state,
             attempt: last.map(|attempt| attempt.plan.attempt.number()),
             instance: last.and_then(instance),
-            machine: last.map(|attempt| MachineShown::from(&attempt.plan)),
+            machine: last.map(|attempt| MachineShown::from(&*attempt.plan)),
             end_asked: None,
             held: last.and_then(|last| Held::of(last, now)),
             verdict: status.filter(|_| is_watched).map(|status| status.verdict.clone()),
@@ -242,7 +242,7 @@ impl Summary {
             driven_here: None,
             kept: Vec::new(),
             attention: status.map(|status| status.attention.clone()).unwrap_or_default(),
-            plan: last.map(|attempt| Plan { kill_at: hard_end(&spec.spec, attempt, attempts, wishes), ..attempt.plan.clone() }),
+            plan: last.map(|attempt| Plan { kill_at: hard_end(&spec.spec, attempt, attempts, wishes), ..Plan::clone(&attempt.plan) }),
             owner: spec.owner().filter(|_| attempts.is_empty()).map(str::to_owned),
             moved: moved(attempts),
             before: before(attempts),
@@ -277,6 +277,8 @@ fn checkpoints(attempts: &[AttemptFacts]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -379,7 +381,7 @@ mod tests {
         assert_eq!(summary.tried_again, Some(at(0) + std::time::Duration::from_secs(180)));
         let young = |number: u32| {
             let mut facts = refused(number, "a");
-            let settled = facts.settled.as_mut().unwrap();
+            let settled = Arc::make_mut(facts.settled.as_mut().unwrap());
             (settled.because, settled.refusal) = (EndedBecause::Interrupted, None);
             (settled.instance, settled.billed_from, settled.billed_to) = (Some("i-1".into()), Some(at(0)), Some(at(0)));
             facts

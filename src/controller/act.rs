@@ -127,7 +127,7 @@ impl Controller {
                 let created = dir.create_settled(&settled).await?;
                 info!(%job, attempt = settled.attempt.number(), because = %settled.because, usd = %settled.usd, ?created, "settled");
                 if created == Created::New {
-                    memory.attempts.entry(settled.attempt).or_default().settled = Some(settled.clone());
+                    memory.attempts.entry(settled.attempt).or_default().settled = Some(settled.clone().into());
                 }
                 self.release(memory, &settled).await;
                 return Ok(Done::Recorded);

@@ -3,6 +3,7 @@
 //! Each look at the heartbeat, at its news and at the cloud is noted here, and a launch with its answer; `facts` is what a decision
 //! is made of. Gone with the controller, and then seen anew. What must never live here: a conclusion (`policy`).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,10 +18,10 @@ use crate::policy::reconcile::{AttemptFacts, Journal, Watched};
 #[derive(Clone, Debug, Default)]
 pub struct AttemptMemory {
     /// Not whole once the agent was heard ([`JobMemory::lighten`]).
-    pub plan: Option<Plan>,
+    pub plan: Option<Arc<Plan>>,
     pub lease: Option<Lease>,
     pub outcome: Option<Outcome>,
-    pub settled: Option<Settled>,
+    pub settled: Option<Arc<Settled>>,
     /// The heartbeat that was read last.
     pub status: Option<Status>,
     /// What its journal said when its machine was gone, and of how many pieces.
@@ -60,8 +61,8 @@ const TOLD_WITHIN: Duration = Duration::from_secs(90);
 
 impl AttemptMemory {
     /// Takes note of a plan that this controller has made: nobody has launched it before.
-    pub fn planned(&mut self, plan: Plan, now: Duration) {
-        self.plan = Some(plan);
+    pub fn planned(&mut self, plan: impl Into<Arc<Plan>>, now: Duration) {
+        self.plan = Some(plan.into());
         self.certainty.planned(now);
     }
 
@@ -89,7 +90,7 @@ impl AttemptMemory {
     }
 
     /// What a decision is made of.
-    pub fn facts(&self, plan: Plan, journal: Journal) -> AttemptFacts {
+    pub fn facts(&self, plan: Arc<Plan>, journal: Journal) -> AttemptFacts {
         AttemptFacts {
             plan,
             lease: self.lease.clone(),

@@ -332,7 +332,7 @@ impl Controller {
         let now = self.clock.mono();
         (memory.looked, memory.described) = (Some(now), answers.asked());
         let mut observed = observe(&dir, memory, answers, now).await?;
-        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
+        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())));
         let answer = self.looked_for(&observed, &answer).await.unwrap_or(answer);
         let answer = self.date_unshown(&dir, &mut observed, &answer).await.unwrap_or(answer);
         self.look_who_ended(&dir, &mut observed, &answer).await?;

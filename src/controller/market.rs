@@ -384,7 +384,7 @@ pub(super) fn asks(spec: &ResolvedSpec) -> bool {
 fn movable<'a>(spec: &ResolvedSpec, observed: &'a Observed, answer: &CloudAnswer) -> Option<&'a AttemptFacts> {
     let CloudAnswer::Known(views) = answer else { return None };
     let open = observed.attempts.iter().find(|attempt| attempt.settled.is_none())?;
-    let Plan { attempt, client_token, .. } = &open.plan;
+    let Plan { attempt, client_token, .. } = &*open.plan;
     let runs = views.iter().any(|view| view.client_token.as_ref() == Some(client_token) && view.state == InstanceState::Running);
     let wishes = Wishes::of(&observed.requests);
     let asked = wishes.end.is_some() || wishes.moves.is_some_and(|wish| wish.attempt == *attempt);

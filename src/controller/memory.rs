@@ -101,6 +101,7 @@ impl JobMemory {
     pub fn lighten(&mut self) {
         let heard = self.attempts.values_mut().filter(|attempt| attempt.lease.is_some());
         for plan in heard.filter_map(|attempt| attempt.plan.as_mut()) {
+            let plan = Arc::make_mut(plan);
             (plan.reasons, plan.rejected) = (Vec::new(), Vec::new());
             if let Some(launch) = &mut plan.launch {
                 launch.user_data = String::new();

@@ -1,6 +1,7 @@
 //! Reads the facts of one job.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::try_join_all;
@@ -69,8 +70,8 @@ async fn observe_attempt(
     now: Duration,
 ) -> Result<Option<AttemptFacts>, JobDirError> {
     let (plan, settled) = tokio::try_join!(unless_known(&memory.plan, dir.plan(number)), unless_known(&memory.settled, dir.settled(number)))?;
-    memory.plan = memory.plan.take().or(plan);
-    memory.settled = memory.settled.take().or(settled);
+    memory.plan = memory.plan.take().or(plan.map(Arc::new));
+    memory.settled = memory.settled.take().or(settled.map(Arc::new));
     let Some(plan) = memory.plan.clone() else { return Ok(None) };
     let mut journal = Journal::default();
     if memory.settled.is_none() {
@@ -131,7 +132,7 @@ async fn read_journal(dir: &JobDir, number: AttemptNo, known: &mut Option<(usize
 }
 
 /// A record that never changes is read once; `None`: it is known already, or not there.
-async fn unless_known<T>(known: &Option<T>, read: impl Future<Output = Result<Option<T>, JobDirError>>) -> Result<Option<T>, JobDirError> {
+async fn unless_known<K, T>(known: &Option<K>, read: impl Future<Output = Result<Option<T>, JobDirError>>) -> Result<Option<T>, JobDirError> {
     if known.is_some() { Ok(None) } else { read.await }
 }
 

@@ -231,7 +231,7 @@ impl Controller {
         }
         let observed = recall(memory, news, answers, self.clock.mono());
         let elsewhere = is_elsewhere(memory.spec.as_ref()?, &observed.attempts, &self.owner, self.here.as_str());
-        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&attempt.plan, attempt.settled.is_some())));
+        let answer = answers.of_job(observed.attempts.iter().map(|attempt| (&*attempt.plan, attempt.settled.is_some())));
         if let (CloudAnswer::Known(views), Some(open), None) =
             (&answer, observed.attempts.iter().find(|attempt| attempt.settled.is_none()), &elsewhere)
             && !views.iter().any(|view| view.client_token.as_deref() == Some(&open.plan.client_token))

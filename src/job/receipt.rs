@@ -1,5 +1,7 @@
 //! The receipt: what ran, why it ended, how long, how much. Written once, when every machine of the job is gone.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -91,8 +93,8 @@ pub struct ReceiptAttempt {
 /// All that is known of one attempt at the end.
 #[derive(Clone, Debug)]
 pub struct AttemptRecord {
-    pub plan: Plan,
-    pub settled: Settled,
+    pub plan: Arc<Plan>,
+    pub settled: Arc<Settled>,
 }
 
 impl Receipt {

@@ -9,6 +9,7 @@
 //! Level-triggered: the same facts give the same acts, so a controller may die after any of them and another goes on.
 //! An unknown cloud leads to nothing but waiting. What must never live here: a clock, a call.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -56,11 +57,11 @@ pub enum CloudAnswer {
 /// The records of one attempt, and what this controller has watched of it.
 #[derive(Clone, Debug)]
 pub struct AttemptFacts {
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     pub lease: Option<Lease>,
     pub status: Option<Status>,
     pub outcome: Option<Outcome>,
-    pub settled: Option<Settled>,
+    pub settled: Option<Arc<Settled>>,
     /// What its journal says, read only when the agent left no outcome.
     pub journal: Journal,
     pub watched: Watched,
@@ -167,7 +168,7 @@ pub fn job_state(receipt: Option<&Receipt>, last: Option<&AttemptFacts>) -> JobS
 
 /// Settled attempts as the receipt and `relaunch` want them.
 pub fn history(attempts: &[AttemptFacts]) -> Vec<AttemptRecord> {
-    let settled = |attempt: &AttemptFacts| attempt.settled.clone().map(|settled| AttemptRecord { plan: attempt.plan.clone(), settled });
+    let settled = |attempt: &AttemptFacts| attempt.settled.clone().map(|settled| AttemptRecord { plan: Arc::clone(&attempt.plan), settled });
     attempts.iter().filter_map(settled).collect()
 }
 
@@ -177,7 +178,7 @@ fn orphans(facts: &Facts<'_>) -> Vec<Act> {
     let ours = views.iter().filter(|view| is_ours(facts, view) && view.state.bills());
     let settled = |view: &InstanceView| {
         let its = |attempt: &&AttemptFacts| attempt.plan.attempt == view.tags.attempt && may_be_of(&attempt.plan, view);
-        facts.attempts.iter().filter(its).find_map(|attempt| attempt.settled.as_ref())
+        facts.attempts.iter().filter(its).find_map(|attempt| attempt.settled.as_deref())
     };
     let end = |(view, settled): (&InstanceView, &Settled)| {
         let (machine, why) = (view.machine(), format!("attempt {} is settled, and its machine runs", view.tags.attempt.number()));

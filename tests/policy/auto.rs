@@ -45,7 +45,7 @@ fn ran(number: u32, from: u64, to: u64, because: EndedBecause) -> AttemptRecord 
     let worked = from.saturating_sub(300).saturating_sub(to);
     let outcome = Outcome { working_since: Some(at(from - 300)), saved: Span::from_secs(worked), ..outcome(number, because) };
     let settled = Settled { billed_from: Some(at(from)), billed_to: Some(at(to)), outcome: Some(outcome), ..settled(number, because) };
-    AttemptRecord { plan: plan(market::Cloud::Aws, number, from), settled }
+    AttemptRecord { plan: plan(market::Cloud::Aws, number, from).into(), settled: settled.into() }
 }
 
 fn refused(number: u32, ago_secs: u64) -> AttemptRecord {
@@ -57,7 +57,7 @@ fn refused(number: u32, ago_secs: u64) -> AttemptRecord {
         outcome: None,
         ..settled(number, EndedBecause::LaunchFailed)
     };
-    AttemptRecord { plan: plan(market::Cloud::Aws, number, ago_secs), settled }
+    AttemptRecord { plan: plan(market::Cloud::Aws, number, ago_secs).into(), settled: settled.into() }
 }
 
 #[test]

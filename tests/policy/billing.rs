@@ -17,7 +17,7 @@ fn micros(micros: i64) -> UsdPerHour {
 
 /// A spot machine of EC2 for so much an hour, with a hundredth of a dollar for its disk and its address.
 fn plan(price: UsdPerHour, bid: Option<UsdPerHour>) -> Plan {
-    let mut plan = attempt(1, 7200).plan;
+    let mut plan = Plan::clone(&attempt(1, 7200).plan);
     (plan.offer.cloud, plan.offer.market, plan.bid) = (Cloud::Aws, Market::Spot, bid);
     (plan.offer.price, plan.offer.extras, plan.offer.on_demand) = (price, micros(10_000), None);
     plan

@@ -1,5 +1,6 @@
 //! Until when a machine has billed, where the cloud does not say it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
@@ -94,7 +95,7 @@ fn an_outcome_after_minutes_of_silence_is_a_sign_that_it_ran() {
 fn a_machine_that_went_out_by_itself_without_a_word_was_at_its_cap_if_it_was_heard_close_to_it() {
     for (beat_ago, because) in [(3600, EndedBecause::HardEnd), (7000, EndedBecause::Lost)] {
         let (mut facts, mut view) = unsaid(beat_ago, 0, 600, false);
-        (facts.plan.kill_at, view.tags.kill_at) = (Some(ago(3000)), Some(ago(3000)));
+        (Arc::make_mut(&mut facts.plan).kill_at, view.tags.kill_at) = (Some(ago(3000)), Some(ago(3000)));
         let acts = acts(std::slice::from_ref(&facts), &[], known(&[view]));
         let settled = acts.iter().find_map(|act| if let Act::Settle(settled) = act { Some(settled) } else { None }).expect("it is over");
         assert_eq!((settled.because, settled.billed_to), (because, Some(ago(3000) + Duration::from_secs(37 * 60))), "{beat_ago}");
@@ -207,7 +208,7 @@ fn what_another_launched_after_a_refusal_is_in_the_receipt() {
 fn a_machine_that_was_heard_beyond_its_cap_and_its_bound_is_billed_with_its_power_off() {
     let secs = Duration::from_secs;
     let mut late = unshown(Some(2), None);
-    late.plan.kill_at = Some(ago(14_400 + 3 * 3600));
+    Arc::make_mut(&mut late.plan).kill_at = Some(ago(14_400 + 3 * 3600));
     assert_eq!(until(&late), (secs(2 + 120), true));
     late.outcome = None;
     late.watched.unshown.as_mut().unwrap().outcome = None;
@@ -219,7 +220,7 @@ fn a_machine_that_was_heard_beyond_its_cap_and_its_bound_is_billed_with_its_powe
 fn unshown(ended: Option<u64>, cap: Option<u64>) -> AttemptFacts {
     const BEAT: u64 = 14_400;
     let mut facts = attempt(1, 18_000);
-    facts.plan.kill_at = cap.map(|secs| ago(BEAT - secs));
+    Arc::make_mut(&mut facts.plan).kill_at = cap.map(|secs| ago(BEAT - secs));
     facts.status = Some(status(AttemptPhase::Running, ago(BEAT)));
     facts.outcome = ended.map(|_| outcome(1, EndedBecause::Succeeded));
     facts.watched = Watched {
@@ -271,7 +272,7 @@ fn a_machine_that_died_and_is_shown_no_more_is_billed_to_the_latest_that_it_can_
 #[test]
 fn a_machine_that_was_planned_by_a_clock_a_day_ahead_is_billed_from_its_plan_as_the_store_dates_it() {
     let mut ahead = unshown(Some(5_600), None);
-    (ahead.plan.created, ahead.watched.launched_at) = (ago(18_000) + Duration::from_secs(86_400), None);
+    (Arc::make_mut(&mut ahead.plan).created, ahead.watched.launched_at) = (ago(18_000) + Duration::from_secs(86_400), None);
     let acts = acts(std::slice::from_ref(&ahead), &[], known(&[]));
     let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((settled.billed_from, settled.billed_to), (Some(ago(18_000)), Some(ago(14_400 - 5_600 - 120))));
@@ -286,7 +287,7 @@ fn an_extended_machine_that_hung_and_is_shown_no_more_is_billed_to_its_extended_
     let mut spec = spec();
     spec.spec.limits = LimitsSpec { max_runtime: Some(half_an_hour), ..LimitsSpec::default() };
     let mut hung = unshown(None, None);
-    hung.plan.kill_at = Some(hung.plan.created + Duration::from_secs(min(35)));
+    Arc::make_mut(&mut hung.plan).kill_at = Some(hung.plan.created + Duration::from_secs(min(35)));
     let (attempts, cloud) = ([hung], known(&[]));
     let ended = |requests: &[Request]| {
         let facts = Facts { spec: &spec, attempts: &attempts, requests, cloud: &cloud, newest_checkpoint: None, owner: OWNER, here: "z", now: now() };
@@ -325,7 +326,7 @@ fn a_machine_that_one_of_ours_ended_after_its_outcome_is_billed_to_that_and_a_sw
 #[test]
 fn who_never_saw_a_machine_has_missed_it_only_now() {
     let mut facts = unshown(None, None);
-    facts.plan.created = ago(17_900);
+    Arc::make_mut(&mut facts.plan).created = ago(17_900);
     (facts.watched.launched_at, facts.watched.missing_for) = (None, Duration::from_secs(17_890));
     facts.watched.unshown = Some(Unshown { now: now(), planned: Some(ago(17_900)), outcome: None, ending: None });
     assert_eq!(until(&facts), (Duration::from_secs(14_400 - 3000), true));

@@ -21,7 +21,7 @@ fn offer(kind: &str, zone: &str, dollars: f64, market: Market) -> Offer {
 fn refused(offer: &Offer, refusal: Refusal) -> AttemptRecord {
     let mut settled = settled(1, EndedBecause::LaunchFailed);
     (settled.instance, settled.billed_to, settled.refusal) = (None, None, Some(refusal));
-    AttemptRecord { plan: Plan { offer: offer.clone(), ..plan(market::Cloud::Aws, 1, 60) }, settled }
+    AttemptRecord { plan: Plan { offer: offer.clone(), ..plan(market::Cloud::Aws, 1, 60) }.into(), settled: settled.into() }
 }
 
 fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {

@@ -111,7 +111,7 @@ fn what_is_above_its_bid_or_was_refused_counts_for_the_machines_that_follow() {
     let mut refused = settled(1, EndedBecause::LaunchFailed);
     (refused.instance, refused.billed_from, refused.billed_to) = (None, None, None);
     refused.refusal = Some(lamplighter::job::Refusal::Capacity);
-    let history = [AttemptRecord { plan: Plan { offer: dear.clone(), ..plan(market::Cloud::Aws, 1, 60) }, settled: refused }];
+    let history = [AttemptRecord { plan: Plan { offer: dear.clone(), ..plan(market::Cloud::Aws, 1, 60) }.into(), settled: refused.into() }];
     let both = [offer("r1a", 0.4, Market::Spot), dear];
     let now = placed(&spec, &both, &history, now()).unwrap();
     assert_eq!((now.most_any_usd, now.most_job.usd), (Some(usd("0.46")), Some(usd("1.96"))), "an hour at 0.46, and one at 1.50");
@@ -140,7 +140,10 @@ fn after_a_kept_machine_only_a_budget_bounds_the_job() {
 #[test]
 fn the_machines_that_were_lost_are_counted() {
     let spec = wanted(|spec| (spec.limits.max_runtime, spec.interruptions.max) = (Some(HOUR), 3));
-    let lost = |number: u32| AttemptRecord { plan: plan(market::Cloud::Aws, number, 7200), settled: settled(number, EndedBecause::Interrupted) };
+    let lost = |number: u32| AttemptRecord {
+        plan: plan(market::Cloud::Aws, number, 7200).into(),
+        settled: settled(number, EndedBecause::Interrupted).into(),
+    };
     let left = |history: &[AttemptRecord]| placed(&spec, &[offer("r1a", 0.4, Market::Spot)], history, now()).unwrap().most_job.machines;
     assert_eq!([left(&[]), left(&[lost(1)]), left(&[lost(1), lost(2), lost(3)])], [Some(4), Some(3), Some(1)]);
 }
@@ -186,7 +189,7 @@ proptest! {
             let (from, to) = (clock, clock + jiff::SignedDuration::try_from(life).unwrap());
             let ended = Settled { usd: cost, billed_from: Some(from), billed_to: Some(to), ..settled(number.number(), EndedBecause::Interrupted) };
             let intent = Plan { offer: found.offer, bid: found.bid, created: from, ..plan(market::Cloud::Aws, number.number(), 0) };
-            history.push(AttemptRecord { plan: intent, settled: ended });
+            history.push(AttemptRecord { plan: intent.into(), settled: ended.into() });
             clock = to + jiff::SignedDuration::from_secs(pause);
         }
     }

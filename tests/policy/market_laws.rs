@@ -150,13 +150,13 @@ impl Played<'_> {
                     outcome: None,
                     ..settled(number, because)
                 };
-                AttemptRecord { plan: self.launch(Market::Spot).plan, settled: refused }
+                AttemptRecord { plan: self.launch(Market::Spot).plan.into(), settled: refused.into() }
             }
             Some(machine) => {
                 let working_since = (self.now >= machine.working).then(|| now() + Duration::from_secs(machine.working));
                 let outcome = Outcome { saved: Span::from_secs(saved), working_since, ..outcome(number, because) };
                 let settled = Settled { billed_from: at(machine.begun), billed_to: at(self.now), outcome: Some(outcome), ..settled(number, because) };
-                AttemptRecord { plan: machine.plan.clone(), settled }
+                AttemptRecord { plan: machine.plan.clone().into(), settled: settled.into() }
             }
         };
         self.history.push(record);

@@ -1,6 +1,7 @@
 //! Where the next attempt goes, with what the attempts before have met.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, RejectedOffer, Settled};
@@ -33,7 +34,7 @@ fn tried(offer: Offer, ago_secs: u64, change: impl FnOnce(&mut Settled)) -> Atte
     let mut settled = settled(1, EndedBecause::LaunchFailed);
     (settled.instance, settled.billed_to) = (None, None);
     change(&mut settled);
-    AttemptRecord { plan: Plan { offer, ..plan(market::Cloud::Aws, 1, ago_secs) }, settled }
+    AttemptRecord { plan: Plan { offer, ..plan(market::Cloud::Aws, 1, ago_secs) }.into(), settled: settled.into() }
 }
 
 fn refused(offer: Offer, ago_secs: u64, refusal: Refusal) -> AttemptRecord {
@@ -181,7 +182,7 @@ fn a_refusal_by_a_clock_that_was_a_day_ahead_keeps_nobody_waiting() {
     let place = offer("g5.xlarge", "r1a", "1", Market::Spot);
     let by_a_clock_ahead = |ahead: u64| {
         let mut record = refused(place.clone(), 0, Refusal::Price);
-        record.plan.created = now() + Duration::from_secs(ahead);
+        Arc::make_mut(&mut record.plan).created = now() + Duration::from_secs(ahead);
         record
     };
     let only = supply(vec![place.clone()]);

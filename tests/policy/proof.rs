@@ -1,5 +1,6 @@
 //! What the end of a trial has proven, and how long that holds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -30,7 +31,7 @@ fn record(lived: i64, reason: &str) -> AttemptRecord {
     settled.billed_to = Some(from + SignedDuration::from_secs(lived));
     settled.instance = Some("i-1".into());
     settled.cloud_reason = Some(reason.into());
-    AttemptRecord { plan, settled }
+    AttemptRecord { plan: plan.into(), settled: settled.into() }
 }
 
 fn ending(by: String) -> Ending {
@@ -74,7 +75,7 @@ fn only_the_switch_under_trial_in_its_time_proves_anything() {
 #[test]
 fn without_a_machine_nothing_was_tried() {
     let mut nothing = record(190, OFF);
-    nothing.settled.instance = None;
+    Arc::make_mut(&mut nothing.settled).instance = None;
     assert_eq!(judge(&trial(Switch::DeadlineUnit), within(Switch::DeadlineUnit), &nothing, None), None);
 }
 

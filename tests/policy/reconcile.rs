@@ -1,5 +1,6 @@
 //! The controller's one decision, as a table that reads like its rules.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Notice, NoticeKind, Status};
@@ -30,15 +31,15 @@ fn a_plan_that_was_left_lying_is_made_anew_and_is_no_interruption() {
     // accident: the next waits half an hour from the plan before it.
     let of = |number| Settled { attempt: attempt(number, 0).plan.attempt, ..(*settled).clone() };
     for (lying, age, word) in [(4, 600, "plan"), (5, 600, "wait"), (5, 1799, "wait"), (5, 1801, "plan"), (30, 600, "wait"), (30, 1801, "plan")] {
-        let all: Vec<AttemptFacts> = (1..=lying).map(|number| AttemptFacts { settled: Some(of(number)), ..attempt(number, age) }).collect();
+        let all: Vec<AttemptFacts> = (1..=lying).map(|number| AttemptFacts { settled: Some(of(number).into()), ..attempt(number, age) }).collect();
         assert_eq!(words(&all, &[], known(&[])), [word], "{lying} plans, the last {age} s ago");
     }
-    let all: Vec<AttemptFacts> = (1..=5).map(|number| AttemptFacts { settled: Some(of(number)), ..attempt(number, 600) }).collect();
+    let all: Vec<AttemptFacts> = (1..=5).map(|number| AttemptFacts { settled: Some(of(number).into()), ..attempt(number, 600) }).collect();
     let told = relaunch::left_lying(&history(&all)).expect("somebody is told");
     assert!(told.starts_with("5 attempts in a row never had a machine") && told.contains("it was not launched in time"), "{told}");
     // One that had a machine ends the row.
     let mut mixed = all;
-    mixed[3].settled = Some(super::reconcile_facts::settled(4, EndedBecause::Interrupted));
+    mixed[3].settled = Some(super::reconcile_facts::settled(4, EndedBecause::Interrupted).into());
     assert_eq!((words(&mixed, &[], known(&[])), relaunch::left_lying(&history(&mixed))), (vec!["plan"], None));
 }
 
@@ -50,7 +51,7 @@ fn from_submission_to_the_receipt() {
     let gone = |reason| known(&[view(1, OWNER, InstanceState::Terminated, Some(reason))]);
     let stopped = |reason| known(&[view(1, OWNER, InstanceState::Stopped, Some(reason))]);
     let wished = |secs| Watched { missing_for: Duration::from_secs(500), wished_for: Duration::from_secs(secs), ..Watched::default() };
-    let over = |because| AttemptFacts { settled: Some(settled(1, because)), ..attempt(1, 600) };
+    let over = |because| AttemptFacts { settled: Some(settled(1, because).into()), ..attempt(1, 600) };
     let cases: Vec<Case> = vec![
         ("submitted", vec![], vec![], known(&[]), vec!["plan"]),
         ("a plan does not need the cloud's answer", vec![], vec![], unknown(), vec!["plan"]),
@@ -315,13 +316,13 @@ fn the_state_is_read_from_the_records() {
         (Some(with_status(AttemptPhase::Running)), JobState::Running),
         (Some(with_status(AttemptPhase::Held)), JobState::Held),
         (Some(AttemptFacts { outcome: Some(outcome(1, EndedBecause::Failed)), ..with_status(AttemptPhase::Running) }), JobState::Terminating),
-        (Some(AttemptFacts { settled: Some(settled(1, EndedBecause::Interrupted)), ..attempt(1, 5) }), JobState::Interrupted),
-        (Some(AttemptFacts { settled: Some(settled(1, EndedBecause::Failed)), ..attempt(1, 5) }), JobState::Terminating),
+        (Some(AttemptFacts { settled: Some(settled(1, EndedBecause::Interrupted).into()), ..attempt(1, 5) }), JobState::Interrupted),
+        (Some(AttemptFacts { settled: Some(settled(1, EndedBecause::Failed).into()), ..attempt(1, 5) }), JobState::Terminating),
     ];
     for (last, expected) in cases {
         assert_eq!(job_state(None, last.as_ref()), expected);
     }
-    let over = AttemptFacts { settled: Some(settled(1, EndedBecause::Succeeded)), ..attempt(1, 5) };
+    let over = AttemptFacts { settled: Some(settled(1, EndedBecause::Succeeded).into()), ..attempt(1, 5) };
     let acts = acts(std::slice::from_ref(&over), &[], unknown());
     let [Act::WriteReceipt(receipt)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!((receipt.outcome, job_state(Some(receipt), Some(&over))), (JobOutcome::Succeeded, JobState::Succeeded));
@@ -333,7 +334,7 @@ fn a_running_machine_is_guarded_once_where_an_alarm_is_asked_for() {
     let running = known(&[view(1, OWNER, InstanceState::Running, None)]);
     let mut guarded = attempt(1, 5);
     assert_eq!(words(&[guarded.clone()], &[], running.clone()), ["wait"], "no alarm is asked for");
-    guarded.plan.launch = Some(LaunchRequest {
+    Arc::make_mut(&mut guarded.plan).launch = Some(LaunchRequest {
         image: "ami-1".into(),
         image_name: None,
         root_device: "/dev/sda1".into(),
@@ -368,7 +369,7 @@ fn a_machine_that_is_not_shown_any_more_is_billed_by_the_clock_of_the_store() {
 /// The same files, applied to two job roots by an older version, are jobs of one id: each sees the machine of the other.
 #[test]
 fn a_machine_of_another_launch_under_the_same_name_is_not_ended() {
-    let over = || AttemptFacts { settled: Some(settled(1, EndedBecause::LaunchFailed)), ..attempt(1, 600) };
+    let over = || AttemptFacts { settled: Some(settled(1, EndedBecause::LaunchFailed).into()), ..attempt(1, 600) };
     for (token, ends) in [(Some("of-another-root"), false), (Some("token-1"), true), (None, true)] {
         let runs = InstanceView { client_token: token.map(str::to_owned), ..view(1, OWNER, InstanceState::Running, None) };
         let acts = acts(&[over()], &[], known(&[runs]));

@@ -17,7 +17,7 @@ fn theirs(owner: bool) -> AttemptFacts {
     } else {
         plan.offer.zone = Zone::new("ws-other");
     }
-    AttemptFacts { plan, status: Some(status(AttemptPhase::Running, ago(30))), ..attempt(1, 90_000) }
+    AttemptFacts { plan: plan.into(), status: Some(status(AttemptPhase::Running, ago(30))), ..attempt(1, 90_000) }
 }
 
 fn silent(secs: u64) -> Watched {
@@ -54,7 +54,7 @@ fn an_attempt_that_cannot_be_seen_from_here_is_over_only_by_its_own_records() {
 #[test]
 fn between_attempts_a_job_goes_on_where_it_was_and_anybody_writes_its_end() {
     for owner in [false, true] {
-        let over = |because| AttemptFacts { settled: Some(settled(1, because)), ..theirs(owner) };
+        let over = |because| AttemptFacts { settled: Some(settled(1, because).into()), ..theirs(owner) };
         let words = |because, requests: &[Request]| acts(&[over(because)], requests, known(&[])).iter().map(word).collect::<Vec<_>>();
         assert_eq!(words(EndedBecause::Interrupted, &[]), ["wait"]);
         assert_eq!(words(EndedBecause::Lost, &[wish(Wish::Stop, 5)]), ["receipt"]);

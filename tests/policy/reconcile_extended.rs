@@ -1,5 +1,6 @@
 //! What an extension does to the hard cap of a machine that runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,7 +18,7 @@ fn raised(limits: LimitsSpec, kill_at: Timestamp, requests: &[Request]) -> Optio
     let mut spec = spec();
     spec.spec.limits = limits;
     let mut running = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(30))), ..attempt(1, 600) };
-    running.plan.kill_at = Some(kill_at);
+    Arc::make_mut(&mut running.plan).kill_at = Some(kill_at);
     let seen = view(1, OWNER, InstanceState::Running, None);
     let seen = InstanceView { tags: Tags { kill_at: Some(kill_at), ..seen.tags.clone() }, ..seen };
     let (attempts, cloud) = ([running], known(&[seen]));
@@ -73,7 +74,7 @@ fn an_extended_machine_that_dies_after_its_first_cap_is_lost_and_its_job_goes_on
     spec.spec.limits.max_runtime = Some(HOUR);
     let because = |requests: &[Request]| {
         let mut died = AttemptFacts { status: Some(status(AttemptPhase::Running, ago(90))), ..attempt(1, 2 * 3600) };
-        died.plan.kill_at = Some(ago(3600 - 300));
+        Arc::make_mut(&mut died.plan).kill_at = Some(ago(3600 - 300));
         let seen = view(1, OWNER, InstanceState::Terminated, Some("Server.InternalError"));
         let seen = InstanceView { tags: Tags { kill_at: died.plan.kill_at, ..seen.tags.clone() }, launched: ago(7190), ..seen };
         let (attempts, cloud) = ([died], known(&[seen]));

@@ -1,5 +1,6 @@
 //! Facts for the tests of `reconcile`: records at one moment.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -92,7 +93,7 @@ pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
 
 pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
     AttemptFacts {
-        plan: plan(market::Cloud::Aws, number, age_secs),
+        plan: plan(market::Cloud::Aws, number, age_secs).into(),
         lease: None,
         status: None,
         outcome: None,
@@ -106,7 +107,7 @@ pub fn attempt(number: u32, age_secs: u64) -> AttemptFacts {
 pub fn signed_until(attempt: AttemptFacts, secs: i64, missing: u64) -> AttemptFacts {
     let watched = Watched { missing_for: Duration::from_secs(missing), unclear: true, ..attempt.watched };
     let mut attempt = AttemptFacts { watched, ..attempt };
-    attempt.plan.launch_by = Some(now() - SignedDuration::from_secs(secs));
+    Arc::make_mut(&mut attempt.plan).launch_by = Some(now() - SignedDuration::from_secs(secs));
     attempt
 }
 

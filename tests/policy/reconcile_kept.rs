@@ -1,5 +1,6 @@
 //! A kept machine that was started again, and the cloud's answers of before.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
@@ -13,7 +14,7 @@ use super::reconcile_facts::{self, OWNER, ago, attempt, known, now, outcome, set
 fn started(age_secs: u64) -> AttemptFacts {
     let mut attempt = attempt(1, age_secs);
     let machine = kept();
-    attempt.plan.starts = Some(Starts { job: machine.tags.job, instance: machine.id, launched: machine.launched });
+    Arc::make_mut(&mut attempt.plan).starts = Some(Starts { job: machine.tags.job, instance: machine.id, launched: machine.launched });
     attempt.status = Some(status(AttemptPhase::Running, ago(5)));
     attempt
 }
@@ -80,7 +81,7 @@ fn nor_is_it_settled_by_that_once_its_attempt_has_ended() {
 /// Somebody has started it in the console, for a look: its job is over, and its disk was to stay.
 #[test]
 fn a_machine_that_was_kept_and_runs_again_is_stopped_and_no_other() {
-    let over = |kept| AttemptFacts { settled: Some(Settled { kept, ..settled(1, EndedBecause::LaunchFailed) }), ..attempt(1, 600) };
+    let over = |kept| AttemptFacts { settled: Some(Settled { kept, ..settled(1, EndedBecause::LaunchFailed) }.into()), ..attempt(1, 600) };
     let runs = |market| InstanceView { market, ..view(1, OWNER, InstanceState::Running, None) };
     for (kept, market, word) in [(true, Market::OnDemand, "stop"), (true, Market::Spot, "terminate"), (false, Market::OnDemand, "terminate")] {
         let acts = acts(over(kept), runs(market));
@@ -131,7 +132,7 @@ fn a_kept_machine_whose_plan_has_lain_is_planned_anew() {
     spec.spec.limits.max_runtime = Some(Span::from_secs(12 * 3600));
     let settled = |age: u64, change: &dyn Fn(&mut AttemptFacts)| {
         let mut attempt = started(age);
-        (attempt.status, attempt.plan.kill_at) = (None, Some(attempt.plan.created + Duration::from_secs(12 * 3600 + 300)));
+        (attempt.status, Arc::make_mut(&mut attempt.plan).kill_at) = (None, Some(attempt.plan.created + Duration::from_secs(12 * 3600 + 300)));
         change(&mut attempt);
         let (attempts, cloud) = ([attempt], known(&[kept()]));
         let facts =

@@ -21,13 +21,15 @@ fn any_attempts() -> impl Strategy<Value = Vec<AttemptFacts>> {
     ]);
     let open = (any::<bool>(), any::<bool>(), any::<bool>(), 0_u64..100_000, 0_u64..4000, 0_u64..4000, 0_u64..400);
     (prop::collection::vec(because, 0..6), prop::option::of(open), any::<bool>()).prop_map(|(history, open, local)| {
-        let mut attempts: Vec<AttemptFacts> =
-            (1..).zip(history).map(|(number, because)| AttemptFacts { settled: Some(settled(number, because)), ..attempt(number, 600) }).collect();
+        let mut attempts: Vec<AttemptFacts> = (1..)
+            .zip(history)
+            .map(|(number, because)| AttemptFacts { settled: Some(settled(number, because).into()), ..attempt(number, 600) })
+            .collect();
         if let Some((beats, ended, launched, age, silent, missing, outcome_for)) = open {
             let number = attempts.len() as u32 + 1;
             let secs = Duration::from_secs;
             attempts.push(AttemptFacts {
-                plan: plan(if local { market::Cloud::Local } else { market::Cloud::Aws }, number, age),
+                plan: plan(if local { market::Cloud::Local } else { market::Cloud::Aws }, number, age).into(),
                 status: beats.then(|| status(AttemptPhase::Running, ago(silent))),
                 outcome: ended.then(|| outcome(number, EndedBecause::Succeeded)),
                 watched: Watched {

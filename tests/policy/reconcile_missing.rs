@@ -1,5 +1,6 @@
 //! A machine that the cloud does not show: not yet, not any more, or never; and by whose clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::job::{AttemptPhase, Lease, RECORD_FORMAT};
@@ -79,7 +80,7 @@ fn what_was_planned_by_a_clock_a_day_ahead_is_gone_once_it_was_not_shown_for_lon
     let secs = Duration::from_secs;
     let planned = |planned: Option<u64>, missing_for| {
         let mut ahead = attempt(1, 0);
-        ahead.plan.created = now() + secs(86_400);
+        Arc::make_mut(&mut ahead.plan).created = now() + secs(86_400);
         let unshown = Some(Unshown { now: now(), planned: planned.map(ago), outcome: None, ending: None });
         ahead.watched = Watched { unshown, missing_for: secs(missing_for), silent_for: secs(missing_for), ..Watched::default() };
         AttemptFacts { status: Some(status(AttemptPhase::Running, ago(3600))), ..ahead }

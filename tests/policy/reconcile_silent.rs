@@ -1,5 +1,6 @@
 //! A kept machine that was started again, and whose agent says no word: all that its job has may be on its disk.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView, Status};
@@ -12,8 +13,9 @@ use super::reconcile_facts::{OWNER, acts, ago, attempt, known, status, view, wis
 /// Started ten minutes ago, and silent for so long, where two minutes are the most.
 fn started(silent: u64) -> AttemptFacts {
     let mut booting = attempt(1, 650);
-    booting.plan.boot = Span::from_secs(120);
-    booting.plan.starts = Some(Starts { job: "digits-333333".parse().unwrap(), instance: "i-1-me".into(), launched: ago(90_000) });
+    Arc::make_mut(&mut booting.plan).boot = Span::from_secs(120);
+    Arc::make_mut(&mut booting.plan).starts =
+        Some(Starts { job: "digits-333333".parse().unwrap(), instance: "i-1-me".into(), launched: ago(90_000) });
     booting.watched = Watched { silent_for: Duration::from_secs(silent), ..Watched::default() };
     booting
 }
@@ -27,7 +29,7 @@ fn a_kept_machine_that_does_not_come_up_is_stopped_and_keeps_its_disk() {
     let running = || on_demand(InstanceState::Running, None);
     let with_checkpoint = || {
         let mut facts = started(121);
-        facts.plan.resume_from = Some(CheckpointNo::new(1));
+        Arc::make_mut(&mut facts.plan).resume_from = Some(CheckpointNo::new(1));
         facts
     };
     let heard = || AttemptFacts { status: Some(status(AttemptPhase::Running, ago(2000))), ..started(1801) };
@@ -68,7 +70,7 @@ fn what_was_stopped_so_has_failed_to_start_and_says_why() {
     assert_eq!((settled.because, settled.instance.as_deref()), (EndedBecause::LaunchFailed, Some("i-1-me")));
     assert!(settled.billed.duration() > Duration::from_secs(500), "it ran, and cost: {settled:?}");
     // No other machine has its work: the job ends, and its disk waits for `lamp start`.
-    let over = AttemptFacts { settled: Some((**settled).clone()), ..facts };
+    let over = AttemptFacts { settled: Some((**settled).clone().into()), ..facts };
     let acts = super::reconcile_facts::acts(&[over], &[], known(&[on_demand(InstanceState::Stopped, by_user)]));
     let [Act::WriteReceipt(receipt)] = acts.as_slice() else { panic!("{acts:?}") };
     assert_eq!(receipt.outcome, JobOutcome::Failed);
@@ -92,7 +94,8 @@ fn a_kept_machine_that_says_no_word_gets_the_time_of_the_job_file() {
     for starts in [None, Some(Starts { job: "digits-333333".parse().unwrap(), instance: "i-1-me".into(), launched: ago(90_000) })] {
         for (silent, word) in [(119, "wait"), (121, "terminate")] {
             let mut booting = attempt(1, 600);
-            (booting.plan.boot, booting.plan.starts) = (Span::from_secs(120), starts.clone());
+            let plan = Arc::make_mut(&mut booting.plan);
+            (plan.boot, plan.starts) = (Span::from_secs(120), starts.clone());
             booting.watched = Watched { silent_for: Duration::from_secs(silent), ..Watched::default() };
             assert_eq!(words(&[booting], &[], known(&[view(1, OWNER, InstanceState::Running, None)])), [word], "{silent} s, {starts:?}");
         }

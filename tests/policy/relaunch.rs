@@ -12,7 +12,7 @@ use super::reconcile_facts::{now, plan, settled, spec};
 fn young(number: u32, minutes: i64) -> AttemptRecord {
     let at = now() - SignedDuration::from_mins(minutes);
     let ended = Settled { outcome: None, billed_from: Some(at), billed_to: Some(at), ..settled(number, EndedBecause::Interrupted) };
-    AttemptRecord { plan: plan(Cloud::Aws, number, 60 * u64::try_from(minutes).unwrap() + 60), settled: ended }
+    AttemptRecord { plan: plan(Cloud::Aws, number, 60 * u64::try_from(minutes).unwrap() + 60).into(), settled: ended.into() }
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn a_hold_after_machines_that_died_young_is_told_until_it_is_over() {
 /// The next machine would be refused too, or have the same disk: what is wrong is not the machine's.
 #[test]
 fn a_job_that_could_not_be_prepared_is_not_launched_again() {
-    let record = AttemptRecord { settled: settled(1, EndedBecause::PreflightFailed), ..young(1, 15) };
+    let record = AttemptRecord { settled: settled(1, EndedBecause::PreflightFailed).into(), ..young(1, 15) };
     let next = relaunch::next(&spec().spec, &[record], &Wishes::default(), now());
     assert!(matches!(next, Next::End { because: EndedBecause::PreflightFailed, .. }), "{next:?}");
 }

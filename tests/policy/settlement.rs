@@ -1,5 +1,6 @@
 //! Whose end it was, of a machine of which the cloud says that a user ended it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lamplighter::instance::{InstanceState, InstanceView};
@@ -28,7 +29,7 @@ fn facts(heard_before: Option<u64>, recorded: bool, alarm: &str, seen: AlarmSeen
     let (by, why, at) = ("me@here".into(), "it was silent".into(), ago(ENDED + 1));
     let ending = recorded.then_some(Ending { format: RECORD_FORMAT, at, by, why, heard, stood: None });
     let mut facts = attempt(1, 7200);
-    facts.plan.launch = Some(LaunchRequest {
+    Arc::make_mut(&mut facts.plan).launch = Some(LaunchRequest {
         image: "ami-1".into(),
         image_name: None,
         root_device: "/dev/sda1".into(),
@@ -162,7 +163,7 @@ fn what_the_alarm_has_stopped_is_ended_and_what_a_person_has_stopped_is_left() {
 fn a_plan_whose_hard_cap_has_passed_is_not_launched() {
     let planned = |missing_for: u64| {
         let mut facts = attempt(1, 3600);
-        facts.plan.kill_at = Some(ago(60));
+        Arc::make_mut(&mut facts.plan).kill_at = Some(ago(60));
         facts.watched.missing_for = Duration::from_secs(missing_for);
         words(&[facts], &[], known(&[]))
     };
@@ -177,7 +178,7 @@ fn a_plan_that_has_lain_is_planned_anew_and_not_launched_with_the_rest_of_its_li
     (spec.spec.limits.max_runtime, spec.spec.limits.budget) = (Some(Span::from_secs(12 * 3600)), None);
     let played = |spec: &ResolvedSpec, age: u64, missing_for: u64| {
         let mut facts = attempt(1, age);
-        facts.plan.kill_at = Some(facts.plan.created + Duration::from_secs(12 * 3600 + 300));
+        Arc::make_mut(&mut facts.plan).kill_at = Some(facts.plan.created + Duration::from_secs(12 * 3600 + 300));
         facts.watched.missing_for = Duration::from_secs(missing_for);
         let attempts = [facts];
         let cloud = known(&[]);
@@ -251,7 +252,7 @@ fn a_machine_that_stood_and_is_shown_no_more_is_billed_until_it_stood() {
     facts.watched.missing_for = Duration::from_secs(90);
     (facts.watched.launched_at, facts.watched.stood) = (Some(ago(9 * 3600)), Some(ago(8 * 3600)));
     let settled = |market| {
-        facts.plan.offer.market = market;
+        Arc::make_mut(&mut facts.plan).offer.market = market;
         let acts = acts(std::slice::from_ref(&facts), &[], known(&[]));
         let [Act::Settle(settled)] = acts.as_slice() else { panic!("{acts:?}") };
         (settled.billed_to == Some(ago(8 * 3600)), settled.billed_estimated)
@@ -286,8 +287,8 @@ fn a_machine_that_is_withdrawn_before_it_ran_was_refused() {
 fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
     let settled = |change: &dyn Fn(&mut AttemptFacts)| {
         let mut facts = facts(Some(8 * 3600), false, "off", AlarmSeen::Unknown);
-        facts.plan.launch.as_mut().unwrap().shutdown = Shutdown::Stop;
-        facts.plan.offer.market = Market::OnDemand;
+        Arc::make_mut(&mut facts.plan).launch.as_mut().unwrap().shutdown = Shutdown::Stop;
+        Arc::make_mut(&mut facts.plan).offer.market = Market::OnDemand;
         facts.outcome = Some(Outcome { ended: ago(8 * 3600), ..outcome(1, EndedBecause::Succeeded) });
         change(&mut facts);
         let settled = settled(&facts, 9 * 3600);
@@ -295,7 +296,7 @@ fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
     };
     assert_eq!(settled(&|_| {}), (Some(ago(ENDED)), true), "it may have billed for one hour of the nine");
     assert_eq!(settled(&|facts| facts.watched.stood = Some(ago(8 * 3600))), (Some(ago(8 * 3600)), false), "somebody saw it stand");
-    let terminates = |facts: &mut AttemptFacts| facts.plan.launch.as_mut().unwrap().shutdown = Shutdown::Terminate;
+    let terminates = |facts: &mut AttemptFacts| Arc::make_mut(&mut facts.plan).launch.as_mut().unwrap().shutdown = Shutdown::Terminate;
     assert!(!settled(&terminates).1, "its power-off would have been its end");
     // Seeds 37032364 and 38005218 of 24 h: four seconds, and a sixth of one.
     let at_once = |facts: &mut AttemptFacts| facts.outcome.as_mut().unwrap().ended = ago(ENDED + 10);
@@ -309,7 +310,7 @@ fn a_machine_that_may_have_stood_unseen_is_billed_with_an_estimate() {
 fn a_machine_that_somebody_may_have_stopped_with_nobody_looking_is_billed_with_an_estimate() {
     let settled = |heard: u64, recorded: bool, change: &dyn Fn(&mut AttemptFacts)| {
         let mut facts = facts(Some(heard), recorded, "off", AlarmSeen::Unknown);
-        facts.plan.offer.market = Market::OnDemand;
+        Arc::make_mut(&mut facts.plan).offer.market = Market::OnDemand;
         change(&mut facts);
         let settled = settled(&facts, 9 * 3600);
         (settled.billed_to == Some(ago(ENDED)), settled.billed_estimated)
@@ -318,7 +319,7 @@ fn a_machine_that_somebody_may_have_stopped_with_nobody_looking_is_billed_with_a
     assert_eq!(settled(min(60), false, &|_| {}), at_most);
     assert_eq!(settled(min(4), false, &|_| {}), exact, "no time to stand");
     assert_eq!(settled(min(60), false, &|facts| facts.watched.heard_at = Some(ago(ENDED + 60))), exact, "by the store's clock");
-    assert_eq!(settled(min(60), false, &|facts| facts.plan.offer.market = Market::Spot), exact, "spot never stands");
+    assert_eq!(settled(min(60), false, &|facts| Arc::make_mut(&mut facts.plan).offer.market = Market::Spot), exact, "spot never stands");
     assert_eq!(settled(min(60), false, &|facts| facts.watched.unlooked = Some(Duration::from_secs(30))), exact, "it was seen to bill until then");
     assert_eq!(settled(min(60), false, &|facts| facts.watched.unlooked = Some(Duration::from_secs(3600))), at_most, "the laptop slept between");
     assert!(settled(min(60), false, &|facts| facts.watched.stood = Some(ago(ENDED + 54))).1, "it was seen to go out, and not before");

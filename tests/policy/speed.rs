@@ -89,7 +89,7 @@ fn ran(offer: &Offer, secs_per_step: f64) -> AttemptRecord {
         resumed_from: None,
         ..outcome(1, EndedBecause::Interrupted)
     });
-    AttemptRecord { plan: Plan { offer: offer.clone(), ..plan(market::Cloud::Aws, 1, 600) }, settled: ended }
+    AttemptRecord { plan: Plan { offer: offer.clone(), ..plan(market::Cloud::Aws, 1, 600) }.into(), settled: ended.into() }
 }
 
 /// What the job has measured of itself goes before what was said, and work that one machine did counts on another.
