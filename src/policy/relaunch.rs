@@ -3,7 +3,7 @@
 //! ```text
 //!   wish to end ─────────────> end
 //!   moved, never launched ───> next attempt, at once; after many plans that nobody launched, later
-//!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often
+//!   interrupted or lost ─────> next attempt, unless a limit says no, or it dies too young too often; after ten in an hour, later
 //!   no capacity ─────────────> next attempt elsewhere, at once; after many refusals in a row, later
 //!   anything else ───────────> end, with the attempt's own word
 //! ```
@@ -47,6 +47,15 @@ const HOLD: Duration = Duration::from_secs(10 * 60);
 
 /// Young deaths in a row after which the job has failed: three, and two holds that did not help.
 const YOUNG_GIVE_UP: usize = 5;
+
+/// So many machines a job may have within [`MACHINES_WITHIN`]; the next waits until one of them is an hour old. A market that takes a
+/// machine every six minutes has nothing to sell: each boots, loads its data and saves at most once. Fewer, and a job that loses
+/// several in a bad hour waits although the next would stay; more, and what a job buys in an hour has no bound that anybody would
+/// expect. Of those that did no work fewer are enough ([`YOUNG_MAX`]).
+const MACHINES_MAX: usize = 10;
+const MACHINES_WITHIN: Duration = Duration::from_secs(3600);
+/// The number by which a reason says so.
+const MACHINES_AN_HOUR: &str = "machines_an_hour";
 
 /// Between two looks for capacity, when many places in a row had none.
 const CAPACITY_PAUSE: Duration = Duration::from_secs(60);
@@ -110,13 +119,16 @@ pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Optio
     Some((format!("a machine: {found}; {when}"), again))
 }
 
-/// Of a job whose machines died young too often: why the next waits, as it follows on "waits for", and when it is tried. `None`: it
+/// Of a job whose machines died young, or were taken, too often: why the next waits, as it follows on "waits for", and when it is tried. `None`: it
 /// does not wait for that.
 pub fn hold(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<(String, Timestamp)> {
     let Next::Attempt { not_before, reason, .. } = next(spec, history, wishes, now) else { return None };
     let young = reason.numbers.get("young_deaths").filter(|_| reason.verdict == "hold" && not_before > now)?;
     let rest = Span::from_secs(elapsed(now, not_before).as_secs());
-    let why = format!("{young} machines ended young within an hour; the next is tried in {rest}; after {YOUNG_GIVE_UP} in a row it has failed");
+    let why = match reason.numbers.get(MACHINES_AN_HOUR) {
+        Some(many) => format!("{many} machines were bought within an hour, and the market took them; the next is tried in {rest}"),
+        None => format!("{young} machines ended young within an hour; the next is tried in {rest}; after {YOUNG_GIVE_UP} in a row it has failed"),
+    };
     Some((format!("a better moment: {why}"), not_before))
 }
 
@@ -201,14 +213,28 @@ fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, 
     let within = last_end.saturating_sub(YOUNG_WITHIN).unwrap_or(Timestamp::MIN);
     let young = history.iter().filter(|record| died_young(record) && ended_at(record, now) > within).count();
     let hold = young >= YOUNG_MAX && young_in_a_row > 0;
-    let not_before = history.last().filter(|_| hold).map_or(now, |last| held(last, HOLD, now));
-    let (verdict, also) =
-        if hold { ("hold", format!("; {young} machines ended young within an hour, so the next waits")) } else { ("launch", String::new()) };
+    let after_young = history.last().filter(|_| hold).map_or(now, |last| held(last, HOLD, now));
+    let crowded = crowded_until(history, now);
+    let (verdict, also) = match crowded {
+        Some(_) => ("hold", format!("; {MACHINES_MAX} machines were bought within an hour, so the next waits")),
+        None if hold => ("hold", format!("; {young} machines ended young within an hour, so the next waits")),
+        None => ("launch", String::new()),
+    };
     let reason = Reason::new(now, "relaunch", verdict, format!("{text}{also}"))
         .with("interruptions", f64::from(taken))
         .with("interruptions_max", f64::from(max))
         .with("young_deaths", young as f64);
-    Next::Attempt { number, not_before, reason }
+    let reason = if crowded.is_some() { reason.with(MACHINES_AN_HOUR, MACHINES_MAX as f64) } else { reason };
+    Next::Attempt { number, not_before: crowded.map_or(after_young, |until| until.max(after_young)), reason }
+}
+
+/// Until when as many machines as a job may have in an hour were bought within the last one; `None`: they were not.
+fn crowded_until(history: &[AttemptRecord], now: Timestamp) -> Option<Timestamp> {
+    let bought = history.iter().rev().filter(|record| record.settled.instance.is_some() || record.settled.billed_from.is_some());
+    // A plan of a clock that was ahead says nothing of now, and must not hold the next until then.
+    let tenth = bought.map(|record| record.plan.created).filter(|created| *created <= now).nth(MACHINES_MAX - 1)?;
+    let until = tenth.saturating_add(MACHINES_WITHIN).unwrap_or(now);
+    (until > now).then_some(until)
 }
 
 /// Why the next attempt waits, where many plans in a row were never launched and nobody knows why: somebody has to hear of it.

@@ -1,7 +1,7 @@
 //! What is waited for between two machines, told from the records alone.
 
 use jiff::SignedDuration;
-use lamplighter::job::{AttemptRecord, EndedBecause, Settled};
+use lamplighter::job::{AttemptRecord, EndedBecause, Refusal, Settled};
 use lamplighter::market::Cloud;
 use lamplighter::policy::Wishes;
 use lamplighter::policy::relaunch::{self, Next};
@@ -34,4 +34,36 @@ fn a_job_that_could_not_be_prepared_is_not_launched_again() {
     let record = AttemptRecord { settled: settled(1, EndedBecause::PreflightFailed).into(), ..young(1, 15) };
     let next = relaunch::next(&spec().spec, &[record], &Wishes::default(), now());
     assert!(matches!(next, Next::End { because: EndedBecause::PreflightFailed, .. }), "{next:?}");
+}
+
+/// A market that takes a machine every few minutes, each after some work: what a job buys in an hour has a bound.
+#[test]
+fn the_eleventh_machine_within_an_hour_waits_until_the_first_is_an_hour_old() {
+    let (spec, wishes) = (spec().spec, Wishes::default());
+    let worked = |number: u32, minutes: i64| {
+        let taken = settled(number, EndedBecause::Interrupted);
+        let at = now() - SignedDuration::from_mins(minutes);
+        let ended = Settled { instance: Some(format!("i-{number}")), billed_from: Some(at), billed_to: Some(at), ..taken };
+        let mut record = young(number, minutes);
+        std::sync::Arc::make_mut(&mut record.plan).created = at;
+        AttemptRecord { settled: ended.into(), ..record }
+    };
+    let ten: Vec<AttemptRecord> = (1..=10).map(|number| worked(number, 54 - 5 * i64::from(number - 1))).collect();
+    let until = now() + SignedDuration::from_mins(6);
+    let Next::Attempt { not_before, reason, .. } = relaunch::next(&spec, &ten, &wishes, now()) else { panic!("another follows") };
+    assert_eq!((not_before, reason.verdict.as_str()), (until, "hold"), "{reason:?}");
+    assert!(reason.text.ends_with("; 10 machines were bought within an hour, so the next waits"), "{}", reason.text);
+    let (why, told) = relaunch::hold(&spec, &ten, &wishes, now()).unwrap();
+    assert_eq!(why, "a better moment: 10 machines were bought within an hour, and the market took them; the next is tried in 6m");
+    assert_eq!(told, until, "the same rule says it and keeps it");
+    assert_eq!(relaunch::hold(&spec, &ten, &wishes, until), None, "it is over");
+    assert_eq!(relaunch::hold(&spec, &ten[1..], &wishes, now()), None, "nine are not ten");
+    // What found no machine is none, and a plan from a clock that was ahead holds nothing.
+    let mut refused = ten.clone();
+    refused[0].settled =
+        Settled { refusal: Some(Refusal::Capacity), instance: None, billed_from: None, ..settled(1, EndedBecause::LaunchFailed) }.into();
+    assert_eq!(relaunch::hold(&spec, &refused, &wishes, now()), None);
+    let mut ahead = ten;
+    std::sync::Arc::make_mut(&mut ahead[0].plan).created = now() + SignedDuration::from_hours(24);
+    assert_eq!(relaunch::hold(&spec, &ahead, &wishes, now()), None);
 }

@@ -157,3 +157,16 @@ fn the_same_job_on_the_same_course_is_the_same_life() {
     let both = [(); 2].map(|()| lived(&spec, 30, Goes::Spot, course()).ran);
     assert_eq!(both[0], both[1]);
 }
+
+/// There for three minutes and gone for two: it boots, works for a minute and is taken, again and again. No law is broken (15: what a
+/// job buys in an hour), and it ends by its `interruptions.max`.
+#[test]
+fn a_market_that_flaps_sells_ten_machines_an_hour_and_no_more() {
+    let flaps = |round: usize| round % 5 < 3;
+    let course = || Course { tick: minutes(1), there: (0..2000).map(flaps).collect(), first: 0, prices: None, begins: Duration::ZERO };
+    let mut spec = spec(&serde_json::json!({}));
+    spec.spec.interruptions.max = 30;
+    let ran = lived(&spec, 60, Goes::Spot, course()).ran;
+    assert_eq!((ran.unfinished.is_some(), ran.interruptions, ran.starts), (true, 31, 31), "{ran:?}");
+    assert!(ran.finish_hours > 3.0, "thirty machines are three hours: {ran:?}");
+}
