@@ -110,8 +110,6 @@ const TABLE: &[(&[&str], Class)] = &[
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], Class::NoSpotRole),
     // A first launch in a region is looked at for minutes, four hours at most; another region may serve meanwhile.
     (&["PendingVerification"], Class::Refused(Refusal::Verification)),
-    // A key pair is of one region: another may have one of the name.
-    (&["InvalidKeyPair.NotFound"], Class::Refused(Refusal::KeyPair)),
     (&["Blocked", "OptInRequired"], Class::Account),
     (
         &["InvalidParameter*", "InvalidAMIID.*", "InvalidUserData.Malformed", "InvalidSubnetID.*", "InvalidGroup.*", "InvalidKeyPair.*"],
@@ -312,8 +310,6 @@ mod tests {
             (&["InvalidParameterValue", "InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidAMIID.Malformed"], "never"),
             (&["InvalidUserData.Malformed"], "never"),
             (&["PendingVerification"], "next: the account is still being verified for the region"),
-            (&["InvalidKeyPair.NotFound"], "next: the key pair is not in the region"),
-            (&["InvalidKeyPair.Format"], "never"),
             (&["Blocked", "OptInRequired"], "denied"),
             (&["InvalidInstanceID.NotFound"], "look"),
             (&["OperationNotPermitted"], "denied"),

@@ -83,6 +83,8 @@ pub struct Ec2Memory {
     pub images: Remembered<(Region, ImageChoice, Arch), Image>,
     pub subnets: Remembered<Region, Vec<Place>>,
     pub groups: Remembered<Region, Vec<Group>>,
+    /// Regions that have the user's key pair.
+    pub key_pairs: Remembered<Region, ()>,
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! ```text
 //!   ec2_image ─────┐
 //!   subnets ───────┼─ all at once, remembered for minutes ──> LaunchRequest
-//!   security group ┘
+//!   security group │
+//!   key pair ───────┘
 //! ```
 //! Changes nothing. What is wrong here is wrong in words before any machine is bought. What must never live here: a price, a
 //! choice between offers.
@@ -32,9 +33,10 @@ const GROUP: &str = "lamplighter";
 /// # Errors
 /// When EC2 does not answer; when something is missing or does not fit, in words.
 pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result<LaunchRequest, CloudError> {
-    let (image, subnets, groups) = ask(session, &spec.machine, &offer.region, offer.arch).await;
+    let (image, subnets, groups, key) = ask(session, &spec.machine, &offer.region, offer.arch).await;
     let image = image?;
     image.fits(offer)?;
+    let key_name = key?;
     let subnet = subnet_of(session, &subnets?, offer)?;
     let group = group_of(session, &groups?, &subnet)?;
     if spec.machine.disk_gib < image.disk_gib_min {
@@ -50,7 +52,7 @@ pub async fn prepare(session: &AwsSession, spec: &Spec, offer: &Offer) -> Result
         profile: Some(settings.instance_profile.clone().unwrap_or_else(|| PROFILE.to_owned())),
         security_groups: vec![group],
         subnet: Some(subnet.id),
-        key_name: settings.key_name.clone(),
+        key_name,
         shutdown: shutdown(spec, offer),
         alarm: alarm(spec),
         user_data: String::new(),
@@ -70,8 +72,8 @@ async fn ask(
     machine: &MachineSpec,
     region: &Region,
     arch: Arch,
-) -> (Result<Image, CloudError>, Result<Vec<Place>, CloudError>, Result<Vec<Group>, CloudError>) {
-    tokio::join!(ec2_image::find(session, &machine.image, region, arch), subnets(session, region), groups(session, region))
+) -> (Result<Image, CloudError>, Result<Vec<Place>, CloudError>, Result<Vec<Group>, CloudError>, Result<Option<String>, CloudError>) {
+    tokio::join!(ec2_image::find(session, &machine.image, region, arch), subnets(session, region), groups(session, region), key_pair(session, region))
 }
 
 /// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.
@@ -188,4 +190,26 @@ fn group_of(session: &AwsSession, groups: &[Group], subnet: &Place) -> Result<St
         )),
         Some(group) => Ok(group.id.clone()),
     }
+}
+
+/// The user's key pair, if one is named: EC2 keeps them by region, and a launch with one that is not there is refused. Whoever may not
+/// look launches, and EC2 says it then.
+async fn key_pair(session: &AwsSession, region: &Region) -> Result<Option<String>, CloudError> {
+    let Some(name) = session.settings.key_name.clone() else { return Ok(None) };
+    if session.memory.key_pairs.get(region, TRUSTED).is_some() {
+        return Ok(Some(name));
+    }
+    let told = session.ec2(region).await.describe_key_pairs().filters(filter("key-name", [name.clone()])).send().await;
+    let told = match told.map_err(|error| meaning(&format!("look at the key pairs in {region}"), error)) {
+        Ok(told) => told,
+        Err(CloudError::Denied { .. }) => return Ok(Some(name)),
+        Err(error) => return Err(error),
+    };
+    // A filter takes `*` and `?` for more than they are.
+    if !told.key_pairs().iter().any(|pair| pair.key_name() == Some(name.as_str())) {
+        let cure = format!("`aws ec2 import-key-pair --region {region} --key-name {name} --public-key-material fileb://FILE` brings it there");
+        return Err(CloudError::Invalid { what: format!("the key pair `{name}` of `aws.key_name` is not in {region}; {cure}") });
+    }
+    session.memory.key_pairs.put(region.clone(), ());
+    Ok(Some(name))
 }

@@ -123,7 +123,7 @@ impl Controller {
                 let text = format!("attempt {number} cannot be launched: {why}");
                 self.alert(dir, spec, memory, &gist(&text), &text).await;
             }
-            Some(refusal @ (Refusal::Quota | Refusal::Disks | Refusal::Verification | Refusal::KeyPair)) => {
+            Some(refusal @ (Refusal::Quota | Refusal::Disks | Refusal::Verification)) => {
                 let offer = &open.plan.offer;
                 let trouble = match refusal {
                     Refusal::Quota => format!("quota {} {} {}", offer.family(), offer.market, offer.region),
@@ -135,10 +135,6 @@ impl Controller {
                 let cure = match refusal {
                     Refusal::Quota => self.quota(spec, &open.plan).await.map(|quota| format!("ask for more of {quota}")),
                     Refusal::Disks => Some(format!("delete disks in {}, or ask for more of its quotas for EBS", offer.region)),
-                    Refusal::KeyPair => Some(format!(
-                        "one of that name in {0}, or no `key_name` in [aws], lets the job have machines there; {0} rests for a day",
-                        offer.region
-                    )),
                     _ => Some("that takes minutes mostly, and four hours at most; nothing bills, and it is asked again".to_owned()),
                 };
                 let text = cure.map_or_else(|| why.clone(), |cure| format!("{why}; {cure}"));

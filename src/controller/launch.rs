@@ -19,7 +19,6 @@ use super::memory::JobMemory;
 use super::ship::ShipError;
 use crate::instance::MachineRef;
 use crate::job::{AttemptNo, JobId, Plan};
-use crate::policy::refusals::leaves_nowhere;
 use crate::ports::{CloudError, chain};
 
 /// A decision to launch is older than this only where the workstation slept meanwhile, or where everybody took their time: then
@@ -54,7 +53,6 @@ impl Controller {
             info!(%job, "looking once more before the launch: the decision is older than {} s", DECISION_HOLDS.as_secs());
             return Ok(());
         }
-        let lacking = memory.without_the_key_pair();
         let trouble_met = &mut memory.trouble_met;
         let memory = memory.attempts.entry(attempt).or_default();
         let Some(plan) = &memory.plan else { return Ok(()) };
@@ -74,8 +72,7 @@ impl Controller {
             }
             Err(error @ CloudError::NoCapacity { refusal, .. }) => {
                 info!(%job, attempt = attempt.number(), "{error}");
-                let of_the_place = (!leaves_nowhere(refusal, plan, &lacking)).then_some(refusal);
-                memory.refused(of_the_place, error.to_string(), self.clock.mono());
+                memory.refused(Some(refusal), error.to_string(), self.clock.mono());
                 Ok(())
             }
             // Nobody has refused the machine: the same plan is launched as soon as somebody has signed in again.

@@ -11,8 +11,7 @@ use super::cap::HeldBack;
 use super::leavings::Leavings;
 use super::market::MarketMemory;
 use super::pace::Pace;
-use crate::job::{AttemptNo, EndedBecause, Refusal, Request, ResolvedSpec, Wish};
-use crate::market::Region;
+use crate::job::{AttemptNo, EndedBecause, Request, ResolvedSpec, Wish};
 
 /// Of one job.
 #[derive(Clone, Debug, Default)]
@@ -70,12 +69,6 @@ impl JobMemory {
     pub fn was_refused_for_good(&self) -> bool {
         let last = self.attempts.values().next_back().and_then(|attempt| attempt.settled.as_ref());
         last.is_some_and(|settled| settled.because == EndedBecause::LaunchFailed && settled.refusal.is_none())
-    }
-
-    /// The regions that have refused a launch because the user's key pair is not there.
-    pub fn without_the_key_pair(&self) -> BTreeSet<Region> {
-        let refused = self.attempts.values().filter(|attempt| attempt.settled.as_ref().is_some_and(|one| one.refusal == Some(Refusal::KeyPair)));
-        refused.filter_map(|attempt| Some(attempt.plan.as_ref()?.offer.region.clone())).collect()
     }
 
     /// Whether a machine of an attempt under way has answered to its launch.

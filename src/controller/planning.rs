@@ -6,8 +6,6 @@
 //! Nothing is written here and nothing is bought: a plan is made for looking at in the same way as for a launch. What must never
 //! live here: which offer is better (`policy::placement`), what is done with a plan (`act`).
 
-use std::collections::BTreeSet;
-
 use sha2::{Digest, Sha256};
 use tracing::warn;
 
@@ -33,9 +31,8 @@ use crate::policy::placement::{self, Ask};
 use crate::policy::proof;
 use crate::policy::ranking::Ranked;
 use crate::policy::reconcile::history;
-use crate::policy::refusals::leaves_nowhere;
 use crate::policy::relaunch;
-use crate::ports::{Cloud as CloudPort, CloudError};
+use crate::ports::Cloud as CloudPort;
 
 /// A plan, and what was known when it was made.
 #[derive(Clone, Debug)]
@@ -85,12 +82,7 @@ impl Controller {
     /// # Errors
     /// When it would not, or does not answer.
     pub async fn permitted(&self, plan: &Plan) -> Result<(), ActError> {
-        self.cloud(plan.offer.cloud)?.permitted(plan).await.map_err(|error| match error {
-            CloudError::NoCapacity { refusal, .. } if leaves_nowhere(refusal, plan, &BTreeSet::new()) => {
-                CloudError::Invalid { what: error.to_string() }.into()
-            }
-            error => error.into(),
-        })
+        Ok(self.cloud(plan.offer.cloud)?.permitted(plan).await?)
     }
 
     /// What the pool of a plan has cost in so long a time before now; else why that is not known. For looking at: no launch waits

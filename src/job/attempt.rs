@@ -84,8 +84,6 @@ pub enum Refusal {
     Disks,
     /// The cloud still looks at the account's first launch in this region.
     Verification,
-    /// The user's key pair is not in this region.
-    KeyPair,
     /// The type is not sold there.
     NotSold,
     /// The machine of this plan was launched and has ended already, unseen: the attempt is over.
@@ -100,7 +98,6 @@ impl fmt::Display for Refusal {
             Refusal::Quota => "the quota is used up",
             Refusal::Disks => "the limit of disks is reached",
             Refusal::Verification => "the account is still being verified for the region",
-            Refusal::KeyPair => "the key pair is not in the region",
             Refusal::NotSold => "not sold there",
             Refusal::Spent => "its machine has ended",
         })

@@ -51,7 +51,7 @@ pub mod pool;
 pub mod proof;
 pub mod ranking;
 pub mod reconcile;
-pub mod refusals;
+mod refusals;
 pub mod relaunch;
 #[cfg(feature = "lamp")]
 pub mod schedule;

@@ -1,25 +1,24 @@
 //! For how long a refused launch speaks of the place that refused it.
 //!
-//! From the records of a job alone, so that whoever reads them knows when a place is asked again, and whether any is left. What must
-//! never live here: which offer is taken (`placement`).
+//! From the attempts of a job alone, so that whoever reads its records knows when a place is asked again. What must never live
+//! here: which offer is taken (`placement`).
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
 
-use crate::job::{AttemptRecord, Plan, Refusal};
-use crate::market::{Offer, Region, elapsed, share_a_quota};
+use crate::job::{AttemptRecord, Refusal};
+use crate::market::{Offer, elapsed, share_a_quota};
 
 /// How long a refusal speaks of a place. Capacity comes back in minutes, a price moves within hours, a quota and a limit of disks
-/// wait for a person or for a machine to end, a region is verified within minutes to hours, what is not sold in a zone is not sold
-/// there tomorrow either, and a key pair that a region lacks is made by a person or never: nobody asks for it there meanwhile.
+/// wait for a person or for a machine to end, a region is verified within minutes to hours, and what is not sold in a zone is not
+/// sold there tomorrow either.
 fn memory_of(refusal: Refusal) -> Duration {
     Duration::from_secs(match refusal {
         Refusal::Capacity => 3 * 60,
         Refusal::Price => 10 * 60,
         Refusal::Quota | Refusal::Disks | Refusal::Verification => 10 * 60,
-        Refusal::NotSold | Refusal::KeyPair => 24 * 3600,
+        Refusal::NotSold => 24 * 3600,
         // It says nothing of the place.
         Refusal::Spent => 0,
     })
@@ -62,7 +61,7 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
         let speaks = match refusal {
             // What is smaller may have room where this had none.
             Refusal::Quota => share_a_quota(theirs, offer) && offer.vcpus >= theirs.vcpus,
-            Refusal::Disks | Refusal::Verification | Refusal::KeyPair => theirs.region == offer.region,
+            Refusal::Disks | Refusal::Verification => theirs.region == offer.region,
             Refusal::Capacity | Refusal::Price | Refusal::NotSold | Refusal::Spent => false,
         };
         (theirs.is_same_pool(offer) || speaks).then_some((refusal, record.plan.created))
@@ -70,15 +69,6 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
     let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
     let (refusal, at) = *speaking.first()?;
     let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
-    let is_a_day = matches!(refusal, Refusal::NotSold | Refusal::KeyPair);
-    let remembered = if is_a_day { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
+    let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
     Some((refusal, at, remembered))
-}
-
-/// Whether a refused launch leaves no place for this job: its key pair is not in the region of the plan, and every region in which
-/// anything else was on offer has refused it for that before (`lacking`). What one region lacks says nothing of another; that no
-/// region has it is a mistake of the configuration, which no time mends.
-pub fn leaves_nowhere(refusal: Refusal, plan: &Plan, lacking: &BTreeSet<Region>) -> bool {
-    let lacks = |region: &Region| *region == plan.offer.region || lacking.contains(region);
-    refusal == Refusal::KeyPair && plan.rejected.iter().all(|no| lacks(&no.offer.region))
 }

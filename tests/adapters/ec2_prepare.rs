@@ -9,7 +9,7 @@ use lamplighter::market::{Arch, Market, Offer, Zone};
 use lamplighter::ports::{Cloud, CloudError};
 
 use crate::aws::{IMAGE, cloud, kind, offer, plan, session_with, spec};
-use crate::ec2::{FalseEc2, Options, rounds};
+use crate::ec2::{FalseEc2, Fault, Options, rounds};
 
 /// The security group that `lamp init aws` makes; gives its id.
 fn group(ec2: &FalseEc2, name: &str) -> String {
@@ -156,6 +156,7 @@ async fn a_network_that_does_not_fit_is_told() {
         key_name: text("key"),
         ..AwsSettings::default()
     };
+    ec2.ask("CreateKeyPair", &[("KeyName", "key")]).unwrap();
     let mine = AwsCloud::new(session_with(&ec2, settings));
     let launch = prepare(&mine, &spec, &x86).await.unwrap();
     assert_eq!((launch.subnet, launch.security_groups), (Some(subnet), vec![id]));
@@ -194,4 +195,27 @@ async fn only_an_on_demand_machine_that_may_be_kept_stops() {
     aws.permitted(&plan).await.unwrap();
     let id = aws.launch(&plan).await.unwrap();
     assert_eq!(ec2.instance(&id).zone, "us-east-1a");
+}
+
+/// EC2 keeps key pairs by region; a launch with one that is not there would be refused after all else was done.
+#[tokio::test]
+async fn a_region_without_the_users_key_pair_is_not_ready() {
+    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
+    group(&ec2, "lamplighter");
+    ec2.ask_in("us-west-2", "CreateKeyPair", &[("KeyName", "lab")]).unwrap();
+    ec2.ask("CreateKeyPair", &[("KeyName", "lab-2")]).unwrap();
+    let named = || AwsCloud::new(session_with(&ec2, AwsSettings { key_name: Some("lab".into()), ..AwsSettings::default() }));
+    let (aws, here, spec) = (named(), offer(Market::Spot), spec("dlami", 100));
+    let (was, text) = refused(&aws, &spec, &here).await;
+    assert!(was == "invalid" && text.starts_with("the key pair `lab` of `aws.key_name` is not in us-east-1; `aws ec2 import-key-pair"), "{text}");
+    // Once it is there it is seen at once, and not asked for again.
+    ec2.ask("CreateKeyPair", &[("KeyName", "lab")]).unwrap();
+    assert_eq!(prepare(&aws, &spec, &here).await.unwrap().key_name.as_deref(), Some("lab"));
+    ec2.take_calls();
+    prepare(&aws, &spec, &here).await.unwrap();
+    assert_eq!(ec2.take_calls().len(), 0);
+    // A policy of an earlier version does not allow to look.
+    ec2.fault(Fault::code("DescribeKeyPairs", "UnauthorizedOperation").always());
+    let launch = prepare(&named(), &spec, &here).await.unwrap();
+    assert_eq!(launch.key_name.as_deref(), Some("lab"));
 }

@@ -32,7 +32,6 @@ const ROWS: &[(&[&str], &str)] = &[
     (&["AuthFailure.ServiceLinkedRoleCreationNotPermitted"], "denied"),
     (&["InvalidParameterCombination", "InvalidAMIID.NotFound", "InvalidUserData.Malformed"], "invalid"),
     (&["PendingVerification"], "the account is still being verified for the region"),
-    (&["InvalidKeyPair.NotFound"], "the key pair is not in the region"),
     (&["Blocked", "OptInRequired"], "denied"),
     (&["SomethingNobodyKnows"], "invalid"),
 ];
@@ -90,22 +89,6 @@ async fn a_new_profile_is_waited_for_and_a_wrong_one_is_not() {
     // Another parameter is wrong for ever.
     ec2.fault(Fault::code("RunInstances", "InvalidParameterValue").saying("User data is limited to 16384 bytes"));
     assert_eq!(kind(&aws.launch(&crate::aws::plan("token-2", Market::OnDemand)).await.unwrap_err()), "invalid");
-}
-
-/// It is of the place: where the key pair is, the same launch is taken.
-#[tokio::test]
-async fn a_key_pair_that_a_region_lacks_is_a_refusal_of_that_region() {
-    let Some(ec2) = FalseEc2::start(Options::default()) else { return };
-    ec2.ask_in("us-west-2", "CreateKeyPair", &[("KeyName", "lab")]).expect("made");
-    let mut plan = plan("token-1", Market::OnDemand);
-    plan.launch.as_mut().expect("a launch").key_name = Some("lab".into());
-    let aws = cloud(&ec2);
-    let error = aws.launch(&plan).await.unwrap_err();
-    assert_eq!(kind(&error), "the key pair is not in the region", "{}", chain(&error));
-    assert!(chain(&error).contains("InvalidKeyPair.NotFound: The key pair 'lab' does not exist"), "{}", chain(&error));
-    assert!(ec2.instances().is_empty());
-    ec2.ask("CreateKeyPair", &[("KeyName", "lab")]).expect("made");
-    aws.launch(&plan).await.expect("launched");
 }
 
 #[tokio::test]

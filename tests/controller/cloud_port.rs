@@ -75,7 +75,6 @@ impl Cloud for FakeCloudPort {
             Some(CloudFault::Quota) => Err(CloudError::NoCapacity { what: "VcpuLimitExceeded".into(), refusal: Refusal::Quota }),
             Some(CloudFault::Verifying) => Err(CloudError::NoCapacity { what: "PendingVerification".into(), refusal: Refusal::Verification }),
             Some(CloudFault::Disks) => Err(CloudError::NoCapacity { what: "VolumeLimitExceeded".into(), refusal: Refusal::Disks }),
-            Some(CloudFault::KeyPair) => Err(CloudError::NoCapacity { what: "InvalidKeyPair.NotFound".into(), refusal: Refusal::KeyPair }),
             Some(CloudFault::Denied) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: "UnauthorizedOperation".into() }),
             Some(CloudFault::SignedOut) => Err(CloudError::Denied { act: "launch a t in ws-test".into(), cause: Box::new(signed_out()) }),
             Some(CloudFault::Mismatch { shown }) => {
@@ -172,7 +171,6 @@ impl Cloud for FakeCloudPort {
                 | CloudFault::Quota
                 | CloudFault::Verifying
                 | CloudFault::Disks
-                | CloudFault::KeyPair
                 | CloudFault::Mismatch { .. },
             ) => Err(CloudError::Invalid { what: "cannot be started".into() }),
             None => {

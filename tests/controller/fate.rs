@@ -87,7 +87,6 @@ pub enum CloudFault {
     Quota,
     Verifying,
     Disks,
-    KeyPair,
     /// Nothing is done, for there were too many calls.
     Throttled,
     /// It is done by another request of the same token; and whether the cloud shows its machine already.

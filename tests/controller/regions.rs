@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lamplighter::instance::InstanceView;
-use lamplighter::job::{EndedBecause, JobOutcome, LaunchRequest, MachineSpec, MarketChoice, Plan, Spec};
+use lamplighter::job::{JobOutcome, LaunchRequest, MachineSpec, MarketChoice, Plan, Spec};
 use lamplighter::market::{self, Offer, Region, Supply, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, CloudError};
 
@@ -13,7 +13,6 @@ use super::World;
 use super::before::before_the_cloud;
 use super::cloud::{CloudFault, Life};
 use super::support::virtual_clock::{VirtualClock, simulate};
-use super::telling::Ear;
 
 /// What a region says of itself when a launch there is prepared.
 #[derive(Clone, Copy)]
@@ -150,42 +149,5 @@ fn the_market_is_chosen_without_the_regions_that_are_not_ready() {
         };
         assert_eq!(seen(&[]).await, ("eua".to_owned(), 0));
         assert_eq!(seen(&[("eu", Lack::Group)]).await, ("ws-test".to_owned(), 1), "and it is still said");
-    });
-}
-
-/// The user's key pair is not in the cheapest region: the next one is taken at once, somebody is told once, and after an
-/// interruption nobody asks there again.
-#[test]
-fn a_region_without_the_users_key_pair_rests_for_the_job_and_the_next_is_taken() {
-    simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock, &[Life::Taken { secs: 120 }, Life::Ends { secs: 60, code: 0 }]).await;
-        let cloud = regions(&world, &[("eu", 50)], &[]);
-        world.cloud.fail_launches(&[CloudFault::KeyPair]);
-        let ear = Arc::new(Ear::default());
-        let receipt = world.controller_on(world.store.clone(), cloud).notifying(ear.clone()).drive(world.job()).await.unwrap();
-        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Succeeded, 3), "{receipt:?}");
-        let mut tried = Vec::new();
-        for attempt in &receipt.attempts {
-            tried.push(world.dir.plan(attempt.attempt).await.unwrap().unwrap().offer.region.to_string());
-        }
-        assert_eq!(tried, ["eu", "local", "local"]);
-        assert_eq!(
-            ear.attention(),
-            ["the key pair is not in the region for InvalidKeyPair.NotFound; one of that name in eu, or no `key_name` in [aws], lets the job have \
-              machines there; eu rests for a day"]
-        );
-    });
-}
-
-#[test]
-fn a_key_pair_that_no_region_has_ends_the_job() {
-    simulate(async |clock: Arc<VirtualClock>| {
-        let world = World::new(clock, &[]).await;
-        let cloud = regions(&world, &[("eu", 50)], &[]);
-        world.cloud.fail_launches(&[CloudFault::KeyPair; 3]);
-        let receipt = world.controller_on(world.store.clone(), cloud).drive(world.job()).await.unwrap();
-        assert_eq!((receipt.outcome, receipt.attempts.len()), (JobOutcome::Failed, 2), "{receipt:?}");
-        assert_eq!(receipt.because, Some(EndedBecause::LaunchFailed), "{receipt:?}");
-        assert!(receipt.reason.contains("the key pair is not in the region for InvalidKeyPair.NotFound"), "{}", receipt.reason);
     });
 }

@@ -16,7 +16,7 @@ use super::cloud::{CloudFault, Life};
 use super::support::virtual_clock::simulate;
 
 #[derive(Default)]
-pub struct Ear(Mutex<Vec<Notification>>);
+struct Ear(Mutex<Vec<Notification>>);
 
 #[async_trait]
 impl Notifier for Ear {
@@ -184,7 +184,6 @@ fn a_launch_that_is_refused_for_good_is_told_and_so_is_a_quota_by_its_name() {
     for (fault, told) in [
         (CloudFault::Denied, "attempt 1 cannot be launched: not allowed to launch a t in ws-test: UnauthorizedOperation"),
         (CloudFault::Invalid, "attempt 1 cannot be launched: no such image"),
-        (CloudFault::KeyPair, "attempt 1 cannot be launched: the key pair is not in the region for InvalidKeyPair.NotFound"),
         (
             CloudFault::Quota,
             "the quota is used up for VcpuLimitExceeded; ask for more of `All T Spot Instance Requests` (L-T) in local, which is 0 vCPUs",

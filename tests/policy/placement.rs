@@ -1,15 +1,13 @@
 //! Where the next attempt goes, with what the attempts before have met.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, RejectedOffer, Settled};
+use lamplighter::job::{AttemptRecord, EndedBecause, Plan, Refusal, Settled};
 use lamplighter::market::{self, Market, Offer, PriceHistory, PricePoint, Quota, Region, Span, Supply, UsdPerHour, Zone};
 use lamplighter::policy::Wishes;
 use lamplighter::policy::fallback::Bound;
 use lamplighter::policy::placement::{Ask, Overheads, place};
-use lamplighter::policy::refusals::leaves_nowhere;
 use lamplighter::policy::relaunch::{self, Next};
 
 use super::reconcile_facts::{now, plan, settled, spec};
@@ -136,8 +134,6 @@ fn each_refusal_speaks_of_its_own_place() {
         (offer("g6.xlarge", "r2b", "2", Market::OnDemand), Refusal::Disks, true),
         (offer("p4d.24xlarge", "r1b", "2", Market::OnDemand), Refusal::Verification, false),
         (offer("p4d.24xlarge", "r2b", "2", Market::OnDemand), Refusal::Verification, true),
-        (offer("p4d.24xlarge", "r1b", "2", Market::OnDemand), Refusal::KeyPair, false),
-        (offer("g5.xlarge", "r2b", "2", Market::Spot), Refusal::KeyPair, true),
         (offer("p4d.24xlarge", "r1b", "2", Market::Spot), Refusal::Quota, true),
         (offer("g5.xlarge", "r2b", "2", Market::Spot), Refusal::Quota, true),
         (offer("g5.xlarge", "r1a", "2", Market::OnDemand), Refusal::Quota, true),
@@ -151,28 +147,6 @@ fn each_refusal_speaks_of_its_own_place() {
     let only = supply(vec![spot.clone()]);
     assert_eq!(chosen(&only, &[refused(spot.clone(), 23 * 3600, Refusal::NotSold)]), None);
     assert!(chosen(&only, &[refused(spot, 25 * 3600, Refusal::NotSold)]).is_some());
-}
-
-/// A key pair that one region lacks may be in another; that none has it, no time mends.
-#[test]
-fn a_missing_key_pair_leaves_the_regions_that_have_not_refused_it() {
-    let beside = |zones: &[&str]| {
-        let rejected = zones.iter().map(|zone| RejectedOffer { offer: offer("g5.xlarge", zone, "2", Market::Spot), because: "dearer".into() });
-        Plan { offer: offer("g5.xlarge", "r1a", "1", Market::Spot), rejected: rejected.collect(), ..plan(market::Cloud::Aws, 1, 0) }
-    };
-    let lacking = |names: &[&str]| names.iter().map(|name| Region::new(*name)).collect::<BTreeSet<_>>();
-    for (zones, before, nowhere) in [
-        (&[][..], &[][..], true),
-        (&["r1b", "r1c"], &[], true),
-        (&["r1b", "r2a"], &[], false),
-        (&["r1b", "r2a"], &["r2"], true),
-        (&["r2a", "r3a"], &["r2"], false),
-    ] {
-        assert_eq!(leaves_nowhere(Refusal::KeyPair, &beside(zones), &lacking(before)), nowhere, "{zones:?} {before:?}");
-    }
-    for other in [Refusal::Capacity, Refusal::Quota, Refusal::Verification, Refusal::NotSold] {
-        assert!(!leaves_nowhere(other, &beside(&[]), &lacking(&[])), "{other:?} is another day's");
-    }
 }
 
 /// Seed 21001732 of 24 h: a workstation's clock was a day ahead for six seconds, in which it was refused, and once it was right
