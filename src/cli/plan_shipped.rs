@@ -43,7 +43,7 @@ impl Shipped {
     /// The plan by the catalogue.
     ///
     /// # Errors
-    /// `fault`, where somebody has answered, or the catalogue has nothing for this job.
+    /// `fault`, where it is no silence and no denial, or the catalogue has nothing for this job.
     pub async fn instead_of(fault: Fault, context: &Context, store: &Store, spec: &ResolvedSpec) -> Result<Shipped, Fault> {
         if spec.spec.machine.cloud != Cloud::Aws || fault.code != ExitCode::UNREACHABLE {
             return Err(fault);
