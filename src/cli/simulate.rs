@@ -19,6 +19,7 @@ use super::simulate_world::{self as world, Worlds};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, job_root, plan, run, submission};
 use crate::config::Hourly;
+use crate::controller::Outlook;
 use crate::job::{MarketChoice, ResolvedSpec, Spec};
 use crate::market::{Span, UsdPerHour};
 use crate::policy::auto::{self, AutoFacts};
@@ -48,7 +49,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE", help_heading = "Simulation")]
     pub trace: Vec<PathBuf>,
     /// A recorded course of the spot price of one pool, as `lamp prices --type TYPE --zone ZONE -o json`
-    /// prints it: of the machine alone, without its disk and its address; not with --quick
+    /// prints it: of the machine alone; its disk and its address come on top at the price of now, and not at all
+    /// where --spot-price says what there is all in; not with --quick
     #[arg(long, value_name = "FILE", conflicts_with = "quick", help_heading = "Simulation")]
     pub prices: Option<PathBuf>,
     /// Play the choice of the market alone: no boot, no notice, no controller that has to see it first
@@ -60,7 +62,8 @@ pub struct Args {
     /// From the launch call to work [default: as measured, or 12m]
     #[arg(long, value_name = "TIME", help_heading = "Simulation")]
     pub start: Option<Span>,
-    /// What an hour of a spot machine costs, all in [default: as it is now]
+    /// What an hour of a spot machine costs, all in [default: as it is now]; what of it is disk and address is not
+    /// known then, so that a machine which EC2 takes back within its first hour costs nothing here
     #[arg(long, value_name = "USD", requires = "on_demand_price", help_heading = "Simulation")]
     pub spot_price: Option<Hourly>,
     /// What an hour on demand costs, all in [default: as it is now]
@@ -75,13 +78,13 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut spec = submission::spec(context, &loaded);
     let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;
-    let (play, pool) = self::play(args, context, &spec).await?;
+    let (play, pool, extras) = self::play(args, context, &spec).await?;
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let prices = prices.and_then(|(course, made)| PriceRound::of(&course, made)).map(Arc::new);
     let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
     let shown: Vec<(MarketChoice, Goes)> = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market)).collect();
-    let played = Played { play: &play, pool: &pool, traces: &traces, prices: prices.as_ref() };
+    let played = Played { play: &play, pool: &pool, extras, traces: &traces, prices: prices.as_ref() };
     let (times, ran) = played.ran(args, context, &spec, &shown);
     let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran)).collect();
     let from = source(args, &pool, &traces);
@@ -90,6 +93,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
             "work_hours": hours(play.work), "deadline_hours": play.deadline.map(hours), "start_seconds": play.start.as_secs_f64(),
             "max_runtime_seconds": play.limits.max_runtime.map(|time| time.as_secs_f64()), "budget_usd": play.limits.budget,
             "saves_every_seconds": play.saves_every.as_secs_f64(), "spot_usd_per_hour": play.spot, "on_demand_usd_per_hour": play.on_demand,
+            "extras_usd_per_hour": extras,
         });
         let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();
         let (plays, prices) = (if args.quick { "choice" } else { "world" }, args.prices.as_ref().map(|file| file.display().to_string()));
@@ -119,6 +123,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
 struct Played<'a> {
     play: &'a Play,
     pool: &'a Pool,
+    extras: Option<UsdPerHour>,
     traces: &'a [CapacityTrace],
     prices: Option<&'a Arc<PriceRound>>,
 }
@@ -126,7 +131,7 @@ struct Played<'a> {
 impl Played<'_> {
     /// How often, and what came of it, market by market.
     fn ran(&self, args: &Args, context: &Context, spec: &ResolvedSpec, markets: &[(MarketChoice, Goes)]) -> (u32, Vec<Vec<Ran>>) {
-        let Played { play, pool, traces, prices } = *self;
+        let Played { play, pool, extras, traces, prices } = *self;
         if args.quick {
             let times = args.runs.unwrap_or_else(|| forecast::courses(play.work));
             if forecast::is_long(play.work) || times > forecast::RUNS {
@@ -136,7 +141,7 @@ impl Played<'_> {
             return (times, markets.iter().map(|(_, goes)| runs(times, play, *goes, pool, traces)).collect());
         }
         let times = args.runs.unwrap_or_else(|| world::courses(play));
-        let worlds = Worlds { spec, play, pool, traces, prices, times, now: context.clock.now() };
+        let worlds = Worlds { spec, play, pool, extras, traces, prices, times, now: context.clock.now() };
         world::runs(&worlds, markets, context)
     }
 }
@@ -146,11 +151,14 @@ fn hours(time: Duration) -> f64 {
 }
 
 /// The job as it is played, and what is known of its pool.
-async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Play, Pool), Fault> {
-    let (spot, spot_most, on_demand, speed, pool) = match (&args.spot_price, &args.on_demand_price) {
-        (Some(spot), Some(on_demand)) => (spot.0, None, on_demand.0, 1.0, Pool::new("", "")),
+async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Play, Pool, Option<UsdPerHour>), Fault> {
+    let known = match (&args.spot_price, &args.on_demand_price) {
+        (Some(spot), Some(on_demand)) => {
+            Known { spot: spot.0, spot_most: None, on_demand: on_demand.0, extras: None, speed: 1.0, pool: Pool::new("", "") }
+        }
         _ => prices(context, spec).await?,
     };
+    let Known { spot, spot_most, on_demand, extras, speed, pool } = known;
     let standing = auto::standing(&AutoFacts {
         spec: &spec.spec,
         history: &[],
@@ -173,7 +181,7 @@ async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Pl
         on_demand,
         limits: PlayLimits { spot_most, ..PlayLimits::of(&spec.spec) },
     };
-    Ok((play.bounded(), pool))
+    Ok((play.bounded(), pool, extras))
 }
 
 fn work(spec: &Spec) -> Result<Duration, Fault> {
@@ -181,7 +189,19 @@ fn work(spec: &Spec) -> Result<Duration, Fault> {
     spec.limits.work.map(Span::duration).filter(|work| *work > Duration::ZERO).ok_or_else(missing)
 }
 
-async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, Option<UsdPerHour>, UsdPerHour, f64, Pool), Fault> {
+/// What is known of prices and of the pool; what an hour costs is all in.
+struct Known {
+    spot: UsdPerHour,
+    /// With its bid; `None`: nobody says.
+    spot_most: Option<UsdPerHour>,
+    on_demand: UsdPerHour,
+    /// What of it stands beside the machine.
+    extras: Option<UsdPerHour>,
+    speed: f64,
+    pool: Pool,
+}
+
+async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> {
     let unknown =
         || Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint("give both: --spot-price 0.4 --on-demand-price 1.2");
     if spec.spec.machine.cloud == crate::market::Cloud::Local {
@@ -191,7 +211,8 @@ async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<(UsdPerHour, O
     let store = job_root::open(context).await?;
     let controller = run::controller(&job_root::workstation(context)?, &store)?;
     let outlook = plan::first(context, &controller, spec).await?.outlook.ok_or_else(unknown)?;
-    Ok((outlook.spot, Some(outlook.spot_most), outlook.on_demand, outlook.speed, outlook.pool))
+    let Outlook { spot, spot_most, on_demand, extras, speed, pool, .. } = outlook;
+    Ok(Known { spot, spot_most: Some(spot_most), on_demand, extras: Some(extras), speed, pool })
 }
 
 impl From<TraceError> for Fault {

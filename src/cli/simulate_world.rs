@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use super::table::counted;
 use super::{Context, Printer};
 use crate::job::{MarketChoice, ResolvedSpec};
+use crate::market::UsdPerHour;
 use crate::policy::market_run::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::policy::pool::Pool;
 use crate::wire::worlds::{Course, Lived, OwnJob, PriceRound, live_all};
@@ -39,6 +40,8 @@ pub struct Worlds<'a> {
     pub spec: &'a ResolvedSpec,
     pub play: &'a Play,
     pub pool: &'a Pool,
+    /// What of its prices stands beside the machine; `None`: nobody knows.
+    pub extras: Option<UsdPerHour>,
     pub traces: &'a [CapacityTrace],
     pub prices: Option<&'a Arc<PriceRound>>,
     pub times: u32,
@@ -49,7 +52,8 @@ pub struct Worlds<'a> {
 pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Context) -> (u32, Vec<Vec<Ran>>) {
     let courses = worlds.courses();
     let Worlds { spec, play, now, .. } = *worlds;
-    let of = |goes: Goes| (1..).zip(courses.clone()).map(move |(seed, course)| OwnJob { spec, play, goes, course, seed, now });
+    let extras = worlds.extras.unwrap_or(UsdPerHour::ZERO);
+    let of = |goes: Goes| (1..).zip(courses.clone()).map(move |(seed, course)| OwnJob { spec, play, goes, extras, course, seed, now });
     let jobs: Vec<OwnJob<'_>> = markets.iter().flat_map(|(_, goes)| of(*goes)).collect();
     if play.work > LONG {
         context.printer.note("a world of a day takes a second or two: this may take minutes; --quick plays the choice of the market alone, at once");

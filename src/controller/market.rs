@@ -69,6 +69,8 @@ pub struct Outlook {
     /// What an hour costs on machines of this speed: both prices are brought to the slower one's.
     pub spot: UsdPerHour,
     pub on_demand: UsdPerHour,
+    /// What of the spot machine's hour stands beside it: its disk and its address.
+    pub extras: UsdPerHour,
     /// What an hour of the spot machine may come to: with its bid.
     pub spot_most: UsdPerHour,
     pub speed: f64,
@@ -137,6 +139,7 @@ impl MarketMemory {
         let speed = spot.iter().chain(&on_demand).map(|offer| speeds.of(offer)).reduce(f64::min).unwrap_or(1.0);
         let on_demand = on_demand.map(|offer| offer.hourly().times(speed / speeds.of(&offer)));
         let spot_most = spot_most.zip(spot.as_ref()).map(|(most, offer)| most.times(speed / speeds.of(offer)));
+        let extras = spot.as_ref().map_or(UsdPerHour::ZERO, |offer| offer.extras.times(speed / speeds.of(offer)));
         let facts = AutoFacts { spec: &spec.spec, history, running: None, more_time: ask.more_time, spot: None, on_demand, speed, now: ask.now };
         let pool = spot.as_ref().map(|offer| self.pool(offer));
         let seen = spot.as_ref().zip(pool.as_ref()).map(|(offer, pool)| self.beside(&Ask { supply: &spots, ..*ask }, &facts, offer, pool, there));
@@ -152,6 +155,7 @@ impl MarketMemory {
             pool: seen.pool.clone(),
             spot: seen.hourly,
             on_demand,
+            extras,
             spot_most,
             speed,
         });

@@ -30,7 +30,7 @@ use crate::job::{
     Spec, WatchSpec,
 };
 use crate::jobdir::layout;
-use crate::market::{Cloud, Market, Span, Usd, elapsed};
+use crate::market::{Cloud, Market, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::market_run::{Goes, Play, Ran, Unfinished};
 use crate::ports::Store;
 
@@ -50,6 +50,8 @@ pub struct OwnJob<'a> {
     /// Its work, its limits and its prices, in numbers.
     pub play: &'a Play,
     pub goes: Goes,
+    /// What of its prices stands beside the machine: a disk and an address.
+    pub extras: UsdPerHour,
     pub course: Course,
     pub seed: u64,
     /// From when on its deadline counts.
@@ -74,7 +76,7 @@ pub fn live(job: &OwnJob<'_>) -> Lived {
 async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>) -> Lived {
     let habit = habit(job.play, &job.spec.spec);
     let dice = Dice::new(job.seed);
-    let sold = Sold::on(job.course.clone(), job.play.spot, job.play.on_demand);
+    let sold = Sold::on(job.course.clone(), job.play.spot, job.play.on_demand, job.extras);
     let world = World::new(timeline, &dice, spec(job), habit, (true, false), (None, None), sold);
     let store: Arc<dyn Store> = Arc::new(Line { world: Arc::clone(&world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None });
     let dir = submit(&store, &world.spec, None).await.expect("nothing is wrong with this store");

@@ -16,7 +16,7 @@ use super::cloud::REGION;
 use super::fates::reclaim;
 use super::timeline::at;
 use super::world::World;
-use crate::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, UsdPerHour, Zone, elapsed};
+use crate::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone, elapsed};
 
 pub const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 
@@ -155,9 +155,11 @@ impl Sold {
         Sold { offers, course: None }
     }
 
-    /// To a job of somebody's own: one pool, at prices that include what stands beside the machine.
-    pub fn on(course: Course, spot: UsdPerHour, on_demand: UsdPerHour) -> Self {
-        let prices = (spot, on_demand, UsdPerHour::ZERO);
+    /// To a job of somebody's own: one pool, at prices that include `extras`, what stands beside the machine. Those are told apart again,
+    /// since an hour that EC2 takes back for nothing costs them, and recorded prices are without them.
+    pub fn on(course: Course, spot: UsdPerHour, on_demand: UsdPerHour, extras: UsdPerHour) -> Self {
+        let alone = |all_in: UsdPerHour| UsdPerHour::new((all_in.per_hour() - extras.per_hour()).max(Usd::ZERO));
+        let prices = (alone(spot), alone(on_demand), extras);
         Sold { offers: MARKETS.map(|market| offer(ZONES[0], market, prices)).into(), course: Some(course) }
     }
 
@@ -253,13 +255,14 @@ mod tests {
         let price = |minute: u64| course.price(minutes(minute)).unwrap();
         assert_eq!([0, 6, 7, 89, 90, 96, 97].map(price), ["0.4", "0.4", "0.9", "0.9", "0.4", "0.4", "0.9"].map(dollars));
         // A world that begins in the middle knows what was before it.
-        let later = Sold::on(Course { begins: minutes(60), ..course.clone() }, dollars("0.4"), dollars("1"));
+        let later = Sold::on(Course { begins: minutes(60), ..course.clone() }, dollars("0.4"), dollars("1"), UsdPerHour::ZERO);
         let past = later.histories(Duration::ZERO).remove(0);
         assert_eq!(past.points().iter().map(|point| point.price).collect::<Vec<_>>(), ["0.4", "0.4", "0.9"].map(dollars));
         assert_eq!(past.points()[2].at, at(Duration::ZERO) - minutes(53));
-        let sold = Sold::on(course, dollars("0.4"), dollars("1"));
+        let sold = Sold::on(course, dollars("0.5"), dollars("1.1"), dollars("0.1"));
         let spot = |minute| sold.offers(&[Market::Spot], minutes(minute)).remove(0);
         assert_eq!((spot(0).price, spot(8).price), (dollars("0.4"), dollars("0.9")));
+        assert_eq!((spot(0).hourly(), spot(8).hourly()), (dollars("0.5"), dollars("1")), "recorded is the machine alone");
         assert!(!sold.is_dearer_than(None, &spot(0), minutes(8)), "no bid is the price on demand");
         assert!(sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(8)) && !sold.is_dearer_than(Some(dollars("0.5")), &spot(0), minutes(6)));
         let known = |minute| sold.histories(minutes(minute))[0].points().len();

@@ -54,9 +54,14 @@ fn always() -> Course {
 }
 
 fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
+    lived_beside(spec, work, goes, course, UsdPerHour::ZERO)
+}
+
+/// With so much of each price for what stands beside the machine.
+fn lived_beside(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course, extras: UsdPerHour) -> Lived {
     super::remember_panics();
     let play = play(spec, work);
-    let lived = live(&OwnJob { spec, play: &play, goes, course, seed: 7, now: NOW.parse().unwrap() });
+    let lived = live(&OwnJob { spec, play: &play, goes, extras, course, seed: 7, now: NOW.parse().unwrap() });
     assert!(super::PANICS.take().is_empty());
     assert!(lived.violations.is_empty(), "{lived:?}");
     lived
@@ -99,6 +104,22 @@ fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
 }
 
 #[test]
+fn a_machine_that_is_taken_within_its_first_hour_costs_its_disk_and_its_address() {
+    let spec = spec(&serde_json::json!({"deadline": "2026-11-25T10:00:00Z"}));
+    let course = || Course { there: [vec![true; 3], vec![false; 30]].concat().into(), ..always() };
+    let extras = dollars("0.015959");
+    let lived = lived_beside(&spec, 60, Goes::Spot, course(), extras);
+    let (ran, receipt) = (lived.ran, lived.receipt.unwrap());
+    assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (Some(Unfinished::Deadline), 1, 1), "{ran:?}");
+    let billed = Duration::from_millis((receipt.attempts[0].billed_seconds * 1000.0).round() as u64);
+    assert!((minutes(31)..minutes(33)).contains(&billed), "half an hour, and its notice: {billed:?}");
+    let usd = extras.cost_of(billed);
+    assert_eq!((ran.usd, receipt.total_usd), (usd.dollars(), usd), "the machine's hour is free, and what stands beside it is not");
+    let unknown = self::lived(&spec, 60, Goes::Spot, course()).ran;
+    assert_eq!((unknown.usd, unknown.finish_hours), (0.0, ran.finish_hours), "prices that are all in say nothing of it");
+}
+
+#[test]
 fn without_a_checkpoint_it_begins_anew() {
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.checkpoint = None;
@@ -124,7 +145,9 @@ fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each
     let points = vec![point(0, "0.2"), point(30, "1.5"), point(75, "2.5"), point(100, "0.1")];
     let recorded = PriceHistory::new(Region::new("us-east-1"), Zone::new("us-east-1a"), "g5.xlarge", points);
     let prices = PriceRound::of(&recorded, Some(start + minutes(600))).map(Arc::new);
-    let lived = lived(&spec, 120, Goes::Spot, Course { prices, ..always() });
+    let course = Course { prices, ..always() };
+    let beside = lived_beside(&spec, 120, Goes::Spot, course.clone(), dollars("0.5"));
+    let lived = lived(&spec, 120, Goes::Spot, course);
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
     // Half an hour at 0.2, three quarters at 1.5, two minutes and a little at its bid of 2, and some 50 minutes at 0.1: at no one price
@@ -133,6 +156,11 @@ fn a_price_above_the_bid_takes_the_machine_and_what_is_paid_is_the_price_of_each
     // That the receipt is the ledger, also where prices move, is a law; EC2 does not date the power-off at the end, which is estimated.
     let said = lived.receipt.unwrap().total_usd.dollars();
     assert!((0.0..0.01).contains(&(said - ran.usd)), "{said} {ran:?}");
+    // Recorded prices are the machine's alone: a disk and an address come on top of every hour.
+    let receipt = beside.receipt.unwrap();
+    let hours: f64 = receipt.attempts.iter().map(|attempt| attempt.billed_seconds / 3600.0).sum();
+    assert!((receipt.total_usd.dollars() - said - 0.5 * hours).abs() < 1e-5, "{receipt:?}");
+    assert!((0.0..0.01).contains(&(receipt.total_usd.dollars() - beside.ran.usd)), "{:?}", beside.ran);
 }
 
 #[test]
