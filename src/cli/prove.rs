@@ -10,7 +10,6 @@
 //! (`policy::proof`).
 
 use std::pin::{Pin, pin};
-use std::time::Duration;
 
 use futures::future::{FutureExt as _, join_all};
 use jiff::Timestamp;
@@ -19,14 +18,14 @@ use serde_json::json;
 use super::fetch::with_progress;
 use super::printer::{Stream, Style};
 use super::table::counted;
-use super::{Context, ExitCode, Fault, confirm, job_root, plan, proven, ready, run, signals};
+use super::{Context, ExitCode, Fault, confirm, job_root, plan, prove_sweeper, proven, ready, run, signals};
 use crate::config::SpanWord;
 use crate::controller::{ActError, Controller, DriveError, JobMemory, Planned, SubmitError};
-use crate::instance::sweeper;
 use crate::job::{AttemptRecord, JobId, JobOutcome, Proof, RECORD_FORMAT, Receipt, ResolvedSpec, Switch, Trial, Tried, Wish};
-use crate::jobdir::{JobDir, JobDirError, ProofDir, SweeperDir};
-use crate::market::{Cloud, Span, Usd, elapsed};
+use crate::jobdir::{JobDir, JobDirError, ProofDir};
+use crate::market::{Cloud, Span, Usd};
 use crate::policy::proof;
+use crate::policy::proof_sweeper::{Expected, is_by_another, stands_in};
 use crate::wire::{self, DrivingLock, Store, Workstation};
 
 #[derive(Clone, Debug, clap::Args)]
@@ -52,9 +51,6 @@ pub struct ProofArgs {
     #[arg(long, hide = true, value_name = "TIME", requires = "prove")]
     pub within: Option<SpanWord>,
 }
-
-/// A sweeper comes every five minutes; one that was not here for three of its visits ends nothing.
-const VISITED_WITHIN: Duration = Duration::from_secs(15 * 60);
 
 /// What is tried, and its job.
 struct Attempt {
@@ -88,7 +84,8 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     // Nothing would be launched by a wrong clock, and somebody waits here.
     controller.check_clock().await.map_err(|error| clock_fault(&error))?;
     let desk = Desk { context, workstation, store, controller, account, region };
-    let planned = desk.plans(args).await?;
+    let sweeper = desk.sweeper().await;
+    let planned = desk.plans(args, &sweeper).await?;
     let most: Usd = planned.iter().filter_map(|(.., planned)| planned.plan.most_whichever()).sum();
     for (trial, _, planned) in &planned {
         let offer = &planned.plan.offer;
@@ -109,21 +106,18 @@ pub async fn run(args: &ProofArgs, context: &Context) -> Result<ExitCode, Fault>
     let _not_yet = left.as_mut().now_or_never();
     let (attempts, memories) = desk.begin(planned).await?;
     desk.watch(&attempts, memories, left).await?;
-    desk.conclude(&attempts).await
+    desk.conclude(&attempts, sweeper).await
 }
 
 impl Desk<'_> {
     /// Each switch that can be tried here, with its plan.
-    async fn plans(&self, args: &ProofArgs) -> Result<Vec<(Trial, ResolvedSpec, Planned)>, Fault> {
+    async fn plans(&self, args: &ProofArgs, sweeper: &Expected) -> Result<Vec<(Trial, ResolvedSpec, Planned)>, Fault> {
         let mut switches = vec![Switch::DeadlineUnit];
-        if self.somebody_sweeps().await {
+        let daemon = self.workstation.daemon_runs();
+        if daemon || sweeper.is_tried() {
             switches.push(Switch::Sweep);
-        } else {
-            self.context
-                .printer
-                .warn("no sweeper has visited this job root lately, and no daemon runs here: only the switch on the machine is tried");
-            self.context.printer.hint("`lamp init aws --sweeper` installs a sweeper in the cloud, which ends a machine whose kernel hangs");
         }
+        prove_sweeper::tell(self.context, sweeper, daemon);
         let types = if args.instance_type.is_empty() { proof::TYPES.map(str::to_owned).to_vec() } else { args.instance_type.clone() };
         let mut plans = Vec::new();
         for switch in switches {
@@ -161,17 +155,8 @@ impl Desk<'_> {
         }
     }
 
-    /// Whether anybody would end a machine of this job root from outside. What cannot be read is tried, and told by its end.
-    async fn somebody_sweeps(&self) -> bool {
-        if self.workstation.daemon_runs() {
-            return true;
-        }
-        let visits = SweeperDir::new(self.store.clone(), &sweeper::name(&self.context.user.owner));
-        let now = self.context.clock.now();
-        match visits.newest_visit().await {
-            Ok(visit) => visit.is_some_and(|(_, at)| elapsed(at, now) <= VISITED_WITHIN),
-            Err(_) => true,
-        }
+    async fn sweeper(&self) -> Expected {
+        prove_sweeper::look(self.context, &self.workstation, &self.store, &self.account).await
     }
 
     /// The intent of each is recorded before its launch. When one cannot be made, those before it are ended.
@@ -283,10 +268,13 @@ impl Desk<'_> {
     }
 
     /// What the ends have proven, recorded and shown.
-    async fn conclude(&self, attempts: &[Attempt]) -> Result<ExitCode, Fault> {
+    async fn conclude(&self, attempts: &[Attempt], sweeper: Expected) -> Result<ExitCode, Fault> {
         let mut trials = Vec::new();
         for attempt in attempts {
             match self.tried(attempt).await.map_err(|error| job_root::record_fault(&error))? {
+                Ok(tried) if is_by_another(&tried, &proof::swept_by_own(&self.context.user.owner)) => {
+                    trials.push(stands_in(tried, &sweeper, &self.sweeper().await));
+                }
                 Ok(tried) => trials.push(tried),
                 Err(fault) => return Err(fault),
             }
@@ -300,6 +288,7 @@ impl Desk<'_> {
             written_by: format!("lamp {}", env!("CARGO_PKG_VERSION")),
             passed: trials.iter().all(|tried| tried.proven),
             trials,
+            sweeper_unknown: if let Expected::Unknown(why) = sweeper { Some(why) } else { None },
         };
         let kept = ProofDir::new(self.store.clone(), &self.account).put(&proof).await;
         show(self.context, &proof);

@@ -93,4 +93,7 @@ pub struct Proof {
     /// Whether every trial has proven its switch.
     pub passed: bool,
     pub trials: Vec<Tried>,
+    /// Why it could not be read whether a sweeper of this owner is installed: what it would have done is neither tried nor known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweeper_unknown: Option<String>,
 }

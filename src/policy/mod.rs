@@ -49,6 +49,7 @@ mod pace;
 pub mod placement;
 pub mod pool;
 pub mod proof;
+pub mod proof_sweeper;
 pub mod ranking;
 pub mod reconcile;
 mod refusals;

@@ -185,16 +185,23 @@ fn of_whom(ending: &Ending) -> &'static str {
 
 /// What a proof does not say to this owner, in words; `None`: every switch was tried, and the sweep was their own in the cloud. A
 /// daemon sweeps as long as its workstation is on, and somebody else's sweeper looks after their machines alone.
-pub fn not_tried(proof: &Proof, owner: &str) -> Option<&'static str> {
+pub fn not_tried(proof: &Proof, owner: &str) -> Option<String> {
     let sweeps: Vec<&Tried> = proof.trials.iter().filter(|tried| tried.switch == Switch::Sweep).collect();
-    let of_ours = format!("{} ended it", Ending::by_sweep(&sweeper::name(owner)));
-    if sweeps.is_empty() {
-        Some("not tried: whether anything ends a machine that cannot power itself off, as when its kernel hangs")
+    let of_ours = swept_by_own(owner);
+    let less = if sweeps.is_empty() {
+        "not tried: whether anything ends a machine that cannot power itself off, as when its kernel hangs"
     } else if sweeps.iter().any(|tried| tried.said.starts_with(&of_ours)) {
-        None
+        return None;
     } else {
-        Some("not tried: whether anything ends a machine whose kernel hangs while your workstation is off; no sweeper of yours in the cloud swept")
-    }
+        "not tried: whether anything ends a machine whose kernel hangs while your workstation is off; no sweeper of yours in the cloud swept"
+    };
+    let unknown = proof.sweeper_unknown.as_ref().map(|why| format!("; nor is it known whether a sweeper is installed: {why}"));
+    Some(format!("{less}{}", unknown.unwrap_or_default()))
+}
+
+/// What is said first of a sweep that an owner's sweeper in the cloud has made.
+pub fn swept_by_own(owner: &str) -> String {
+    format!("{} ended it", Ending::by_sweep(&sweeper::name(owner)))
 }
 
 /// What was begun counts: a bound is never said to be better than it was.

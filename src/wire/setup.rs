@@ -7,8 +7,10 @@ use crate::ports::Agents as _;
 
 #[cfg(feature = "aws")]
 use crate::adapters::aws_ready;
+use crate::instance::setup::Found;
 #[cfg(feature = "aws")]
-use crate::instance::setup::{Found, ProfileFound, RegionFound};
+use crate::instance::setup::{ProfileFound, RegionFound, SetupNames};
+use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 
 #[cfg(feature = "aws")]
 pub use crate::adapters::aws_doctor::{AwsDoctor, Ends, Who};
@@ -51,6 +53,29 @@ impl Workstation {
     #[cfg(not(feature = "aws"))]
     pub async fn aws_account(&self) -> Result<String, String> {
         Err("this `lamp` was built without cloud `aws`".into())
+    }
+
+    /// What stands of this owner's sweeper, where `lamp init aws --sweeper` makes it.
+    #[cfg(feature = "aws")]
+    pub async fn aws_sweeper(&self, account: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+        // It goes by the owner and by the first region; the rest names other things.
+        let names = SetupNames {
+            owner: self.owner.clone(),
+            regions: self.aws_regions(&[]).await,
+            bucket: String::new(),
+            bucket_is_ours_by_name: false,
+            prefix: String::new(),
+            role: String::new(),
+            group: String::new(),
+            session_manager: false,
+        };
+        self.doctor().sweeper(account, &names).await
+    }
+
+    #[cfg(not(feature = "aws"))]
+    pub async fn aws_sweeper(&self, _account: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+        let why = "this `lamp` was built without cloud `aws`".to_owned();
+        (Found::Unknown(why.clone()), Found::Unknown(why))
     }
 
     /// Where machines may be bought: the job's regions, else the user's, else home.

@@ -54,6 +54,8 @@ mod plan_shipped;
 mod prices;
 #[cfg(feature = "aws")]
 mod prove;
+#[cfg(feature = "aws")]
+mod prove_sweeper;
 mod refused;
 mod replay;
 mod replay_market;

@@ -11,7 +11,7 @@ use super::lost::{ALL_TRIES, lose_the_spec};
 use super::place::{Place, end, signal, wait_until};
 
 /// Longer than any test is slow: who waits for it has failed.
-const NEVER: &str = "30m";
+pub(super) const NEVER: &str = "30m";
 
 pub(super) struct Account {
     /// Dropped first: what drives jobs there needs the cloud to be told no.
@@ -56,7 +56,7 @@ impl Account {
         (code, serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}\n{err}")))
     }
 
-    fn prove(&self, lease: &str, within: &str) -> Child {
+    pub(super) fn prove(&self, lease: &str, within: &str) -> Child {
         let words = ["doctor", "--prove", "--yes", "--lease", lease, "--within", within, "-o", "json"];
         self.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lamp was built for this test")
     }
@@ -66,7 +66,7 @@ impl Account {
         wait_until("the machines are launched", || Some(self.ec2.instances()).filter(|seen| seen.len() == number))
     }
 
-    fn object(&self, key: &str) -> Option<Value> {
+    pub(super) fn object(&self, key: &str) -> Option<Value> {
         let bucket = format!("lamplighter-{}-us-east-1", self.ec2.account());
         let (status, body) = self.ec2.s3("GET", &format!("/{bucket}/{key}"), b"");
         (status == 200).then(|| serde_json::from_slice(&body).expect("a record"))
@@ -89,12 +89,12 @@ impl Account {
         job
     }
 
-    fn proof_key(&self) -> String {
+    pub(super) fn proof_key(&self) -> String {
         format!("proofs/{}/us-east-1.json", self.ec2.account())
     }
 
     /// The record that the formats' test keeps, made of this account and so many days ago.
-    fn proven(&self, days_ago: i64, passed: bool) {
+    pub(super) fn proven(&self, days_ago: i64, passed: bool) {
         let text = std::fs::read_to_string(super::sandbox::repository().join("tests/data/v1/proof.json")).expect("it is kept");
         let mut proof: Value = serde_json::from_str(&text).expect("JSON");
         proof["at"] = (Timestamp::now() - SignedDuration::from_hours(24 * days_ago)).to_string().into();
@@ -106,16 +106,16 @@ impl Account {
 }
 
 /// Waits until a machine is so many seconds old, by the cloud's clock.
-fn until_older(seen: &Seen, seconds: i64) {
+pub(super) fn until_older(seen: &Seen, seconds: i64) {
     wait_until("its lease is over", || (Timestamp::now() > seen.launched + SignedDuration::from_secs(seconds)).then_some(()));
 }
 
-fn document((code, out, err): (i32, Vec<u8>, String)) -> (i32, Value, String) {
+pub(super) fn document((code, out, err): (i32, Vec<u8>, String)) -> (i32, Value, String) {
     let value = serde_json::from_slice(&out).unwrap_or_else(|error| panic!("{code}: {error}: {}\n{err}", String::from_utf8_lossy(&out)));
     (code, value, err)
 }
 
-fn user_data(seen: &Seen) -> String {
+pub(super) fn user_data(seen: &Seen) -> String {
     String::from_utf8(super::ec2::base64(&seen.user_data).expect("base64")).expect("text")
 }
 
@@ -130,7 +130,7 @@ fn a_machine_that_powers_itself_off_after_its_lease_is_a_proof_and_opens_the_way
     assert!(account.ec2.instances().is_empty());
     let unasked = account.lamp(&["doctor", "--prove"]);
     assert_eq!((unasked.0, unasked.2.contains("this buys 1 machine in us-east-1, which cost at most $0.0")), (102, true), "{unasked:?}");
-    assert!(unasked.2.contains("no sweeper has visited") && unasked.2.contains("`lamp init aws --sweeper` installs"), "{}", unasked.2);
+    assert!(unasked.2.contains("no sweeper of yours is installed") && unasked.2.contains("`lamp init aws --sweeper` installs"), "{}", unasked.2);
 
     let proving = account.prove("3s", NEVER);
     let machine = account.machines(1).remove(0);

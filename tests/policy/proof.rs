@@ -144,9 +144,11 @@ fn a_proof_says_whose_sweep_it_was_and_what_was_not_tried() {
         proof.trials.push(Tried { switch: Switch::Sweep, said: said.clone(), ..one.clone() });
         let less = not_tried(&proof, owner);
         assert_eq!(less.is_none(), is_enough, "{said}, of {owner}: {less:?}");
-        assert!(less.is_none_or(|less| less.contains("while your workstation is off")), "{less:?}");
+        assert!(less.as_ref().is_none_or(|less| less.contains("while your workstation is off")), "{less:?}");
         proof.trials.truncate(1);
     }
+    proof.sweeper_unknown = Some("you may not look".into());
+    assert!(not_tried(&proof, "me").is_some_and(|less| less.contains("nor is it known whether a sweeper is installed: you may not look")));
 }
 
 #[test]

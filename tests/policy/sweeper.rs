@@ -7,6 +7,7 @@ use lamplighter::instance::sweeper::{FunctionFound, FunctionSettings, ScheduleFo
 use lamplighter::instance::visit::{Trouble, Visit};
 use lamplighter::market::Arch;
 use lamplighter::policy::doctor::Level;
+use lamplighter::policy::proof_sweeper::{Expected, SweeperFacts, expected};
 use lamplighter::policy::setup::SetupLine;
 use lamplighter::policy::sweeper::{SweeperSeen, judge_sweeper, plan_sweeper, plan_sweeper_removal};
 
@@ -166,4 +167,52 @@ fn a_sweeper_that_does_not_come_is_broken_and_none_at_all_is_not() {
     let mut refused = Visit { regions: 17, ..Visit::new(now, "0", "alice") };
     refused.trouble.push(Trouble { what: "i-1 in us-east-2".into(), why: "may still run and bill: you may not".into() });
     is(seen(ready("alice"), Ok(Some((refused, now)))), Level::Failure, "i-1 in us-east-2: may still run and bill");
+}
+
+/// A proof that passes beside a sweeper that has stopped would say so for a month.
+#[test]
+fn a_sweeper_that_is_installed_or_was_here_once_is_expected_whether_it_comes_or_not() {
+    let now: Timestamp = "2026-11-21T12:00:00Z".parse().unwrap();
+    let ago = |minutes: i64| Ok(Some(now - SignedDuration::from_mins(minutes)));
+    let of = |found: SweeperFound, came: Result<Option<Timestamp>, String>| {
+        let (function, schedule) = (found.function, found.schedule);
+        expected(&SweeperFacts { name: NAME.into(), job_root: names().job_root(), function, schedule, came }, now)
+    };
+    let blind = || SweeperFound { function: Found::Unknown("you may not look".into()), ..nothing() };
+    let elsewhere = || {
+        let mut found = ready("alice");
+        let Found::There(function) = &mut found.function else { unreachable!() };
+        function.settings.environment.insert("LAMP_JOB_ROOT".into(), "s3://another".into());
+        found
+    };
+    for (found, came) in [(ready("alice"), ago(4)), (nothing(), ago(15)), (blind(), ago(4))] {
+        assert_eq!(of(found, came), Expected::Comes);
+    }
+    let half = |function: bool| {
+        if function {
+            SweeperFound { schedule: Found::Nothing, ..ready("alice") }
+        } else {
+            SweeperFound { function: Found::Nothing, ..ready("alice") }
+        }
+    };
+    for (found, came, words) in [
+        (ready("alice"), ago(16), "has not come since 2026-11-21T11:44:00Z"),
+        (nothing(), ago(60 * 24 * 365), "has not come since 2025-"),
+        (blind(), ago(60), "has not come since"),
+        (elsewhere(), ago(60), "has not come since"),
+        (ready("alice"), Ok(None), "is installed, and has not come yet"),
+        (half(true), Ok(None), "is installed, and has not come yet"),
+        (half(false), Ok(None), "is installed, and has not come yet"),
+        (ready("alice"), Err("nobody answers".into()), "cannot be read: nobody answers"),
+    ] {
+        let Expected::Missing(said) = of(found, came) else { panic!("{words}") };
+        assert!(said.starts_with(NAME) && said.contains(words), "{said}");
+    }
+    assert_eq!(of(nothing(), Ok(None)), Expected::Nobody);
+    let Expected::Elsewhere(said) = of(elsewhere(), Ok(None)) else { panic!("it looks after another") };
+    assert!(said.contains("looks after s3://another"), "{said}");
+    // What could not be read is not nobody.
+    assert_eq!(of(blind(), Ok(None)), Expected::Unknown("you may not look".into()));
+    assert_eq!(of(SweeperFound { schedule: Found::Unknown("silent".into()), ..nothing() }, Ok(None)), Expected::Unknown("silent".into()));
+    assert_eq!(of(nothing(), Err("nobody answers".into())), Expected::Unknown("nobody answers".into()));
 }
