@@ -18,9 +18,9 @@ use jiff::fmt::rfc2822;
 pub use super::aws_identity::Ends;
 use super::aws_said::{found, said};
 use super::aws_session::AwsSession;
-use super::aws_setup_sweeper::Place;
+use super::aws_setup_sweeper::installed;
 use super::{aws_credentials, aws_setup_bucket, aws_setup_group, aws_setup_roles};
-use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound, SetupNames};
+use crate::instance::setup::{BucketFound, Found, ProfileFound, RegionFound, RoleFound};
 use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 use crate::market::Region;
 use crate::ports::NoCredentials;
@@ -184,10 +184,10 @@ impl AwsDoctor {
         aws_setup_roles::linked(&self.iam().await, aws_setup_roles::ALARM_ROLE).await
     }
 
-    /// The sweeper of this owner, and what calls it.
-    pub async fn sweeper(&self, account: &str, names: &SetupNames) -> (Found<FunctionFound>, Found<ScheduleFound>) {
-        let (place, name) = (Place { session: &self.session, account, names }, names.sweeper());
-        tokio::join!(place.function(&name), place.schedule(&name))
+    /// The sweeper of this name, and what calls it: both stand in the first region, where the bucket is.
+    pub async fn sweeper(&self, name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+        let regions = self.session.regions(&[]).await;
+        installed(&self.session, &regions[0], name).await
     }
 
     pub async fn network(&self, group: &str, region: &str) -> RegionFound {

@@ -76,15 +76,15 @@ impl Place<'_> {
     }
 
     pub async fn look(&self) -> SweeperFound {
-        let iam = self.session.iam(&self.home()).await;
-        let name = self.names.sweeper();
+        let (home, name) = (self.home(), self.names.sweeper());
+        let iam = self.session.iam(&home).await;
         let call_role = Sweeper::schedule_role(&name);
         let (role, schedule_role, log, function, schedule) = tokio::join!(
             roles::role_with(&iam, &name, &name),
             roles::role_with(&iam, &call_role, &call_role),
             self.log(&name),
-            self.function(&name),
-            self.schedule(&name),
+            function_of(self.session, &home, &name),
+            schedule_of(self.session, &home, &name),
         );
         SweeperFound { role, schedule_role, log, function, schedule }
     }
@@ -97,28 +97,6 @@ impl Place<'_> {
                 let groups = answer["logGroups"].as_array().into_iter().flatten();
                 groups.into_iter().find(|known| known["logGroupName"] == group.as_str()).map_or(Found::Nothing, |_| Found::There(()))
             }
-            Found::Nothing => Found::Nothing,
-            Found::Unknown(why) => Found::Unknown(why),
-        }
-    }
-
-    pub async fn function(&self, name: &str) -> Found<FunctionFound> {
-        let call = AwsCall::rest("lambda", Method::GET, format!("{FUNCTIONS}/{name}"), Value::Null);
-        match found(self.send(&call).await) {
-            Found::There(answer) => Found::There(function(&answer)),
-            Found::Nothing => Found::Nothing,
-            Found::Unknown(why) => Found::Unknown(why),
-        }
-    }
-
-    pub async fn schedule(&self, name: &str) -> Found<ScheduleFound> {
-        match found(self.send(&AwsCall::rest("scheduler", Method::GET, format!("/schedules/{name}"), Value::Null)).await) {
-            Found::There(answer) => Found::There(ScheduleFound {
-                enabled: answer["State"] == "ENABLED",
-                each: text(&answer["ScheduleExpression"]),
-                function: text(&answer["Target"]["Arn"]),
-                role: text(&answer["Target"]["RoleArn"]),
-            }),
             Found::Nothing => Found::Nothing,
             Found::Unknown(why) => Found::Unknown(why),
         }
@@ -255,6 +233,34 @@ fn settings(wanted: &FunctionSettings) -> Value {
         "Runtime": wanted.runtime, "Handler": "bootstrap", "Role": wanted.role, "Timeout": wanted.timeout_secs, "MemorySize": wanted.memory_mib,
         "Environment": { "Variables": wanted.environment },
     })
+}
+
+/// The function and the schedule of this name, at home.
+pub(super) async fn installed(session: &Arc<AwsSession>, home: &Region, name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+    tokio::join!(function_of(session, home, name), schedule_of(session, home, name))
+}
+
+async fn function_of(session: &Arc<AwsSession>, home: &Region, name: &str) -> Found<FunctionFound> {
+    let call = AwsCall::rest("lambda", Method::GET, format!("{FUNCTIONS}/{name}"), Value::Null);
+    match found(send(session, home, &call).await) {
+        Found::There(answer) => Found::There(function(&answer)),
+        Found::Nothing => Found::Nothing,
+        Found::Unknown(why) => Found::Unknown(why),
+    }
+}
+
+async fn schedule_of(session: &Arc<AwsSession>, home: &Region, name: &str) -> Found<ScheduleFound> {
+    let call = AwsCall::rest("scheduler", Method::GET, format!("/schedules/{name}"), Value::Null);
+    match found(send(session, home, &call).await) {
+        Found::There(answer) => Found::There(ScheduleFound {
+            enabled: answer["State"] == "ENABLED",
+            each: text(&answer["ScheduleExpression"]),
+            function: text(&answer["Target"]["Arn"]),
+            role: text(&answer["Target"]["RoleArn"]),
+        }),
+        Found::Nothing => Found::Nothing,
+        Found::Unknown(why) => Found::Unknown(why),
+    }
 }
 
 fn function(answer: &Value) -> FunctionFound {

@@ -3,8 +3,8 @@
 //! ```text
 //!   ec2_image ─────┐
 //!   subnets ───────┼─ all at once, remembered for minutes ──> LaunchRequest
-//!   security group │
-//!   key pair ───────┘
+//!   security group ┤
+//!   key pair ──────┘
 //! ```
 //! Changes nothing. What is wrong here is wrong in words before any machine is bought. What must never live here: a price, a
 //! choice between offers.

@@ -223,21 +223,24 @@ mod asked {
     }
 
     async fn sweeper(desk: &Desk) -> Vec<Check> {
-        let Some(account) = desk.account().await else { return unasked(desk, "sweeper").await };
+        if desk.account().await.is_none() {
+            return unasked(desk, "sweeper").await;
+        }
         // Without a bucket there is nothing that it could look after.
         if desk.bucket.is_none() {
             return vec![Check::new("sweeper", Level::Skipped, "it looks after a job root in a bucket")];
         }
         let names = desk.names().await;
+        let name = names.sweeper();
         let visit = async {
             let store = desk.workstation.open_root(true).await.map_err(|error| error.to_string())?;
-            SweeperDir::new(store, &names.sweeper()).newest_visit().await.map_err(|error| causes(&error).join(": "))
+            SweeperDir::new(store, &name).newest_visit().await.map_err(|error| causes(&error).join(": "))
         };
-        let ((function, schedule), visit) = tokio::join!(desk.doctor.sweeper(account, names), visit);
+        let ((function, schedule), visit) = tokio::join!(desk.doctor.sweeper(&name), visit);
         // By AWS's clock, not by ours.
         let ahead = desk.met().await.1.as_ref().copied().unwrap_or(0);
         let now = desk.clock.now() - SignedDuration::from_secs(ahead);
-        let seen = SweeperSeen { name: names.sweeper(), function, schedule, visit };
+        let seen = SweeperSeen { name, function, schedule, visit };
         vec![judge_sweeper(&names.job_root(), env!("CARGO_PKG_VERSION"), &seen, now)]
     }
 

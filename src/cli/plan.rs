@@ -6,7 +6,6 @@ use super::forecast::{self, Forecast};
 use super::patience::saying;
 use super::plan_shipped::Shipped;
 use super::reach::OutOfReach;
-use super::table::counted;
 use super::workdir::Prepared;
 use super::{
     Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, nothing_fits, plan_bid, plan_text, ready, region, run, status, submission,
@@ -14,8 +13,6 @@ use super::{
 use crate::controller::{ActError, Controller, Planned};
 use crate::job::{Plan, ResolvedSpec};
 use crate::market::Cloud;
-use crate::policy::schedule::Calendar;
-use crate::wire;
 
 /// Show which machine a job would get and the most that it can cost
 #[derive(Clone, Debug, ClapArgs)]
@@ -64,7 +61,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     let held_back = held_back(&controller, &planned).await?;
     let caps = caps::shown(context, &store).await?;
     let cadence = cadence::of(&store, measured.as_ref(), &planned).await;
-    let next = loaded.schedule.as_ref().and_then(|schedule| Calendar::of(schedule).ok()?.begins_after(context.clock.now()));
+    let next = prepared.next_run(context.clock.now());
     let over_a_cap = controller.cap_forbids(plan);
     // As `lamp run` would end; a deadline that cannot be met is refused here, where nothing is lost by it.
     let late = out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
@@ -108,7 +105,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         context.printer.warn(wrong);
     }
     ready::warn(context, &lacks, Some(plan.offer.region.as_str()));
-    context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
+    context.printer.line(prepared.ships());
     caps.iter().for_each(|caps| context.printer.prose(2, caps.text()));
     if let Some(reason) = over_a_cap {
         context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {}", reason.text));

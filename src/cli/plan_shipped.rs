@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::plan_text;
 use super::reach::OutOfReach;
-use super::table::{Give, counted, render_within};
+use super::table::{Give, render_within};
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, Stream, job_root, ready, status};
 use crate::controller::Planned;
@@ -20,7 +20,6 @@ use crate::job::{MarketChoice, Plan, ResolvedSpec, Spec};
 use crate::market::{Catalog, Cloud, Offer, Region};
 use crate::policy::bid;
 use crate::policy::ranking::Ranked;
-use crate::policy::schedule::Calendar;
 use crate::policy::setup::Lack;
 use crate::wire::{self, Store};
 
@@ -68,8 +67,7 @@ impl Shipped {
     /// Always with the exit code of a cloud that does not answer: nothing can be launched by such a plan.
     pub fn show(&self, context: &Context, prepared: &Prepared, lacks: &[Lack]) -> ExitCode {
         let (code, survey) = (ExitCode::UNREACHABLE, &prepared.survey);
-        let schedule = prepared.loaded.schedule.as_ref();
-        let next = schedule.and_then(|schedule| Calendar::of(schedule).ok()?.begins_after(context.clock.now()));
+        let next = prepared.next_run(context.clock.now());
         let out_of_reach = OutOfReach::of(&self.planned, &self.spec, context.clock.now());
         if context.is_machine_output() {
             let mut document = self.document(lacks);
@@ -90,7 +88,7 @@ impl Shipped {
         if let Some(reason) = &self.over_a_cap {
             context.printer.warn(format!("`lamp run` would refuse it: it would wait for ever for {reason}"));
         }
-        context.printer.line(format!("ships {}, {}", counted(survey.files, "file"), wire::show_bytes(survey.bytes)));
+        context.printer.line(prepared.ships());
         next.iter().for_each(|next| context.printer.line(format!("scheduled; the next run would be at {}", status::local_time(*next))));
         context.printer.note("ALL IN is an hour with its disk and its public address; the cheapest work first");
         context.printer.note(format!("nothing was started, and nothing can be launched until {}", self.until()));

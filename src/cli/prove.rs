@@ -156,7 +156,7 @@ impl Desk<'_> {
     }
 
     async fn sweeper(&self) -> Expected {
-        prove_sweeper::look(self.context, &self.workstation, &self.store, &self.account).await
+        prove_sweeper::look(self.context, &self.workstation, &self.store).await
     }
 
     /// The intent of each is recorded before its launch. When one cannot be made, those before it are ended.

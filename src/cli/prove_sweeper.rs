@@ -9,10 +9,10 @@ use crate::policy::proof_sweeper::{Expected, SweeperFacts, expected};
 use crate::wire::{Store, Workstation, causes};
 
 /// Asks the account and the job root.
-pub async fn look(context: &Context, workstation: &Workstation, store: &Store, account: &str) -> Expected {
+pub async fn look(context: &Context, workstation: &Workstation, store: &Store) -> Expected {
     let name = sweeper::name(&context.user.owner);
     let dir = SweeperDir::new(store.clone(), &name);
-    let ((function, schedule), came) = tokio::join!(workstation.aws_sweeper(account), dir.came());
+    let ((function, schedule), came) = tokio::join!(workstation.aws_sweeper(&name), dir.came());
     let came = came.map_err(|error| causes(&error).join(": "));
     expected(&SweeperFacts { name, job_root: workstation.job_root.clone(), function, schedule, came }, context.clock.now())
 }

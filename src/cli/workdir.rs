@@ -6,18 +6,34 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use jiff::Timestamp;
+
 use super::flags::JobArgs;
+use super::table::counted;
 use super::{Context, ExitCode, Fault, outputs};
 use crate::config::{self, Loaded};
 use crate::job::{Command, Finding, Severity};
 use crate::jobdir::layout;
 use crate::market::Cloud;
+use crate::policy::schedule::Calendar;
 use crate::wire::{self, PackError, PackKind, Secret, Survey};
 
 /// A job without errors, and the files that ship with it.
 pub struct Prepared {
     pub loaded: Loaded,
     pub survey: Survey,
+}
+
+impl Prepared {
+    /// When its schedule is due next, if it has one.
+    pub fn next_run(&self, now: Timestamp) -> Option<Timestamp> {
+        Calendar::of(self.loaded.schedule.as_ref()?).ok()?.begins_after(now)
+    }
+
+    /// What goes to a machine of it.
+    pub fn ships(&self) -> String {
+        format!("ships {}, {}", counted(self.survey.files, "file"), wire::show_bytes(self.survey.bytes))
+    }
 }
 
 /// A job as far as it could be read.

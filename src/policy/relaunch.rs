@@ -119,8 +119,8 @@ pub fn scarcity(spec: &Spec, history: &[AttemptRecord], now: Timestamp) -> Optio
     Some((format!("a machine: {found}; {when}"), again))
 }
 
-/// Of a job whose machines died young, or were taken, too often: why the next waits, as it follows on "waits for", and when it is tried. `None`: it
-/// does not wait for that.
+/// Of a job whose machines died young, or were taken, too often: why the next waits, as it follows on "waits for", and when it is
+/// tried. `None`: it does not wait for that.
 pub fn hold(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<(String, Timestamp)> {
     let Next::Attempt { not_before, reason, .. } = next(spec, history, wishes, now) else { return None };
     let young = reason.numbers.get("young_deaths").filter(|_| reason.verdict == "hold" && not_before > now)?;
@@ -213,19 +213,19 @@ fn again(spec: &Spec, history: &[AttemptRecord], number: AttemptNo, text: &str, 
     let within = last_end.saturating_sub(YOUNG_WITHIN).unwrap_or(Timestamp::MIN);
     let young = history.iter().filter(|record| died_young(record) && ended_at(record, now) > within).count();
     let hold = young >= YOUNG_MAX && young_in_a_row > 0;
-    let after_young = history.last().filter(|_| hold).map_or(now, |last| held(last, HOLD, now));
+    let after_young = history.last().filter(|_| hold).map(|last| held(last, HOLD, now));
     let crowded = crowded_until(history, now);
-    let (verdict, also) = match crowded {
-        Some(_) => ("hold", format!("; {MACHINES_MAX} machines were bought within an hour, so the next waits")),
-        None if hold => ("hold", format!("; {young} machines ended young within an hour, so the next waits")),
-        None => ("launch", String::new()),
+    let (verdict, also) = match (crowded, after_young) {
+        (Some(_), _) => ("hold", format!("; {MACHINES_MAX} machines were bought within an hour, so the next waits")),
+        (None, Some(_)) => ("hold", format!("; {young} machines ended young within an hour, so the next waits")),
+        (None, None) => ("launch", String::new()),
     };
     let reason = Reason::new(now, "relaunch", verdict, format!("{text}{also}"))
         .with("interruptions", f64::from(taken))
         .with("interruptions_max", f64::from(max))
         .with("young_deaths", young as f64);
     let reason = if crowded.is_some() { reason.with(MACHINES_AN_HOUR, MACHINES_MAX as f64) } else { reason };
-    Next::Attempt { number, not_before: crowded.map_or(after_young, |until| until.max(after_young)), reason }
+    Next::Attempt { number, not_before: crowded.max(after_young).unwrap_or(now), reason }
 }
 
 /// Until when as many machines as a job may have in an hour were bought within the last one; `None`: they were not.

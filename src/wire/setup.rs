@@ -9,7 +9,7 @@ use crate::ports::Agents as _;
 use crate::adapters::aws_ready;
 use crate::instance::setup::Found;
 #[cfg(feature = "aws")]
-use crate::instance::setup::{ProfileFound, RegionFound, SetupNames};
+use crate::instance::setup::{ProfileFound, RegionFound};
 use crate::instance::sweeper::{FunctionFound, ScheduleFound};
 
 #[cfg(feature = "aws")]
@@ -55,25 +55,14 @@ impl Workstation {
         Err("this `lamp` was built without cloud `aws`".into())
     }
 
-    /// What stands of this owner's sweeper, where `lamp init aws --sweeper` makes it.
+    /// What stands of the sweeper of this name, where `lamp init aws --sweeper` makes it.
     #[cfg(feature = "aws")]
-    pub async fn aws_sweeper(&self, account: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
-        // It goes by the owner and by the first region; the rest names other things.
-        let names = SetupNames {
-            owner: self.owner.clone(),
-            regions: self.aws_regions(&[]).await,
-            bucket: String::new(),
-            bucket_is_ours_by_name: false,
-            prefix: String::new(),
-            role: String::new(),
-            group: String::new(),
-            session_manager: false,
-        };
-        self.doctor().sweeper(account, &names).await
+    pub async fn aws_sweeper(&self, name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+        self.doctor().sweeper(name).await
     }
 
     #[cfg(not(feature = "aws"))]
-    pub async fn aws_sweeper(&self, _account: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
+    pub async fn aws_sweeper(&self, _name: &str) -> (Found<FunctionFound>, Found<ScheduleFound>) {
         let why = "this `lamp` was built without cloud `aws`".to_owned();
         (Found::Unknown(why.clone()), Found::Unknown(why))
     }

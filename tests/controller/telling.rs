@@ -53,7 +53,7 @@ fn a_job_that_had_ended_before_is_no_news() {
 }
 
 impl Ear {
-    pub fn attention(&self) -> Vec<String> {
+    fn attention(&self) -> Vec<String> {
         self.0.lock().unwrap().iter().filter(|told| told.kind == "attention").map(|told| told.text.clone()).collect()
     }
 }

@@ -84,13 +84,7 @@ fn with_capacity_for_ever_it_costs_its_work_its_start_and_its_end() {
 #[test]
 fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
     let spec = spec(&serde_json::json!({}));
-    let course = Course {
-        tick: minutes(10),
-        there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat().into(),
-        first: 0,
-        prices: None,
-        begins: Duration::ZERO,
-    };
+    let course = Course { there: [vec![true; 3], vec![false; 6], vec![true; 30]].concat().into(), ..always() };
     let lived = lived(&spec, 60, Goes::Spot, course);
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
@@ -123,13 +117,7 @@ fn a_machine_that_is_taken_within_its_first_hour_costs_its_disk_and_its_address(
 fn without_a_checkpoint_it_begins_anew() {
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.checkpoint = None;
-    let course = Course {
-        tick: minutes(10),
-        there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat().into(),
-        first: 0,
-        prices: None,
-        begins: Duration::ZERO,
-    };
+    let course = Course { there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat().into(), ..always() };
     let ran = lived(&spec, 60, Goes::Spot, course).ran;
     assert_eq!((ran.unfinished, ran.interruptions), (None, 1), "{ran:?}");
     assert!((0.3..0.55).contains(&ran.lost_hours), "all that it had done: {ran:?}");
@@ -191,7 +179,7 @@ fn the_same_job_on_the_same_course_is_the_same_life() {
 #[test]
 fn a_market_that_flaps_sells_ten_machines_an_hour_and_no_more() {
     let flaps = |round: usize| round % 5 < 3;
-    let course = || Course { tick: minutes(1), there: (0..2000).map(flaps).collect(), first: 0, prices: None, begins: Duration::ZERO };
+    let course = || Course { tick: minutes(1), there: (0..2000).map(flaps).collect(), ..always() };
     let mut spec = spec(&serde_json::json!({}));
     spec.spec.interruptions.max = 30;
     let ran = lived(&spec, 60, Goes::Spot, course()).ran;
