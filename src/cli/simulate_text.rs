@@ -126,7 +126,8 @@ pub fn table(rows: &[Row], width: Option<usize>) -> String {
 pub fn legend(rows: &[Row], play: &Play) -> Vec<String> {
     let mut lines = vec![
         "usd and ends (hours from now) are of the runs that finished: half of them stay within p50, 19 of 20 within p95".to_owned(),
-        "interrupted (times), lost (hours of work done twice) and on demand (hours paid) are means of all runs".to_owned(),
+        "interrupted (times), lost (hours of work that no checkpoint held when its machine went) and on demand (hours paid) are means of all runs"
+            .to_owned(),
     ];
     lines.extend(rows.iter().filter_map(|row| row.unfinished(play)));
     lines

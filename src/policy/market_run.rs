@@ -121,7 +121,7 @@ pub struct Ran {
     /// What ended it before it was done; `None`: it finished.
     pub unfinished: Option<Unfinished>,
     pub interruptions: u32,
-    /// Work that was done twice.
+    /// Work that was in no checkpoint when its machine went, whether it was done again or not.
     pub lost_hours: f64,
     /// Paid on demand.
     pub on_demand_hours: f64,

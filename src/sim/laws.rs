@@ -3,9 +3,11 @@
 //! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes nothing, and a world whose
 //! faults are over converges. What must never live here: a memory (that is [`super::judge`]).
 
+use std::cell::RefCell;
 use std::time::Duration;
 
 use sha2::{Digest, Sha256};
+use zstd::bulk::Decompressor;
 
 use super::ec2::Machine;
 use super::judge::{Judge, attempt_of, request, step_held};
@@ -265,18 +267,55 @@ fn an_old_message_never_replaces_a_newer(judge: &Judge, _: &World, deed: &Deed<'
     }
 }
 
-/// Records, logs and samples (those are packed), and what goes to the cloud: tags and user data.
-fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+fn holds_a_secret(body: &[u8]) -> bool {
     // Looked for first, since it is in hardly any record.
     const RARE: u8 = b'~';
     let first = CANARY.as_bytes()[0];
-    let anywhere = |body: &[u8]| body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes());
-    let holds = |body: &[u8]| body.contains(&RARE) && anywhere(body);
+    body.contains(&RARE) && body.windows(CANARY.len()).any(|window| window[0] == first && window == CANARY.as_bytes())
+}
+
+/// More than a piece of a log, or a body of samples, holds.
+const UNPACKED_MAX: usize = 4 << 20;
+
+thread_local! {
+    /// To make one of each for every piece would cost more than to unpack it.
+    static UNPACKER: RefCell<(Decompressor<'static>, Vec<u8>)> =
+        RefCell::new((Decompressor::new().expect("there is memory for it"), Vec::with_capacity(UNPACKED_MAX)));
+}
+
+/// The same of what is packed; also where nobody can read it, since then nobody knows what it holds.
+fn holds_a_packed_secret(body: &[u8]) -> bool {
+    UNPACKER.with_borrow_mut(|(unpacker, plain)| unpacker.decompress_to_buffer(body, plain).is_err() || holds_a_secret(plain))
+}
+
+/// Records, logs and samples, and what goes to the cloud: tags and user data.
+fn no_secret_in_a_record(_: &Judge, _: &World, deed: &Deed<'_>) -> Result<(), String> {
+    let holds = holds_a_secret;
     match deed {
+        Deed::Wrote { key, body, .. } if key.ends_with(".zst") && holds_a_packed_secret(body) => {
+            Err(format!("{key} holds, packed, what must never be in a record, or is not packed"))
+        }
         Deed::Wrote { key, body, .. } if holds(body) => Err(format!("{key} holds what must never be in a record")),
         Deed::Launched { plan, new: true, .. } if holds(&request(plan)) => {
             Err(format!("the launch of attempt {} holds what must never be in one", plan.attempt))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_found_in_what_is_packed_too() {
+        // Lines that differ, so that what is new in each is coded, and not only repeated.
+        let lines: String = (0..900).map(|step: u32| format!("step {step} ~ {}\n", step.wrapping_mul(2_654_435_761))).collect();
+        let packed = |text: String| zstd::bulk::compress(text.as_bytes(), 3).unwrap();
+        let (clean, dirty) = (packed(lines.clone()), packed(format!("{lines}team={CANARY}\n")));
+        assert!(!holds_a_secret(&dirty), "which is why it is unpacked");
+        // In turn: what was unpacked before is not read again.
+        assert_eq!([&dirty, &clean, &dirty, &clean].map(|body| holds_a_packed_secret(body)), [true, false, true, false]);
+        assert!(holds_a_packed_secret(&clean[..clean.len() - 1]) && holds_a_packed_secret(b"step 1"), "what cannot be read may hold one");
     }
 }

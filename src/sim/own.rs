@@ -22,7 +22,7 @@ use super::sold::{Course, Sold, take_away};
 use super::store::Line;
 use super::timeline::{Timeline, at, in_virtual_time};
 use super::weather::Trouble;
-use super::workload::{End, Habit, Truth};
+use super::workload::{End, Habit, Start};
 use super::world::{JOB, OWNER, Violation, World};
 use crate::controller::submit;
 use crate::job::{
@@ -162,7 +162,7 @@ fn ran(world: &World, receipt: Option<&Receipt>) -> Ran {
     let now = world.timeline.now();
     let hours = |time: Duration| time.as_secs_f64() / 3600.0;
     let mut ran = Ran { unfinished: unfinished(world, receipt), ..Ran::default() };
-    let (mut usd, mut ended, mut starts): (Usd, Duration, Vec<Truth>) = (Usd::ZERO, Duration::ZERO, Vec::new());
+    let (mut usd, mut ended, mut starts): (Usd, Duration, Vec<Arc<Start>>) = (Usd::ZERO, Duration::ZERO, Vec::new());
     world.ec2.look(|machines| {
         for machine in machines.iter().filter(|machine| machine.owner() == Some(OWNER)) {
             usd += machine.cost(now);
@@ -170,15 +170,27 @@ fn ran(world: &World, receipt: Option<&Receipt>) -> Ran {
             ran.starts += 1;
             ran.interruptions += u32::from(machine.was_taken());
             ran.on_demand_hours += if machine.offer.market == Market::OnDemand { hours(machine.ran(now)) } else { 0.0 };
-            starts.extend(machine.host.iter().flat_map(|host| host.state().starts.iter().map(|start| start.truth()).collect::<Vec<_>>()));
+            starts.extend(machine.host.iter().flat_map(|host| host.state().starts.clone()));
         }
     });
-    let done = starts.iter().map(|truth| truth.steps).sum::<u64>();
-    let reached = starts.iter().map(|truth| truth.step).max().unwrap_or(0);
     ran.usd = usd.dollars();
     ran.finish_hours = hours(if receipt.is_some() { ended } else { now });
-    ran.lost_hours = hours(world.habit.step) * done.saturating_sub(reached) as f64;
+    ran.lost_hours = hours(lost(world, &starts, ran.unfinished.is_none()));
     ran
+}
+
+/// All that was computed, the begun part of each last step too, less what is left of it: the whole work of a job that is done, else
+/// what its newest checkpoint in the store holds, or what a start that still runs has come to.
+fn lost(world: &World, starts: &[Arc<Start>], is_done: bool) -> Duration {
+    let now = world.timeline.now();
+    let worked = |steps: u64| world.habit.step.saturating_mul(u32::try_from(steps).unwrap_or(u32::MAX));
+    let computed: Duration = starts.iter().map(|start| worked(start.truth().steps) + start.truth().of_a_step(now)).sum();
+    let running = starts.iter().find(|start| start.lives()).map(|start| start.truth());
+    let left = match running.filter(|_| !is_done) {
+        Some(running) => worked(running.step) + running.of_a_step(now),
+        None => worked(if is_done { world.habit.steps } else { world.kept() }),
+    };
+    computed.saturating_sub(left)
 }
 
 /// By when its job must have ended, in the time of its world.

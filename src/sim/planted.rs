@@ -23,7 +23,7 @@ pub const KILL_AT_TAG: &str = "lamplighter:kill-at";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
-    /// A token of its own for each call.
+    /// A call that is repeated has a token of its own.
     DropToken,
     /// A machine that Describe does not show yet is gone.
     NotFoundIsGone,
@@ -45,6 +45,8 @@ pub enum Bug {
     OverwritesPlans,
     /// Whose a machine is, is not looked at: neither its owner nor the token that it came by.
     ForeignIsOurs,
+    /// The next attempt is planned while the last machine is on its way out, and what became of that is written afterwards.
+    NextBeforeGone,
     /// An agent that comes back remembers nothing.
     AgentForgets,
     /// Billing begins two minutes before the machine.
@@ -79,7 +81,7 @@ pub enum Bug {
 
 impl Bug {
     /// Those that break a law.
-    pub const ALL: [Bug; 25] = [
+    pub const ALL: [Bug; 26] = [
         Bug::DropToken,
         Bug::NotFoundIsGone,
         Bug::UnknownIsIdle,
@@ -91,6 +93,7 @@ impl Bug {
         Bug::SilenceIsRefusal,
         Bug::OverwritesPlans,
         Bug::ForeignIsOurs,
+        Bug::NextBeforeGone,
         Bug::AgentForgets,
         Bug::BilledTooEarly,
         Bug::NoCap,
@@ -106,13 +109,40 @@ impl Bug {
         Bug::NoticesUnread,
         Bug::RareSaves,
     ];
+
+    /// The law that must catch it: another one sees what came of it, or how it was planted.
+    pub fn law(self) -> u8 {
+        match self {
+            Bug::DropToken | Bug::SecondWorkload => 1,
+            Bug::NoCap => 2,
+            Bug::BlindSweeper | Bug::PowerLost | Bug::MemoryIsWork => 3,
+            Bug::WallForSteady | Bug::RelativeDeadline => 4,
+            Bug::ForeignIsOurs => 5,
+            Bug::AgentForgets => 6,
+            Bug::UnknownIsIdle => 7,
+            Bug::NotFoundIsGone | Bug::DarkIsGone | Bug::SilenceIsRefusal => 8,
+            Bug::NextBeforeGone => 9,
+            Bug::ManifestFirst | Bug::FilesNotSent => 11,
+            Bug::NoticesUnread | Bug::RareSaves => 12,
+            Bug::StopSpot => 13,
+            Bug::LostCancel | Bug::UserEndIsLost => 14,
+            // The second look, by the token, keeps what it does not see from being settled; when that ended is misread all the same.
+            Bug::BilledTooEarly | Bug::ErrorIsEmpty => 15,
+            Bug::OverwritesPlans => 16,
+            Bug::SecretInReason => 20,
+            Bug::Panics => 0,
+        }
+    }
 }
 
 /// The plan as it is asked for.
 pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
     let mut plan = Cow::Borrowed(plan);
     match world.planted {
-        Some(Bug::DropToken) => plan.to_mut().client_token = format!("{}-{}", plan.client_token, world.timeline.now().as_millis()),
+        // What was refused has left nothing that could be there twice.
+        Some(Bug::DropToken) if world.ec2.knows(&plan.client_token) => {
+            plan.to_mut().client_token = format!("{}-{}", plan.client_token, world.timeline.now().as_millis())
+        }
         Some(Bug::NoCap) => drop(plan.to_mut().tags.remove(KILL_AT_TAG)),
         _ => {}
     }
@@ -142,7 +172,9 @@ pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, Clou
     }
     for view in &mut views {
         match bug {
-            Bug::DarkIsGone if !view.state.bills() && view.state != InstanceState::Stopped => view.state = InstanceState::Terminated,
+            Bug::DarkIsGone | Bug::NextBeforeGone if !view.state.bills() && view.state != InstanceState::Stopped => {
+                view.state = InstanceState::Terminated
+            }
             Bug::ForeignIsOurs => view.tags.owner = OWNER.into(),
             Bug::Panics => panic!("planted"),
             Bug::BilledTooEarly => view.launched -= SignedDuration::from_mins(2),
@@ -164,13 +196,20 @@ pub fn stops(world: &World, id: &str) -> bool {
 
 /// What reaches the store instead of one object, in order.
 pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
-    if world.planted != Some(Bug::ManifestFirst) || !key.contains("/checkpoints/") {
-        return vec![(key.to_owned(), body)];
-    }
+    let (waits, goes) = match world.planted {
+        Some(Bug::ManifestFirst) => (key.contains("/checkpoints/") && !key.ends_with("manifest.json"), key.ends_with("/manifest.json")),
+        Some(Bug::NextBeforeGone) => (key.ends_with("/settled.json"), key.ends_with("/plan.json") || key.ends_with("/receipt.json")),
+        _ => (false, false),
+    };
     let mut held = world.held_back();
-    if !key.ends_with("manifest.json") {
+    if waits {
+        // Whoever else writes it down does not do so twice.
+        held.retain(|(before, _)| before != key);
         held.push((key.to_owned(), body));
         return Vec::new();
+    }
+    if !goes {
+        return vec![(key.to_owned(), body)];
     }
     std::iter::once((key.to_owned(), body)).chain(held.drain(..)).collect()
 }

@@ -91,10 +91,20 @@ pub struct Truth {
     pub saved: Option<(u64, Duration)>,
     /// Steps of this start.
     pub steps: u64,
+    /// What is computed of the step that it is at, and since when it goes on with that. `None`: it stands, or saves.
+    begun: Duration,
+    computes_since: Option<Duration>,
     /// Since when it does nothing.
     pub quiet_since: Option<Duration>,
     /// Since when its collective hangs: the GPU is busy, and nothing moves.
     pub hung_since: Option<Duration>,
+}
+
+impl Truth {
+    /// What is computed by now of a step that is not done.
+    pub fn of_a_step(&self, now: Duration) -> Duration {
+        self.begun + self.computes_since.map_or(Duration::ZERO, |since| now.saturating_sub(since))
+    }
 }
 
 impl Start {
@@ -111,6 +121,11 @@ impl Start {
         !self.is_over() && self.busy.load(Ordering::Relaxed)
     }
 
+    /// Neither it nor its machine has ended.
+    pub fn lives(&self) -> bool {
+        !self.is_over() && !self.life.is_dead()
+    }
+
     pub fn began(&self) -> Duration {
         self.began
     }
@@ -125,6 +140,14 @@ impl Start {
 
     fn change(&self, change: impl FnOnce(&mut Truth)) {
         change(&mut self.truth.lock().expect("nobody panics while holding it: it is only set"));
+    }
+
+    /// It computes from now on, or no longer.
+    fn computes(&self, goes_on: bool, now: Duration) {
+        self.change(|truth| {
+            let begun = truth.of_a_step(now);
+            (truth.begun, truth.computes_since) = (begun, goes_on.then_some(now));
+        });
     }
 
     pub fn vanish(&self) {
@@ -180,7 +203,10 @@ impl Start {
             }
             self.print(host, &format!("step {step}"));
             self.progress(host, &format!("{{\"step\": {step}, \"total\": {}}}", habit.steps));
-            self.change(|truth| (truth.step, truth.steps, truth.moved) = (step, truth.steps + 1, host.world.timeline.now()));
+            self.change(|truth| {
+                (truth.step, truth.steps, truth.moved) = (step, truth.steps + 1, host.world.timeline.now());
+                (truth.begun, truth.computes_since) = (Duration::ZERO, None);
+            });
             if step % habit.save_every == 0 || step == habit.steps {
                 self.save(host, habit, step).await;
             }
@@ -206,15 +232,18 @@ impl Start {
     /// False: it was told to end, and obeys.
     async fn step(&self, host: &Host, habit: Habit, step: u64) -> bool {
         let mut until = host.world.timeline.now() + habit.step;
+        self.computes(true, host.world.timeline.now());
         loop {
             tokio::select! {
                 biased;
                 () = self.told.notified() => if !habit.ignores_term { return false },
                 () = self.asked.notified() => {
                     let began = host.world.timeline.now();
+                    self.computes(false, began);
                     self.save(host, habit, step - 1).await;
                     // Nothing is computed meanwhile.
                     until += host.world.timeline.now() - began;
+                    self.computes(true, host.world.timeline.now());
                 }
                 () = host.world.timeline.sleep(until.saturating_sub(host.world.timeline.now())) => break,
             }
@@ -307,6 +336,7 @@ impl Workloads for Ports {
                 () = living.life.died() => {}
                 () = living.live(&host, habit, first) => {}
             }
+            living.computes(false, host.world.timeline.now());
             let exit = living.ended.borrow().map(|ended| ended.exit);
             host.world.aside(format_args!("{} ends {}: {exit:?}", host.id, living.launch.name));
         });

@@ -275,6 +275,11 @@ impl World {
         self.deaths.lock().expect("nobody panics while holding it: it only counts")
     }
 
+    /// The newest step that a complete checkpoint in the store holds.
+    pub fn kept(&self) -> u64 {
+        self.judge.lock().expect("nobody panics while judging").committed.unwrap_or(0)
+    }
+
     /// The machines that a visit of the sweeper which begins now should end.
     pub fn due(&self) -> Vec<String> {
         self.judge.lock().expect("nobody panics while judging").due()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lamplighter::job::ResolvedSpec;
 use lamplighter::market::{PriceHistory, PricePoint, Region, Span, UsdPerHour, Zone};
-use lamplighter::policy::market_run::{Goes, Play, PlayLimits, Unfinished};
+use lamplighter::policy::market_run::{Goes, Play, PlayLimits, Ran, Unfinished};
 use lamplighter::sim::{Course, Lived, OwnJob, PriceRound, live};
 
 const NOW: &str = "2026-11-25T08:00:00Z";
@@ -81,6 +81,26 @@ fn with_capacity_for_ever_it_costs_its_work_its_start_and_its_end() {
     }
 }
 
+/// What a machine that is taken after half an hour loses in the world of these tests, in seconds. With a checkpoint: what it did of its
+/// minute's step after the last save on its notice. Without: all of its work, which is no whole number of steps either.
+const GAP_LOST: f64 = 24.0;
+const ALL_LOST: f64 = 1720.0;
+
+fn seconds_lost(ran: &Ran) -> f64 {
+    (ran.lost_hours * 3600.0).round()
+}
+
+#[test]
+fn work_that_is_cut_off_is_lost_also_where_nobody_does_it_again() {
+    let mut spec = spec(&serde_json::json!({"deadline": "2026-11-25T10:00:00Z"}));
+    let course = || Course { there: [vec![true; 3], vec![false; 30]].concat().into(), ..always() };
+    let ran = lived(&spec, 60, Goes::Spot, course()).ran;
+    assert_eq!((ran.unfinished, ran.interruptions, seconds_lost(&ran)), (Some(Unfinished::Deadline), 1, GAP_LOST), "{ran:?}");
+    spec.spec.checkpoint = None;
+    let ran = lived(&spec, 60, Goes::Spot, course()).ran;
+    assert_eq!((ran.unfinished, ran.interruptions, seconds_lost(&ran)), (Some(Unfinished::Deadline), 1, ALL_LOST), "{ran:?}");
+}
+
 #[test]
 fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
     let spec = spec(&serde_json::json!({}));
@@ -88,7 +108,8 @@ fn a_gap_in_the_course_interrupts_it_and_costs_what_was_not_saved() {
     let lived = lived(&spec, 60, Goes::Spot, course);
     let ran = lived.ran;
     assert_eq!((ran.unfinished, ran.interruptions, ran.starts), (None, 1, 2), "{ran:?}");
-    assert!(ran.lost_hours < 0.11, "it saved on its notice, or five minutes before: {ran:?}");
+    // It saved on its notice, and went on for the rest of it: two minutes, less what the notice and the save took.
+    assert_eq!(seconds_lost(&ran), GAP_LOST, "{ran:?}");
     // Half an hour, an hour without capacity, and the rest; refusals are forgotten within minutes that grow with their number.
     assert!((2.0..3.2).contains(&ran.finish_hours), "{ran:?}");
     // Who is taken within the first hour pays nothing.
@@ -120,7 +141,7 @@ fn without_a_checkpoint_it_begins_anew() {
     let course = Course { there: [vec![true; 3], vec![false; 2], vec![true; 30]].concat().into(), ..always() };
     let ran = lived(&spec, 60, Goes::Spot, course).ran;
     assert_eq!((ran.unfinished, ran.interruptions), (None, 1), "{ran:?}");
-    assert!((0.3..0.55).contains(&ran.lost_hours), "all that it had done: {ran:?}");
+    assert_eq!(seconds_lost(&ran), ALL_LOST, "all that it had done: {ran:?}");
 }
 
 #[test]
