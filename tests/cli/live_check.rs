@@ -1,23 +1,31 @@
 //! The check of a real account (tests/support/live.rs) against the false EC2: what it refuses, that it ends what it launched however it
 //! is left, and all of its way but the machine itself.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Child, Command};
+use std::time::Duration;
 
+use jiff::SignedDuration;
 use serde_json::json;
 
 use super::ec2::State;
-use super::live::{Asks, BUDGET, Check, budget, within};
+use super::live::{Asks, BUDGET, Check, Guard, budget, is_swept, name, within};
 use super::place::wait_until;
 use super::prove::Account;
 
 fn checked<T>(account: &Account, breaks: bool, then: impl FnOnce(&Check<'_>) -> T) -> T {
+    checked_as(account, Asks::Emulator, breaks, then)
+}
+
+fn checked_as<T>(account: &Account, asks: Asks, breaks: bool, then: impl FnOnce(&Check<'_>) -> T) -> T {
     let lamp = |words: &[&str]| {
         let mut command = account.command(words);
         command.current_dir(account.place.0.path().join("empty"));
         command
     };
     account.place.0.write("empty/.lampignore", "*\n");
-    then(&Check { lamp: &lamp, asks: Asks::Emulator, name: "live-check".to_owned(), breaks })
+    then(&Check { lamp: &lamp, asks, name: name(), breaks })
 }
 
 #[test]
@@ -83,4 +91,81 @@ fn what_it_launched_is_ended_also_where_it_breaks_off() {
     assert!(all.len() == 1 && all[0].state == State::Terminated, "{all:?}");
     let (_, status) = account.json(&["status"]);
     assert_eq!(status["jobs"][0]["state"], "cancelled", "{status:#}");
+}
+
+/// What is asked of an account of AWS, and not of an emulator.
+#[test]
+fn an_account_that_is_not_well_or_in_which_nobody_ends_a_machine_is_refused_before_the_launch() {
+    let shows = |checks: &[(&str, &str)]| {
+        let checks: Vec<_> = checks.iter().map(|(check, level)| json!({ "check": check, "level": level })).collect();
+        is_swept(&json!({ "checks": checks })).is_ok()
+    };
+    let neither: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("sweeper", "skipped"), ("proof, us-east-1", "warning")],
+        &[("sweeper", "failure"), ("proof", "ok")],
+        &[("proof, us-east-1", "ok"), ("proof, us-east-2", "warning")],
+    ];
+    for checks in neither {
+        assert!(!shows(checks), "{checks:?}");
+    }
+    assert!(shows(&[("sweeper", "ok"), ("proof, us-east-1", "warning")]) && shows(&[("sweeper", "skipped"), ("proof, us-east-1", "ok")]));
+
+    let Some(account) = Account::new() else { return };
+    let refused = || checked_as(&account, Asks::Account, false, |check| check.run(Some("0.0001"))).expect_err("refused");
+    let neither = refused();
+    assert!(neither.contains("neither a sweeper that comes nor a proof") && neither.ends_with("nothing was launched"), "{neither}");
+    account.proven(1, true);
+    account.ec2.clock_ahead(SignedDuration::from_mins(9));
+    let sick = refused();
+    assert!(sick.contains("`lamp doctor` says \"failure\"") && sick.ends_with("nothing was launched"), "{sick}");
+    account.ec2.clock_ahead(SignedDuration::ZERO);
+    // Past the doctor, to its plan.
+    let dear = refused();
+    assert!(dear.contains("and LAMP_LIVE_BUDGET is $0.0001"), "{dear}");
+    assert!(account.ec2.instances().is_empty());
+    assert_eq!(account.json(&["status"]).1["jobs"].as_array().map(Vec::len), Some(0), "no job was made");
+}
+
+/// It stands for a `lamp run` that was killed while its spec was on its way.
+fn launcher() -> Child {
+    Command::new("sleep").arg("600").spawn().expect("there is a sleep")
+}
+
+#[test]
+fn a_job_that_comes_after_its_launcher_was_killed_is_ended_by_its_id() {
+    let Some(account) = Account::new() else { return };
+    let looks = Cell::new(0);
+    let name = name();
+    account.place.0.write("late.toml", account.place.0.read("job.toml").replace("alone", &name));
+    let lamp = |words: &[&str]| {
+        if words.contains(&"status") {
+            looks.set(looks.get() + 1);
+            if looks.get() == 2 {
+                let made = account.lamp(&["run", "--detach", "--unproven", "late.toml"]);
+                assert_eq!(made.0, 0, "{made:?}");
+            }
+        }
+        let ends = ["cancel", "stop"].iter().any(|verb| words.contains(verb));
+        assert!(!ends || !words.contains(&name.as_str()), "an end is asked for by the id: {words:?}");
+        account.command(words)
+    };
+    let check = Check { lamp: &lamp, asks: Asks::Emulator, name: name.clone(), breaks: false };
+    assert_eq!(Guard::new(&check, Some(launcher())).end(), None);
+    let (_, status) = account.json(&["status"]);
+    assert_eq!((status["jobs"].as_array().map(Vec::len), &status["jobs"][0]["state"]), (Some(1), &"cancelled".into()), "{status:#}");
+    assert!(account.ec2.instances().iter().all(|seen| seen.state.is_gone()), "{:?}", account.ec2.instances());
+}
+
+#[test]
+fn of_a_job_that_does_not_come_it_is_said_that_it_may_still() {
+    let Some(account) = Account::new() else { return };
+    let told = checked(&account, false, |check| {
+        let mut guard = Guard::new(check, Some(launcher()));
+        guard.comes_within = Duration::from_secs(1);
+        guard.end().expect("it is told")
+    });
+    for words in ["is not known, and a daemon of this job root would launch it", "`lamp status live-check-", "one whose kernel hangs bills on"] {
+        assert!(told.contains(words), "{words}: {told}");
+    }
 }

@@ -24,7 +24,7 @@ fn the_smallest_machine_runs_is_stopped_and_leaves_nothing() {
     if asks == Asks::Emulator {
         println!("AWS_ENDPOINT_URL is set: an emulator, of which less is asked (no health, no log of a machine)");
     }
-    let check = Check { lamp: &lamp, asks, name: format!("live-check-{}", std::process::id()), breaks: false };
+    let check = Check { lamp: &lamp, asks, name: live::name(), breaks: false };
     let said = std::env::var(BUDGET).ok();
     match check.run(said.as_deref()) {
         Ok(usd) => println!("all of it went well, for ${usd:.4}"),

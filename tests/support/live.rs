@@ -6,7 +6,8 @@
 //! ```
 //! `#[path = "../support/live.rs"] mod live;`. tests/live plays it against the account of the ordinary chain; tests/cli holds its
 //! refusals, its end of what it launched, and all of its way but the machine itself, against the false EC2. It ends its own job and
-//! no other: all that it asks for an end names that job. What must never live here: a credential.
+//! no other: its name has random letters in it, and all that it asks for an end names the id of that one job. What must never live
+//! here: a credential.
 
 #![allow(dead_code, reason = "a helper that several test programs share may be used whole by one and in part by another")]
 #![allow(clippy::disallowed_methods, reason = "a test's stand-in for the world")]
@@ -28,6 +29,10 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(16 * 60);
 /// From the wish to the receipt: the drain, the power-off, EC2's own word for it, and a slow line.
 const ENDS_WITHIN: Duration = Duration::from_secs(10 * 60);
 
+/// A spec that was on its way when `lamp run` was killed may still arrive. Shorter, and one that comes is left to whoever drives this
+/// job root; longer, and whoever waits for a refusal sits there for nothing.
+const COMES_WITHIN: Duration = Duration::from_secs(30);
+
 /// The smallest of the usual types, on Ubuntu's own image: it needs no quota of GPUs.
 const MACHINE: [&str; 8] = [
     "--cloud",
@@ -40,7 +45,7 @@ const MACHINE: [&str; 8] = [
     "--interruptions=0",
 ];
 
-/// It ends by itself after this, whoever has gone: before that it is stopped.
+/// It ends by itself after this, whoever has gone, while its kernel lives: before that it is stopped.
 const RUN_TIME: [&str; 2] = ["--max-runtime", "10m"];
 
 const SAYS: &str = "lamp was here";
@@ -92,6 +97,30 @@ pub fn within(plan: &Value, budget: f64) -> Result<f64, String> {
     }
 }
 
+/// A name that no other check has: in containers that share a job root, two have the same process id.
+pub fn name() -> String {
+    let drawn = uuid::Uuid::new_v4().simple().to_string();
+    format!("live-check-{}", &drawn[..12])
+}
+
+/// Whether an account ends a machine from outside, as far as `lamp doctor` shows: a machine whose kernel hangs does not end itself.
+///
+/// # Errors
+/// It shows neither a sweeper that comes nor a proof of every region.
+pub fn is_swept(doctor: &Value) -> Result<(), String> {
+    let checks = || doctor["checks"].as_array().into_iter().flatten();
+    let is_ok = |check: &Value| check["level"] == "ok";
+    let is_proof = |check: &&Value| check["check"].as_str().is_some_and(|name| name.starts_with("proof, "));
+    let sweeper = checks().any(|check| check["check"] == "sweeper" && is_ok(check));
+    let proven = checks().any(|check| is_proof(&check)) && checks().filter(is_proof).all(is_ok);
+    if sweeper || proven {
+        return Ok(());
+    }
+    Err("`lamp doctor` shows neither a sweeper that comes nor a proof that machines end by themselves: `lamp init aws --sweeper`, or \
+         `lamp doctor --prove`; nothing was launched"
+        .to_owned())
+}
+
 /// How a command of `lamp` ended.
 struct Ended {
     code: i32,
@@ -103,7 +132,7 @@ pub struct Check<'a> {
     /// `lamp` with these words, in an empty folder.
     pub lamp: &'a dyn Fn(&[&str]) -> Command,
     pub asks: Asks,
-    /// The name of its job, which no other job has.
+    /// The name of its job, which no other job has ([`name`]).
     pub name: String,
     /// A test's: what goes wrong once its machine is there.
     pub breaks: bool,
@@ -119,7 +148,10 @@ impl Check<'_> {
         let doctor = self.json(&["doctor"], &[0, 100, 103])?;
         let worst = &doctor["worst"];
         if self.asks == Asks::Account && (worst == "failure" || worst == "unknown") {
-            return Err(format!("`lamp doctor` says {worst}; mend that first"));
+            return Err(format!("`lamp doctor` says {worst}; mend that first: nothing was launched"));
+        }
+        if self.asks == Asks::Account {
+            is_swept(&doctor)?;
         }
         let prices = self.json(&["prices", "--type", "t3.micro"], &[0])?;
         if prices["source"]["name"] != "ec2" || prices["rows"][0]["on_demand"].is_null() {
@@ -128,17 +160,17 @@ impl Check<'_> {
         let plan = self.json(&self.job("plan", &[]), &[0])?;
         let most = within(&plan, budget)?;
         println!("the plan: a t3.micro in {}, at most ${most:.4} of ${budget:.4}", plan["offer"]["zone"]);
-        let usd = self.launched(budget, most)?;
-        self.nothing_is_left()?;
+        let (job, usd) = self.launched(budget, most)?;
+        self.nothing_is_left(&job)?;
         Ok(usd)
     }
 
-    /// The machine, from its launch to its receipt.
-    fn launched(&self, budget: f64, most: f64) -> Result<f64, String> {
+    /// The machine, from its launch to its receipt: its job, and what it cost.
+    fn launched(&self, budget: f64, most: f64) -> Result<(String, f64), String> {
         let limit = format!("--budget={budget}");
         let words = self.job("run", &[&limit]);
         // From here on the guard ends what there is, also where this panics.
-        let mut guard = Guard { check: self, run: None };
+        let mut guard = Guard::new(self, None);
         guard.run = Some(self.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|error| error.to_string())?);
         let run = guard.run.as_mut().expect("it was just started");
         let there = self.until("its machine is there", BEGINS_WITHIN, || match run.try_wait() {
@@ -146,6 +178,7 @@ impl Check<'_> {
             _ => self.job_with_a_machine().map(Ok),
         });
         let job = there??;
+        guard.job = Some(job.clone());
         println!("job {job} has its machine");
         assert!(!self.breaks, "a test breaks it here");
         if self.asks == Asks::Account {
@@ -157,13 +190,13 @@ impl Check<'_> {
             return Err(format!("the receipt of {job} is not that of a job that was stopped, for ${most:.4} at most: {receipt:#}"));
         }
         println!("its receipt: {}, ${usd:.4}", receipt["reason"]);
-        Ok(usd)
+        Ok((job, usd))
     }
 
     /// No machine of its job, nothing that one left, and no place that could not be asked.
-    fn nothing_is_left(&self) -> Result<(), String> {
+    fn nothing_is_left(&self, job: &str) -> Result<(), String> {
         let swept = self.json(&["sweep", "--dry-run"], &[0])?;
-        let of_ours = |list: &Value| list.as_array().into_iter().flatten().filter(|one| self.is_ours(one)).count();
+        let of_ours = |list: &Value| list.as_array().into_iter().flatten().filter(|one| one["job"] == job).count();
         let left = of_ours(&swept["machines"]) + of_ours(&swept["residue"]);
         if left == 0 { Ok(()) } else { Err(format!("something of the job is left: {swept:#}")) }
     }
@@ -217,34 +250,92 @@ impl Check<'_> {
     }
 }
 
-/// Ends the one job, and the process that drives it, however this is left.
-struct Guard<'a> {
-    check: &'a Check<'a>,
-    run: Option<Child>,
+/// How the one job stands.
+enum Stands {
+    Ended,
+    /// It is there, and this is its id.
+    Lives(String),
+    NotThere,
+    /// Nobody has said.
+    Unknown,
 }
 
-impl Drop for Guard<'_> {
-    fn drop(&mut self) {
-        let Check { name, .. } = self.check;
-        // Who launches goes first: from here on what is there is all that there will be, and a cancel that waits drives it to its end.
+/// Ends the one job, and the process that drives it, however this is left.
+pub struct Guard<'a> {
+    check: &'a Check<'a>,
+    run: Option<Child>,
+    /// Its id, once that is known: from then on nothing is asked by name.
+    job: Option<String>,
+    /// For how long a job is waited for whose launcher was killed.
+    pub comes_within: Duration,
+    is_over: bool,
+}
+
+impl<'a> Guard<'a> {
+    pub fn new(check: &'a Check<'a>, run: Option<Child>) -> Self {
+        Guard { check, run, job: None, comes_within: COMES_WITHIN, is_over: false }
+    }
+
+    fn look(&self) -> Stands {
+        let of = self.job.as_deref().unwrap_or(&self.check.name);
+        let Ended { code, out, .. } = self.check.ended(&["-o", "json", "status", of]);
+        if code == 101 {
+            // One that was there and whose records are gone may still have its machine.
+            return if self.job.is_none() { Stands::NotThere } else { Stands::Unknown };
+        }
+        let told = serde_json::from_str::<Value>(&out).unwrap_or_default();
+        let is_own = |job: &&Value| if let Some(own) = &self.job { job["job"] == own.as_str() } else { self.check.is_ours(job) };
+        let own: Vec<&Value> = told["jobs"].as_array().into_iter().flatten().filter(is_own).collect();
+        match own[..] {
+            [job] if !job["ended"].is_null() => Stands::Ended,
+            [job] => job["job"].as_str().map_or(Stands::Unknown, |job| Stands::Lives(job.to_owned())),
+            _ => Stands::Unknown,
+        }
+    }
+
+    /// Ends what there is. What a person must know then; `None`: it has ended.
+    pub fn end(&mut self) -> Option<String> {
+        // Who launches goes first: from here on what is there is all that there will be, but for what was on its way just then; and a
+        // cancel that waits drives it to its end.
         if let Some(mut run) = self.run.take() {
             let _ = run.kill();
             let _ = run.wait();
         }
-        let is_over = || {
-            let status = self.check.ended(&["-o", "json", "status", name]);
-            let jobs = serde_json::from_str::<Value>(&status.out).ok().and_then(|told| Some(told["jobs"].as_array()?.clone()));
-            // No job of the name: the launch was not come to.
-            status.code == 101 || jobs.is_some_and(|jobs| jobs.iter().all(|job| !job["ended"].is_null()))
-        };
-        let over = self.check.until("its job has ended", ENDS_WITHIN, || {
-            if !is_over() {
-                self.check.ended(&["cancel", "--wait", "--yes", name]);
+        self.is_over = true;
+        let (killed, check) = (Instant::now(), self.check);
+        let is_there = check.until("its job has ended", ENDS_WITHIN, || match self.look() {
+            Stands::Ended => Some(true),
+            Stands::NotThere if killed.elapsed() >= self.comes_within => Some(false),
+            Stands::Lives(job) => {
+                check.ended(&["cancel", "--wait", "--yes", &job]);
+                self.job = Some(job);
+                None
             }
-            is_over().then_some(())
+            Stands::NotThere | Stands::Unknown => None,
         });
-        if over.is_err() {
-            eprintln!("NOT ENDED: `lamp cancel {name}` ends it, `lamp sweep` shows it; by itself its machine ends within 20 minutes");
+        let name = &self.check.name;
+        let alone = "while its kernel lives, its machine powers itself off within 20 minutes of its launch; one whose kernel hangs bills on \
+                     until a sweeper, a daemon, its alarm or `lamp sweep` ends it";
+        match (is_there, &self.job) {
+            (Ok(true), _) => None,
+            (Ok(false), _) => Some(format!(
+                "no job {name} is there {} s after its launcher has ended. Whether one is still on its way is not known, and a daemon of this \
+                 job root would launch it: `lamp status {name}` shows it, `lamp cancel` with its id ends it; {alone}",
+                self.comes_within.as_secs()
+            )),
+            (Err(_), Some(job)) => Some(format!("NOT ENDED: `lamp cancel {job}` ends it, `lamp sweep` shows it; {alone}")),
+            (Err(_), None) => Some(format!(
+                "NOT KNOWN: nobody has said whether job {name} is there. `lamp status {name}` shows it, `lamp cancel` with its id ends it, \
+                 `lamp sweep` shows its machine; {alone}"
+            )),
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        if let Some(told) = (!self.is_over).then(|| self.end()).flatten() {
+            eprintln!("{told}");
         }
     }
 }
