@@ -24,9 +24,16 @@ fn memory_of(refusal: Refusal) -> Duration {
     })
 }
 
-/// The memory doubles with each refusal in a row, up to so many times: a zone that was empty all day is asked every 48
-/// minutes, not every three.
-const DOUBLINGS_MAX: u32 = 4;
+/// The memory doubles with each refusal in a row, up to so many times. Room in a pool comes and goes within the hour, so that a zone
+/// which was empty all day is asked every twelve minutes, not every three and not every 48 (a job of twenty hours in a pool that is
+/// often empty ended at the 55th hour so, where it could at the 46th); what waits for a person can wait longer.
+fn doublings_max(refusal: Refusal) -> u32 {
+    match refusal {
+        Refusal::Capacity | Refusal::Price => 2,
+        Refusal::Quota | Refusal::Disks | Refusal::Verification => 4,
+        Refusal::NotSold | Refusal::Spent => 0,
+    }
+}
 
 /// A record that lies further ahead was written by a clock that was wrong then: how long ago it was, nobody can say (seed 21001732
 /// of 24 h: a job waited for a day, since its workstation's clock had been a day ahead for six seconds).
@@ -68,7 +75,6 @@ fn last_refusal(history: &[AttemptRecord], offer: &Offer) -> Option<(Refusal, Ti
     });
     let speaking: Vec<(Refusal, Timestamp)> = speaking.collect();
     let (refusal, at) = *speaking.first()?;
-    let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(DOUBLINGS_MAX);
-    let remembered = if refusal == Refusal::NotSold { memory_of(refusal) } else { memory_of(refusal) * 2_u32.pow(doublings) };
-    Some((refusal, at, remembered))
+    let doublings = u32::try_from(speaking.len() - 1).unwrap_or(u32::MAX).min(doublings_max(refusal));
+    Some((refusal, at, memory_of(refusal) * 2_u32.pow(doublings)))
 }

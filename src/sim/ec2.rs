@@ -160,7 +160,10 @@ impl Ec2 {
     pub fn launch(&self, world: &Arc<World>, plan: &Plan) -> Launched {
         let request = serde_json::to_vec(&(&plan.offer, &plan.launch, &plan.tags, &plan.bid)).expect("a plan is a record");
         let mut machines = self.lock();
-        if let Some(known) = machines.iter().find(|machine| machine.token == plan.client_token) {
+        // A token is kept by zone where the request names one: in another it buys another machine
+        // (https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-idempotency.html, "RunInstances idempotency").
+        let is_known = |machine: &&Machine| machine.token == plan.client_token && machine.offer.zone == plan.offer.zone;
+        if let Some(known) = machines.iter().find(is_known) {
             return match () {
                 () if known.request != request => Launched::Mismatch(known.id.clone()),
                 () if known.state().is_terminated() => Launched::Spent,
