@@ -50,6 +50,9 @@ fn report(context: &Context, file: &str, findings: &[Finding], examined: Option<
         if let Some(note) = examined.and_then(|examined| idle_note(&examined.loaded)) {
             context.printer.note(note);
         }
+        if let Some(examined) = examined.filter(|examined| errors == 0 && examined.loaded.spec.checkpoint.is_some()) {
+            context.printer.note(untried(&examined.loaded, file));
+        }
     } else {
         let loaded = examined.map(|examined| &examined.loaded);
         let survey = examined.and_then(|examined| examined.survey.as_ref());
@@ -71,6 +74,12 @@ pub fn idle_note(loaded: &Loaded) -> Option<String> {
         "`idle = \"{asked}\"` holds once the work has gone on for {until}; before that it takes up to {first} of silence, and where little of \
          it is seen, or after long pauses of its own, a longer one (docs/policies.md)"
     ))
+}
+
+/// A file says nothing of what its script does at an interruption.
+fn untried(loaded: &Loaded, file: &str) -> String {
+    let words = if loaded.file.is_some() { format!("lamp rehearse {file}") } else { "lamp rehearse".to_owned() };
+    format!("whether the script saves and resumes is not looked at here: `{words}` interrupts it on this workstation, and tries it")
 }
 
 fn summary(errors: usize, warnings: usize) -> String {

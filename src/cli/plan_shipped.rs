@@ -14,8 +14,8 @@ use super::plan_text;
 use super::reach::OutOfReach;
 use super::table::{Give, render_within};
 use super::workdir::Prepared;
-use super::{Context, ExitCode, Fault, Stream, job_root, ready, status};
-use crate::controller::Planned;
+use super::{Context, ExitCode, Fault, Stream, job_root, plan, ready, status};
+use crate::controller::{ActError, Planned};
 use crate::job::{MarketChoice, Plan, ResolvedSpec, Spec};
 use crate::market::{Catalog, Cloud, Offer, Region};
 use crate::policy::bid;
@@ -57,18 +57,18 @@ impl Shipped {
                 let over_a_cap = controller.cap_forbids(&planned.plan).map(|reason| reason.text);
                 Ok(Shipped { planned, spec: on_demand, fault, notes, over_a_cap })
             }
-            Err(none) => {
-                context.printer.note(format!("nor can it be planned by the catalogue that ships with `lamp`: {none}"));
-                Err(fault)
-            }
+            Err(none) => Err(instead(fault, &none, spec, &regions)),
         }
     }
 
-    /// Always with the exit code of a cloud that does not answer: nothing can be launched by such a plan.
+    /// With the exit code of a cloud that does not answer, since nothing can be launched by such a plan; or of a job that would be
+    /// refused whatever AWS says.
     pub fn show(&self, context: &Context, prepared: &Prepared, lacks: &[Lack]) -> ExitCode {
-        let (code, survey) = (ExitCode::UNREACHABLE, &prepared.survey);
+        let survey = &prepared.survey;
         let next = prepared.next_run(context.clock.now());
         let out_of_reach = OutOfReach::of(&self.planned, &self.spec, context.clock.now());
+        let is_refused = self.over_a_cap.is_some() || out_of_reach.as_ref().is_some_and(OutOfReach::is_late);
+        let code = if is_refused { ExitCode::REFUSED } else { ExitCode::UNREACHABLE };
         if context.is_machine_output() {
             let mut document = self.document(lacks);
             let more = json!({ "workdir_files": survey.files, "workdir_bytes": survey.bytes, "next": next, "out_of_reach": out_of_reach });
@@ -96,7 +96,7 @@ impl Shipped {
     }
 
     fn until(&self) -> &'static str {
-        if self.fault.what == wire::NO_CREDENTIALS_FOUND { "there are credentials" } else { "AWS answers" }
+        if self.fault.what == wire::NO_CREDENTIALS_FOUND { "there are credentials" } else { "AWS answers, and allows it" }
     }
 
     /// The fields of a plan, so that whoever reads one reads the other; `source` tells them apart.
@@ -143,6 +143,26 @@ fn columns(offer: &Offer, ranked: &Ranked) -> Vec<String> {
     let finish = ranked.usd_to_finish.map_or_else(|| "-".to_owned(), |usd| usd.to_string());
     let (price, all_in) = (offer.price.per_hour().to_string(), offer.hourly().per_hour().to_string());
     vec![offer.instance_type.clone(), offer.region.to_string(), gpus, offer.vcpus.to_string(), price, all_in, finish]
+}
+
+/// Why there is not even a plan by the catalogue. A budget that buys no machine on demand is the job's own mistake, where it may buy
+/// no other; all else the catalogue may only not know.
+fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String]) -> Fault {
+    let is_over_budget = matches!(none, ActError::NoOffer(none) if none.over_budget.is_some());
+    if is_over_budget && spec.spec.machine.market == MarketChoice::OnDemand {
+        return plan::fault(none).meaning(format!(
+            "nothing was started, and nothing bills; that is by the catalogue's prices of {}: {}",
+            Catalog::shipped().prices_as_of(),
+            fault.sentence()
+        ));
+    }
+    let priced = Catalog::shipped().regions();
+    let unpriced = regions.iter().find(|region| priced.iter().all(|priced| priced.as_str() != region.as_str()));
+    let only = unpriced.filter(|_| !is_over_budget).map(|region| {
+        let names: Vec<&str> = priced.iter().map(Region::as_str).collect();
+        format!(" (it has no prices of {region}, those of {} alone)", names.join(", "))
+    });
+    fault.also(format!("nor can it be planned by the catalogue that ships with `lamp`{}: {none}", only.unwrap_or_default()))
 }
 
 /// What this is, with its day.

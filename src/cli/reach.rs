@@ -89,6 +89,16 @@ impl OutOfReach {
         OutOfReach::judge(spec, &standing, &machine, now)
     }
 
+    /// The same where no machine is planned: of any that works so fast and costs so much an hour, from the cheapest to the dearest.
+    pub fn by_the_hour(spec: &Spec, standing: &Standing, hours: [UsdPerHour; 2], speed: f64, now: Timestamp) -> Option<OutOfReach> {
+        let [hour, dearest] = hours;
+        let limits = &spec.limits;
+        let times = [limits.deadline.map(|deadline| elapsed(now, deadline)), limits.max_runtime.map(Span::duration)];
+        let of_time = times.into_iter().flatten().min().map(|time| dearest.cost_of(time + STOP_GRACE));
+        let most_usd = of_time.into_iter().chain(limits.budget).min();
+        OutOfReach::judge(spec, standing, &Machine { hour, speed, most_usd, bids: false }, now)
+    }
+
     fn judge(spec: &Spec, standing: &Standing, machine: &Machine, now: Timestamp) -> Option<OutOfReach> {
         let limits = &spec.limits;
         let work = limits.work.map_or(0.0, |work| work.secs_f64() / 3600.0 / machine.speed);

@@ -138,6 +138,26 @@ impl Left {
     }
 }
 
+/// Raised when the user leaves, for whoever computes and cannot wait for it. Who leaves twice ends the process.
+pub fn raised_when_left() -> Arc<AtomicBool> {
+    let raised = Arc::new(AtomicBool::new(false));
+    let raises = Arc::clone(&raised);
+    let (ready, is_ready) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+        runtime.block_on(async {
+            let mut left = Left::listen();
+            drop(ready);
+            left.heard().await;
+            raises.store(true, Ordering::Relaxed);
+            left.heard().await;
+        });
+        std::process::exit(ExitCode::CTRL_C.number().into());
+    });
+    let _ = is_ready.recv();
+    raised
+}
+
 /// Before anything was confirmed.
 pub fn left_at_the_question(meaning: &str) -> Fault {
     Fault::new(ExitCode::CTRL_C, "left at the question").meaning(meaning)

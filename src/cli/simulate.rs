@@ -14,15 +14,17 @@ use clap::Args as ClapArgs;
 use serde_json::json;
 
 use super::forecast::{self, TICK};
+use super::reach::OutOfReach;
 use super::simulate_text::{self as text, Row};
 use super::simulate_world::{self as world, Worlds};
+use super::table::counted;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, job_root, plan, run, submission};
 use crate::config::Hourly;
 use crate::controller::Outlook;
-use crate::job::{MarketChoice, ResolvedSpec, Spec};
-use crate::market::{Span, UsdPerHour};
-use crate::policy::auto::{self, AutoFacts};
+use crate::job::{MachineSpec, MarketChoice, ResolvedSpec, Spec};
+use crate::market::{Cloud, Span, UsdPerHour};
+use crate::policy::auto::{self, AutoFacts, Standing};
 use crate::policy::market_choice::Others;
 use crate::policy::market_run::{Goes, Play, PlayLimits, Ran, planned, run as play_once};
 use crate::policy::pool::Pool;
@@ -56,7 +58,8 @@ pub struct Args {
     /// Play the choice of the market alone: no boot, no notice, no controller that has to see it first
     #[arg(long, help_heading = "Simulation")]
     pub quick: bool,
-    /// How often the job is played [default: 10 to 40 by its length; with --quick 200, and fewer where it works for weeks]
+    /// How often the job is played, 10 to 10000 times [default: 10 to 40 by its length; with --quick 200, and fewer where
+    /// it works for weeks]. A world of a day takes seconds; who types Ctrl-C is shown what there is
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "Simulation")]
     pub runs: Option<u32>,
     /// From the launch call to work [default: as measured, or 12m]
@@ -78,14 +81,21 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut spec = submission::spec(context, &loaded);
     let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;
-    let (play, pool, extras) = self::play(args, context, &spec).await?;
+    let Given { play, pool, extras, out_of_reach } = self::given(args, context, &spec).await?;
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let prices = prices.and_then(|(course, made)| PriceRound::of(&course, made)).map(Arc::new);
     let markets = [(MarketChoice::Auto, Goes::Auto), (MarketChoice::Spot, Goes::Spot), (MarketChoice::OnDemand, Goes::OnDemand)];
     let shown: Vec<(MarketChoice, Goes)> = markets.into_iter().filter(|(market, _)| named.is_none_or(|named| named == *market)).collect();
     let played = Played { play: &play, pool: &pool, extras, traces: &traces, prices: prices.as_ref() };
-    let (times, ran) = played.ran(args, context, &spec, &shown);
+    if !context.is_machine_output() {
+        out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
+    }
+    let world::Played { ran, courses: (times, asked), is_cut } = played.ran(args, context, &spec, &shown);
+    if times == 0 {
+        return Err(Fault::new(ExitCode::CTRL_C, "left before any world was lived through").meaning("nothing was started, and nothing bills"));
+    }
+    let code = if is_cut { ExitCode::CTRL_C } else { ExitCode::SUCCESS };
     let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran)).collect();
     let from = source(args, &pool, &traces);
     if context.is_machine_output() {
@@ -98,9 +108,10 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let traces: Vec<String> = args.trace.iter().map(|file| file.display().to_string()).collect();
         let (plays, prices) = (if args.quick { "choice" } else { "world" }, args.prices.as_ref().map(|file| file.display().to_string()));
         context.printer.json(&json!({
-            "job": job, "plays": plays, "runs": times, "from": from, "traces": traces, "prices": prices, "markets": rows,
+            "job": job, "plays": plays, "runs": times, "runs_asked": asked, "from": from, "traces": traces, "prices": prices, "markets": rows,
+            "out_of_reach": out_of_reach,
         }));
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
     let width = context.printer.columns(Stream::Out);
     context.printer.line(text::table(&rows, width));
@@ -114,9 +125,12 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         "lamp itself, in a false world in which nothing else goes wrong, lived through"
     };
     let at_prices = args.prices.as_ref().map(|file| format!(", at the recorded prices {}", file.display())).unwrap_or_default();
-    context.printer.note(format!("{what} {times} times on {from}{at_prices}"));
+    context.printer.note(format!("{what} {} on {from}{at_prices}", counted(times.into(), "time")));
+    if is_cut {
+        context.printer.note(format!("left before the rest: {asked} were to be played, and fewer are a rougher picture"));
+    }
     context.printer.note("nothing was started");
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }
 
 /// What a job is played with.
@@ -129,8 +143,7 @@ struct Played<'a> {
 }
 
 impl Played<'_> {
-    /// How often, and what came of it, market by market.
-    fn ran(&self, args: &Args, context: &Context, spec: &ResolvedSpec, markets: &[(MarketChoice, Goes)]) -> (u32, Vec<Vec<Ran>>) {
+    fn ran(&self, args: &Args, context: &Context, spec: &ResolvedSpec, markets: &[(MarketChoice, Goes)]) -> world::Played {
         let Played { play, pool, extras, traces, prices } = *self;
         if args.quick {
             let times = args.runs.unwrap_or_else(|| forecast::courses(play.work));
@@ -138,7 +151,8 @@ impl Played<'_> {
                 let work = Span::from_secs(play.work.as_secs());
                 context.printer.note(format!("playing {work} of work {times} times; this may take a while ..."));
             }
-            return (times, markets.iter().map(|(_, goes)| runs(times, play, *goes, pool, traces)).collect());
+            let ran = markets.iter().map(|(_, goes)| runs(times, play, *goes, pool, traces)).collect();
+            return world::Played { ran, courses: (times, times), is_cut: false };
         }
         let times = args.runs.unwrap_or_else(|| world::courses(play));
         let worlds = Worlds { spec, play, pool, extras, traces, prices, times, now: context.clock.now() };
@@ -150,13 +164,28 @@ fn hours(time: Duration) -> f64 {
     time.as_secs_f64() / 3600.0
 }
 
-/// The job as it is played, and what is known of its pool.
-async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Play, Pool, Option<UsdPerHour>), Fault> {
+/// The job as it is played, what is known of its pool, and a limit that it cannot keep whatever the market does.
+struct Given {
+    play: Play,
+    pool: Pool,
+    extras: Option<UsdPerHour>,
+    out_of_reach: Option<OutOfReach>,
+}
+
+async fn given(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<Given, Fault> {
     let known = match (&args.spot_price, &args.on_demand_price) {
         (Some(spot), Some(on_demand)) => {
             Known { spot: spot.0, spot_most: None, on_demand: on_demand.0, extras: None, speed: 1.0, pool: Pool::new("", "") }
         }
-        _ => prices(context, spec).await?,
+        // A missing account is no reason not to play.
+        _ => prices(context, spec).await.map_err(|fault| match &fault.hint {
+            Some(_) if fault.code != ExitCode::UNREACHABLE => fault,
+            Some(hint) => {
+                let hint = format!("{hint}; or {BOTH}");
+                fault.hint(hint)
+            }
+            None => fault.hint(BOTH),
+        })?,
     };
     let Known { spot, spot_most, on_demand, extras, speed, pool } = known;
     let standing = auto::standing(&AutoFacts {
@@ -181,8 +210,16 @@ async fn play(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<(Pl
         on_demand,
         limits: PlayLimits { spot_most, ..PlayLimits::of(&spec.spec) },
     };
-    Ok((play.bounded(), pool, extras))
+    // On the market that pays less for an hour: what is out of reach there is so on both.
+    let spot_hour = spot_most.unwrap_or(spot);
+    let hour = [spot_hour.min(on_demand), spot_hour.max(on_demand)];
+    let bought = Spec { machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() }, ..spec.spec.clone() };
+    let out_of_reach = OutOfReach::by_the_hour(&bought, &Standing { start: hours(play.start), ..standing }, hour, speed, context.clock.now());
+    Ok(Given { play: play.bounded(), pool, extras, out_of_reach })
 }
+
+/// What makes it playable without a cloud.
+const BOTH: &str = "give both prices, and no cloud is asked: --spot-price 0.4 --on-demand-price 1.2";
 
 fn work(spec: &Spec) -> Result<Duration, Fault> {
     let missing = || Fault::new(ExitCode::FINDINGS, "the job does not say how much work it is").hint("--work 20h, or `limits.work` in the job file");
@@ -202,9 +239,8 @@ struct Known {
 }
 
 async fn prices(context: &Context, spec: &ResolvedSpec) -> Result<Known, Fault> {
-    let unknown =
-        || Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint("give both: --spot-price 0.4 --on-demand-price 1.2");
-    if spec.spec.machine.cloud == crate::market::Cloud::Local {
+    let unknown = || Fault::new(ExitCode::FINDINGS, "the prices of both markets are not known here").hint(BOTH);
+    if spec.spec.machine.cloud == Cloud::Local {
         return Err(unknown());
     }
     run::refuse_cloud(spec.spec.machine.cloud)?;

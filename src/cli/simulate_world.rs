@@ -8,17 +8,18 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::table::counted;
-use super::{Context, Printer};
+use super::{Context, Printer, signals};
 use crate::job::{MarketChoice, ResolvedSpec};
 use crate::market::UsdPerHour;
 use crate::policy::market_run::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::policy::pool::Pool;
-use crate::wire::worlds::{Course, Lived, OwnJob, PriceRound, live_all};
+use crate::wire::worlds::{Course, Far, Lived, OwnJob, PriceRound, live_all};
 use crate::wire::{CapacityTrace, Clock};
 
 /// Hours of work that are lived through in one market where nobody says how often: about half a minute of two processors for all
@@ -48,23 +49,56 @@ pub struct Worlds<'a> {
     pub now: Timestamp,
 }
 
-/// All runs of some markets, in their order.
-pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Context) -> (u32, Vec<Vec<Ran>>) {
-    let courses = worlds.courses();
+/// What came of it.
+pub struct Played {
+    /// By market, in their order, each on the same courses.
+    pub ran: Vec<Vec<Ran>>,
+    /// On how many courses it was lived through in every market, and on how many it was to be: of several recordings each is played as
+    /// often.
+    pub courses: (u32, u32),
+    /// Somebody has left before the last.
+    pub is_cut: bool,
+}
+
+/// All runs of some markets. Who leaves in the middle has those courses that were lived through in every market.
+pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Context) -> Played {
+    let courses = spread(worlds.courses());
     let Worlds { spec, play, now, .. } = *worlds;
     let extras = worlds.extras.unwrap_or(UsdPerHour::ZERO);
-    let of = |goes: Goes| (1..).zip(courses.clone()).map(move |(seed, course)| OwnJob { spec, play, goes, extras, course, seed, now });
-    let jobs: Vec<OwnJob<'_>> = markets.iter().flat_map(|(_, goes)| of(*goes)).collect();
+    let on = |(seed, course): (u64, Course)| {
+        markets.iter().map(move |(_, goes)| OwnJob { spec, play, goes: *goes, extras, course: course.clone(), seed, now })
+    };
+    let jobs: Vec<OwnJob<'_>> = courses.iter().cloned().flat_map(on).collect();
     if play.work > LONG {
         context.printer.note("a world of a day takes a second or two: this may take minutes; --quick plays the choice of the market alone, at once");
     }
+    let has_left = signals::raised_when_left();
     let shown = Shown::new(context, jobs.len());
-    let lived = live_all(&jobs, |done| shown.done(done));
+    let lived = live_all(&jobs, |far| shown.goes_on(far) && !has_left.load(Ordering::Relaxed));
     shown.clear();
-    tell(context, markets, &courses, &lived);
-    let ran = lived.chunks(courses.len()).map(|lived| lived.iter().map(|one| one.ran).collect()).collect();
-    // Of several recordings each is played as often.
-    (u32::try_from(courses.len()).unwrap_or(u32::MAX), ran)
+    let whole: Vec<Vec<Lived>> = whole(lived, markets.len());
+    tell(context, markets, &whole);
+    let ran = (0..markets.len()).map(|market| whole.iter().map(|lived| lived[market].ran).collect()).collect();
+    let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
+    Played { ran, courses: (number(whole.len()), number(courses.len())), is_cut: whole.len() < courses.len() }
+}
+
+/// Those courses that were lived through in every market.
+fn whole(lived: Vec<Option<Lived>>, markets: usize) -> Vec<Vec<Lived>> {
+    let mut lived = lived.into_iter();
+    std::iter::from_fn(|| Some(lived.by_ref().take(markets).collect::<Vec<_>>()).filter(|course| !course.is_empty()))
+        .filter_map(|course| course.into_iter().collect())
+        .collect()
+}
+
+/// With the number of each, from 1, in an order in which the first few lie as far from one another as all do: they may be all that is
+/// lived through.
+fn spread<T: Clone>(courses: Vec<T>) -> Vec<(u64, T)> {
+    let many = courses.len();
+    // Two strides that share nothing with it would do; the golden one leaves no gap long.
+    let shares = |stride: usize| (2..=stride).any(|by| stride.is_multiple_of(by) && many.is_multiple_of(by));
+    let stride = ((many as f64 * 0.618).round() as usize..).find(|stride| !shares(*stride)).unwrap_or(1);
+    (0..many).map(|at| at * stride % many).map(|at| (at as u64 + 1, courses[at].clone())).collect()
 }
 
 impl Worlds<'_> {
@@ -99,19 +133,20 @@ impl Worlds<'_> {
 }
 
 /// What the table does not say: another end than those of the limits, and what no world should ever show.
-fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Course], lived: &[Lived]) {
-    for ((market, _), lived) in markets.iter().zip(lived.chunks(courses.len())) {
-        let otherwise = lived.iter().filter(|one| one.ran.unfinished == Some(Unfinished::Otherwise));
+fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Vec<Lived>]) {
+    for (at, (market, _)) in markets.iter().enumerate() {
+        let otherwise = courses.iter().map(|lived| &lived[at]).filter(|one| one.ran.unfinished == Some(Unfinished::Otherwise));
         if let Some(receipt) = otherwise.filter_map(|one| one.receipt.as_ref()).next() {
             context.printer.note(format!("{}: one that ended otherwise, in the words of its receipt: {}", word(*market), receipt.reason));
         }
     }
-    let broken: Vec<&Lived> = lived.iter().filter(|one| !one.violations.is_empty()).collect();
+    let lived = || courses.iter().flatten();
+    let broken: Vec<&Lived> = lived().filter(|one| !one.violations.is_empty()).collect();
     if let Some(violation) = broken.iter().find_map(|one| one.violations.first()) {
         context.printer.warn(format!(
             "in {} of {} worlds lamp broke a law of its own, which is a mistake of lamp and not of this job; please report it with this command (law {}, after {} s: {})",
             broken.len(),
-            lived.len(),
+            lived().count(),
             violation.law,
             violation.at_secs,
             violation.what
@@ -134,10 +169,15 @@ struct Shown<'a> {
     began: Duration,
     clock: &'a Clock,
     terminal: bool,
+    /// In which tenth of a second it was last shown how far it is.
+    tenth: AtomicU64,
 }
 
 /// Whoever waits longer than this wants to see something.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Between two pictures.
+const TENTH: u128 = 100;
 
 impl<'a> Shown<'a> {
     fn new(context: &'a Context, of: usize) -> Self {
@@ -145,20 +185,50 @@ impl<'a> Shown<'a> {
         if !terminal {
             context.printer.note(format!("living through {} ...", counted(of as u64, "world")));
         }
-        Shown { printer: &context.printer, of, began: context.clock.mono(), clock: &context.clock, terminal }
+        Shown { printer: &context.printer, of, began: context.clock.mono(), clock: &context.clock, terminal, tenth: AtomicU64::new(0) }
     }
 
-    fn done(&self, done: usize) {
+    /// As long as nobody has left.
+    fn goes_on(&self, far: Far) -> bool {
         let took = self.clock.mono().saturating_sub(self.began);
-        if self.terminal && took > PATIENCE {
-            let left = took.mul_f64((self.of - done) as f64 / done.max(1) as f64).as_secs();
-            self.printer.raw_err(&format!("\r\u{1b}[2Kliving through worlds: {done} of {}, {left} s left", self.of));
+        let tenth = u64::try_from(took.as_millis() / TENTH).unwrap_or(u64::MAX);
+        if self.terminal && took > PATIENCE && self.tenth.swap(tenth, Ordering::Relaxed) != tenth {
+            let Far { done, lived } = far;
+            // Of a world that is not over nobody knows how long it goes on.
+            let left = match took.mul_f64((self.of - done) as f64 / done.max(1) as f64).as_secs() {
+                _ if done == 0 => String::new(),
+                left => format!(", about {left} s left"),
+            };
+            let hours = lived.as_secs() / 3600;
+            self.printer.raw_err(&format!(
+                "\r\u{1b}[2Kliving through worlds: {done} of {} done, hour {hours} of another{left}; Ctrl-C shows what there is",
+                self.of
+            ));
         }
+        true
     }
 
     fn clear(&self) {
         if self.terminal {
             self.printer.raw_err("\r\u{1b}[2K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_few_courses_lie_as_far_from_one_another_as_all_do() {
+        for many in 1..200_usize {
+            let mut order: Vec<u64> =
+                spread((1..=many as u64).collect::<Vec<_>>()).into_iter().map(|(number, course)| number * u64::from(number == course)).collect();
+            let half = &order[..many.div_ceil(2)];
+            let above = half.iter().filter(|number| **number > many as u64 / 2).count();
+            assert!(many < 8 || (half.len() / 3..=half.len() * 2 / 3).contains(&above), "{many}: {half:?}");
+            order.sort_unstable();
+            assert_eq!(order, (1..=many as u64).collect::<Vec<_>>(), "each once, with its own number");
         }
     }
 }

@@ -113,7 +113,8 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
         if finding.path == "command" && !layers.says_command() {
             finding.message = "is missing".to_owned();
         }
-        found.push(finding.at_line(line));
+        let is_typed = layers.origin(&finding.path) == Some("flag");
+        found.push(if is_typed && file.is_some() { Finding { file: Some(COMMAND_LINE.to_owned()), ..finding } } else { finding.at_line(line) });
     }
     found.sort_by_key(|finding| (finding.line.is_none(), finding.line));
     Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max, file_sha256, schedule })

@@ -31,6 +31,7 @@ pub fn check(spec: &Spec, workdir: &Path, inputs: &Inputs<'_>) -> Vec<Finding> {
     }
     check_program(spec, workdir, inputs.environment, &mut found);
     check_script(spec, workdir, &mut found);
+    check_setup(spec, workdir, &mut found);
     if let Some(checkpoint) = &spec.checkpoint
         && workdir.join(&checkpoint.path).is_file()
     {
@@ -131,4 +132,20 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
         };
         Finding::error("command", message).hint(hint)
     });
+}
+
+/// A list of packages or a script that `setup` names must be in the workdir too: that it is not shows first on a machine that bills.
+fn check_setup(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
+    let words: Vec<&str> = spec.setup.as_deref().unwrap_or_default().split_whitespace().collect();
+    // Only the first command: what comes after it may use what it made, in a folder that it went to.
+    let end = words.iter().position(|word| ["&&", "||", ";", "|", "cd"].contains(word) || word.ends_with(';')).unwrap_or(words.len());
+    let is_named_by = |before: &str| matches!(before, "-r" | "--requirement" | "sh" | "bash");
+    let named = words[..end].windows(2).filter(|pair| is_named_by(pair[0])).map(|pair| pair[1].trim_matches(['"', '\'']));
+    let is_plain = |file: &&str| !file.is_empty() && !file.starts_with(['-', '/', '~']) && !file.contains(['$', ':', '*', '`', '<', '>']);
+    for file in named.filter(is_plain).filter(|file| !workdir.join(file).exists()) {
+        let finding = Finding::warning("setup", format!("`{file}` is not in the workdir `{}`", workdir.display()));
+        let hint = nearest(file, workdir)
+            .map_or_else(|| "is `workdir` right? It is relative to the job file".to_owned(), |near| format!("did you mean `{near}`?"));
+        found.push(finding.hint(hint));
+    }
 }

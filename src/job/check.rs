@@ -18,7 +18,7 @@ pub struct Finding {
     pub severity: Severity,
     /// The dotted path of the key, `machine.gpus`; empty when it concerns the whole.
     pub path: String,
-    /// The file it stands in, when that is not the job file: a secret in the workdir.
+    /// The file it stands in, when that is not the job file: a secret in the workdir; or that it was typed beside one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The line of the file, from 1, when it came from one.

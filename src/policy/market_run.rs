@@ -311,7 +311,26 @@ impl Spread {
     pub fn of<'a>(ran: impl IntoIterator<Item = &'a Ran>, number: impl Fn(&Ran) -> f64) -> Option<Spread> {
         let mut all: Vec<f64> = ran.into_iter().map(number).collect();
         all.sort_by(f64::total_cmp);
-        let at = |share: f64| all.get(((all.len() as f64 - 1.0) * share).round() as usize).copied();
+        // The nearest rank: the least that so many of them do not exceed, and one that was.
+        let at = |share: f64| all.get(((all.len() as f64 * share - 1e-9).ceil() as usize).saturating_sub(1)).copied();
         Some(Spread { mean: all.iter().sum::<f64>() / all.len() as f64, p5: at(0.05)?, p50: at(0.5)?, p95: at(0.95)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_runs_as_it_says_stay_within_a_share_and_one_cost_just_that() {
+        for many in 1..=100_u32 {
+            let ran: Vec<Ran> = (1..=many).rev().map(|usd| Ran { usd: f64::from(usd), ..Ran::default() }).collect();
+            let spread = Spread::of(&ran, |ran| ran.usd).unwrap();
+            for (share, at) in [(5, spread.p5), (50, spread.p50), (95, spread.p95)] {
+                // The cheapest that at least this share of all do not exceed.
+                let least = (1..=many).find(|within| within * 100 >= many * share).unwrap();
+                assert_eq!(at, f64::from(least), "{share} % of {many}");
+            }
+        }
     }
 }

@@ -68,12 +68,12 @@ pub struct Lived {
     pub violations: Vec<Violation>,
 }
 
-/// Plays it.
-pub fn live(job: &OwnJob<'_>) -> Lived {
-    in_virtual_time(|timeline| to_the_end(job, timeline))
+/// Plays it, and asks `goes_on` about every minute of its life, with how far it is. `None`: it did not go on.
+pub fn live(job: &OwnJob<'_>, goes_on: impl FnMut(Duration) -> bool) -> Option<Lived> {
+    in_virtual_time(|timeline| to_the_end(job, timeline, goes_on))
 }
 
-async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>) -> Lived {
+async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>, mut goes_on: impl FnMut(Duration) -> bool) -> Option<Lived> {
     let habit = habit(job.play, &job.spec.spec);
     let dice = Dice::new(job.seed);
     let sold = Sold::on(job.course.clone(), job.play.spot, job.play.on_demand, job.extras);
@@ -89,12 +89,14 @@ async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>) -> Lived {
     let deadline = deadline(&world).map(|deadline| deadline + SETTLES_WITHIN);
     let limit = deadline.map_or_else(|| job.play.given_up_after(), |deadline| deadline.min(job.play.given_up_after()));
     let receipt = || world.objects.body(&layout::receipt(dir.job())).and_then(|body| serde_json::from_slice::<Receipt>(&body).ok());
-    while receipt().is_none() && world.timeline.now() < limit {
+    let mut is_left = false;
+    while !is_left && receipt().is_none() && world.timeline.now() < limit {
         world.timeline.sleep(LOOK).await;
+        is_left = !goes_on(world.timeline.now());
     }
     let receipt = receipt();
     receipt.iter().for_each(|receipt| ledger::compare(&world, &[receipt]));
-    let lived = Lived { ran: ran(&world, receipt.as_ref()), receipt, violations: world.violations() };
+    let lived = (!is_left).then(|| Lived { ran: ran(&world, receipt.as_ref()), receipt, violations: world.violations() });
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
     world.dismantle();

@@ -5,27 +5,38 @@
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 pub use crate::sim::{Course, Lived, OwnJob, PriceRound};
 
-/// Plays all of them, and calls `told` with how many are done after each. Blocks its thread until the last is.
-pub fn live_all(jobs: &[OwnJob<'_>], told: impl Fn(usize) + Sync) -> Vec<Lived> {
+/// How far the worlds are.
+#[derive(Clone, Copy, Debug)]
+pub struct Far {
+    /// Worlds that were lived through to their end.
+    pub done: usize,
+    /// How far the one is that tells.
+    pub lived: Duration,
+}
+
+/// Plays all of them in their order, and asks `goes_on` at about every minute of each. Blocks its thread until the last has ended.
+/// `None`: it was given up before its end, or never begun, since `goes_on` said no.
+pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(Far) -> bool + Sync) -> Vec<Option<Lived>> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let lived: Mutex<Vec<Option<Lived>>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
+    let asked = |lived: Duration| goes_on(Far { done: done.load(Ordering::Relaxed), lived });
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 // What a controller and an agent warn of in a false world is nobody's trouble.
                 let _silent = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
                 while let Some((at, job)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
-                    let one = crate::sim::live(job);
+                    let Some(one) = asked(Duration::ZERO).then(|| crate::sim::live(job, asked)).flatten() else { return };
                     lived.lock().expect("nobody panics while holding it: it is only filled")[at] = Some(one);
-                    told(done.fetch_add(1, Ordering::Relaxed) + 1);
+                    done.fetch_add(1, Ordering::Relaxed);
                 }
             });
         }
     });
-    let lived = lived.into_inner().expect("nobody panics while holding it: it is only filled");
-    lived.into_iter().map(|one| one.expect("every one was played: a panic would have gone on in the scope")).collect()
+    lived.into_inner().expect("nobody panics while holding it: it is only filled")
 }

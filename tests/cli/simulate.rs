@@ -2,6 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::place::{Place, end, signal};
 use crate::sandbox::Sandbox;
 
 const PRICES: [&str; 4] = ["--spot-price", "1", "--on-demand-price", "3"];
@@ -162,4 +163,53 @@ fn recorded_prices_are_what_it_pays_and_what_takes_its_machine() {
     assert!(ended.code == 100 && ended.err.contains("`none.json` holds no price"), "{}", ended.err);
     assert_eq!(sandbox.lamp(&lived(&["--prices", "nowhere.json"])).code, 101);
     assert_eq!(sandbox.lamp(&simulate(&["--prices", "half.json"])).code, 2, "the choice alone knows one price");
+}
+
+#[test]
+fn who_leaves_in_the_middle_is_shown_the_worlds_that_were_lived_through() {
+    let place = Place::new("");
+    place.0.write("gap.json", r#"{"gap_seconds": 600, "first": 1, "runs": [2, 6, 100]}"#);
+    let many = ["simulate", "--work", "30m", "--start", "2m", "--checkpoint", "ckpt", "--runs", "10000", "--trace", "gap.json"];
+    for format in ["text", "json"] {
+        let simulate = place.start(&[&many[..], &PRICES, &["-o", format, "--", "true"]].concat());
+        std::thread::sleep(std::time::Duration::from_secs(8));
+        signal(simulate.id(), "INT");
+        let (code, out, err) = end(simulate);
+        let out = String::from_utf8_lossy(&out).into_owned();
+        assert_eq!(code, 130, "{out}{err}");
+        if format == "text" {
+            assert!(out.starts_with("MARKET") && err.contains("left before the rest: 10000 were to be played"), "{out}{err}");
+            continue;
+        }
+        let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+        let runs = found["runs"].as_u64().unwrap();
+        assert!(found["runs_asked"] == 10000 && (1..10_000).contains(&runs), "{found}");
+        assert_eq!(found["markets"].as_array().map(Vec::len), Some(3));
+    }
+}
+
+#[test]
+fn a_limit_that_no_market_can_keep_is_told_before_it_is_played() {
+    let sandbox = Sandbox::new();
+    for (limit, what, enough) in [
+        (["--deadline", "4h"], "the deadline cannot be met, even on demand: 10h of work and a start of 12m take 6h 1", "`--deadline 11h` is enough"),
+        (["--budget", "2"], "`limits.budget` is too small: 10h of work and a start of 12m take 8h ", "`--budget 10."),
+        (["--max-runtime", "3h"], "`limits.max_runtime` is too short: 10h of work", "`--max-runtime 11h` is enough"),
+    ] {
+        let ended = sandbox.lamp(&simulate(&limit));
+        assert!(ended.code == 0 && ended.err.contains(&format!("\nwarning: {what}")) && ended.err.contains(enough), "{ended:?}");
+        let (_, found) = shown(&sandbox, &simulate(&[&limit[..], &["-o", "json"]].concat()));
+        assert_eq!(found["out_of_reach"]["work_hours"], 10.0, "{found}");
+    }
+    let (_, found) = shown(&sandbox, &simulate(&["-o", "json", "--deadline", "30h"]));
+    assert!(found["out_of_reach"].is_null(), "{found}");
+}
+
+#[test]
+fn without_credentials_it_says_what_makes_it_playable() {
+    let sandbox = Sandbox::with_script();
+    let words = ["simulate", "--cloud", "aws", "--gpus", "A10G", "--work", "10h", "--", "python3", "train.py"];
+    let ended = sandbox.end(sandbox.command(&words).envs([("AWS_EC2_METADATA_DISABLED", "true"), ("AWS_REGION", "us-east-1")]));
+    assert_eq!(ended.code, 103, "{ended:?}");
+    assert!(ended.err.contains("or give both prices, and no cloud is asked: --spot-price 0.4 --on-demand-price 1.2"), "{ended:?}");
 }

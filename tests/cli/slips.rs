@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
+use super::check::findings;
 use super::sandbox::Sandbox;
 
 /// A success that nobody can read is none.
@@ -138,4 +139,26 @@ fn work_of_more_than_a_year_is_refused_in_words() {
     let ended =
         Sandbox::with_script().lamp(&["simulate", "--work", "520w", "--spot-price", "0.4", "--on-demand-price", "1.2", "--", "sh", "train.py"]);
     assert!(ended.code == 100 && ended.err.contains("`limits.work`: is more than"), "{ended:?}");
+}
+
+#[test]
+fn what_setup_names_and_the_workdir_does_not_hold_is_told() {
+    for (setup, missing) in [("pip install -r reqirements.txt", "reqirements.txt"), ("sh ./setup.sh && sh later.sh", "./setup.sh")] {
+        let (code, out) = findings(&format!("setup = '{setup}'"));
+        assert!(code == 0 && out.contains(&format!("job.toml:2: warning: `setup`: `{missing}` is not in the workdir")), "{out}");
+    }
+    // What is there, what the command itself brings, and what only a shell can say.
+    for setup in ["sh train.py", "pip install torch", "python3 -m venv .v && .v/bin/pip install -r x.txt", "pip install -r $LIST", "sh /opt/x.sh"] {
+        let (_, out) = findings(&format!("setup = '{setup}'"));
+        assert!(!out.contains("`setup`:"), "{setup}: {out}");
+    }
+}
+
+#[test]
+fn a_mistake_that_was_typed_is_not_told_of_a_line_of_the_file() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[limits]\nbudget = 5\nlease = '90s'\n");
+    let typed = sandbox.lamp(&["check", "job.toml", "--budget", "0"]).out;
+    assert!(typed.contains("the command line: error: `limits.budget`: is not more than zero"), "{typed}");
+    assert!(typed.contains("job.toml:4: error: `limits.lease`: is `1m 30s`"), "{typed}");
 }

@@ -193,6 +193,8 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
     // This profile aborts at a panic.
     let (well, out, _) = try_soak(&["--bug", "Panics", "--seed", "7"]);
     assert!(!well && out.contains("seed 7 panics"), "{out}");
+    let (well, _, err) = try_soak(&["--bug", "Panic", "--seed", "7"]);
+    assert!(!well && err.contains("there are DropToken, "), "{err}");
 }
 
 /// In a task of the world a panic ends that task alone.

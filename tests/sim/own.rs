@@ -61,7 +61,7 @@ fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
 fn lived_beside(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course, extras: UsdPerHour) -> Lived {
     super::remember_panics();
     let play = play(spec, work);
-    let lived = live(&OwnJob { spec, play: &play, goes, extras, course, seed: 7, now: NOW.parse().unwrap() });
+    let lived = live(&OwnJob { spec, play: &play, goes, extras, course, seed: 7, now: NOW.parse().unwrap() }, |_| true).expect("it went on");
     assert!(super::PANICS.take().is_empty());
     assert!(lived.violations.is_empty(), "{lived:?}");
     lived

@@ -1,17 +1,6 @@
 //! `just soak N`: plays seeds and prints machine-days and violations; `--seed S` replays one, with its whole story;
 //! `--deaths` dies at every call of the short job; `--named` plays the seeds that have found something once; `--mutants` plants
-//! bugs, one at a time.
-//!
-//! ```text
-//!   --hours H     length of a world; jobs and faults grow with it (6)
-//!   --from S      the first seed (0); what a run prints on its way is where to go on
-//!   --threads T   worlds that are played at once (1); each lives on one thread
-//!   --seed S      one world, told; with --bug NAME a planted bug in it
-//!   --renamed     the work saves one file that it renames, whatever the seed says
-//!   --older       without the faults that came into the world after the seeds of a time before were named
-//!   --story NAME  the short job with one of the stories of `sim::Story` instead of what its seed says
-//!   --death WHO:CALL:WHEN   the short job, whose controller or agent dies at this call, `before` its effect or `after`
-//! ```
+//! bugs, one at a time; `--long` says what 72 hours cost. `just soak --help` has all of its words.
 
 mod named;
 
@@ -21,41 +10,85 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use clap::error::ErrorKind;
+use clap::{ArgGroup, CommandFactory, Parser};
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Bug, Play, Played, Saves, Strikes, play};
 use rustix::time::{ClockId, clock_gettime};
 
+/// Play the shipped controller and agent in false worlds, and say which laws they broke
+///
+/// One seed is one world. Ends with 1 where a law was broken, a death changed something, or a planted bug was not caught.
+#[derive(Parser)]
+#[command(name = "soak", group = ArgGroup::new("what").args(["seed", "deaths", "long", "mutants", "named"]))]
+struct Args {
+    /// How many seeds are played
+    #[arg(default_value_t = 100, conflicts_with = "what")]
+    count: u64,
+    /// Length of a world in hours; jobs and faults grow with it
+    #[arg(long, value_name = "H", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=24 * 366))]
+    hours: u64,
+    /// The first seed; what a run prints on its way is where to go on
+    #[arg(long, value_name = "S", default_value_t = 0)]
+    from: u64,
+    /// Worlds that are played at once; each lives on one thread
+    #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: u64,
+    /// The work saves one file that it renames, whatever the seed says
+    #[arg(long)]
+    renamed: bool,
+    /// Without the faults that came into the world after the seeds of a time before were named
+    #[arg(long)]
+    older: bool,
+    /// One world, told
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    /// With a bug planted in it, as --mutants names them
+    #[arg(long, value_name = "NAME", requires = "seed", value_parser = bug)]
+    bug: Option<Bug>,
+    /// The short job with one of the stories of `sim::Story` instead of what its seed says
+    #[arg(long, value_name = "NAME", requires = "seed")]
+    story: Option<String>,
+    /// The short job, whose controller or agent dies at this call, `before` its effect or `after`
+    #[arg(long, value_name = "WHO:CALL:WHEN", requires = "seed")]
+    death: Option<String>,
+    /// Let the controller and the agent of the short job die at every call, one at a time
+    #[arg(long)]
+    deaths: bool,
+    /// Say what 72 hours of one job cost in seconds of a processor
+    #[arg(long)]
+    long: bool,
+    /// Plant bugs, one at a time: each must break its law
+    #[arg(long)]
+    mutants: bool,
+    /// Play the seeds that have found something once
+    #[arg(long)]
+    named: bool,
+}
+
+fn bug(name: &str) -> Result<Bug, String> {
+    let all = || Bug::ALL.into_iter().chain([Bug::Panics]);
+    let names = || all().map(|bug| format!("{bug:?}")).collect::<Vec<_>>().join(", ");
+    all().find(|bug| format!("{bug:?}") == name).ok_or_else(|| format!("there are {}", names()))
+}
+
 fn main() {
-    let mut words = std::env::args().skip(1);
-    let (mut run, mut seed, mut bug) = (Run { from: 0, count: 100, hours: 6, threads: 1, saves: None, newer: true }, None, None);
-    let mut what: Option<fn(&Run)> = None;
-    let mut told: Vec<(String, String)> = Vec::new();
-    while let Some(word) = words.next() {
-        let mut number = || words.next().and_then(|word| word.parse().ok()).expect("a number follows");
-        match word.as_str() {
-            "--seed" => seed = Some(number()),
-            "--hours" => run.hours = number(),
-            "--from" => run.from = number(),
-            "--threads" => run.threads = number(),
-            "--bug" => bug = words.next(),
-            "--renamed" => run.saves = Some(Saves::Renamed),
-            "--older" => run.newer = false,
-            "--story" | "--death" => told.push((word, words.next().unwrap_or_default())),
-            "--deaths" => what = Some(deaths),
-            "--long" => what = Some(long),
-            "--mutants" => what = Some(mutants),
-            "--named" => what = Some(named),
-            word => run.count = word.parse().expect("how many seeds"),
-        }
-    }
+    let args = Args::parse();
+    let saves = args.renamed.then_some(Saves::Renamed);
+    let run = Run { from: args.from, count: args.count, hours: args.hours, threads: args.threads, saves, newer: !args.older };
     name_the_seed_of_a_panic();
-    match (what, seed) {
-        (Some(what), _) => what(&run),
-        (None, Some(seed)) => {
-            let world = told.iter().try_fold(run.world(seed), |play, (flag, word)| play.with(flag, word));
-            replay(world.unwrap_or_else(|why| panic!("{why}")), bug.as_deref());
+    match args.seed {
+        _ if args.deaths => deaths(),
+        _ if args.long => long(),
+        _ if args.mutants => mutants(&run),
+        _ if args.named => named(&run),
+        Some(seed) => {
+            let told = [("--story", args.story), ("--death", args.death)].into_iter().filter_map(|(flag, word)| Some((flag, word?)));
+            let world = told.into_iter().try_fold(run.world(seed), |play, (flag, word)| play.with(flag, &word));
+            let world = world.unwrap_or_else(|why| Args::command().error(ErrorKind::ValueValidation, why).exit());
+            replay(world, args.bug);
         }
-        (None, None) => soak(&run),
+        None => soak(&run),
     }
 }
 
@@ -225,8 +258,7 @@ fn tell(played: &Played) {
     }
 }
 
-fn replay(how: Play, bug: Option<&str>) {
-    let planted = bug.map(|name| Bug::ALL.into_iter().chain([Bug::Panics]).find(|bug| format!("{bug:?}") == name).expect("a bug of the list"));
+fn replay(how: Play, planted: Option<Bug>) {
     let played = played(Play { told: true, planted, ..how });
     played.story.iter().for_each(|line| println!("{line}"));
     println!("{} deeds, {}", played.deeds, played.sha256);
@@ -235,6 +267,7 @@ fn replay(how: Play, bug: Option<&str>) {
     if !played.violations.is_empty() {
         std::process::exit(1);
     }
+    println!("seed {} breaks no law", played.seed);
 }
 
 /// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not depend on deaths.
@@ -244,7 +277,7 @@ fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> 
     Some((receipt.outcome, ends, receipt.last_checkpoint.as_ref().and_then(|checkpoint| checkpoint.step)))
 }
 
-fn deaths(_: &Run) {
+fn deaths() {
     let short = Play { short: true, ..Play::seed(0) };
     let undisturbed = end(&played(short));
     let mut changed = 0;
@@ -318,7 +351,7 @@ fn named(run: &Run) {
 }
 
 /// What 72 hours of one job cost.
-fn long(_: &Run) {
+fn long() {
     let played = played(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
     println!("{:.1} machine-hours in {:.2} s of a processor", played.machine_time.as_secs_f64() / 3600.0, processor().as_secs_f64());
 }
