@@ -89,6 +89,11 @@ impl AttemptMemory {
         self.watched.refusals = self.watched.refusals.saturating_add(1);
     }
 
+    /// Whether all of its records have been read that can ever come.
+    pub fn is_settled(&self) -> bool {
+        self.plan.is_some() && self.settled.is_some()
+    }
+
     /// What a decision is made of.
     pub fn facts(&self, plan: Arc<Plan>, journal: Journal) -> AttemptFacts {
         AttemptFacts {

@@ -57,7 +57,9 @@ impl JobMemory {
     /// Where its machines are or may be. Of a settled attempt too: a launch may have come through after all.
     pub fn places(&self) -> BTreeSet<Place> {
         let plans = self.attempts.values().filter_map(|attempt| attempt.plan.as_ref());
-        plans.map(|plan| (plan.offer.cloud, plan.offer.region.clone())).collect()
+        // Of hundreds of attempts there are few.
+        let places: BTreeSet<_> = plans.map(|plan| (plan.offer.cloud, &plan.offer.region)).collect();
+        places.into_iter().map(|(cloud, region)| (cloud, region.clone())).collect()
     }
 
     /// Whether a launch was refused that certainly made no machine, and no record says so yet.

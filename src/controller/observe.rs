@@ -1,6 +1,6 @@
 //! Reads the facts of one job.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,11 +32,20 @@ pub async fn observe(dir: &JobDir, memory: &mut JobMemory, answers: &Answers, no
     for number in &numbers {
         memory.attempts.entry(*number).or_default();
     }
-    let known = memory.attempts.iter_mut().filter(|(number, _)| numbers.contains(number));
-    let observed = known.map(|(number, memory)| observe_attempt(dir, *number, memory, answers, now));
-    let mut attempts: Vec<AttemptFacts> = try_join_all(observed).await?.into_iter().flatten().collect();
+    let numbers: BTreeSet<AttemptNo> = numbers.into_iter().collect();
+    // Of a settled one nothing is asked any more; a job that waits for room has hundreds.
+    let open = memory.attempts.iter_mut().filter(|(number, memory)| numbers.contains(number) && !memory.is_settled());
+    let observed = open.map(|(number, memory)| observe_attempt(dir, *number, memory, answers, now));
+    let mut journals: BTreeMap<AttemptNo, Journal> = try_join_all(observed).await?.into_iter().collect();
     let wished_for = memory.wished_for(now);
-    attempts.iter_mut().for_each(|attempt| attempt.watched.wished_for = wished_for);
+    let known = memory.attempts.iter().filter(|(number, _)| numbers.contains(number));
+    let attempts: Vec<AttemptFacts> = known
+        .filter_map(|(number, memory)| {
+            let mut facts = memory.facts(memory.plan.clone()?, journals.remove(number).unwrap_or_default());
+            facts.watched.wished_for = wished_for;
+            Some(facts)
+        })
+        .collect();
     let between = attempts.iter().all(|attempt| attempt.settled.is_some());
     // Only a new plan asks for it.
     let newest_checkpoint = if between { dir.newest_checkpoint().await?.map(|manifest| manifest.number) } else { None };
@@ -61,18 +70,18 @@ pub fn recall(memory: &mut JobMemory, news: Option<&JobNews>, answers: &Answers,
     Observed { attempts: known.collect(), requests: memory.requests.values().cloned().collect(), newest_checkpoint: None }
 }
 
-/// One attempt; `None` while its plan is being written.
+/// One attempt, with its journal, where that says how it ended. Its plan may be being written.
 async fn observe_attempt(
     dir: &JobDir,
     number: AttemptNo,
     memory: &mut AttemptMemory,
     answers: &Answers,
     now: Duration,
-) -> Result<Option<AttemptFacts>, JobDirError> {
+) -> Result<(AttemptNo, Journal), JobDirError> {
     let (plan, settled) = tokio::try_join!(unless_known(&memory.plan, dir.plan(number)), unless_known(&memory.settled, dir.settled(number)))?;
     memory.plan = memory.plan.take().or(plan.map(Arc::new));
     memory.settled = memory.settled.take().or(settled.map(Arc::new));
-    let Some(plan) = memory.plan.clone() else { return Ok(None) };
+    let Some(plan) = memory.plan.clone() else { return Ok((number, Journal::default())) };
     let mut journal = Journal::default();
     if memory.settled.is_none() {
         let key = layout::status(dir.job(), number);
@@ -94,7 +103,7 @@ async fn observe_attempt(
             }
         }
     }
-    Ok(Some(memory.facts(plan, journal)))
+    Ok((number, journal))
 }
 
 /// A record that is read until it can be, and whether it is there all the same. It is said once.
