@@ -205,8 +205,7 @@ fn a_function_is_a_test_only_with_its_mark_and_where_it_is_not_ignored() {
 /// `tests/area/file.rs::name` or `src/folder/file.rs::name`.
 #[test]
 fn every_test_that_a_promise_names_exists_and_runs() {
-    let page = text("docs/promises.md");
-    let named = quoted(&page);
+    let named = quoted(&format!("{}\n{}", text("docs/promises.md"), text("docs/false-world.md")));
     let tests: Vec<&String> = named.iter().filter(|text| text.contains(".rs::")).collect();
     assert!(tests.len() > 5, "the page was not understood");
     let gone = tests.iter().filter(|test| {
@@ -215,7 +214,7 @@ fn every_test_that_a_promise_names_exists_and_runs() {
         !std::fs::read_to_string(path).is_ok_and(|source| is_tested(&source, name))
     });
     let gone: Vec<_> = gone.collect();
-    assert!(gone.is_empty(), "docs/promises.md names what is no test that runs: {gone:#?}");
+    assert!(gone.is_empty(), "the pages name what is no test that runs: {gone:#?}");
 }
 
 /// In the last cell of each row of the promises there is a test, or a file that is there.
@@ -230,6 +229,17 @@ fn every_promise_names_what_holds_it() {
     let holds = |name: &String| name.contains(".rs::") || (name.contains('/') && root.join(name).is_file());
     let bare: Vec<_> = rows.iter().filter(|(_, held_by)| !quoted(held_by).iter().any(holds)).map(|(promise, _)| promise).collect();
     assert!(bare.is_empty(), "nothing holds: {bare:#?}");
+}
+
+/// What is not in a row has no test beside it: it stands on another page.
+#[test]
+fn between_the_promises_stands_nothing_but_their_headings() {
+    let page = text("docs/promises.md");
+    let (promises, matrix) = page.split_once("\n## The fault matrix\n").expect("the page has the matrix");
+    let mut words = promises.lines().filter(|line| !line.is_empty() && !line.starts_with('|') && !line.starts_with("## "));
+    assert!(words.next().is_some_and(|line| line.starts_with("# ")) && words.next().is_some_and(|line| line.starts_with("Each line names the test")));
+    assert_eq!(words.collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(matrix.lines().filter(|line| !line.is_empty() && !line.starts_with('|')).count(), 1, "what its kinds are, and its rows");
 }
 
 /// As many rows as it says, numbered through; in each a fault, its end, a test, its kind and its bound.
