@@ -52,9 +52,10 @@ agent-portable *archs:
 bench *args:
     cargo bench --bench '*' {{ args }}
 
-# Licences, advisories and sources of the dependencies (needs cargo-deny).
+# Licences, advisories and sources of the dependencies (needs cargo-deny and cargo-audit).
 deny:
     cargo deny check
+    cargo audit
 
 # What a release is made of, in target/release-<version>: archive, lists of what is in it, sums (docs/release.md).
 release *args:

@@ -39,7 +39,9 @@ fn the_job_file_in_the_readme_is_one() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("job.toml");
     std::fs::write(&file, job).unwrap();
-    std::fs::write(folder.path().join("train.py"), "").unwrap();
+    for shipped in ["train.py", "requirements.txt"] {
+        std::fs::write(folder.path().join(shipped), "").unwrap();
+    }
     let job = load(&file);
     assert_eq!(job.spec.name, "llama-ft");
     assert_eq!(of_the_file(&job), Vec::<&Finding>::new());
