@@ -21,6 +21,7 @@ use lamplighter::job::{
 use lamplighter::jobdir::{Event, JobsOver, decode};
 use lamplighter::market::{GpuRequirement, PriceRule, Span, Usd, UsdPerHour};
 use lamplighter::policy::pool::Pool;
+use lamplighter::wire::worlds::PriceRound;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -202,11 +203,20 @@ fn unquoted(line: &str) -> (String, String) {
     (name.into(), value)
 }
 
-/// A recording, as `lamp replay` reads it.
+/// A recording: of a machine, as `lamp replay` reads it; of capacity and of prices, as `lamp simulate` does.
 pub fn series(bytes: &[u8]) {
     let path = file("series", bytes);
-    match lamplighter::wire::read_series(&[path], None, None) {
+    match lamplighter::wire::read_series(std::slice::from_ref(&path), None, None) {
         Ok(series) => series.iter().for_each(again::<Rates>),
+        Err(error) => drop(error.to_string()),
+    }
+    match lamplighter::wire::read_capacity(&path) {
+        Ok(trace) => assert!(!trace.tick.is_zero() && !trace.there.is_empty(), "{trace:?}"),
+        Err(error) => drop(error.to_string()),
+    }
+    match lamplighter::wire::read_prices(&path) {
+        // A world goes round in it: it must come to its end.
+        Ok((course, made)) => assert!(PriceRound::of(&course, made).is_none_or(|round| !round.length().is_zero()), "{course:?}"),
         Err(error) => drop(error.to_string()),
     }
 }

@@ -1,7 +1,7 @@
 //! A plan where AWS does not answer: what the catalogue that ships with `lamp` would have to sell, with its day.
 //!
 //! ```text
-//!   no plan, and nobody answered ──> the same job, on demand alone, planned by the catalogue ──> table, figures, exit code 103
+//!   no plan, and nobody answered ──> the same job, on demand alone, planned by the catalogue ──> table, figures, exit code 103 or 102
 //! ```
 //! It is for looking at: no quota, capacity or permission was asked for, and nothing can be launched by it. What must never live
 //! here: a price (`market::Catalog`), which offer is better (`policy::placement`).

@@ -59,7 +59,7 @@ pub struct Args {
     #[arg(long, help_heading = "Simulation")]
     pub quick: bool,
     /// How often the job is played, 10 to 10000 times [default: 10 to 40 by its length; with --quick 200, and fewer where
-    /// it works for weeks]. A world of a day takes seconds; who types Ctrl-C is shown what there is
+    /// it works for weeks]. A world of a day takes seconds; who types Ctrl-C is shown what there is (not with --quick)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "Simulation")]
     pub runs: Option<u32>,
     /// From the launch call to work [default: as measured, or 12m]
@@ -213,7 +213,9 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<Gi
     // On the market that pays less for an hour: what is out of reach there is so on both.
     let spot_hour = spot_most.unwrap_or(spot);
     let hour = [spot_hour.min(on_demand), spot_hour.max(on_demand)];
-    let bought = Spec { machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() }, ..spec.spec.clone() };
+    let mut bought = Spec { machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() }, ..spec.spec.clone() };
+    // Of recorded prices nobody knows which hours are paid.
+    bought.limits.budget = bought.limits.budget.filter(|_| args.prices.is_none());
     let out_of_reach = OutOfReach::by_the_hour(&bought, &Standing { start: hours(play.start), ..standing }, hour, speed, context.clock.now());
     Ok(Given { play: play.bounded(), pool, extras, out_of_reach })
 }

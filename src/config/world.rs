@@ -136,16 +136,42 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
 
 /// A list of packages or a script that `setup` names must be in the workdir too: that it is not shows first on a machine that bills.
 fn check_setup(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
-    let words: Vec<&str> = spec.setup.as_deref().unwrap_or_default().split_whitespace().collect();
-    // Only the first command: what comes after it may use what it made, in a folder that it went to.
-    let end = words.iter().position(|word| ["&&", "||", ";", "|", "cd"].contains(word) || word.ends_with(';')).unwrap_or(words.len());
-    let is_named_by = |before: &str| matches!(before, "-r" | "--requirement" | "sh" | "bash");
-    let named = words[..end].windows(2).filter(|pair| is_named_by(pair[0])).map(|pair| pair[1].trim_matches(['"', '\'']));
-    let is_plain = |file: &&str| !file.is_empty() && !file.starts_with(['-', '/', '~']) && !file.contains(['$', ':', '*', '`', '<', '>']);
-    for file in named.filter(is_plain).filter(|file| !workdir.join(file).exists()) {
+    for file in spec.setup.as_deref().map(named_at_once).unwrap_or_default() {
+        if workdir.join(file).exists() {
+            continue;
+        }
         let finding = Finding::warning("setup", format!("`{file}` is not in the workdir `{}`", workdir.display()));
-        let hint = nearest(file, workdir)
-            .map_or_else(|| "is `workdir` right? It is relative to the job file".to_owned(), |near| format!("did you mean `{near}`?"));
+        let hint = match nearest(file, workdir) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "is `workdir` right? It is relative to the job file".to_owned(),
+        };
         found.push(finding.hint(hint));
     }
+}
+
+/// The files that its first commands need: `pip install -r FILE`, `sh FILE`. What comes after another command than one that makes an
+/// environment may use what that made, in a folder that it went to; and what only a shell can read is left to one.
+fn named_at_once(setup: &str) -> Vec<&str> {
+    let mut named = Vec::new();
+    for command in setup.lines().flat_map(|line| line.split("&&")) {
+        let words: Vec<&str> = command.split_whitespace().collect();
+        let [program, rest @ ..] = &words[..] else { continue };
+        let program = program.rsplit('/').next().unwrap_or_default();
+        if program == "set" || program.starts_with('#') {
+            continue;
+        }
+        let installs = ["pip", "pip3", "uv"].contains(&program) || rest.first_chunk() == Some(&["-m", "pip"]);
+        let lists = words.windows(2).filter(|pair| installs && ["-r", "--requirement"].contains(&pair[0])).map(|pair| pair[1]);
+        let script = rest.first().filter(|_| ["sh", "bash"].contains(&program)).copied();
+        named.extend(lists.chain(script).filter(|file| is_plain(file)));
+        if !installs && rest.first_chunk() != Some(&["-m", "venv"]) {
+            break;
+        }
+    }
+    named
+}
+
+/// A name that means the same to every shell.
+fn is_plain(file: &str) -> bool {
+    !file.starts_with(['-', '/', '~']) && !file.contains(['$', ':', '*', '?', '`', '<', '>', '"', '\'', '\\', ';', '|', '&', '('])
 }

@@ -26,7 +26,8 @@ fn memory_of(refusal: Refusal) -> Duration {
 
 /// The memory doubles with each refusal in a row, up to so many times. Room in a pool comes and goes within the hour, so that a zone
 /// which was empty all day is asked every twelve minutes, not every three and not every 48 (a job of twenty hours in a pool that is
-/// often empty ended at the 55th hour so, where it could at the 46th); what waits for a person can wait longer.
+/// often empty ended at the 55th hour so, where it could at the 46th), and a price above the bid every forty; what waits for a person
+/// can wait longer.
 fn doublings_max(refusal: Refusal) -> u32 {
     match refusal {
         Refusal::Capacity | Refusal::Price => 2,

@@ -1,4 +1,4 @@
-//! The laws of the world (docs/promises.md), each a function with its number, held against every deed.
+//! The laws of the world (docs/false-world.md), each a function with its number, held against every deed.
 //!
 //! Laws 17 and 18 compare whole lives, and are held by tests/sim: a death at every call changes nothing, and a world whose
 //! faults are over converges. What must never live here: a memory (that is [`super::judge`]).
@@ -176,7 +176,8 @@ fn settled_means_seen_to_be_gone(_: &Judge, world: &World, deed: &Deed<'_>) -> R
     let Some(folder) = key.strip_suffix("settled.json") else { return Ok(()) };
     let plan = world.objects.body(&format!("{folder}plan.json")).and_then(|body| serde_json::from_slice::<Plan>(&body).ok());
     let Some(plan) = plan else { return Err(format!("{key} without a plan")) };
-    let state = world.ec2.look(|machines| machines.iter().find(|machine| machine.token == plan.client_token).map(Machine::state));
+    let is_its = |machine: &&Machine| machine.token == plan.client_token && machine.offer.zone == plan.offer.zone;
+    let state = world.ec2.look(|machines| machines.iter().find(is_its).map(Machine::state));
     match state {
         None | Some(InstanceState::Terminated | InstanceState::Stopped) => Ok(()),
         Some(state) => Err(format!("attempt {} is settled, and its machine is {state}", plan.attempt)),

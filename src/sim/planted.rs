@@ -1,8 +1,8 @@
 //! Bugs that are planted on purpose, one at a time, to see that the laws catch them (`just mutants-sim`).
 //!
 //! Each sits where the product meets the world: its port asks, reads or remembers as a product with that bug would. Nothing
-//! of the product is changed for it, so that no switch of a bug can ever ship. What must never live here: a bug that no
-//! hasty change could bring.
+//! of the product is changed for it, and no word of `lamp` plants one: `lamp simulate`, which ships the false world, plays it without
+//! (`own`). What must never live here: a bug that no hasty change could bring.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub const KILL_AT_TAG: &str = "lamplighter:kill-at";
 pub enum Bug {
     /// A call that is repeated has a token of its own.
     DropToken,
+    /// A call that is repeated has the same token, and another request.
+    RequestDrifts,
     /// A machine that Describe does not show yet is gone.
     NotFoundIsGone,
     /// A GPU that cannot be seen is an idle one.
@@ -47,6 +49,8 @@ pub enum Bug {
     ForeignIsOurs,
     /// The next attempt is planned while the last machine is on its way out, and what became of that is written afterwards.
     NextBeforeGone,
+    /// Why a machine is ended is written down nowhere.
+    ReasonUnwritten,
     /// An agent that comes back remembers nothing.
     AgentForgets,
     /// Billing begins two minutes before the machine.
@@ -81,8 +85,9 @@ pub enum Bug {
 
 impl Bug {
     /// Those that break a law.
-    pub const ALL: [Bug; 26] = [
+    pub const ALL: [Bug; 28] = [
         Bug::DropToken,
+        Bug::RequestDrifts,
         Bug::NotFoundIsGone,
         Bug::UnknownIsIdle,
         Bug::ManifestFirst,
@@ -94,6 +99,7 @@ impl Bug {
         Bug::OverwritesPlans,
         Bug::ForeignIsOurs,
         Bug::NextBeforeGone,
+        Bug::ReasonUnwritten,
         Bug::AgentForgets,
         Bug::BilledTooEarly,
         Bug::NoCap,
@@ -122,6 +128,7 @@ impl Bug {
             Bug::UnknownIsIdle => 7,
             Bug::NotFoundIsGone | Bug::DarkIsGone | Bug::SilenceIsRefusal => 8,
             Bug::NextBeforeGone => 9,
+            Bug::RequestDrifts => 10,
             Bug::ManifestFirst | Bug::FilesNotSent => 11,
             Bug::NoticesUnread | Bug::RareSaves => 12,
             Bug::StopSpot => 13,
@@ -129,6 +136,7 @@ impl Bug {
             // The second look, by the token, keeps what it does not see from being settled; when that ended is misread all the same.
             Bug::BilledTooEarly | Bug::ErrorIsEmpty => 15,
             Bug::OverwritesPlans => 16,
+            Bug::ReasonUnwritten => 19,
             Bug::SecretInReason => 20,
             Bug::Panics => 0,
         }
@@ -142,6 +150,9 @@ pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
         // What was refused has left nothing that could be there twice.
         Some(Bug::DropToken) if world.ec2.knows(&plan.client_token) => {
             plan.to_mut().client_token = format!("{}-{}", plan.client_token, world.timeline.now().as_millis())
+        }
+        Some(Bug::RequestDrifts) if world.ec2.knows(&plan.client_token) => {
+            drop(plan.to_mut().tags.insert("asked-at".into(), world.timeline.now().as_millis().to_string()))
         }
         Some(Bug::NoCap) => drop(plan.to_mut().tags.remove(KILL_AT_TAG)),
         _ => {}
@@ -199,6 +210,7 @@ pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
     let (waits, goes) = match world.planted {
         Some(Bug::ManifestFirst) => (key.contains("/checkpoints/") && !key.ends_with("manifest.json"), key.ends_with("/manifest.json")),
         Some(Bug::NextBeforeGone) => (key.ends_with("/settled.json"), key.ends_with("/plan.json") || key.ends_with("/receipt.json")),
+        Some(Bug::ReasonUnwritten) if key.ends_with("/ending.json") => return Vec::new(),
         _ => (false, false),
     };
     let mut held = world.held_back();

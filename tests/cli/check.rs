@@ -15,6 +15,7 @@ pub fn findings(lines: &str) -> (i32, String) {
         "",
     );
     assert_eq!(said, "", "findings are data and go to stdout");
+    assert!(said.len() == ended.err.len() || lines.contains("[checkpoint]"), "of a checkpoint alone there is more to try: {lines}");
     (ended.code, ended.out)
 }
 

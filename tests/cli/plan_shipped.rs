@@ -85,6 +85,13 @@ fn what_would_be_refused_whatever_aws_says_is_told_first_and_has_its_own_code() 
         "{poor:?}"
     );
     assert!(poor.err.contains("hint: `--budget 0.2") && !poor.err.contains("error: no AWS"), "{poor:?}");
+    let document = lamp(&sandbox, &["-o", "json", "plan"], &["--budget", "0.01", "--market", "on-demand"]);
+    let said: Value = serde_json::from_str(document.err.lines().last().unwrap_or_default()).unwrap_or_else(|error| panic!("{error}: {document:?}"));
+    assert!(document.code == 104 && document.out.is_empty() && said["error"]["code"] == 104, "{document:?}");
+    sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.1\n");
+    let capped = lamp(&sandbox, &["plan"], &["--max-runtime", "3h"]);
+    assert!(capped.code == 102 && capped.err.contains("it would wait for ever for the cap of $0.10"), "{capped:?}");
+    sandbox.write("home/.config/lamplighter/config.toml", "");
     // On the spot market it may buy one: nobody knows.
     let perhaps = lamp(&sandbox, &["plan"], &["--budget", "0.01", "--market", "spot", "--max-price", "auto"]);
     assert!(perhaps.code == 103 && perhaps.err.contains("error: no AWS credentials were found\nnor can it be planned"), "{perhaps:?}");

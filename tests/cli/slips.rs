@@ -143,13 +143,28 @@ fn work_of_more_than_a_year_is_refused_in_words() {
 
 #[test]
 fn what_setup_names_and_the_workdir_does_not_hold_is_told() {
-    for (setup, missing) in [("pip install -r reqirements.txt", "reqirements.txt"), ("sh ./setup.sh && sh later.sh", "./setup.sh")] {
-        let (code, out) = findings(&format!("setup = '{setup}'"));
+    for (setup, missing) in [
+        ("'pip install -r reqirements.txt'", "reqirements.txt"),
+        ("'sh ./setup.sh && sh later.sh'", "./setup.sh"),
+        ("['python3 -m venv .venv', '.venv/bin/pip install -q -r dev.txt']", "dev.txt"),
+        ("'python3 -m venv .v && .v/bin/python -m pip install -r x.txt'", "x.txt"),
+    ] {
+        let (code, out) = findings(&format!("setup = {setup}"));
         assert!(code == 0 && out.contains(&format!("job.toml:2: warning: `setup`: `{missing}` is not in the workdir")), "{out}");
     }
     // What is there, what the command itself brings, and what only a shell can say.
-    for setup in ["sh train.py", "pip install torch", "python3 -m venv .v && .v/bin/pip install -r x.txt", "pip install -r $LIST", "sh /opt/x.sh"] {
-        let (_, out) = findings(&format!("setup = '{setup}'"));
+    for setup in [
+        "'sh train.py'",
+        "'pip install torch'",
+        "'pip install -r $LIST'",
+        "'sh /opt/x.sh'",
+        "'rm -r build'",
+        "'apt-get install -y bash git'",
+        "['git clone URL repo', 'pip install -r repo/req.txt']",
+        "['curl -o get.sh URL', 'sh get.sh']",
+        "['sh -c \"pip install x\"']",
+    ] {
+        let (_, out) = findings(&format!("setup = {setup}"));
         assert!(!out.contains("`setup`:"), "{setup}: {out}");
     }
 }
@@ -161,4 +176,19 @@ fn a_mistake_that_was_typed_is_not_told_of_a_line_of_the_file() {
     let typed = sandbox.lamp(&["check", "job.toml", "--budget", "0"]).out;
     assert!(typed.contains("the command line: error: `limits.budget`: is not more than zero"), "{typed}");
     assert!(typed.contains("job.toml:4: error: `limits.lease`: is `1m 30s`"), "{typed}");
+    let (_, found) = sandbox.json(&["-o", "json", "check", "job.toml", "--budget", "0"]);
+    let of = |path: &str| found["findings"].as_array().unwrap().iter().find(|finding| finding["path"] == path).unwrap_or_else(|| panic!("{found}"));
+    assert_eq!((&of("limits.budget")["file"], &of("limits.budget")["line"]), (&"the command line".into(), &serde_json::Value::Null));
+    assert_eq!((of("limits.lease").get("file"), &of("limits.lease")["line"]), (None, &4.into()));
+}
+
+/// A file does not say it, and to find out on a machine costs money.
+#[test]
+fn that_a_script_resumes_is_said_to_be_untried_with_the_command_that_tries_it() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[checkpoint]\npath = 'ckpt'\n");
+    let checked = sandbox.lamp(&["check", "job.toml"]).err;
+    assert!(checked.contains("resumes is not looked at here: `lamp rehearse job.toml` interrupts it"), "{checked}");
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[checkpoint]\npath = './'\n");
+    assert_eq!(sandbox.lamp(&["check", "job.toml"]).err, "", "an error comes first");
 }

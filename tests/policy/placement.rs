@@ -79,6 +79,9 @@ fn where_none_was_to_be_had_none_is_asked_for_for_three_minutes() {
     // Empty all day: it is asked every twelve minutes.
     let all_day = |last| (0..40_u64).rev().map(|n| refused(cheap.clone(), last + n * 720, Refusal::Capacity)).collect::<Vec<_>>();
     assert_eq!([719, 721].map(|last| chosen(&both, &all_day(last))), [at("r1b", "g5.xlarge"), at("r1a", "g5.xlarge")]);
+    // A price that is above its bid all day is looked at every forty.
+    let dear_all_day = |last| (0..40_u64).rev().map(|n| refused(cheap.clone(), last + n * 2400, Refusal::Price)).collect::<Vec<_>>();
+    assert_eq!([2399, 2401].map(|last| chosen(&both, &dear_all_day(last))), [at("r1b", "g5.xlarge"), at("r1a", "g5.xlarge")]);
     // So is one that had a name already, and was withdrawn before it ran.
     let withdrawn = tried(cheap.clone(), 60, |settled| (settled.instance, settled.refusal) = (Some("i-1".into()), Some(Refusal::Capacity)));
     assert_eq!(chosen(&both, &[withdrawn]), at("r1b", "g5.xlarge"));

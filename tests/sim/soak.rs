@@ -147,8 +147,8 @@ struct Tally {
     powered: Duration,
     lived: Duration,
     deeds: u64,
-    /// The longest way from the end of the faults to the end of a job that was stopped, and whose.
-    converged: (Duration, u64),
+    /// From the end of the faults to the end of a job that was stopped, and whose it is.
+    converged: Vec<(Duration, u64)>,
     /// Seeds with violations.
     broken: Vec<u64>,
     ended: BTreeMap<String, u64>,
@@ -178,7 +178,8 @@ fn soak(run: &Run) {
         println!("{kind}: {struck} of {all} found a machine");
     }
     println!("attempts ended: {:?}", tally.ended);
-    println!("longest way to the end once all was well: {} s (seed {})", tally.converged.0.as_secs(), tally.converged.1);
+    tally.converged.sort_unstable();
+    println!("{}", converged(&tally.converged));
     println!("{}", progress(&tally, run, took));
     if !tally.broken.is_empty() {
         std::process::exit(1);
@@ -215,7 +216,7 @@ fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
     tally.powered += played.machine_time;
     tally.lived += played.lived;
     tally.deeds += played.deeds;
-    tally.converged = tally.converged.max((played.converged.unwrap_or_default(), played.seed));
+    tally.converged.extend(played.converged.map(|took| (took, played.seed)));
     for attempt in played.receipt.iter().flat_map(|receipt| &receipt.attempts) {
         *tally.ended.entry(attempt.ended_because.word().to_owned()).or_default() += 1;
     }
@@ -233,6 +234,23 @@ fn count(tally: &mut Tally, run: &Run, played: &Played, now: Duration) {
         eprintln!("{}", progress(tally, run, now));
     }
 }
+
+/// How long those that were stopped once all was well took to their end, in order.
+fn converged(took: &[(Duration, u64)]) -> String {
+    let Some((longest, seed)) = took.last() else { return "nobody was stopped once all was well".to_owned() };
+    let within = |percent: usize| took[(took.len() * percent).div_ceil(100).max(1) - 1].0.as_secs();
+    let (half, most) = (within(50), within(99));
+    let soon = 100.0 * took.partition_point(|(took, _)| *took <= SOON) as f64 / took.len() as f64;
+    format!(
+        "{} were stopped once all was well: half ended within {half} s, 99 % within {most} s, {soon:.1} % within {} s, the last after {} s (seed {seed})",
+        took.len(),
+        SOON.as_secs(),
+        longest.as_secs()
+    )
+}
+
+/// What the design asked of all of them.
+const SOON: Duration = Duration::from_secs(5 * 60);
 
 fn progress(tally: &Tally, run: &Run, took: Duration) -> String {
     let days = |time: Duration| time.as_secs_f64() / 86_400.0;
