@@ -5,6 +5,7 @@ use serde_json::json;
 
 use super::flags::JobArgs;
 use super::printer::Stream;
+use super::reach::OutOfReach;
 use super::table::counted;
 use super::workdir::{Examined, shown_file};
 use super::{Context, ExitCode, Fault, Format};
@@ -24,8 +25,12 @@ pub struct Args {
 /// The job file is not there or cannot be read. Findings are the result, not an error.
 pub fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     match args.job.examine(context) {
-        Ok(examined) => {
+        Ok(mut examined) => {
             let file = shown_file(&examined.loaded, context);
+            let is_whole = examined.findings.iter().all(|finding| finding.severity != Severity::Error);
+            let spec = &examined.loaded.spec;
+            let out_of_reach = OutOfReach::of_its_words(spec, context.clock.now()).filter(|_| is_whole && spec.limits.work.is_some());
+            examined.findings.extend(out_of_reach.iter().map(OutOfReach::finding));
             report(context, &file, &examined.findings, Some(&examined))
         }
         Err(fault) => match &fault.file {

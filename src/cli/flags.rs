@@ -157,7 +157,7 @@ pub struct CheckpointFlags {
     /// At most one upload in this time, like `10m`
     #[arg(long, value_name = "TIME")]
     pub checkpoint_interval: Option<SpanWord>,
-    /// Signal that asks the script to save: SIGUSR1 or SIGTERM
+    /// Signal that asks the script to save: SIGUSR1, SIGUSR2, SIGTERM, SIGINT or SIGHUP
     #[arg(long, value_name = "SIGNAL")]
     pub checkpoint_signal: Option<String>,
     /// How long a save may take, like `90s`

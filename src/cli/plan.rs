@@ -11,7 +11,7 @@ use super::{
     Context, ExitCode, Fault, JobArgs, cadence, caps, check, job_root, nothing_fits, plan_bid, plan_text, ready, region, run, status, submission,
 };
 use crate::controller::{ActError, Controller, Planned};
-use crate::job::{Plan, ResolvedSpec};
+use crate::job::{Finding, Plan, ResolvedSpec};
 use crate::market::Cloud;
 
 /// Show which machine a job would get and the most that it can cost
@@ -44,7 +44,7 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
         Ok(planned) => planned,
         Err(fault) => {
             ready::refuse_planless(&lacks, &spec)?;
-            let shipped = Shipped::instead_of(fault, context, &store, &spec).await;
+            let shipped = Shipped::instead_of(fault, context, &store, &spec).await.map_err(|fault| slips_first(fault, &loaded.findings));
             return shipped.map(|shipped| shipped.show(context, prepared, &lacks)).inspect_err(|_| ready::warn(context, &lacks, None));
         }
     };
@@ -121,6 +121,18 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
     }
     context.printer.note("nothing was started");
     Ok(code)
+}
+
+/// A name that nobody knows is the nearer mistake, whatever else stands in the way.
+fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
+    const NAMES: [&str; 3] = ["machine.gpus", "machine.regions", "machine.instance_types"];
+    let slips = findings.iter().filter(|finding| NAMES.contains(&finding.path.as_str())).map(|finding| match &finding.hint {
+        Some(hint) => format!("{finding}: {hint}"),
+        None => finding.to_string(),
+    });
+    let all: Vec<String> = slips.chain(fault.hint.take()).collect();
+    fault.hint = (!all.is_empty()).then(|| all.join("; "));
+    fault
 }
 
 /// Whose word the offers are; `plan_shipped` has the third.

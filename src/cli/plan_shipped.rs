@@ -158,11 +158,14 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
     }
     let priced = Catalog::shipped().regions();
     let unpriced = regions.iter().find(|region| priced.iter().all(|priced| priced.as_str() != region.as_str()));
-    let only = unpriced.filter(|_| !is_over_budget).map(|region| {
-        let names: Vec<&str> = priced.iter().map(Region::as_str).collect();
-        format!(" (it has no prices of {region}, those of {} alone)", names.join(", "))
-    });
-    fault.also(format!("nor can it be planned by the catalogue that ships with `lamp`{}: {none}", only.unwrap_or_default()))
+    let why = match unpriced.filter(|_| !is_over_budget) {
+        Some(region) => {
+            let names: Vec<&str> = priced.iter().map(Region::as_str).collect();
+            format!("it has no prices of {region}, those of {} alone", names.join(", "))
+        }
+        None => none.to_string(),
+    };
+    fault.also(format!("nor can it be planned by the catalogue that ships with `lamp`: {why}"))
 }
 
 /// What this is, with its day.

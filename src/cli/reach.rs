@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::controller::Planned;
-use crate::job::{ResolvedSpec, Spec};
+use crate::job::{Finding, ResolvedSpec, Spec};
 use crate::market::{Cloud, Offer, Span, Usd, UsdPerHour, elapsed};
 use crate::policy::auto::{self, AutoFacts, Standing};
 use crate::policy::hard_end::STOP_GRACE;
@@ -41,6 +41,8 @@ pub struct OutOfReach {
     /// Its hour is reckoned with a bid above its price.
     #[serde(skip)]
     bids: bool,
+    #[serde(skip)]
+    is_taken: bool,
     #[serde(skip)]
     saves: bool,
     /// A deadline is one of them, and somebody has said how much work it is.
@@ -74,6 +76,8 @@ struct Machine {
     speed: f64,
     most_usd: Option<Usd>,
     bids: bool,
+    /// It may be taken away, which costs a start and what was not saved.
+    is_taken: bool,
 }
 
 impl OutOfReach {
@@ -84,19 +88,33 @@ impl OutOfReach {
         let speed = spec.machine.speed.of(offer);
         let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now };
         let standing = planned.outlook.as_ref().map_or_else(|| auto::standing(&facts), |outlook| outlook.standing);
-        let machine =
-            Machine { hour: offer.hourly_at_most(planned.plan.bid), speed, most_usd: planned.plan.most_usd, bids: planned.plan.bid.is_some() };
+        let machine = Machine {
+            hour: offer.hourly_at_most(planned.plan.bid),
+            speed,
+            most_usd: planned.plan.most_usd,
+            bids: planned.plan.bid.is_some(),
+            is_taken: planned.plan.bid.is_some(),
+        };
         OutOfReach::judge(spec, &standing, &machine, now)
     }
 
-    /// The same where no machine is planned: of any that works so fast and costs so much an hour, from the cheapest to the dearest.
-    pub fn by_the_hour(spec: &Spec, standing: &Standing, hours: [UsdPerHour; 2], speed: f64, now: Timestamp) -> Option<OutOfReach> {
-        let [hour, dearest] = hours;
+    /// The same where no machine is planned: of any that works so fast and costs so much an hour, from the cheapest to the dearest, and
+    /// may be taken away or not.
+    pub fn by_the_hour(spec: &Spec, standing: &Standing, hours: ([UsdPerHour; 2], bool), speed: f64, now: Timestamp) -> Option<OutOfReach> {
+        let ([hour, dearest], is_taken) = hours;
         let limits = &spec.limits;
         let times = [limits.deadline.map(|deadline| elapsed(now, deadline)), limits.max_runtime.map(Span::duration)];
         let of_time = times.into_iter().flatten().min().map(|time| dearest.cost_of(time + STOP_GRACE));
         let most_usd = of_time.into_iter().chain(limits.budget).min();
-        OutOfReach::judge(spec, standing, &Machine { hour, speed, most_usd, bids: false }, now)
+        OutOfReach::judge(spec, standing, &Machine { hour, speed, most_usd, bids: false, is_taken }, now)
+    }
+
+    /// The same of a job as it stands in its file: nobody was asked for a price, so that no budget is judged. On the fastest of the
+    /// machines whose speed it names.
+    pub fn of_its_words(spec: &Spec, now: Timestamp) -> Option<OutOfReach> {
+        let speed = spec.machine.speed.iter().map(|(_, speed)| speed).reduce(f64::max).unwrap_or(1.0);
+        let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now };
+        OutOfReach::by_the_hour(spec, &auto::standing(&facts), ([UsdPerHour::ZERO; 2], false), speed, now)
     }
 
     fn judge(spec: &Spec, standing: &Standing, machine: &Machine, now: Timestamp) -> Option<OutOfReach> {
@@ -144,6 +162,7 @@ impl OutOfReach {
             flags: all.iter().map(flag).collect(),
             on_demand: !is_local,
             bids: machine.bids && all.iter().any(|(limit, ..)| *limit == Limit::Budget),
+            is_taken: machine.is_taken && all.iter().any(|(limit, ..)| *limit == Limit::Budget),
             saves: spec.checkpoint.is_some(),
             misses_deadline: work > 0.0 && all.iter().any(|(limit, ..)| *limit == Limit::Deadline),
         })
@@ -202,12 +221,17 @@ impl OutOfReach {
         let from_now = if self.limit == Limit::Deadline { " from now on" } else { "" };
         let lower = if self.bids { ", or a lower `--max-price`: a budget is divided by the bid" } else { "" };
         // Each interruption costs a start, and what was not saved.
-        let unless = if self.bids { " where no machine is taken away" } else { "" };
+        let unless = if self.is_taken { " where no machine is taken away" } else { "" };
         if self.is_start_alone() {
             return format!("`{}` leaves it time for some work; say how much there is with `--work`", self.flags.join(" "));
         }
         let machine = if self.limit == Limit::Budget { "a cheaper machine" } else { "a faster machine" };
         format!("`{}` is enough{from_now}{unless}; so would be {machine}, or less work, with its own `--work`{lower}", self.flags.join(" "))
+    }
+
+    /// As a finding of the job.
+    pub fn finding(&self) -> Finding {
+        Finding::warning("limits.work", format!("{}; {}", self.what(), self.means())).hint(self.cure())
     }
 
     /// As a warning: what, what it means, what to type.
@@ -243,7 +267,7 @@ mod tests {
     }
 
     fn machine(dollars: &str) -> Machine {
-        Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()), bids: false }
+        Machine { hour: UsdPerHour::new(dollars.parse().unwrap()), speed: 1.0, most_usd: Some("9.84".parse().unwrap()), bids: false, is_taken: false }
     }
 
     /// 20 h of work under a limit of time and of money.

@@ -87,7 +87,7 @@ impl Check {
 
 fn has_checkpoint(evidence: &Evidence) -> Check {
     match &evidence.checkpoint {
-        Some(spec) => good("checkpoint_spec", format!("the job saves to `{}`", spec.path)),
+        Some(spec) => good("checkpoint_spec", format!("the job says where it saves: `{}`", spec.path)),
         None => bad(
             "checkpoint_spec",
             "the job has no [checkpoint]: an interruption loses all work",

@@ -65,11 +65,11 @@ pub struct Args {
     /// From the launch call to work [default: as measured, or 12m]
     #[arg(long, value_name = "TIME", help_heading = "Simulation")]
     pub start: Option<Span>,
-    /// What an hour of a spot machine costs, all in [default: as it is now]; what of it is disk and address is not
+    /// What an hour of a spot machine costs, all in, beside --on-demand-price [default: both as they are now]; what of it is disk and address is not
     /// known then, so that a machine which EC2 takes back within its first hour costs nothing here
     #[arg(long, value_name = "USD", requires = "on_demand_price", help_heading = "Simulation")]
     pub spot_price: Option<Hourly>,
-    /// What an hour on demand costs, all in [default: as it is now]
+    /// What an hour on demand costs, all in, beside --spot-price [default: both as they are now]
     #[arg(long, value_name = "USD", requires = "spot_price", help_heading = "Simulation")]
     pub on_demand_price: Option<Hourly>,
 }
@@ -81,7 +81,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     let mut spec = submission::spec(context, &loaded);
     let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;
-    let Given { play, pool, extras, out_of_reach } = self::given(args, context, &spec).await?;
+    let Given { play, pool, extras, out_of_reach } = self::given(args, context, &spec, named).await?;
     let traces: Vec<CapacityTrace> = args.trace.iter().map(|file| read_capacity(file)).collect::<Result<_, _>>()?;
     let prices = args.prices.as_deref().map(read_prices).transpose()?;
     let prices = prices.and_then(|(course, made)| PriceRound::of(&course, made)).map(Arc::new);
@@ -91,9 +91,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if !context.is_machine_output() {
         out_of_reach.iter().for_each(|out_of_reach| out_of_reach.warn(context));
     }
-    let world::Played { ran, courses: (times, asked), is_cut } = played.ran(args, context, &spec, &shown);
+    let world::Played { ran, courses: (times, asked), is_cut, lived, broken } = played.ran(args, context, &spec, &shown);
     if times == 0 {
-        return Err(Fault::new(ExitCode::CTRL_C, "left before any world was lived through").meaning("nothing was started, and nothing bills"));
+        let none = format!(
+            "left before one course was lived through in each market ({} {} done)",
+            counted(lived as u64, "world"),
+            if lived == 1 { "was" } else { "were" }
+        );
+        return Err(Fault::new(ExitCode::CTRL_C, none).meaning("nothing was started, and nothing bills"));
     }
     let code = if is_cut { ExitCode::CTRL_C } else { ExitCode::SUCCESS };
     let rows: Vec<Row> = shown.iter().zip(ran).map(|((market, _), ran)| Row::of(*market, &ran)).collect();
@@ -109,7 +114,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         let (plays, prices) = (if args.quick { "choice" } else { "world" }, args.prices.as_ref().map(|file| file.display().to_string()));
         context.printer.json(&json!({
             "job": job, "plays": plays, "runs": times, "runs_asked": asked, "from": from, "traces": traces, "prices": prices, "markets": rows,
-            "out_of_reach": out_of_reach,
+            "out_of_reach": out_of_reach, "broken_laws": broken,
         }));
         return Ok(code);
     }
@@ -152,7 +157,7 @@ impl Played<'_> {
                 context.printer.note(format!("playing {work} of work {times} times; this may take a while ..."));
             }
             let ran = markets.iter().map(|(_, goes)| runs(times, play, *goes, pool, traces)).collect();
-            return world::Played { ran, courses: (times, times), is_cut: false };
+            return world::Played { ran, courses: (times, times), is_cut: false, lived: 0, broken: Vec::new() };
         }
         let times = args.runs.unwrap_or_else(|| world::courses(play));
         let worlds = Worlds { spec, play, pool, extras, traces, prices, times, now: context.clock.now() };
@@ -172,7 +177,7 @@ struct Given {
     out_of_reach: Option<OutOfReach>,
 }
 
-async fn given(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<Given, Fault> {
+async fn given(args: &Args, context: &Context, spec: &ResolvedSpec, named: Option<MarketChoice>) -> Result<Given, Fault> {
     let known = match (&args.spot_price, &args.on_demand_price) {
         (Some(spot), Some(on_demand)) => {
             Known { spot: spot.0, spot_most: None, on_demand: on_demand.0, extras: None, speed: 1.0, pool: Pool::new("", "") }
@@ -210,13 +215,19 @@ async fn given(args: &Args, context: &Context, spec: &ResolvedSpec) -> Result<Gi
         on_demand,
         limits: PlayLimits { spot_most, ..PlayLimits::of(&spec.spec) },
     };
-    // On the market that pays less for an hour: what is out of reach there is so on both.
+    // Of the markets that are shown, on the one that pays less for an hour: what is out of reach there is so on the other too.
     let spot_hour = spot_most.unwrap_or(spot);
-    let hour = [spot_hour.min(on_demand), spot_hour.max(on_demand)];
+    let hours_cost = match named {
+        Some(MarketChoice::OnDemand) => [on_demand; 2],
+        Some(MarketChoice::Spot) => [spot_hour; 2],
+        Some(MarketChoice::Auto) | None => [spot_hour.min(on_demand), spot_hour.max(on_demand)],
+    };
+    let is_taken = named != Some(MarketChoice::OnDemand);
     let mut bought = Spec { machine: MachineSpec { cloud: Cloud::Aws, ..spec.spec.machine.clone() }, ..spec.spec.clone() };
     // Of recorded prices nobody knows which hours are paid.
     bought.limits.budget = bought.limits.budget.filter(|_| args.prices.is_none());
-    let out_of_reach = OutOfReach::by_the_hour(&bought, &Standing { start: hours(play.start), ..standing }, hour, speed, context.clock.now());
+    let out_of_reach =
+        OutOfReach::by_the_hour(&bought, &Standing { start: hours(play.start), ..standing }, (hours_cost, is_taken), speed, context.clock.now());
     Ok(Given { play: play.bounded(), pool, extras, out_of_reach })
 }
 

@@ -7,19 +7,20 @@
 //! What must never live here: the playing of the choice alone (`policy::market_run`), or how either is shown (`simulate_text`).
 
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::table::counted;
-use super::{Context, Printer, signals};
+use super::wrap::cut;
+use super::{Context, Printer, Stream, signals};
 use crate::job::{MarketChoice, ResolvedSpec};
 use crate::market::UsdPerHour;
 use crate::policy::market_run::{Drawn, Goes, Play, Ran, Unfinished};
 use crate::policy::pool::Pool;
-use crate::wire::worlds::{Course, Far, Lived, OwnJob, PriceRound, live_all};
+use crate::wire::worlds::{Course, Lived, OwnJob, PriceRound, live_all};
 use crate::wire::{CapacityTrace, Clock};
 
 /// Hours of work that are lived through in one market where nobody says how often: about half a minute of two processors for all
@@ -58,6 +59,10 @@ pub struct Played {
     pub courses: (u32, u32),
     /// Somebody has left before the last.
     pub is_cut: bool,
+    /// Worlds that were lived through, of whichever course.
+    pub lived: usize,
+    /// The first law of each world that lamp broke: mistakes of lamp's own.
+    pub broken: Vec<String>,
 }
 
 /// All runs of some markets. Who leaves in the middle has those courses that were lived through in every market.
@@ -74,13 +79,18 @@ pub fn runs(worlds: &Worlds<'_>, markets: &[(MarketChoice, Goes)], context: &Con
     }
     let has_left = signals::raised_when_left();
     let shown = Shown::new(context, jobs.len());
-    let lived = live_all(&jobs, |far| shown.goes_on(far) && !has_left.load(Ordering::Relaxed));
+    let lived = live_all(&jobs, |done| {
+        shown.tell(done);
+        !has_left.load(Ordering::Relaxed)
+    });
     shown.clear();
+    let alone = lived.iter().flatten().count();
     let whole: Vec<Vec<Lived>> = whole(lived, markets.len());
-    tell(context, markets, &whole);
+    let broken: Vec<String> = whole.iter().flatten().filter_map(broken).collect();
+    tell(context, markets, &whole, &broken);
     let ran = (0..markets.len()).map(|market| whole.iter().map(|lived| lived[market].ran).collect()).collect();
     let number = |of: usize| u32::try_from(of).unwrap_or(u32::MAX);
-    Played { ran, courses: (number(whole.len()), number(courses.len())), is_cut: whole.len() < courses.len() }
+    Played { ran, courses: (number(whole.len()), number(courses.len())), is_cut: whole.len() < courses.len(), lived: alone, broken }
 }
 
 /// Those courses that were lived through in every market.
@@ -133,25 +143,25 @@ impl Worlds<'_> {
 }
 
 /// What the table does not say: another end than those of the limits, and what no world should ever show.
-fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Vec<Lived>]) {
+fn tell(context: &Context, markets: &[(MarketChoice, Goes)], courses: &[Vec<Lived>], broken: &[String]) {
     for (at, (market, _)) in markets.iter().enumerate() {
         let otherwise = courses.iter().map(|lived| &lived[at]).filter(|one| one.ran.unfinished == Some(Unfinished::Otherwise));
         if let Some(receipt) = otherwise.filter_map(|one| one.receipt.as_ref()).next() {
             context.printer.note(format!("{}: one that ended otherwise, in the words of its receipt: {}", word(*market), receipt.reason));
         }
     }
-    let lived = || courses.iter().flatten();
-    let broken: Vec<&Lived> = lived().filter(|one| !one.violations.is_empty()).collect();
-    if let Some(violation) = broken.iter().find_map(|one| one.violations.first()) {
+    if let Some(first) = broken.first() {
         context.printer.warn(format!(
-            "in {} of {} worlds lamp broke a law of its own, which is a mistake of lamp and not of this job; please report it with this command (law {}, after {} s: {})",
+            "in {} of {} worlds lamp broke a law of its own, which is a mistake of lamp and not of this job; please report it with this command and its job file ({first})",
             broken.len(),
-            lived().count(),
-            violation.law,
-            violation.at_secs,
-            violation.what
+            courses.iter().flatten().count(),
         ));
     }
+}
+
+/// The first law that was broken in a world, in words; `None`: it was none.
+fn broken(lived: &Lived) -> Option<String> {
+    lived.violations.first().map(|violation| format!("law {}, after {} s: {}", violation.law, violation.at_secs, violation.what))
 }
 
 pub fn word(market: MarketChoice) -> &'static str {
@@ -168,15 +178,25 @@ struct Shown<'a> {
     of: usize,
     began: Duration,
     clock: &'a Clock,
-    terminal: bool,
-    /// In which tenth of a second it was last shown how far it is.
-    tenth: AtomicU64,
+    /// How wide the terminal is; `None`: it is none.
+    width: Option<usize>,
+    far: Mutex<Reckoned>,
+}
+
+/// What the picture is made of.
+#[derive(Default)]
+struct Reckoned {
+    /// In which tenth of a second it was last shown.
+    tenth: u128,
+    done: usize,
+    /// When the last world was done.
+    at: Duration,
 }
 
 /// Whoever waits longer than this wants to see something.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Between two pictures.
+/// Between two pictures, milliseconds.
 const TENTH: u128 = 100;
 
 impl<'a> Shown<'a> {
@@ -185,35 +205,42 @@ impl<'a> Shown<'a> {
         if !terminal {
             context.printer.note(format!("living through {} ...", counted(of as u64, "world")));
         }
-        Shown { printer: &context.printer, of, began: context.clock.mono(), clock: &context.clock, terminal, tenth: AtomicU64::new(0) }
+        let width = terminal.then(|| context.printer.columns(Stream::Err).unwrap_or(NARROW));
+        Shown { printer: &context.printer, of, began: context.clock.mono(), clock: &context.clock, width, far: Mutex::default() }
     }
 
-    /// As long as nobody has left.
-    fn goes_on(&self, far: Far) -> bool {
+    /// Shows it, at most ten times a second.
+    fn tell(&self, done: usize) {
         let took = self.clock.mono().saturating_sub(self.began);
-        let tenth = u64::try_from(took.as_millis() / TENTH).unwrap_or(u64::MAX);
-        if self.terminal && took > PATIENCE && self.tenth.swap(tenth, Ordering::Relaxed) != tenth {
-            let Far { done, lived } = far;
-            // Of a world that is not over nobody knows how long it goes on.
-            let left = match took.mul_f64((self.of - done) as f64 / done.max(1) as f64).as_secs() {
-                _ if done == 0 => String::new(),
-                left => format!(", about {left} s left"),
-            };
-            let hours = lived.as_secs() / 3600;
-            self.printer.raw_err(&format!(
-                "\r\u{1b}[2Kliving through worlds: {done} of {} done, hour {hours} of another{left}; Ctrl-C shows what there is",
-                self.of
-            ));
+        let Some(width) = self.width.filter(|_| took > PATIENCE) else { return };
+        let mut far = self.far.lock().expect("nobody panics while holding it: it is only counted");
+        if far.done != done {
+            (far.done, far.at) = (done, took);
         }
-        true
+        let tenth = took.as_millis() / TENTH;
+        if far.tenth == tenth {
+            return;
+        }
+        far.tenth = tenth;
+        // As fast as so far; of a world that is not over nobody knows how long it goes on.
+        let whole = far.at.mul_f64(self.of as f64 / done.max(1) as f64);
+        let left = match whole.saturating_sub(took).as_secs() {
+            _ if done == 0 => String::new(),
+            left => format!(", about {left} s left"),
+        };
+        let line = format!("world {} of {}{left}; Ctrl-C shows what there is", done + 1, self.of);
+        self.printer.raw_err(&format!("\r\u{1b}[2K{}", cut(&line, width.saturating_sub(1))));
     }
 
     fn clear(&self) {
-        if self.terminal {
+        if self.width.is_some() {
             self.printer.raw_err("\r\u{1b}[2K");
         }
     }
 }
+
+/// Where a terminal does not say how wide it is.
+const NARROW: usize = 40;
 
 #[cfg(test)]
 mod tests {

@@ -149,7 +149,7 @@ fn check_setup(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     }
 }
 
-/// The files that its first commands need: `pip install -r FILE`, `sh FILE`. What comes after another command than one that makes an
+/// The files that its first commands need: `pip install -r FILE`, `sh FILE`, `python FILE`, `./FILE`. What comes after another command than one that makes an
 /// environment may use what that made, in a folder that it went to; and what only a shell can read is left to one.
 fn named_at_once(setup: &str) -> Vec<&str> {
     let mut named = Vec::new();
@@ -162,8 +162,11 @@ fn named_at_once(setup: &str) -> Vec<&str> {
         }
         let installs = ["pip", "pip3", "uv"].contains(&program) || rest.first_chunk() == Some(&["-m", "pip"]);
         let lists = words.windows(2).filter(|pair| installs && ["-r", "--requirement"].contains(&pair[0])).map(|pair| pair[1]);
-        let script = rest.first().filter(|_| ["sh", "bash"].contains(&program)).copied();
-        named.extend(lists.chain(script).filter(|file| is_plain(file)));
+        let in_one = words.iter().filter(|_| installs).filter_map(|word| word.strip_prefix("--requirement="));
+        let reads = ["sh", "bash", ".", "source"].contains(&program) || program.starts_with("python");
+        let script = rest.first().filter(|_| reads).copied();
+        let itself = words.first().filter(|word| word.starts_with("./")).copied().filter(|word| !is_made_by_setup(word));
+        named.extend(lists.chain(in_one).chain(script).chain(itself).filter(|file| is_plain(file)));
         if !installs && rest.first_chunk() != Some(&["-m", "venv"]) {
             break;
         }

@@ -13,7 +13,7 @@ use super::timeline::at;
 use super::workload::Truth;
 use super::world::{Deed, World};
 use crate::instance::{Notice, NoticeKind};
-use crate::job::{AttemptNo, EndedBecause, MarketChoice, Outcome, ResolvedSpec, Settled};
+use crate::job::{AttemptNo, EndedBecause, MarketChoice, Outcome, ResolvedSpec, Settled, Spec};
 use crate::jobdir::layout;
 use crate::market::Usd;
 
@@ -21,10 +21,16 @@ use crate::market::Usd;
 const IDLE_WINDOW: Duration = Duration::from_secs(300);
 const IDLE_SLACK: Duration = Duration::from_secs(8);
 
-/// What an end in order takes before a limit at most: the save, the grace of the workload, the uploads. Where the store was in
-/// trouble once in the life of the machine, saves that took as long are reckoned with, up to a tenth of the run time (seed 1206:
-/// nine minutes of ninety).
-const WAY_OUT: Duration = Duration::from_secs(106);
+/// What an end in order takes before a limit at most: the save and the grace of the workload, as its job says, and the uploads. Where
+/// the store was in trouble once in the life of the machine, saves that took as long are reckoned with, up to a tenth of the run time
+/// (seed 1206: nine minutes of ninety).
+fn way_out(spec: &Spec) -> Duration {
+    let grace = spec.checkpoint.as_ref().map_or(Duration::ZERO, |checkpoint| checkpoint.grace.duration());
+    grace + spec.watch.term_grace.duration() + UPLOADS
+}
+
+/// And a second of doubt.
+const UPLOADS: Duration = Duration::from_secs(16);
 
 /// Of a job without a longest run time.
 const WAY_OUT_MAX: Duration = Duration::from_secs(3600);
@@ -109,7 +115,7 @@ fn a_limit_was_near(judge: &Judge, world: &World, (outcome, host): (&Outcome, &H
     let told = if noticed { world.timeline.now() } else { told(world, host, outcome) };
     let (more_time, more_money) = judge.granted(outcome.job.as_str(), told);
     let tenth = limits.max_runtime.map_or(Duration::MAX, |most| most.duration() / 10);
-    let way_out = if judge.was_line_ill_since(launched) { tenth.min(WAY_OUT_MAX) } else { tenth.min(WAY_OUT) };
+    let way_out = if judge.was_line_ill_since(launched) { tenth.min(WAY_OUT_MAX) } else { tenth.min(way_out(&spec.spec)) };
     // An agent believes the clock of its machine when it boots, unless the store's is ahead of it: one that is an hour fast costs it an
     // hour after a reboot (seed 6004320 of 24 h, and docs/promises.md says so).
     // Once its clock was set, it knows the time by the store's date, to a minute (seed 32022963 of 24 h).

@@ -68,12 +68,12 @@ pub struct Lived {
     pub violations: Vec<Violation>,
 }
 
-/// Plays it, and asks `goes_on` about every minute of its life, with how far it is. `None`: it did not go on.
-pub fn live(job: &OwnJob<'_>, goes_on: impl FnMut(Duration) -> bool) -> Option<Lived> {
+/// Plays it, and asks `goes_on` about every minute of its life. `None`: it did not go on.
+pub fn live(job: &OwnJob<'_>, goes_on: impl FnMut() -> bool) -> Option<Lived> {
     in_virtual_time(|timeline| to_the_end(job, timeline, goes_on))
 }
 
-async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>, mut goes_on: impl FnMut(Duration) -> bool) -> Option<Lived> {
+async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>, mut goes_on: impl FnMut() -> bool) -> Option<Lived> {
     let habit = habit(job.play, &job.spec.spec);
     let dice = Dice::new(job.seed);
     let sold = Sold::on(job.course.clone(), job.play.spot, job.play.on_demand, job.extras);
@@ -92,7 +92,7 @@ async fn to_the_end(job: &OwnJob<'_>, timeline: Arc<Timeline>, mut goes_on: impl
     let mut is_left = false;
     while !is_left && receipt().is_none() && world.timeline.now() < limit {
         world.timeline.sleep(LOOK).await;
-        is_left = !goes_on(world.timeline.now());
+        is_left = !goes_on();
     }
     let receipt = receipt();
     receipt.iter().for_each(|receipt| ledger::compare(&world, &[receipt]));

@@ -5,33 +5,23 @@
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 pub use crate::sim::{Course, Lived, OwnJob, PriceRound};
 
-/// How far the worlds are.
-#[derive(Clone, Copy, Debug)]
-pub struct Far {
-    /// Worlds that were lived through to their end.
-    pub done: usize,
-    /// How far the one is that tells.
-    pub lived: Duration,
-}
-
-/// Plays all of them in their order, and asks `goes_on` at about every minute of each. Blocks its thread until the last has ended.
+/// Plays all of them in their order, and asks `goes_on` at about every minute of each, with how many are done. Blocks its thread until the last has ended.
 /// `None`: it was given up before its end, or never begun, since `goes_on` said no.
-pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(Far) -> bool + Sync) -> Vec<Option<Lived>> {
+pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(usize) -> bool + Sync) -> Vec<Option<Lived>> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let lived: Mutex<Vec<Option<Lived>>> = Mutex::new(jobs.iter().map(|_| None).collect());
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len());
-    let asked = |lived: Duration| goes_on(Far { done: done.load(Ordering::Relaxed), lived });
+    let asked = || goes_on(done.load(Ordering::Relaxed));
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 // What a controller and an agent warn of in a false world is nobody's trouble.
                 let _silent = tracing::subscriber::set_default(tracing::subscriber::NoSubscriber::new());
                 while let Some((at, job)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, jobs.get(at)?))) {
-                    let Some(one) = asked(Duration::ZERO).then(|| crate::sim::live(job, asked)).flatten() else { return };
+                    let Some(one) = asked().then(|| crate::sim::live(job, asked)).flatten() else { return };
                     lived.lock().expect("nobody panics while holding it: it is only filled")[at] = Some(one);
                     done.fetch_add(1, Ordering::Relaxed);
                 }

@@ -148,6 +148,10 @@ fn what_setup_names_and_the_workdir_does_not_hold_is_told() {
         ("'sh ./setup.sh && sh later.sh'", "./setup.sh"),
         ("['python3 -m venv .venv', '.venv/bin/pip install -q -r dev.txt']", "dev.txt"),
         ("'python3 -m venv .v && .v/bin/python -m pip install -r x.txt'", "x.txt"),
+        ("'pip install --requirement=y.txt'", "y.txt"),
+        ("'python prepare.py --all'", "prepare.py"),
+        ("'. ./env.sh'", "./env.sh"),
+        ("'./build.sh'", "./build.sh"),
     ] {
         let (code, out) = findings(&format!("setup = {setup}"));
         assert!(code == 0 && out.contains(&format!("job.toml:2: warning: `setup`: `{missing}` is not in the workdir")), "{out}");
@@ -159,6 +163,9 @@ fn what_setup_names_and_the_workdir_does_not_hold_is_told() {
         "'pip install -r $LIST'",
         "'sh /opt/x.sh'",
         "'rm -r build'",
+        "'./.venv/bin/pip install x'",
+        "'python3 -m pip install x'",
+        "'python -c \"print(1)\"'",
         "'apt-get install -y bash git'",
         "['git clone URL repo', 'pip install -r repo/req.txt']",
         "['curl -o get.sh URL', 'sh get.sh']",
@@ -180,6 +187,19 @@ fn a_mistake_that_was_typed_is_not_told_of_a_line_of_the_file() {
     let of = |path: &str| found["findings"].as_array().unwrap().iter().find(|finding| finding["path"] == path).unwrap_or_else(|| panic!("{found}"));
     assert_eq!((&of("limits.budget")["file"], &of("limits.budget")["line"]), (&"the command line".into(), &serde_json::Value::Null));
     assert_eq!((of("limits.lease").get("file"), &of("limits.lease")["line"]), (None, &4.into()));
+}
+
+/// No price is needed for that.
+#[test]
+fn a_limit_of_time_that_is_shorter_than_the_work_is_found_without_asking_anybody() {
+    let of = |lines: &str| findings(&format!("[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\n[checkpoint]\npath = 'c'\n{lines}"));
+    let (code, out) = of("[limits]\nwork = '20h'\nmax_runtime = '3h'\n");
+    let said = "`limits.work`: `limits.max_runtime` is too short: 20h of work and a start of 12m take 17h 1";
+    assert!(code == 0 && out.contains(said) && out.contains("hint: `--max-runtime 21h` is enough"), "{out}");
+    let (_, out) = of("[limits]\nwork = '20h'\ndeadline = '2999-01-01T00:00:00Z'\nmax_runtime = '30h'\nbudget = '$2'\n");
+    assert!(!out.contains("`limits.work`"), "{out}");
+    let (_, out) = of("[limits]\nwork = '20h'\nmax_runtime = '12h'\n[machine.speed]\nH100 = 4.0\nA10G = 1.0\n");
+    assert!(!out.contains("`limits.work`"), "a machine that is four times as fast does it: {out}");
 }
 
 /// A file does not say it, and to find out on a machine costs money.

@@ -195,6 +195,8 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
     assert!(!well && out.contains("seed 7 panics"), "{out}");
     let (well, _, err) = try_soak(&["--bug", "Panic", "--seed", "7"]);
     assert!(!well && err.contains("there are DropToken, "), "{err}");
+    let (well, _, err) = try_soak(&["--bug", "NoCap", "20"]);
+    assert!(!well && err.contains("--seed says which"), "{err}");
 }
 
 /// In a task of the world a panic ends that task alone.

@@ -61,7 +61,7 @@ fn lived(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course) -> Lived {
 fn lived_beside(spec: &ResolvedSpec, work: u64, goes: Goes, course: Course, extras: UsdPerHour) -> Lived {
     super::remember_panics();
     let play = play(spec, work);
-    let lived = live(&OwnJob { spec, play: &play, goes, extras, course, seed: 7, now: NOW.parse().unwrap() }, |_| true).expect("it went on");
+    let lived = live(&OwnJob { spec, play: &play, goes, extras, course, seed: 7, now: NOW.parse().unwrap() }, || true).expect("it went on");
     assert!(super::PANICS.take().is_empty());
     assert!(lived.violations.is_empty(), "{lived:?}");
     lived
@@ -180,6 +180,13 @@ fn limits_end_it_unfinished_as_they_would() {
     assert!(ran.unfinished.is_none() && ran.finish_hours < 2.0 && ran.on_demand_hours > 1.0, "on demand in time: {ran:?}");
     let ran = lived(&spec(&deadline), 60, Goes::Spot, course()).ran;
     assert_eq!((ran.unfinished, ran.usd, ran.starts), (Some(Unfinished::Deadline), 0.0, 0), "{ran:?}");
+    // Law 6 knew one grace alone, that of the jobs of its seeds: a deadline that was met with another broke it.
+    for grace in ["30s", "90s", "5m"] {
+        let mut spec = spec(&deadline);
+        spec.spec.checkpoint.as_mut().unwrap().grace = grace.parse().unwrap();
+        let ran = lived(&spec, 180, Goes::OnDemand, always()).ran;
+        assert!(ran.unfinished == Some(Unfinished::Deadline) && ran.starts == 1, "{grace}: {ran:?}");
+    }
     let ran = lived(&spec(&serde_json::json!({"max_runtime": "40m"})), 60, Goes::OnDemand, always()).ran;
     assert_eq!(ran.unfinished, Some(Unfinished::RunTime), "{ran:?}");
     let ran = lived(&spec(&serde_json::json!({"budget": 2.0})), 60, Goes::OnDemand, always()).ran;

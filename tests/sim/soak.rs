@@ -23,13 +23,13 @@ use rustix::time::{ClockId, clock_gettime};
 #[command(name = "soak", group = ArgGroup::new("what").args(["seed", "deaths", "long", "mutants", "named"]))]
 struct Args {
     /// How many seeds are played
-    #[arg(default_value_t = 100, conflicts_with = "what")]
+    #[arg(default_value_t = 100, conflicts_with = "what", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     count: u64,
     /// Length of a world in hours; jobs and faults grow with it
     #[arg(long, value_name = "H", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=24 * 366))]
     hours: u64,
     /// The first seed; what a run prints on its way is where to go on
-    #[arg(long, value_name = "S", default_value_t = 0)]
+    #[arg(long, value_name = "S", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=u64::MAX / 2))]
     from: u64,
     /// Worlds that are played at once; each lives on one thread
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -76,6 +76,10 @@ fn main() {
     let args = Args::parse();
     let saves = args.renamed.then_some(Saves::Renamed);
     let run = Run { from: args.from, count: args.count, hours: args.hours, threads: args.threads, saves, newer: !args.older };
+    // The parser asks no seed of whoever says how many as well.
+    if args.seed.is_none() && (args.bug.is_some() || args.story.is_some() || args.death.is_some()) {
+        Args::command().error(ErrorKind::MissingRequiredArgument, "--bug, --story and --death are of one world: --seed says which").exit();
+    }
     name_the_seed_of_a_panic();
     match args.seed {
         _ if args.deaths => deaths(),
