@@ -126,11 +126,13 @@ pub async fn show(context: &Context, prepared: &Prepared) -> Result<ExitCode, Fa
 /// A name that nobody knows is the nearer mistake, whatever else stands in the way.
 fn slips_first(mut fault: Fault, findings: &[Finding]) -> Fault {
     const NAMES: [&str; 3] = ["machine.gpus", "machine.regions", "machine.instance_types"];
-    let slips = findings.iter().filter(|finding| NAMES.contains(&finding.path.as_str())).map(|finding| match &finding.hint {
+    let said = fault.hint.take();
+    let is_news = |finding: &&Finding| NAMES.contains(&finding.path.as_str()) && !said.as_ref().is_some_and(|said| said.contains(&finding.message));
+    let slips = findings.iter().filter(is_news).map(|finding| match &finding.hint {
         Some(hint) => format!("{finding}: {hint}"),
         None => finding.to_string(),
     });
-    let all: Vec<String> = slips.chain(fault.hint.take()).collect();
+    let all: Vec<String> = slips.chain(said.clone()).collect();
     fault.hint = (!all.is_empty()).then(|| all.join("; "));
     fault
 }

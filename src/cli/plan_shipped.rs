@@ -165,7 +165,8 @@ fn instead(fault: Fault, none: &ActError, spec: &ResolvedSpec, regions: &[String
         }
         None => none.to_string(),
     };
-    fault.also(format!("nor can it be planned by the catalogue that ships with `lamp`: {why}"))
+    let nothing = fault.meaning.clone().map(|meaning| format!("{meaning}; ")).unwrap_or_default();
+    fault.meaning(format!("{nothing}nor can it be planned by the catalogue that ships with `lamp`: {why}"))
 }
 
 /// What this is, with its day.

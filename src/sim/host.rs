@@ -248,7 +248,7 @@ impl Host {
                 state.crash_loop = state.crash_loop.checked_sub(1)?;
                 Some((self.world.dice.faults.roll(60) + 1, true))
             });
-            if self.world.planted == Some(Bug::AgentForgets) {
+            if self.world.planted() == Some(Bug::AgentForgets) {
                 let _ = self.disk.remove(Path::new(STATE));
             }
             let agent = Process::mortal(Some(Arc::clone(boot)), dies);

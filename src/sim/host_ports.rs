@@ -61,7 +61,7 @@ impl Metadata for Ports {
     }
     async fn notices(&self) -> Result<Vec<Notice>, MetadataError> {
         self.answers("spot/instance-action").await?;
-        let is_read = self.0.world.planted != Some(Bug::NoticesUnread);
+        let is_read = self.0.world.planted() != Some(Bug::NoticesUnread);
         Ok(if is_read { self.0.state().notices.clone() } else { Vec::new() })
     }
 }
@@ -91,7 +91,7 @@ impl Power for Ports {
         self.0.world.timeline.sleep(Duration::from_secs(self.0.world.dice.faults.pick(&[3, 6, 70]))).await;
         // A kernel that hangs meanwhile powers nothing off.
         self.0.kernel.running().await;
-        if self.0.world.planted != Some(Bug::PowerLost) {
+        if self.0.world.planted() != Some(Bug::PowerLost) {
             self.0.go_dark();
             // It broke after it was pressed (seed 47012046 of 24 h).
             if self.0.power_fails() {

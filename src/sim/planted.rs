@@ -1,8 +1,8 @@
 //! Bugs that are planted on purpose, one at a time, to see that the laws catch them (`just mutants-sim`).
 //!
 //! Each sits where the product meets the world: its port asks, reads or remembers as a product with that bug would. Nothing
-//! of the product is changed for it, and no word of `lamp` plants one: `lamp simulate`, which ships the false world, plays it without
-//! (`own`). What must never live here: a bug that no hasty change could bring.
+//! of the product is changed for it; and `lamp simulate` ships the false world without them: they are there with the feature `planted`
+//! alone, which tests and examples have (`World::planted`). What must never live here: a bug that no hasty change could bring.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -146,7 +146,7 @@ impl Bug {
 /// The plan as it is asked for.
 pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
     let mut plan = Cow::Borrowed(plan);
-    match world.planted {
+    match world.planted() {
         // What was refused has left nothing that could be there twice.
         Some(Bug::DropToken) if world.ec2.knows(&plan.client_token) => {
             plan.to_mut().client_token = format!("{}-{}", plan.client_token, world.timeline.now().as_millis())
@@ -163,7 +163,7 @@ pub fn asked_for<'a>(world: &World, plan: &'a Plan) -> Cow<'a, Plan> {
 /// What is made of the answer to a launch.
 pub fn launched(world: &World, answer: Result<String, CloudError>) -> Result<String, CloudError> {
     let refused = |refusal| Err(CloudError::NoCapacity { what: "planted".into(), refusal });
-    match (world.planted, &answer) {
+    match (world.planted(), &answer) {
         (Some(Bug::SilenceIsRefusal), Err(CloudError::Ambiguous { .. })) => refused(Refusal::Capacity),
         (Some(Bug::NotFoundIsGone), Ok(id)) if !world.ec2.views(OWNER, Duration::ZERO).iter().any(|view| view.id == *id) => refused(Refusal::Spent),
         _ => answer,
@@ -172,7 +172,7 @@ pub fn launched(world: &World, answer: Result<String, CloudError>) -> Result<Str
 
 /// What is made of an answer of Describe.
 pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, CloudError>) -> Result<Vec<InstanceView>, CloudError> {
-    let Some(bug) = world.planted else { return answer };
+    let Some(bug) = world.planted() else { return answer };
     if bug == Bug::ErrorIsEmpty {
         return Ok(answer.unwrap_or_default());
     }
@@ -202,12 +202,12 @@ pub fn described(world: &World, by: &str, answer: Result<Vec<InstanceView>, Clou
 
 /// Whether a machine that is to be ended is stopped.
 pub fn stops(world: &World, id: &str) -> bool {
-    world.planted == Some(Bug::StopSpot) && world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot)
+    world.planted() == Some(Bug::StopSpot) && world.ec2.with(id, |machine| machine.offer.market) == Some(Market::Spot)
 }
 
 /// What reaches the store instead of one object, in order.
 pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
-    let (waits, goes) = match world.planted {
+    let (waits, goes) = match world.planted() {
         Some(Bug::ManifestFirst) => (key.contains("/checkpoints/") && !key.ends_with("manifest.json"), key.ends_with("/manifest.json")),
         Some(Bug::NextBeforeGone) => (key.ends_with("/settled.json"), key.ends_with("/plan.json") || key.ends_with("/receipt.json")),
         Some(Bug::ReasonUnwritten) if key.ends_with("/ending.json") => return Vec::new(),
@@ -228,12 +228,12 @@ pub fn written(world: &World, key: &str, body: Bytes) -> Vec<(String, Bytes)> {
 
 /// Whether what is listed below a key is seen.
 pub fn sees(world: &World, by: &str, prefix: &str) -> bool {
-    world.planted != Some(Bug::LostCancel) || by == "user" || !prefix.contains("/requests/")
+    world.planted() != Some(Bug::LostCancel) || by == "user" || !prefix.contains("/requests/")
 }
 
 /// The spec of a job as an agent reads it.
 pub fn read(world: &World, key: &str, body: Bytes) -> Bytes {
-    if world.planted != Some(Bug::RareSaves) || !key.ends_with("/spec.json") {
+    if world.planted() != Some(Bug::RareSaves) || !key.ends_with("/spec.json") {
         return body;
     }
     let text = String::from_utf8_lossy(&body).replace(r#""interval": "2m""#, r#""interval": "48h""#);
@@ -242,7 +242,7 @@ pub fn read(world: &World, key: &str, body: Bytes) -> Bytes {
 
 /// The steady clock of a machine whose time of day is so far off.
 pub fn steady(world: &World, wall: impl FnOnce() -> Timestamp) -> Duration {
-    match world.planted {
+    match world.planted() {
         // A clock that is set back goes back; a day of room keeps it a length.
         Some(Bug::WallForSteady) => {
             let since = wall().duration_since(at(Duration::ZERO)) + SignedDuration::from_hours(48);
@@ -254,6 +254,6 @@ pub fn steady(world: &World, wall: impl FnOnce() -> Timestamp) -> Duration {
 
 /// The hard cap as the machine's tags tell it to the agent.
 pub fn kill_at(world: &World, set: &str, launched: Timestamp) -> Option<String> {
-    let set: Timestamp = set.parse().ok().filter(|_| world.planted == Some(Bug::RelativeDeadline))?;
+    let set: Timestamp = set.parse().ok().filter(|_| world.planted() == Some(Bug::RelativeDeadline))?;
     Some((world.timeline.wall() + set.duration_since(launched)).to_string())
 }

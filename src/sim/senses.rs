@@ -35,7 +35,7 @@ impl SensorFeed for Senses {
         }
         self.at = mono;
         let lost = host.world.weather.is(Trouble::NvmlLost);
-        let works = works || host.world.planted == Some(Bug::MemoryIsWork);
+        let works = works || host.world.planted() == Some(Bug::MemoryIsWork);
         let gpu = GpuSample {
             index: 0,
             uuid: "GPU-0".into(),
@@ -54,7 +54,7 @@ impl SensorFeed for Senses {
         };
         let gpus = match lost {
             // A product with this bug reads nothing as zero.
-            true if host.world.planted == Some(Bug::UnknownIsIdle) => Reading::Known(vec![idle(gpu)]),
+            true if host.world.planted() == Some(Bug::UnknownIsIdle) => Reading::Known(vec![idle(gpu)]),
             true => Reading::unknown("NVML: driver/library version mismatch"),
             false if host.lacks_gpu => Reading::Known(Vec::new()),
             false => Reading::Known(vec![gpu]),

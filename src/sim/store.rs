@@ -167,7 +167,7 @@ impl Store for Line {
 
     async fn create(&self, key: &str, body: Bytes) -> Result<Created, StoreError> {
         let lost = self.meet("create", key).await?;
-        let over = self.world.planted == Some(Bug::OverwritesPlans) && key.ends_with("/plan.json");
+        let over = self.world.planted() == Some(Bug::OverwritesPlans) && key.ends_with("/plan.json");
         let there = !over && self.world.objects.lock().contains_key(key);
         if !there {
             self.write(key, body);
@@ -198,7 +198,7 @@ impl Store for Line {
         let disk = self.disk.as_ref().ok_or_else(|| unavailable("this party has no disk"))?;
         let body = disk.read(path).ok().flatten().ok_or_else(|| unavailable("no such file"))?;
         let told = (body.len() as u64, sha256(&body));
-        if self.world.planted != Some(Bug::FilesNotSent) || !key.contains("/checkpoints/") {
+        if self.world.planted() != Some(Bug::FilesNotSent) || !key.contains("/checkpoints/") {
             self.write(key, Bytes::from(body));
         }
         self.reply(lost, "upload", key, told).await

@@ -344,7 +344,7 @@ impl Workloads for Ports {
     }
 
     async fn attach(&self, dir: &Path) -> Result<Option<Box<dyn Workload>>, WorkloadError> {
-        let forgets = self.0.world.planted == Some(Bug::SecondWorkload);
+        let forgets = self.0.world.planted() == Some(Bug::SecondWorkload);
         let state = self.0.state();
         let found = state.starts.iter().filter(|_| !forgets).find(|start| start.launch.dir == dir && !start.gone.load(Ordering::Relaxed));
         Ok(found.map(|start| Box::new(Handle(Arc::clone(start))) as Box<dyn Workload>))

@@ -127,8 +127,7 @@ pub struct World {
     pub swept: bool,
     /// Faults befall it.
     pub is_rough: bool,
-    /// What is wrong with the product in this world, on purpose.
-    pub planted: Option<Bug>,
+    planted: Option<Bug>,
     /// The job that goes on from the first one.
     pub goes_on: OnceLock<JobId>,
     held_back: Mutex<Vec<(String, Bytes)>>,
@@ -273,6 +272,12 @@ impl World {
 
     fn deaths(&self) -> MutexGuard<'_, Deaths> {
         self.deaths.lock().expect("nobody panics while holding it: it only counts")
+    }
+
+    /// What is wrong with the product in this world, on purpose. Of a build that ships it is known while it is made that nothing is, so
+    /// that no bug of the list is in it.
+    pub fn planted(&self) -> Option<Bug> {
+        if cfg!(feature = "planted") { self.planted } else { None }
     }
 
     /// The newest step that a complete checkpoint in the store holds.

@@ -199,6 +199,15 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
     assert!(!well && err.contains("--seed says which"), "{err}");
 }
 
+/// `cargo test` has them; what ships is built without its tests' features.
+#[test]
+fn bugs_are_planted_by_tests_alone() {
+    let manifest = include_str!("../../Cargo.toml");
+    let asks: Vec<&str> = manifest.lines().filter(|line| line.contains("planted") && !line.starts_with('#')).collect();
+    assert_eq!(asks, ["planted = []", r#"lamplighter = { path = ".", default-features = false, features = ["planted"] }"#]);
+    assert!(manifest.find("[dev-dependencies]") < manifest.find(asks[1]), "only of tests and examples");
+}
+
 /// In a task of the world a panic ends that task alone.
 #[test]
 fn a_panic_in_a_world_fails_whoever_plays_it_and_names_the_seed() {
