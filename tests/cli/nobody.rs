@@ -137,6 +137,9 @@ fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
     for ended in [never, plan()] {
         assert_eq!(ended.code, 103, "{ended:?}");
         assert!(ended.err.contains("error: the single sign-on of AWS is over, or was not begun\n"), "{ended:?}");
-        assert!(ended.err.contains("nothing bills\nhint: `aws sso login` signs in again"), "{ended:?}");
+        assert!(
+            ended.err.contains("nothing bills; nor can it be planned") && ended.err.contains("\nhint: `aws sso login` signs in again"),
+            "{ended:?}"
+        );
     }
 }
