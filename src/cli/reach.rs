@@ -86,8 +86,7 @@ impl OutOfReach {
         let spec = &spec.spec;
         let offer: &Offer = &planned.plan.offer;
         let speed = spec.machine.speed.of(offer);
-        let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now };
-        let standing = planned.outlook.as_ref().map_or_else(|| auto::standing(&facts), |outlook| outlook.standing);
+        let standing = planned.outlook.as_ref().map_or_else(|| standing_alone(spec, speed, now), |outlook| outlook.standing);
         let machine = Machine {
             hour: offer.hourly_at_most(planned.plan.bid),
             speed,
@@ -113,8 +112,7 @@ impl OutOfReach {
     /// machines whose speed it names.
     pub fn of_its_words(spec: &Spec, now: Timestamp) -> Option<OutOfReach> {
         let speed = spec.machine.speed.iter().map(|(_, speed)| speed).reduce(f64::max).unwrap_or(1.0);
-        let facts = AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now };
-        OutOfReach::by_the_hour(spec, &auto::standing(&facts), ([UsdPerHour::ZERO; 2], false), speed, now)
+        OutOfReach::by_the_hour(spec, &standing_alone(spec, speed, now), ([UsdPerHour::ZERO; 2], false), speed, now)
     }
 
     fn judge(spec: &Spec, standing: &Standing, machine: &Machine, now: Timestamp) -> Option<OutOfReach> {
@@ -250,6 +248,11 @@ fn span(hours: f64) -> Span {
 fn at_least(hours: f64) -> Span {
     let secs = (hours * 3600.0).ceil().max(1.0);
     Span::from_secs(if secs < 60.0 { secs } else { (secs / 60.0).ceil() * 60.0 } as u64)
+}
+
+/// How a job stands that has not run and of whose market nothing is known.
+fn standing_alone(spec: &Spec, speed: f64, now: Timestamp) -> Standing {
+    auto::standing(&AutoFacts { spec, history: &[], running: None, more_time: Span::ZERO, spot: None, on_demand: None, speed, now })
 }
 
 #[cfg(test)]

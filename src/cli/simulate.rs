@@ -65,8 +65,8 @@ pub struct Args {
     /// From the launch call to work [default: as measured, or 12m]
     #[arg(long, value_name = "TIME", help_heading = "Simulation")]
     pub start: Option<Span>,
-    /// What an hour of a spot machine costs, all in, beside --on-demand-price [default: both as they are now]; what of it is disk and address is not
-    /// known then, so that a machine which EC2 takes back within its first hour costs nothing here
+    /// What an hour of a spot machine costs, all in, beside --on-demand-price [default: both as they are now]; what of it is
+    /// disk and address is not known then, so that a machine which EC2 takes back within its first hour costs nothing here
     #[arg(long, value_name = "USD", requires = "on_demand_price", help_heading = "Simulation")]
     pub spot_price: Option<Hourly>,
     /// What an hour on demand costs, all in, beside --spot-price [default: both as they are now]

@@ -110,6 +110,14 @@ fn nearest(script: &str, workdir: &Path) -> Option<String> {
     closest(script, files.iter().map(String::as_str)).map(str::to_owned)
 }
 
+/// What to look at where a file is not in the workdir.
+fn where_it_may_be(file: &str, workdir: &Path) -> String {
+    match nearest(file, workdir) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => "is `workdir` right? It is relative to the job file".to_owned(),
+    }
+}
+
 /// A script that Python or a shell is asked to run must be in the workdir.
 fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     let Command::Args(args) = &spec.command else { return };
@@ -126,11 +134,7 @@ fn check_script(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
     found.push(if spec.setup.is_some() {
         Finding::warning("command", format!("{message}; `setup` has to bring it"))
     } else {
-        let hint = match nearest(script, workdir) {
-            Some(file) => format!("did you mean `{file}`?"),
-            None => "is `workdir` right? It is relative to the job file".to_owned(),
-        };
-        Finding::error("command", message).hint(hint)
+        Finding::error("command", message).hint(where_it_may_be(script, workdir))
     });
 }
 
@@ -141,16 +145,12 @@ fn check_setup(spec: &Spec, workdir: &Path, found: &mut Vec<Finding>) {
             continue;
         }
         let finding = Finding::warning("setup", format!("`{file}` is not in the workdir `{}`", workdir.display()));
-        let hint = match nearest(file, workdir) {
-            Some(near) => format!("did you mean `{near}`?"),
-            None => "is `workdir` right? It is relative to the job file".to_owned(),
-        };
-        found.push(finding.hint(hint));
+        found.push(finding.hint(where_it_may_be(file, workdir)));
     }
 }
 
-/// The files that its first commands need: `pip install -r FILE`, `sh FILE`, `python FILE`, `./FILE`. What comes after another command than one that makes an
-/// environment may use what that made, in a folder that it went to; and what only a shell can read is left to one.
+/// The files that its first commands need: `pip install -r FILE`, `sh FILE`, `python FILE`, `./FILE`. What comes after another command
+/// than one that makes an environment may use what that made, in a folder that it went to; and what only a shell can read is left to one.
 fn named_at_once(setup: &str) -> Vec<&str> {
     let mut named = Vec::new();
     for command in setup.lines().flat_map(|line| line.split("&&")) {

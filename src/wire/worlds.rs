@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use crate::sim::{Course, Lived, OwnJob, PriceRound};
 
-/// Plays all of them in their order, and asks `goes_on` at about every minute of each, with how many are done. Blocks its thread until the last has ended.
-/// `None`: it was given up before its end, or never begun, since `goes_on` said no.
+/// Plays all of them in their order, and asks `goes_on` at about every minute of each, with how many are done. Blocks its thread until
+/// the last has ended. `None`: it was given up before its end, or never begun, since `goes_on` said no.
 pub fn live_all(jobs: &[OwnJob<'_>], goes_on: impl Fn(usize) -> bool + Sync) -> Vec<Option<Lived>> {
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let lived: Mutex<Vec<Option<Lived>>> = Mutex::new(jobs.iter().map(|_| None).collect());
