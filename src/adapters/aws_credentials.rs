@@ -12,6 +12,7 @@ use std::error::Error as StdError;
 use aws_config::imds::client::error::ImdsError;
 use aws_credential_types::provider::error::CredentialsError;
 
+use super::aws_profiles::NoSuchProfile;
 use crate::ports::{NONE_FOUND, NoCredentials};
 
 const FIX: &str = "`aws configure` makes some; AWS_PROFILE names a profile that has some; with single sign-on, `aws sso login`";
@@ -72,6 +73,9 @@ pub fn why(error: &CredentialsError) -> NoCredentials {
     let texts = texts(error);
     tracing::debug!("AWS credentials: {}", texts.join(": "));
     let told = |words: &[&str]| texts.iter().any(|text| words.iter().any(|word| text.contains(word)));
+    if let Some(unknown) = error.source().and_then(|source| source.downcast_ref::<NoSuchProfile>()) {
+        return unknown.nobody();
+    }
     match error {
         _ if told(SIGNED_OUT) => NoCredentials { what: "the single sign-on of AWS is over, or was not begun".to_owned(), fix: SIGN_IN.to_owned() },
         CredentialsError::ProviderTimedOut(_) => too_late(),

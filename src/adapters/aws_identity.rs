@@ -21,6 +21,7 @@ use object_store::{CredentialProvider, Error};
 use tokio::sync::Mutex;
 
 use super::aws_credentials::why;
+use super::aws_profiles::NoSuchProfile;
 use super::object_s3::Ending;
 use super::system_clock::SystemClock;
 use crate::market::elapsed;
@@ -57,6 +58,8 @@ pub struct Identity {
     kept: Arc<Mutex<Option<Kept>>>,
     asked_within: Duration,
     told: Option<Told>,
+    /// The one that the configuration names; else AWS_PROFILE does.
+    profile: Option<String>,
 }
 
 /// When the key in the environment ends, as `aws configure export-credentials` says it there. The SDK does not read it.
@@ -129,7 +132,12 @@ impl Kept {
 
 impl Identity {
     pub fn new(chain: SharedCredentialsProvider) -> Self {
-        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN, told: None }
+        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN, told: None, profile: None }
+    }
+
+    #[must_use]
+    pub fn of_profile(self, profile: Option<String>) -> Self {
+        Identity { profile, ..self }
     }
 
     /// With what is known of the key in the environment.
@@ -185,10 +193,15 @@ impl Identity {
                     tracing::warn!("the AWS credentials cannot be renewed: {}", why(&error));
                     Kept { asked, ..known }
                 }
-                None => return Err(error),
+                None => return Err(self.by_its_name(error).await),
             },
         };
         Ok(kept.insert(found).clone())
+    }
+
+    /// Whoever names a profile that is none has credentials nowhere, as the chain tells it at first; asked again, that its error was taken.
+    async fn by_its_name(&self, error: CredentialsError) -> CredentialsError {
+        NoSuchProfile::look(self.profile.as_deref()).await.map_or(error, CredentialsError::invalid_configuration)
     }
 }
 

@@ -183,7 +183,7 @@ async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> (
     }
     let config = loader.load().await;
     let Some(identity) = config.credentials_provider().map(Identity::new) else { return (config, None) };
-    let identity = identity.told(Told::here());
+    let identity = identity.told(Told::here()).of_profile(settings.profile.clone());
     // One for all: what each client keeps for itself, each client asks for, and uses until ten seconds before its end.
     let builder = config.to_builder().credentials_provider(SharedCredentialsProvider::new(identity.clone()));
     (builder.identity_cache(IdentityCache::no_cache()).build(), Some(identity))

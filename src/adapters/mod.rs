@@ -44,6 +44,8 @@ mod aws_identity;
 #[cfg(feature = "aws")]
 pub mod aws_objects;
 #[cfg(feature = "aws")]
+mod aws_profiles;
+#[cfg(feature = "aws")]
 pub mod aws_ready;
 #[cfg(feature = "aws")]
 mod aws_said;

@@ -6,7 +6,7 @@
 //!   twenty                   ──> until it is ten minutes old
 //! ```
 //! A life that is too short for a verdict stops nothing, however idle or hung the work is; with a beat in each of them neither the lease
-//! nor the alarm nor the dead-man's switch would ever stand in for it, and a machine without a limit would bill for ever (seed 911134).
+//! nor the alarm nor the dead-man's switch would ever stand in for it, and a machine would bill to its hard cap, weeks perhaps (seed 911134).
 //! So who dies young is silent: the lease lapses, and whoever sweeps ends the machine; the job goes on from its newest checkpoint
 //! elsewhere. What must never live here: the lives of an end that was begun (`last_lives`).
 

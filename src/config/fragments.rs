@@ -172,7 +172,7 @@ pub struct WatchFile {
     pub alarm: Option<AlarmWord>,
 }
 
-/// When the job must end, whatever it does.
+/// When the job must end, whatever it does. A job that buys machines names `max_runtime`, `budget` or `deadline`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct LimitsFile {

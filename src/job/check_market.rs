@@ -1,7 +1,7 @@
 //! What a job asks of the market that the shipped catalogue knows nothing of: without a network, before anything is planned.
 //!
-//! Warnings only: types and regions are newer than this program, and an emulator may call its own whatever it likes. What must
-//! never live here: a refusal, a price of today.
+//! Warnings only, but for a job without a limit: types and regions are newer than this program, and an emulator may call its own
+//! whatever it likes. What must never live here: a price of today.
 
 use std::time::Duration;
 
@@ -109,14 +109,16 @@ fn gpu_of_a_workstation(catalog: &Catalog, machine: &MachineSpec) -> Option<Find
     Some(unknown_gpu(catalog, model, text))
 }
 
-/// A job that nothing ends bills until somebody looks.
+/// A machine that nothing ends bills until somebody looks: none is bought without a hard cap (docs/decisions/0024), and only who
+/// pays knows where it is.
 fn unbounded(spec: &Spec) -> Option<Finding> {
-    let limits = &spec.limits;
-    if limits.max_runtime.is_some() || limits.deadline.is_some() || limits.budget.is_some() {
+    if spec.limits.bound_a_machine() {
         return None;
     }
-    let text = "has no `max_runtime`, no `deadline` and no `budget`: nothing bounds what the job costs but a judgement that it is idle or stalled";
-    Some(Finding::warning("limits", text).hint("say how long it may run, or what it may cost: max_runtime = \"12h\", budget = \"$20\""))
+    let text = "has no `max_runtime`, no `budget` and no `deadline`: nothing would end a machine whose work never does, and none is bought";
+    let hint = "say how long it may run, or what it may cost: `--max-runtime 24h`, `--budget 20`, or max_runtime = \"24h\", budget = \"$20\" \
+                in [limits] of the job file, or once for all jobs in the configuration; `lamp extend` raises it while it runs";
+    Some(Finding::error("limits", text).hint(hint))
 }
 
 /// A budget below what the cheapest machine costs for the shortest life that is worth a start, at a tenth of its on-demand price
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_on_aws_that_nothing_bounds_and_a_budget_that_buys_nothing_are_told() {
+    fn a_job_on_aws_that_nothing_bounds_is_refused_and_a_budget_that_buys_nothing_is_told() {
         one(said(Cloud::Aws, "A10G:1", |spec| spec.limits.max_runtime = None), &["`limits`: has no `max_runtime`"]);
         assert_eq!(said(Cloud::Local, "none", |spec| spec.limits.max_runtime = None), [""; 0]);
         let budget =

@@ -222,6 +222,13 @@ pub struct LimitsSpec {
     pub boot: Span,
 }
 
+impl LimitsSpec {
+    /// Whether one of them ends a machine whatever it does: each machine that is bought has a hard cap.
+    pub fn bound_a_machine(&self) -> bool {
+        self.max_runtime.is_some() || self.budget.is_some() || self.deadline.is_some()
+    }
+}
+
 /// The right to run an attempt lasts this long without a heartbeat. A hundred and twenty missed ones: shorter ends a healthy
 /// machine behind a broken line, longer lets a dead one bill.
 pub const LEASE: Span = Span::from_secs(30 * 60);

@@ -45,6 +45,12 @@ pub struct OverBudget {
     pub whole: Option<Usd>,
 }
 
+/// Of jobs from before limits were asked for (docs/decisions/0024): what is submitted now has one.
+pub(super) fn unlimited() -> NoOffer {
+    let because = "the job has no `max_runtime`, no `budget` and no `deadline`: nothing would end a machine whose work never does";
+    NoOffer { because: vec![because.into()], above_bid: None, over_budget: None, short_of: None, too_dear: None, unpriced: Vec::new() }
+}
+
 /// Where all of them fail for one reason of money, that is one sentence and not one for each.
 pub(super) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<TooDear>) -> NoOffer {
     let bought: Vec<&Offer> = rejected.iter().map(|no| &no.offer).filter(|offer| offer.cloud != Cloud::Local).collect();

@@ -9,8 +9,8 @@ use super::bid::{self, Bid};
 use super::fallback::{Bound, TooDear};
 use super::hard_end::{Terms, dearest};
 use super::job_most::{self, JobMost};
-use super::no_offer::no_offer;
 pub use super::no_offer::{NoOffer, OverBudget};
+use super::no_offer::{no_offer, unlimited};
 use super::offer_words::{dearer, reasons};
 use super::ranking::Ranked;
 use super::refusals::{ago, refused_lately};
@@ -29,7 +29,7 @@ pub struct Placement {
     pub fallbacks: Vec<Offer>,
     /// What the chosen one and each of those come to, in the same order.
     pub ranking: Vec<Ranked>,
-    /// `None`: nothing bounds the time, and an hour costs something.
+    /// `None`: nothing bounds the time of this workstation, and an hour of it costs something.
     pub most_usd: Option<Usd>,
     /// The same where any of the fallbacks is taken in its place.
     pub most_any_usd: Option<Usd>,
@@ -93,6 +93,9 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     rejected.extend(too_dear.iter().map(|dear| RejectedOffer { offer: dear.offer.clone(), because: dear.because() }));
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
+    if best.cloud != Cloud::Local && kill_at.is_none() {
+        return Err(unlimited());
+    }
     let most_any_usd = most_of(ask, &fitting);
     let mut reasons = reasons(ask, best, bid.as_ref(), others);
     let fits: Vec<&Offer> = fitting.iter().map(|(offer, _)| *offer).collect();
@@ -118,6 +121,7 @@ impl<'a> Ask<'a> {
     /// allow it.
     pub fn fits_later(&self, bound: &Bound<'_>, offer: &Offer) -> bool {
         offer.gpus >= self.spec.machine.gpus.count
+            && (offer.cloud == Cloud::Local || self.terms(offer, None).hard_end().is_some())
             && self.has_quota(offer)
             && self.terms_later(offer).check().is_ok()
             && self.bid_reaches(offer)
@@ -227,6 +231,10 @@ mod tests {
         }
     }
 
+    fn an_hour() -> LimitsSpec {
+        LimitsSpec { max_runtime: Some(Span::from_secs(3600)), ..LimitsSpec::default() }
+    }
+
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn place(spec: &Spec, offers: &[Offer], budget_left: Option<Usd>, more_time: Span, now: Timestamp) -> Result<Placement, NoOffer> {
@@ -246,15 +254,29 @@ mod tests {
 
     #[test]
     fn the_cheapest_that_fits_is_taken_and_the_others_are_named() {
-        let mut wanted = spec(LimitsSpec::default());
+        let mut wanted = spec(an_hour());
         wanted.machine.gpus = "A10G:1".parse::<GpuRequirement>().unwrap();
         let offers = [offer(Cloud::Aws, "a", "2", 1), offer(Cloud::Aws, "b", "1", 1), offer(Cloud::Aws, "c", "0.1", 0)];
         let placed = place(&wanted, &offers, None, Span::ZERO, NOW).unwrap();
         assert_eq!(placed.offer, offers[1]);
         assert_eq!(placed.rejected.len(), 2);
-        assert_eq!((placed.most_usd, placed.kill_at), (None, None), "nothing bounds it");
+        assert_eq!(placed.kill_at, Some(NOW + Duration::from_secs(3600 + 300)));
         let error = place(&wanted, &offers[2..], None, Span::ZERO, NOW).unwrap_err();
         assert_eq!(error.to_string(), "no offer fits: t in c has 0 GPUs, and the job needs A10G:1");
+    }
+
+    #[test]
+    fn no_machine_is_bought_for_a_job_that_nothing_ends() {
+        let offers = [offer(Cloud::Aws, "a", "2", 0), spot("0.4", "1")];
+        let refused = |offers: &[Offer]| place(&spec(LimitsSpec::default()), offers, None, Span::ZERO, NOW).unwrap_err().to_string();
+        for offer in &offers {
+            assert!(refused(std::slice::from_ref(offer)).contains("no `max_runtime`, no `budget` and no `deadline`"), "{offer:?}");
+        }
+        // A price of nothing buys for ever.
+        let free = place(&spec(LimitsSpec::default()), &[offer(Cloud::Aws, "a", "0", 0)], Some("$1".parse().unwrap()), Span::ZERO, NOW);
+        assert!(free.is_err(), "{free:?}");
+        let local = place(&spec(LimitsSpec::default()), &[offer(Cloud::Local, "a", "2", 0)], None, Span::ZERO, NOW).unwrap();
+        assert_eq!((local.most_usd, local.kill_at), (None, None), "this workstation is not bought");
     }
 
     #[test]
@@ -332,7 +354,7 @@ mod tests {
 
     #[test]
     fn what_fits_too_is_tried_in_order_and_on_demand_comes_when_it_is_the_cheaper() {
-        let wanted = spec(LimitsSpec::default());
+        let wanted = spec(an_hour());
         let offers = [offer(Cloud::Aws, "a", "1", 0), spot("0.4", "1"), spot("0.3", "1")];
         let placed = place(&wanted, &offers, None, Span::ZERO, NOW).unwrap();
         assert_eq!(placed.offer, offers[2]);

@@ -137,7 +137,7 @@ impl Ec2Line {
         let refusal = match zone {
             Some((_, trouble)) if weather.is(*trouble) => Refusal::Capacity,
             _ if weather.is(Trouble::QuotaFull) => Refusal::Quota,
-            _ if is_spot && !sold.has_capacity(now) => Refusal::Capacity,
+            _ if !sold.has_capacity(&plan.offer, now) => Refusal::Capacity,
             _ if is_spot && (weather.is(Trouble::PriceHigh) || sold.is_dearer_than(plan.bid, &plan.offer, now)) => Refusal::Price,
             _ => return None,
         };

@@ -104,6 +104,11 @@ impl Machine {
         of_this.map(|bill| bill.ended.saturating_sub(bill.ran)).min().unwrap_or(self.launched)
     }
 
+    /// When it was terminated or stopped, if it is.
+    pub fn gone(&self) -> Option<Duration> {
+        self.history.last().filter(|moment| matches!(moment.state, InstanceState::Terminated | InstanceState::Stopped)).map(|moment| moment.since)
+    }
+
     fn tags_at(&self, seen: Duration) -> &BTreeMap<String, String> {
         self.tags_before.iter().find(|(until, _)| seen < *until).map_or(&self.tags, |(_, tags)| tags)
     }

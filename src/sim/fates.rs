@@ -362,6 +362,7 @@ pub(super) async fn reclaim(world: &Arc<World>, host: &Arc<Host>, notice: Option
 pub fn make_well(world: &Arc<World>, laptop: &Arc<Party>) {
     world.told(format_args!("ALL FAULTS ARE OVER"));
     world.weather.clear();
+    world.sold.make_room();
     laptop.sleep(false);
     laptop.wall_off.store(0, Ordering::Relaxed);
     if let Some(host) = world.ec2.running(OWNER) {

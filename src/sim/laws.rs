@@ -100,11 +100,9 @@ fn one_machine_a_job(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), St
 }
 
 fn tagged_at_any_moment(_: &Judge, world: &World, deed: &Deed<'_>) -> Result<(), String> {
-    let limits = &world.spec.spec.limits;
-    let is_capped = limits.max_runtime.is_some() || limits.budget.is_some() || limits.deadline.is_some();
     let untagged = |machine: &Machine| match Tags::from_map(&machine.tags) {
-        Ok(tags) if tags.owner == OWNER && tags.kill_at.is_some() == is_capped => None,
-        Ok(_) => Some(format!("{} has no owner of ours, or not the hard cap of its job, in its tags", machine.id)),
+        Ok(tags) if tags.owner == OWNER && tags.kill_at.is_some() => None,
+        Ok(_) => Some(format!("{} has no owner of ours, or no hard cap, in its tags", machine.id)),
         Err(error) => Some(format!("{}: {error}", machine.id)),
     };
     let found = match deed {

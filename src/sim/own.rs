@@ -144,6 +144,10 @@ fn spec(job: &OwnJob<'_>) -> ResolvedSpec {
     let mut limits = said.limits.clone();
     limits.deadline = limits.deadline.map(|deadline| at(Duration::ZERO).saturating_add(deadline.duration_since(job.now)).unwrap_or(Timestamp::MAX));
     limits.work = Some(Span::from_secs(job.play.work.as_secs()));
+    // A job of a workstation may have none, and no machine is bought then: this one is never reached.
+    if !limits.bound_a_machine() {
+        limits.max_runtime = Some(Span::from_duration(job.play.given_up_after().saturating_mul(2)));
+    }
     let spec = Spec {
         command: Command::Shell("train".into()),
         setup: None,

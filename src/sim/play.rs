@@ -12,10 +12,11 @@ use serde_json::json;
 use super::cloud::REGION;
 use super::dice::Dice;
 use super::fates::{self, Story};
+use super::lone::{self, Lone, Measured};
 use super::parties::{Party, sweep};
 use super::planted::Bug;
 use super::saves::Saves;
-use super::sold::Sold;
+use super::sold::{Course, Sold, take_away};
 use super::store::Line;
 use super::strikes::{self, Strikes};
 use super::timeline::{Timeline, in_virtual_time};
@@ -47,6 +48,8 @@ pub struct Play {
     pub long: bool,
     /// What befalls the plain job of the exhaustive tests instead of what its seed says.
     pub story: Option<Story>,
+    /// One fault alone, instead of what its seed says.
+    pub lone: Option<Lone>,
     /// A bug of the product, on purpose.
     pub planted: Option<Bug>,
     /// How its work saves, instead of what its seed says: the seeds that were named before there were others are of `Renamed`.
@@ -71,6 +74,8 @@ pub struct Played {
     pub lived: Duration,
     /// From the end of all faults and a wish to stop to the receipt, where what was there then was well.
     pub converged: Option<Duration>,
+    /// What came of the one fault that it had.
+    pub measured: Option<Measured>,
     /// What befell it, by kind: how often, and how often a machine was there for it.
     pub strikes: Strikes,
     /// The lines that people want to see.
@@ -118,6 +123,7 @@ impl Play {
             short: false,
             long: false,
             story: None,
+            lone: None,
             planted: None,
             saves: None,
             newer: true,
@@ -127,19 +133,26 @@ impl Play {
 
 /// Plays it.
 pub fn play(play: Play) -> Played {
-    in_virtual_time(|timeline| live(play, timeline))
+    play_on(play, &[])
 }
 
-async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
+/// Plays it where the capacity of each zone goes as one of these recordings does, which takes machines away too; without any, by the dice.
+pub fn play_on(play: Play, recordings: &[Course]) -> Played {
+    in_virtual_time(|timeline| live(play, recordings, timeline))
+}
+
+async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Played {
     let dice = Dice::new(play.seed);
     let habit = match () {
         () if play.short || play.story.is_some() => SHORT,
         () if play.long => Habit { steps: play.hours * 60, step: Duration::from_secs(60), ..SHORT },
-        () => habit(&dice.fork("habit"), &play),
+        () => play.lone.into_iter().fold(habit(&dice.fork("habit"), &play), |habit, lone| lone.habit(habit)),
     };
     let spec = spec(&dice.fork("spec"), habit, &play, timeline.wall());
-    let swept = !play.short && dice.fork("swept").percent(80);
-    let world = World::new(timeline, &dice, spec, habit, (swept, !play.calm && !play.short), (play.death, play.planted), Sold::of_the_laws());
+    let swept = play.lone.map_or_else(|| !play.short && dice.fork("swept").percent(80), Lone::is_swept);
+    let sold = if recordings.is_empty() { Sold::of_the_laws() } else { Sold::recorded(recordings, &dice.fork("recordings")) };
+    let is_rough = !play.calm && !play.short && play.lone.is_none();
+    let world = World::new(timeline, &dice, spec, habit, (swept, is_rough), (play.death, play.planted), sold);
     if play.told {
         world.trace().keep_all();
     }
@@ -149,6 +162,9 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let dir = submit(&store, &world.spec, None).await.expect("the weather is calm at the start");
     let laptop = Party::new(&world, "laptop");
     let mut tasks = vec![tokio::task::spawn_local(Arc::clone(&laptop).drive()), tokio::task::spawn_local(minutes(Arc::clone(&world)))];
+    if !recordings.is_empty() {
+        tasks.push(tokio::task::spawn_local(take_away(Arc::clone(&world))));
+    }
     if swept {
         tasks.push(tokio::task::spawn_local(sweep(Arc::clone(&world))));
     }
@@ -159,14 +175,18 @@ async fn live(play: Play, timeline: Arc<Timeline>) -> Played {
     let due = match () {
         () if play.calm => Vec::new(),
         () if play.short => short_fates(),
+        () if let Some(lone) = play.lone => lone.due(&dice),
         () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours, play.newer), fates::story),
     };
-    let struck: Arc<Mutex<Strikes>> = Arc::default();
+    let (struck, lone_struck): (Arc<Mutex<Strikes>>, Arc<Mutex<Option<lone::Struck>>>) = Default::default();
+    tasks.extend(play.lone.map(|lone| tokio::task::spawn_local(lone::watch(Arc::clone(&world), lone, Lone::at(&dice), Arc::clone(&lone_struck)))));
     tasks.push(tokio::task::spawn_local(strikes::watch(Arc::clone(&world), due.clone(), Arc::clone(&struck))));
     tasks.push(tokio::task::spawn_local(fates::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
     let (receipts, converged) = to_the_end(&world, dir, &laptop, &play, faults).await;
     let strikes = std::mem::take(&mut *struck.lock().expect("nobody panics while counting"));
-    let played = Played { converged, strikes, ..judge(&world, &play, receipts) };
+    let lone_struck = lone_struck.lock().expect("nobody panics while setting it").take();
+    let measured = lone_struck.map(|struck| lone::measure(&world, &struck));
+    let played = Played { converged, strikes, measured, ..judge(&world, &play, receipts) };
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
     world.dismantle();
@@ -265,6 +285,7 @@ fn judge(world: &Arc<World>, play: &Play, receipts: Vec<Option<Receipt>>) -> Pla
         machine_time,
         lived: now,
         converged: None,
+        measured: None,
         strikes: Strikes::default(),
         story: trace.lines().map(str::to_owned).collect(),
         died: world.has_died(),
@@ -356,13 +377,13 @@ fn habit(dice: &Dice, play: &Play) -> Habit {
 /// The user's words.
 fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> ResolvedSpec {
     let (short, long) = (play.short || play.story.is_some(), play.long);
-    let spot = short || (!long && dice.percent(65));
+    let rolled = short || (!long && dice.percent(65));
+    let spot = play.lone.and_then(Lone::market).map_or(rolled, |market| market == Market::Spot);
     let signal = habit.saves_when_asked.then_some("SIGUSR1");
     let budget = dice.percent(20).then_some(4.0 * play.hours as f64 / HOURS as f64);
     let (whole, quarter) = (longest_run_hours(play) * 60, play.hours * 15);
     // A machine that is kept can be started again, where it can be stopped.
-    let kept = !spot && !long && dice.fork("kept").percent(30);
-    let is_capless = play.newer && !short && !long && dice.fork("capless").percent(10);
+    let kept = !spot && !long && play.lone.is_none() && dice.fork("kept").percent(30);
     let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
     let spec: ResolvedSpec = serde_json::from_value(json!({
         "format": 1, "job": JOB, "created": now, "written_by": "test", "code": null, "origins": {},
@@ -370,8 +391,8 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
             "name": "digits", "command": {"shell": "train"},
             "machine": {"cloud": "aws", "gpus": "A10G:1", "market": if spot { "spot" } else { "on-demand" }},
             "limits": {
-                "max_runtime": (!is_capless).then(|| format!("{max_runtime}m")),
-                "budget": budget.filter(|_| !long && !is_capless),
+                "max_runtime": format!("{max_runtime}m"),
+                "budget": budget.filter(|_| !long),
             },
             "checkpoint": {"path": "ckpt", "interval": if short { "10s" } else { "2m" }, "signal": signal, "grace": "1m"},
             "retries": {"max": if dice.percent(50) { 1 } else { 0 }, "exit_codes": [], "delay": "10s"},

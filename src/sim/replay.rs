@@ -2,7 +2,7 @@
 //!
 //! `just soak` reads these words (tests/sim/soak.rs). What must never live here: playing.
 
-use super::{Play, Saves, Story};
+use super::{Lone, Play, Saves, Story};
 
 impl Play {
     /// The command that plays this very world and tells its story.
@@ -12,6 +12,7 @@ impl Play {
         words.extend((self.saves == Some(Saves::Renamed)).then(|| "--renamed".to_owned()));
         words.extend((!self.newer).then(|| "--older".to_owned()));
         words.extend(self.planted.map(|bug| format!("--bug {bug:?}")));
+        words.extend(self.lone.map(|lone| format!("--lone {:?}:{:?}", lone.fault, lone.watching)));
         words.extend(self.story.map(|story| format!("--story {story:?}")));
         words.extend(self.death.map(|(who, call, after)| format!("--death {who}:{call}:{}", if after { "after" } else { "before" })));
         words.push(format!("--seed {}", self.seed));
@@ -27,6 +28,10 @@ impl Play {
             "--story" => {
                 let story = Story::ALL.into_iter().find(|story| format!("{story:?}") == word);
                 Ok(Play { story: Some(story.ok_or_else(|| format!("`{word}` is none of {:?}", Story::ALL))?), ..self })
+            }
+            "--lone" => {
+                let lone = Lone::all().into_iter().find(|lone| format!("{:?}:{:?}", lone.fault, lone.watching) == word);
+                Ok(Play { lone: Some(lone.ok_or_else(|| format!("`{word}` is not like KernelHang:Sweeper, or nothing is measured of it"))?), ..self })
             }
             "--death" => {
                 let no = || format!("`{word}` is not like agent:12:before or controller:3:after");

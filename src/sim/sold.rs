@@ -1,19 +1,22 @@
 //! What the false EC2 sells: its offers, when there is capacity on the spot market, and what an hour costs then.
 //!
 //! ```text
-//!   the worlds of the laws    two zones of one type, at prices that stand; capacity comes and goes by the weather
+//!   the worlds of the laws    two zones of one type, at prices that stand; capacity comes and goes by the weather, or by recordings
 //!   a job of somebody's own   one pool: a course of capacity, look by look, and of prices, which take machines away
 //! ```
 //! What must never live here: a call that fails, or the end of a machine (that is [`super::cloud`] and [`super::ec2`]).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 
 use super::cloud::REGION;
+use super::dice::Dice;
 use super::fates::reclaim;
+use super::host::Host;
 use super::timeline::at;
 use super::world::World;
 use crate::market::{Arch, Cloud, Market, Offer, PriceHistory, PricePoint, Region, Usd, UsdPerHour, Zone, elapsed};
@@ -36,7 +39,10 @@ const KNOWN_BEFORE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// What is sold, from the beginning of a world to its end.
 pub struct Sold {
     offers: Vec<Offer>,
-    course: Option<Course>,
+    /// By zone.
+    courses: Vec<(&'static str, Course)>,
+    /// From the end of all faults on.
+    has_room: AtomicBool,
 }
 
 /// How the spot market of one pool goes.
@@ -152,7 +158,16 @@ impl Sold {
     pub fn of_the_laws() -> Self {
         let prices = (dollars(SPOT), dollars(ON_DEMAND), dollars(EXTRAS));
         let offers = ZONES.iter().flat_map(|zone| MARKETS.map(|market| offer(zone, market, prices))).collect();
-        Sold { offers, course: None }
+        Sold { offers, courses: Vec::new(), has_room: AtomicBool::new(false) }
+    }
+
+    /// The same, where the capacity of each zone comes and goes as one of these recordings does, which begins somewhere.
+    pub fn recorded(recordings: &[Course], dice: &Dice) -> Self {
+        let begun = |zone| {
+            let course = &recordings[dice.roll(recordings.len() as u64) as usize];
+            (zone, Course { first: dice.roll(course.there.len().max(1) as u64) as usize, ..course.clone() })
+        };
+        Sold { courses: ZONES.map(begun).into(), ..Sold::of_the_laws() }
     }
 
     /// To a job of somebody's own: one pool, at prices that include `extras`, what stands beside the machine. Those are told apart again,
@@ -160,7 +175,11 @@ impl Sold {
     pub fn on(course: Course, spot: UsdPerHour, on_demand: UsdPerHour, extras: UsdPerHour) -> Self {
         let alone = |all_in: UsdPerHour| UsdPerHour::new((all_in.per_hour() - extras.per_hour()).max(Usd::ZERO));
         let prices = (alone(spot), alone(on_demand), extras);
-        Sold { offers: MARKETS.map(|market| offer(ZONES[0], market, prices)).into(), course: Some(course) }
+        Sold {
+            offers: MARKETS.map(|market| offer(ZONES[0], market, prices)).into(),
+            courses: vec![(ZONES[0], course)],
+            has_room: AtomicBool::new(false),
+        }
     }
 
     /// What is on offer at a moment; one without capacity too, as EC2 tells of it only who launches.
@@ -169,14 +188,23 @@ impl Sold {
         sold.map(|offer| Offer { price: self.price(offer, now), ..offer.clone() }).collect()
     }
 
-    fn price(&self, offer: &Offer, now: Duration) -> UsdPerHour {
-        let course = self.course.as_ref().filter(|_| offer.market == Market::Spot);
-        course.and_then(|course| course.price(now)).unwrap_or(offer.price)
+    fn course(&self, offer: &Offer) -> Option<&Course> {
+        let of_it = self.courses.iter().find(|(zone, _)| *zone == offer.zone.as_str());
+        of_it.map(|(_, course)| course).filter(|_| offer.market == Market::Spot)
     }
 
-    /// Whether the spot market gives a machine now.
-    pub fn has_capacity(&self, now: Duration) -> bool {
-        self.course.as_ref().is_none_or(|course| course.is_there(now))
+    fn price(&self, offer: &Offer, now: Duration) -> UsdPerHour {
+        self.course(offer).and_then(|course| course.price(now)).unwrap_or(offer.price)
+    }
+
+    /// Whether its market gives a machine now.
+    pub fn has_capacity(&self, offer: &Offer, now: Duration) -> bool {
+        self.course(offer).is_none_or(|course| course.is_there(now)) || self.has_room.load(Ordering::Relaxed)
+    }
+
+    /// All is well from now on: there is capacity for whoever asks.
+    pub fn make_room(&self) {
+        self.has_room.store(true, Ordering::Relaxed);
     }
 
     /// Whether an hour on the spot market costs more than this now.
@@ -187,7 +215,7 @@ impl Sold {
 
     /// The prices of an offer from a moment on, and the one that held then, as EC2 tells them; `None`: they do not move.
     pub fn moving_prices(&self, offer: &Offer, now: Duration) -> Option<PriceHistory> {
-        let course = self.course.as_ref().filter(|_| offer.market == Market::Spot)?;
+        let course = self.course(offer)?;
         let (prices, begins) = (course.prices.as_ref()?, course.begins);
         // What was recorded before this world began is its past; before that the first price held.
         let moment = |since: Duration| match since.checked_sub(begins) {
@@ -201,8 +229,8 @@ impl Sold {
 
     /// What EC2 tells whoever looks for offers; of the worlds of the laws nothing.
     pub fn histories(&self, now: Duration) -> Vec<PriceHistory> {
-        let spot = self.offers.iter().find(|offer| offer.market == Market::Spot).filter(|_| self.course.is_some());
-        spot.map(|offer| self.moving_prices(offer, now).unwrap_or_else(|| standing(offer))).into_iter().collect()
+        let sold_by_course = self.offers.iter().filter(|offer| self.course(offer).is_some());
+        sold_by_course.map(|offer| self.moving_prices(offer, now).unwrap_or_else(|| standing(offer))).collect()
     }
 }
 
@@ -217,16 +245,21 @@ fn standing(offer: &Offer) -> PriceHistory {
 
 /// Takes spot machines away when their capacity goes, or when their price rises above their bid.
 pub async fn take_away(world: Arc<World>) {
-    let Some(course) = &world.sold.course else { return };
     let mut taken = BTreeSet::new();
     loop {
         let now = world.timeline.now();
-        world.timeline.sleep(course.next(now).saturating_sub(now)).await;
+        let Some(next) = world.sold.courses.iter().map(|(_, course)| course.next(now)).min() else { return };
+        world.timeline.sleep(next.saturating_sub(now)).await;
         let now = world.timeline.now();
         let lost = world.ec2.look(|machines| {
             let spot = machines.iter().filter(|machine| machine.offer.market == Market::Spot && machine.state().bills());
             let hosts = spot.filter_map(|machine| machine.host.clone());
-            hosts.filter(|host| !course.is_there(now) || world.sold.is_dearer_than(host.plan.bid, &host.plan.offer, now)).collect::<Vec<_>>()
+            let sold = &world.sold;
+            let is_lost = |host: &Arc<Host>| {
+                let offer = &host.plan.offer;
+                !sold.has_capacity(offer, now) || sold.is_dearer_than(host.plan.bid, offer, now)
+            };
+            hosts.filter(is_lost).collect::<Vec<_>>()
         });
         for host in lost.into_iter().filter(|host| taken.insert(host.id.clone())) {
             let world = Arc::clone(&world);

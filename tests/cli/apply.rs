@@ -383,7 +383,7 @@ fn a_cap_between_the_spot_price_and_the_bid_holds_back_the_same_for_apply_plan_a
     let sandbox = Sandbox::with_script();
     sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.4\n");
     let machine = "[machine]\ncloud = 'aws'\nmarket = 'spot'\ngpus = 'A10G'\ninstance_types = ['g5.xlarge']\n";
-    sandbox.write("jobs/a.toml", format!("command = 'true'\ncheckpoint.path = 'saved'\n{machine}"));
+    sandbox.write("jobs/a.toml", format!("command = 'true'\ncheckpoint.path = 'saved'\n{machine}[limits]\nmax_runtime = '24h'\n"));
     let lamp = |words: &[&str]| sandbox.end(sandbox.command(words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)));
     let why = "the cap of $0.40 an hour: no machine runs, and this one costs up to $0.43/h";
     let applied = lamp(&["apply", "jobs", "--dry-run", "-o", "json"]);

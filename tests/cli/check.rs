@@ -113,8 +113,8 @@ fn what_is_doubtful_is_a_warning_and_not_an_error() {
         ("[machine]\nmax_price = 0.5", "`machine.max_price`: changes nothing"),
         ("[limits]\nlease = '10m'", "`limits.lease`: changes nothing"),
         ("[watch]\nalarm = 'off'", "`watch.alarm`: changes nothing"),
-        ("[machine]\ncloud = 'aws'\nmax_price = 0.1", "`machine.max_price`: changes nothing with `market = \"on-demand\"`"),
-        ("[machine]\ncloud = 'aws'\nusd_per_hour = 0.1", "`machine.usd_per_hour`: changes nothing"),
+        ("[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\nmax_price = 0.1", "`machine.max_price`: changes nothing with `market = \"on-demand\"`"),
+        ("[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\nusd_per_hour = 0.1", "`machine.usd_per_hour`: changes nothing"),
         ("[machine]\ngpus = 'H100:64'", "`machine.gpus`: is `H100:64`, but this machine shows"),
     ] {
         let (code, out) = findings(lines);
@@ -342,16 +342,18 @@ fn a_script_that_is_not_there_is_found_before_anything_runs() {
 fn what_the_shipped_catalogue_does_not_know_is_warned_of() {
     for (lines, expected) in [
         (
-            "[machine]\ncloud = 'aws'\ngpus = 'A10'",
+            "[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\ngpus = 'A10'",
             "warning: `machine.gpus`: no machine of the shipped catalogue of 2026-10-27 has a GPU `A10`\n  hint: did you mean A100 or A10G?",
         ),
-        ("[machine]\ncloud = 'aws'\nregions = ['us-eats-2']", "`us-eats-2` is no region that this version knows\n  hint: did you mean `us-east-2`?"),
         (
-            "[machine]\ncloud = 'aws'\ninstance_types = ['g5.xlrge']",
+            "[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\nregions = ['us-eats-2']",
+            "`us-eats-2` is no region that this version knows\n  hint: did you mean `us-east-2`?",
+        ),
+        (
+            "[limits]\nbudget = 5\n[machine]\ncloud = 'aws'\ninstance_types = ['g5.xlrge']",
             "`g5.xlrge` is not in the shipped catalogue of 2026-10-27\n  hint: did you mean g5.xlarge?",
         ),
         ("[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\n[limits]\nbudget = 0.01", "`limits.budget`: is $0.0100: g5.xlarge is the cheapest that fits"),
-        ("[machine]\ncloud = 'aws'", "`limits`: has no `max_runtime`, no `deadline` and no `budget`"),
         ("[machine]\ngpus = 'H1000'", "`H1000` is the name of no GPU that this version knows"),
     ] {
         let (code, out) = findings(lines);
@@ -360,6 +362,29 @@ fn what_the_shipped_catalogue_does_not_know_is_warned_of() {
     }
     let (_, out) = findings("[machine]\ncloud = 'aws'\ngpus = 'A10G:1'\n[limits]\nmax_runtime = '1h'");
     assert!(out.starts_with("job.toml: no findings"), "{out}");
+}
+
+/// Decision 24: every machine has a hard cap, and its user has said which.
+#[test]
+fn a_job_that_buys_machines_names_a_limit_wherever_it_is_asked_for() {
+    let (code, out) = findings("[machine]\ncloud = 'aws'");
+    let said = "`limits`: has no `max_runtime`, no `budget` and no `deadline`: nothing would end a machine whose work never does, and none is bought";
+    assert!(code == 100 && out.contains(said) && out.contains("hint: say how long it may run, or what it may cost: `--max-runtime 24h`"), "{out}");
+    let sandbox = Sandbox::with_script();
+    sandbox.write("jobs/a.toml", "command = 'true'\nmachine.cloud = 'aws'\n");
+    for words in [
+        &["plan", "--cloud", "aws", "--", "true"][..],
+        &["run", "--cloud", "aws", "--", "true"],
+        &["run", "--detach", "--unproven", "jobs/a.toml"],
+        &["simulate", "--cloud", "aws", "--gpus", "A10G", "--work", "10h", "--", "true"],
+        &["apply", "jobs"],
+    ] {
+        let ended = sandbox.lamp(words);
+        assert!(ended.code == 100 && ended.err.contains("no `budget` and no `deadline`") && ended.err.contains("nothing"), "{words:?}: {ended:?}");
+    }
+    // Once for all jobs.
+    sandbox.write("home/.config/lamplighter/config.toml", "[limits]\nmax_runtime = '24h'\n");
+    assert_eq!(sandbox.lamp(&["check", "jobs/a.toml"]).code, 0);
 }
 
 #[test]

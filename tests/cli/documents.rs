@@ -107,6 +107,9 @@ fn job_with(table: &str, key: &str, value: &Value) -> String {
     if key == "only_while_spot_under" {
         job["machine"] = serde_json::json!({"market": "spot"});
     }
+    if table == "machine" && key == "cloud" && value == "aws" {
+        job["limits"] = serde_json::json!({"budget": 5});
+    }
     let place = if table.is_empty() { &mut job } else { &mut job[table] };
     place[key] = value.clone();
     job.to_string()

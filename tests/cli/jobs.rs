@@ -245,7 +245,7 @@ fn a_dry_run_starts_nothing() {
     assert_eq!(plan["most_usd"], Value::Null);
     let (_, status) = place.0.json(&["status", "-o", "json"]);
     assert_eq!(status["jobs"].as_array().unwrap().len(), 0);
-    let mut aws = place.0.command(&["run", "--cloud", "aws", "--", "sh", "job.sh"]);
+    let mut aws = place.0.command(&["run", "--cloud", "aws", "--budget", "20", "--", "sh", "job.sh"]);
     let aws = place.0.end(aws.env("AWS_EC2_METADATA_DISABLED", "true"));
     // Built without it, or nobody there: two ways of not starting anything.
     let code = if cfg!(feature = "aws") { 103 } else { 104 };

@@ -9,8 +9,8 @@ const FOUND_NONE: &str = "no AWS credentials were found";
 
 /// Verbs that ask EC2, STS or S3 for something.
 const VERBS: &[&[&str]] = &[
-    &["plan", "--cloud", "aws", "--", "true"],
-    &["run", "--cloud", "aws", "--", "true"],
+    &["plan", "--cloud", "aws", "--max-runtime", "1h", "--", "true"],
+    &["run", "--cloud", "aws", "--max-runtime", "1h", "--", "true"],
     &["prices", "--gpu", "A10G", "--region", "us-east-1"],
     &["sweep"],
     &["init", "aws", "--region", "us-east-2", "--dry-run"],

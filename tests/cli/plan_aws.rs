@@ -22,8 +22,15 @@ pub(super) fn market() -> Option<FalseEc2> {
 
 fn plan(ec2: &FalseEc2, args: &[&str]) -> Ended {
     let sandbox = Sandbox::with_script();
-    let all = [&["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge"], args, &["--", "python3", "train.py"]].concat();
+    let all = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge"];
+    let all = [&all, args, limit(args), &["--", "python3", "train.py"]].concat();
     sandbox.end(sandbox.command(&all).envs(ec2.env()).env("LAMP_JOB_ROOT", root(ec2)))
+}
+
+/// Of words that say none: no machine is bought without one.
+pub(super) fn limit(args: &[&str]) -> &'static [&'static str] {
+    let is_one = |word: &&str| ["--max-runtime", "--budget", "--deadline"].contains(word);
+    if args.iter().any(is_one) { &[] } else { &["--max-runtime", "24h"] }
 }
 
 pub(super) fn root(ec2: &FalseEc2) -> String {
@@ -143,7 +150,8 @@ fn a_plan_that_a_cap_forbids_ends_as_the_run_would() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     sandbox.write("home/.config/lamplighter/config.toml", "[caps]\nusd_per_hour = 0.1\n");
-    let words = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--spot", "--", "python3", "train.py"];
+    let words =
+        ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--spot", "--max-runtime", "24h", "--", "python3", "train.py"];
     let ended = sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)));
     assert!(ended.code == 102 && ended.err.contains("`lamp run` would refuse it: it would wait for ever for the cap of $0.10"), "{ended:?}");
 }
@@ -361,7 +369,8 @@ fn a_bid_below_every_price_says_the_lowest_that_would_do() {
 #[test]
 fn a_region_that_nobody_knows_is_named_beside_the_failure() {
     let sandbox = Sandbox::with_script();
-    let mut command = sandbox.command(&["plan", "--cloud", "aws", "--gpus", "A10G", "--region", "us-east-9", "--", "python3", "train.py"]);
+    let mut command =
+        sandbox.command(&["plan", "--cloud", "aws", "--gpus", "A10G", "--region", "us-east-9", "--max-runtime", "24h", "--", "python3", "train.py"]);
     let keys = [("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test"), ("AWS_REGION", "us-east-1"), ("AWS_MAX_ATTEMPTS", "1")];
     // Nobody listens there.
     command.envs(keys).env("AWS_ENDPOINT_URL", "http://127.0.0.1:9").env("AWS_EC2_METADATA_DISABLED", "true");

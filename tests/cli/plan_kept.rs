@@ -11,7 +11,8 @@ use super::sandbox::Sandbox;
 const SPOT: &str = "L-3819A6DF";
 
 fn plan(sandbox: &Sandbox, ec2: &FalseEc2) -> Command {
-    let args = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--spot", "--", "python3", "train.py"];
+    let args =
+        ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge", "--spot", "--max-runtime", "24h", "--", "python3", "train.py"];
     let mut command = sandbox.command(&args);
     command.envs(ec2.env()).env("LAMP_JOB_ROOT", root(ec2));
     command

@@ -23,7 +23,7 @@ fn a_mistyped_gpu_and_a_quota_that_is_too_small_say_what_to_do() {
     let Some(ec2) = market() else { return };
     let sandbox = Sandbox::with_script();
     let plan = |wanted: &[&str]| {
-        let words = [&["plan", "--cloud", "aws"], wanted, &["--", "python3", "train.py"]].concat();
+        let words = [&["plan", "--cloud", "aws", "--max-runtime", "1h"], wanted, &["--", "python3", "train.py"]].concat();
         sandbox.end(sandbox.command(&words).envs(ec2.env()).env("LAMP_JOB_ROOT", root(&ec2)))
     };
     let model = plan(&["--gpus", "A10"]);

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::plan_aws::{market, root};
+use super::plan_aws::{limit, market, root};
 use super::sandbox::{Ended, Sandbox};
 
 const A10G: [&str; 4] = ["--cloud", "aws", "--gpus", "A10G"];
@@ -11,7 +11,7 @@ const A10G: [&str; 4] = ["--cloud", "aws", "--gpus", "A10G"];
 const NOBODY: [(&str, &str); 2] = [("AWS_EC2_METADATA_DISABLED", "true"), ("AWS_REGION", "us-east-1")];
 
 fn lamp(sandbox: &Sandbox, verb: &[&str], more: &[&str]) -> Ended {
-    let all = [verb, &A10G, more, &["--", "python3", "train.py"]].concat();
+    let all = [verb, &A10G, more, limit(more), &["--", "python3", "train.py"]].concat();
     sandbox.end(sandbox.command(&all).envs(NOBODY))
 }
 

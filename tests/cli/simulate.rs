@@ -222,7 +222,7 @@ fn a_limit_that_no_market_can_keep_is_told_before_it_is_played() {
 #[test]
 fn without_credentials_it_says_what_makes_it_playable() {
     let sandbox = Sandbox::with_script();
-    let words = ["simulate", "--cloud", "aws", "--gpus", "A10G", "--work", "10h", "--", "python3", "train.py"];
+    let words = ["simulate", "--cloud", "aws", "--gpus", "A10G", "--work", "10h", "--max-runtime", "100h", "--", "python3", "train.py"];
     let ended = sandbox.end(sandbox.command(&words).envs([("AWS_EC2_METADATA_DISABLED", "true"), ("AWS_REGION", "us-east-1")]));
     assert_eq!(ended.code, 103, "{ended:?}");
     assert!(ended.err.contains("or give both prices, and no cloud is asked: --spot-price 0.4 --on-demand-price 1.2"), "{ended:?}");

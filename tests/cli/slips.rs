@@ -115,12 +115,15 @@ fn a_usage_error_for_machines_names_what_is_missing() {
 fn a_region_or_a_type_that_is_empty_or_several_is_refused_before_anybody_is_asked() {
     let sandbox = Sandbox::with_script();
     for [flag, value] in [["--region", ""], ["--region", "us-east-1,us-west-2"], ["--instance-type", "a b"], ["--instance-type", "a,b"]] {
-        for words in [&["plan", "--cloud", "aws", flag, value, "--", "true"][..], &["prices", flag, value]] {
+        for words in [&["plan", "--cloud", "aws", "--budget", "5", flag, value, "--", "true"][..], &["prices", flag, value]] {
             let ended = sandbox.lamp(words);
             assert!(ended.code == 2 && ended.err.contains("the flag may be repeated"), "{words:?}: {ended:?}");
         }
     }
-    sandbox.write("lamp.toml", "command = 'true'\n[machine]\ncloud = 'aws'\nregions = ['us-east-1,us-west-2']\ninstance_types = ['']\n");
+    sandbox.write(
+        "lamp.toml",
+        "command = 'true'\n[machine]\ncloud = 'aws'\nregions = ['us-east-1,us-west-2']\ninstance_types = ['']\n[limits]\nbudget = 5\n",
+    );
     let ended = sandbox.lamp(&["check"]);
     assert_eq!((ended.code, ended.out.matches("one name an element").count()), (100, 2), "{ended:?}");
 }

@@ -192,9 +192,9 @@ fn a_daemon_takes_a_name_and_says_what_it_does() {
 #[cfg(feature = "aws")]
 fn ctrl_c_before_a_job_is_made_says_that_nothing_was_started() {
     let sandbox = Sandbox::with_script();
-    sandbox.write("jobs/a.toml", "command = 'true'\nmachine.cloud = 'aws'\n");
+    sandbox.write("jobs/a.toml", "command = 'true'\nmachine.cloud = 'aws'\nlimits.budget = 20\n");
     for (words, said) in [
-        (&["run", "--cloud", "aws", "--", "true"][..], "left before the job was made\nnothing was started"),
+        (&["run", "--cloud", "aws", "--budget", "20", "--", "true"][..], "left before the job was made\nnothing was started"),
         (&["apply", "jobs"], "left before anything was done\nnothing was changed"),
     ] {
         let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

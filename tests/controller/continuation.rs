@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use lamplighter::controller::{Controller, Kept, continuation_of, submit};
 use lamplighter::instance::InstanceState;
-use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, Reaction, Receipt, ResolvedSpec, Wish};
+use lamplighter::job::{AttemptNo, EndedBecause, JobOutcome, LimitsSpec, Reaction, Receipt, ResolvedSpec, Wish};
 use lamplighter::jobdir::JobDir;
 use lamplighter::market::Market;
 use lamplighter::ports::{Clock, Cloud, Store};
@@ -19,7 +19,10 @@ const STOPS: Life = Life::Stops { secs: 30, code: 3 };
 
 /// A job that has failed, and whose machine was stopped and kept.
 pub(super) async fn stopped(clock: Arc<VirtualClock>, life: Life) -> (World, Receipt) {
-    let world = World::with(clock, &[life], |spec| spec.on.failure = Reaction::Stop).await;
+    // By a deadline, which a plan that waits comes no nearer to than a new one would.
+    let deadline = clock.now() + Duration::from_secs(7 * 24 * 3600);
+    let limits = LimitsSpec { deadline: Some(deadline), ..LimitsSpec::default() };
+    let world = World::with(clock, &[life], |spec| (spec.on.failure, spec.limits) = (Reaction::Stop, limits)).await;
     let receipt = world.drive().await;
     assert_eq!(receipt.outcome, JobOutcome::Failed);
     (world, receipt)

@@ -50,7 +50,7 @@ use jiff::Timestamp;
 use lamplighter::controller::{Controller, submit};
 use lamplighter::job::{Command, JobId, LimitsSpec, MachineSpec, Plan, RECORD_FORMAT, Receipt, ResolvedSpec, Spec, Wish};
 use lamplighter::jobdir::JobDir;
-use lamplighter::market::{Usd, UsdPerHour, Zone};
+use lamplighter::market::{Span, Usd, UsdPerHour, Zone};
 use lamplighter::ports::{Clock, Cloud, Store};
 
 use cloud::{FakeCloud, Life};
@@ -163,7 +163,7 @@ fn spec(now: Timestamp) -> ResolvedSpec {
             outputs: vec![],
             machine,
             watch: Default::default(),
-            limits: LimitsSpec::default(),
+            limits: LimitsSpec { max_runtime: Some(Span::from_secs(7 * 24 * 3600)), ..LimitsSpec::default() },
             checkpoint: None,
             on: Default::default(),
             retries: Default::default(),

@@ -5,7 +5,7 @@ use lamplighter::market::{self, FallbackCost, Market, Offer, Quota, Region, Span
 use lamplighter::policy::placement::{Ask, NoOffer, Overheads, Placement, place};
 use proptest::prelude::*;
 
-use super::reconcile_facts::{now, plan, settled, spec};
+use super::reconcile_facts::{buys, now, plan, settled};
 
 fn price(dollars: f64) -> UsdPerHour {
     UsdPerHour::new(Usd::from_dollars(dollars).unwrap())
@@ -25,7 +25,7 @@ fn refused(offer: &Offer, refusal: Refusal) -> AttemptRecord {
 }
 
 fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {
-    let mut spec = spec().spec;
+    let mut spec = buys().spec;
     spec.machine.cloud = market::Cloud::Aws;
     change(&mut spec);
     spec
@@ -128,8 +128,8 @@ fn the_most_is_that_of_the_dearest_that_may_be_bought() {
     let limited = wanted(|spec| spec.limits.max_runtime = Some(Span::from_secs(3600 - 7 * 60)));
     let one = placed(&limited, &sold(&[&small, &large]), &[], None).unwrap();
     assert_eq!((one.most_usd, one.most_any_usd), (Some("1".parse().unwrap()), Some("1.9".parse().unwrap())));
-    let unlimited = placed(&wanted(|_| {}), &sold(&[&small, &large]), &[], None).unwrap();
-    assert_eq!((unlimited.most_usd, unlimited.most_any_usd), (None, None));
+    let unlimited = placed(&wanted(|spec| spec.limits.max_runtime = None), &sold(&[&small, &large]), &[], None);
+    assert!(unlimited.is_err_and(|none| none.to_string().contains("no `max_runtime`, no `budget` and no `deadline`")));
 }
 
 fn offers() -> impl Strategy<Value = Vec<(usize, u8, bool, u32, bool)>> {
@@ -163,7 +163,8 @@ proptest! {
             spec.machine.market = MarketChoice::Auto;
             spec.machine.fallback_cost = FallbackCost::Times(times);
             spec.limits.budget = budget.map(|dollars| Usd::from_dollars(dollars.into()).unwrap());
-            spec.limits.max_runtime = hours.map(|hours| Span::from_secs(hours * 3600));
+            // One of them there is.
+            spec.limits.max_runtime = hours.or(budget.is_none().then_some(100)).map(|hours| Span::from_secs(hours * 3600));
         });
         let spec = job(times);
         let cheapest = |market: Market| all.iter().filter(|offer| offer.market == market).map(|offer| offer.price.per_hour().dollars()).fold(f64::MAX, f64::min);

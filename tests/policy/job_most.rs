@@ -10,7 +10,7 @@ use lamplighter::policy::placement::{Ask, Overheads, Placement, place};
 use lamplighter::policy::relaunch::{self, Next};
 use proptest::prelude::*;
 
-use super::reconcile_facts::{now, plan, settled, spec};
+use super::reconcile_facts::{buys, now, plan, settled};
 
 const HOUR: Span = Span::from_secs(3600);
 
@@ -29,7 +29,7 @@ fn offer(zone: &str, dollars: f64, market: Market) -> Offer {
 }
 
 fn wanted(change: impl FnOnce(&mut Spec)) -> Spec {
-    let mut spec = spec().spec;
+    let mut spec = buys().spec;
     (spec.machine.cloud, spec.machine.market) = (market::Cloud::Aws, MarketChoice::Spot);
     change(&mut spec);
     spec
@@ -86,7 +86,6 @@ fn the_budget_the_deadline_or_the_number_of_machines_bounds_it_and_the_least_of_
     });
     assert_eq!(deadline, JobMost { usd: Some(usd("10")), by: MostBy::Deadline, machines: Some(101), budget: None });
     for nothing in [
-        most(|_| {}),
         most(|spec| {
             run_time(spec);
             spec.interruptions.max = u32::MAX;

@@ -10,7 +10,7 @@ use lamplighter::policy::fallback::Bound;
 use lamplighter::policy::placement::{Ask, Overheads, place};
 use lamplighter::policy::relaunch::{self, Next};
 
-use super::reconcile_facts::{now, plan, settled, spec};
+use super::reconcile_facts::{buys, now, plan, settled, spec};
 
 fn offer(kind: &str, zone: &str, dollars: &str, market: Market) -> Offer {
     let price = |text: &str| UsdPerHour::new(text.parse().unwrap());
@@ -41,7 +41,7 @@ fn refused(offer: Offer, ago_secs: u64, refusal: Refusal) -> AttemptRecord {
 
 /// The zone and type that are chosen; `None`: nowhere.
 fn chosen(supply: &Supply, history: &[AttemptRecord]) -> Option<(String, String)> {
-    let spec = spec();
+    let spec = buys();
     let ask = Ask {
         spec: &spec.spec,
         supply,
@@ -105,7 +105,7 @@ fn a_price_that_never_comes_down_to_the_bid_is_not_waited_for() {
         PriceHistory::new(offer.region.clone(), offer.zone.clone(), &offer.instance_type, points.collect())
     };
     let fits = |bid: &str, prices: [&str; 2]| {
-        let mut spec = spec();
+        let mut spec = buys();
         spec.spec.machine.max_price = bid.parse().unwrap();
         let supply = Supply { histories: vec![history(prices)], ..supply(vec![offer.clone()]) };
         let (supply, overheads) = (&supply, &Overheads::new());

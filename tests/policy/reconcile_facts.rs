@@ -50,6 +50,13 @@ pub fn spec() -> ResolvedSpec {
     }
 }
 
+/// The same, of a job that buys machines: nobody is sold one without a limit.
+pub fn buys() -> ResolvedSpec {
+    let mut spec = spec();
+    spec.spec.limits.max_runtime = Some(Span::from_secs(7 * 24 * 3600));
+    spec
+}
+
 pub fn plan(cloud: market::Cloud, number: u32, age_secs: u64) -> Plan {
     let attempt = AttemptNo::new(number);
     Plan {

@@ -8,7 +8,7 @@ use lamplighter::policy::placement::{Ask, Overheads, Placement, place};
 use lamplighter::policy::work;
 use proptest::prelude::*;
 
-use super::reconcile_facts::{now, outcome, plan, settled, spec};
+use super::reconcile_facts::{buys, now, outcome, plan, settled};
 
 const MODELS: [&str; 4] = ["A10G", "L4", "L40S", "T4"];
 
@@ -43,7 +43,7 @@ fn order(placement: &Placement) -> Vec<String> {
 }
 
 fn job(said: &[(&str, f64)], work: Option<&str>) -> Spec {
-    let mut spec = spec().spec;
+    let mut spec = buys().spec;
     spec.machine.speed = speeds(said);
     // Here it is about the order; how much dearer one may be is another page.
     spec.machine.fallback_cost = FallbackCost::Any;

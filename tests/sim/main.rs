@@ -7,7 +7,7 @@ mod wrappers;
 use std::cell::RefCell;
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Play, Played, Story, play};
+use lamplighter::sim::{Bug, Lone, Play, Played, Story, play};
 
 /// Seeds that are played here, where nothing is optimised and every sum is held to its range: a tenth of a minute. The 2,000
 /// are played below, by the program of `just soak`.
@@ -197,6 +197,35 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
     assert!(!well && err.contains("there are DropToken, "), "{err}");
     let (well, _, err) = try_soak(&["--bug", "NoCap", "20"]);
     assert!(!well && err.contains("--seed says which"), "{err}");
+}
+
+/// docs/promises.md has what was measured of a thousand each.
+#[test]
+fn each_fault_alone_is_over_within_its_bound() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    let bounds = soak(&["--threads", &threads, "--bounds", "20"]);
+    let kinds = Lone::all().len();
+    assert!(bounds.ends_with(&format!("{} worlds played, 0 not within what is asked\n", kinds * 20)), "{bounds}");
+    let measured = bounds.lines().filter(|line| line.contains(" (half of 20), ")).count();
+    assert!(measured >= kinds, "of each at least one thing: {bounds}");
+    let (well, out, err) = try_soak(&["--lone", "KernelHang:Sweeper", "--seed", "3"]);
+    assert!(well && out.contains("FATE KernelHang") && out.contains("breaks no law"), "{out}\n{err}");
+}
+
+/// In each zone by itself, as a recording has it: spells of a look to some hours, and an end that is no end.
+#[test]
+fn capacity_that_comes_and_goes_by_a_recording_breaks_no_law() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("capacity.json");
+    std::fs::write(&file, r#"{"gap_seconds": 300, "first": 1, "runs": [3, 1, 17, 30, 6, 2, 1, 1, 40, 55, 9, 4, 25, 8]}"#).unwrap();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    let worlds = soak(&["--threads", &threads, "--trace", file.to_str().unwrap(), "200"]);
+    assert!(worlds.contains("200 played") && worlds.contains(", 0 seeds with violations"), "{worlds}");
+    let ends = worlds.lines().find_map(|line| line.strip_prefix("attempts ended: ")).expect("it is printed");
+    let ends: std::collections::BTreeMap<String, u64> = serde_json::from_str(ends).expect("words and counts");
+    assert!(ends["interrupted"] > 100 && ends["launch_failed"] > 300, "it takes machines, and has none: {ends:?}");
+    let (well, _, err) = try_soak(&["--trace", "nowhere.json", "1"]);
+    assert!(!well && err.contains("nowhere.json"), "{err}");
 }
 
 /// `cargo test` has them; what ships is built without its tests' features.

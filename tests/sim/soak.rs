@@ -1,11 +1,13 @@
 //! `just soak N`: plays seeds and prints machine-days and violations; `--seed S` replays one, with its whole story;
 //! `--deaths` dies at every call of the short job; `--named` plays the seeds that have found something once; `--mutants` plants
-//! bugs, one at a time; `--long` says what 72 hours cost. `just soak --help` has all of its words.
+//! bugs, one at a time; `--long` says what 72 hours cost; `--bounds` measures what each fault takes alone. `just soak --help` has all of its words.
 
+mod bounds;
 mod named;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -13,17 +15,22 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, Parser};
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Play, Played, Saves, Strikes, play};
+use lamplighter::sim::{Bug, Course, Lone, Play, Played, Saves, Strikes, play_on};
+use lamplighter::wire::read_capacity;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Play the shipped controller and agent in false worlds, and say which laws they broke
 ///
 /// One seed is one world. Ends with 1 where a law was broken, a death changed something, or a planted bug was not caught.
 #[derive(Parser)]
-#[command(name = "soak", group = ArgGroup::new("what").args(["seed", "deaths", "long", "mutants", "named"]))]
+#[command(
+    name = "soak",
+    group = ArgGroup::new("what").args(["seed", "deaths", "long", "mutants", "named", "bounds"]),
+    group = ArgGroup::new("alone").args(["seed", "deaths", "long", "mutants", "named"]),
+)]
 struct Args {
     /// How many seeds are played
-    #[arg(default_value_t = 100, conflicts_with = "what", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    #[arg(default_value_t = 100, conflicts_with = "alone", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     count: u64,
     /// Length of a world in hours; jobs and faults grow with it
     #[arg(long, value_name = "H", default_value_t = 6, value_parser = clap::value_parser!(u64).range(1..=24 * 366))]
@@ -40,6 +47,9 @@ struct Args {
     /// Without the faults that came into the world after the seeds of a time before were named
     #[arg(long)]
     older: bool,
+    /// Let spot capacity come and go as this recording does, or one of these, in each zone by itself
+    #[arg(long, value_name = "FILE")]
+    trace: Vec<PathBuf>,
     /// One world, told
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -49,6 +59,9 @@ struct Args {
     /// The short job with one of the stories of `sim::Story` instead of what its seed says
     #[arg(long, value_name = "NAME", requires = "seed")]
     story: Option<String>,
+    /// One fault alone, as --bounds names it
+    #[arg(long, value_name = "FAULT:WHO", requires = "seed")]
+    lone: Option<String>,
     /// The short job, whose controller or agent dies at this call, `before` its effect or `after`
     #[arg(long, value_name = "WHO:CALL:WHEN", requires = "seed")]
     death: Option<String>,
@@ -64,6 +77,9 @@ struct Args {
     /// Play the seeds that have found something once
     #[arg(long)]
     named: bool,
+    /// Play each fault alone so many times, and measure how long it takes until what is promised is there
+    #[arg(long)]
+    bounds: bool,
 }
 
 fn bug(name: &str) -> Result<Bug, String> {
@@ -75,10 +91,19 @@ fn bug(name: &str) -> Result<Bug, String> {
 fn main() {
     let args = Args::parse();
     let saves = args.renamed.then_some(Saves::Renamed);
-    let run = Run { from: args.from, count: args.count, hours: args.hours, threads: args.threads, saves, newer: !args.older };
+    let run = Run {
+        from: args.from,
+        count: args.count,
+        hours: args.hours,
+        threads: args.threads,
+        saves,
+        newer: !args.older,
+        recordings: recordings(&args.trace),
+        traces: args.trace,
+    };
     // The parser asks no seed of whoever says how many as well.
-    if args.seed.is_none() && (args.bug.is_some() || args.story.is_some() || args.death.is_some()) {
-        Args::command().error(ErrorKind::MissingRequiredArgument, "--bug, --story and --death are of one world: --seed says which").exit();
+    if args.seed.is_none() && (args.bug.is_some() || args.story.is_some() || args.lone.is_some() || args.death.is_some()) {
+        Args::command().error(ErrorKind::MissingRequiredArgument, "--bug, --story, --lone and --death are of one world: --seed says which").exit();
     }
     name_the_seed_of_a_panic();
     match args.seed {
@@ -86,14 +111,24 @@ fn main() {
         _ if args.long => long(),
         _ if args.mutants => mutants(&run),
         _ if args.named => named(&run),
+        _ if args.bounds => bounds(&run),
         Some(seed) => {
-            let told = [("--story", args.story), ("--death", args.death)].into_iter().filter_map(|(flag, word)| Some((flag, word?)));
+            let told =
+                [("--story", args.story), ("--lone", args.lone), ("--death", args.death)].into_iter().filter_map(|(flag, word)| Some((flag, word?)));
             let world = told.into_iter().try_fold(run.world(seed), |play, (flag, word)| play.with(flag, &word));
             let world = world.unwrap_or_else(|why| Args::command().error(ErrorKind::ValueValidation, why).exit());
-            replay(world, args.bug);
+            replay(&run, world, args.bug);
         }
         None => soak(&run),
     }
+}
+
+fn recordings(files: &[PathBuf]) -> Vec<Course> {
+    let read = |file: &PathBuf| match read_capacity(file) {
+        Ok(trace) => Course { tick: trace.tick, there: trace.there.into(), first: 0, prices: None, begins: Duration::ZERO },
+        Err(error) => Args::command().error(ErrorKind::ValueValidation, error).exit(),
+    };
+    files.iter().map(read).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the real time that it takes is what is printed")]
@@ -125,7 +160,7 @@ fn name_the_seed_of_a_panic() {
 
 fn played(how: Play) -> Played {
     PLAYED.set(Some(how));
-    play(how)
+    play_on(how, &[])
 }
 
 /// Seeds to play, and how.
@@ -136,9 +171,19 @@ struct Run {
     threads: u64,
     saves: Option<Saves>,
     newer: bool,
+    recordings: Vec<Course>,
+    /// Where those are from.
+    traces: Vec<PathBuf>,
 }
 
 impl Run {
+    fn play(&self, how: Play) -> Played {
+        PLAYED.set(Some(how));
+        let mut played = play_on(how, &self.recordings);
+        played.command.extend(self.traces.iter().map(|file| format!(" --trace {}", file.display())));
+        played
+    }
+
     fn world(&self, seed: u64) -> Play {
         Play { hours: self.hours, saves: self.saves, newer: self.newer, ..Play::seed(seed) }
     }
@@ -172,7 +217,7 @@ fn soak(run: &Run) {
     let done = side_by_side(run, run.count, |thread, number| {
         let seed = run.from + number;
         lock(&tally).at[thread] = seed;
-        let played = played(run.world(seed));
+        let played = run.play(run.world(seed));
         count(&mut lock(&tally), run, &played, began.elapsed());
     });
     let mut tally = lock(&tally);
@@ -280,8 +325,8 @@ fn tell(played: &Played) {
     }
 }
 
-fn replay(how: Play, planted: Option<Bug>) {
-    let played = played(Play { told: true, planted, ..how });
+fn replay(run: &Run, how: Play, planted: Option<Bug>) {
+    let played = run.play(Play { told: true, planted, ..how });
     played.story.iter().for_each(|line| println!("{line}"));
     println!("{} deeds, {}", played.deeds, played.sha256);
     println!("{:?}", played.receipt.as_ref().map(|receipt| (&receipt.outcome, &receipt.reason, receipt.total_usd)));
@@ -368,6 +413,30 @@ fn named(run: &Run) {
     });
     println!("{} named seeds played, {} without a violation", came.len(), came.iter().filter(|well| **well).count());
     if !came.iter().all(|well| *well) {
+        std::process::exit(1);
+    }
+}
+
+/// How long each fault takes, alone.
+fn bounds(run: &Run) {
+    let all = Lone::all();
+    let came = side_by_side(run, all.len() as u64 * run.count, |_, number| {
+        let (lone, seed) = (all[(number / run.count) as usize], run.from + number % run.count);
+        let played = played(Play { lone: Some(lone), ..run.world(seed) });
+        tell(&played);
+        (lone, seed, played.measured, played.violations.is_empty())
+    });
+    let mut failed = came.iter().filter(|(.., well)| !well).count();
+    for lone in all {
+        let of_it: Vec<_> = came.iter().filter(|(of, ..)| *of == lone).collect();
+        let measured = of_it.iter().filter_map(|(_, seed, measured, _)| Some(((*measured)?, *seed))).collect::<Vec<_>>();
+        let seen = bounds::Seen { missed: (of_it.len() - measured.len()) as u64, measured };
+        let (lines, broken) = bounds::tell(lone, &seen, |seed| Play { lone: Some(lone), ..run.world(seed) }.command());
+        lines.iter().chain(&broken).for_each(|line| println!("{line}"));
+        failed += broken.len();
+    }
+    println!("{} worlds played, {failed} not within what is asked", came.len());
+    if failed > 0 {
         std::process::exit(1);
     }
 }

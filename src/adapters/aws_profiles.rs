@@ -1,0 +1,73 @@
+//! The profiles of AWS's own files, and a name that is none of them: the SDK then says that it found no credentials at all.
+//!
+//! What must never live here: a secret of theirs; names alone are read.
+
+use std::borrow::Cow;
+
+use aws_config::profile;
+use aws_types::os_shim_internal::{Env, Fs};
+
+use crate::market::did_you_mean;
+use crate::ports::NoCredentials;
+
+/// So many names are told where there are more.
+const NAMES_MAX: usize = 8;
+
+/// A profile is named that is in none of the files.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the AWS profile `{name}` is in neither of AWS's files, `~/.aws/config` and `~/.aws/credentials`")]
+pub struct NoSuchProfile {
+    name: String,
+    /// Those that there are, by name.
+    there: Vec<String>,
+}
+
+impl NoSuchProfile {
+    /// Where `named`, or else AWS_PROFILE, is no profile of the files; `None`: it is one, or nobody names one, or nobody can read them.
+    pub async fn look(named: Option<&str>) -> Option<Self> {
+        let named = named.map(|name| Cow::Owned(name.to_owned()));
+        let set = profile::load(&Fs::real(), &Env::real(), &Default::default(), named).await.ok()?;
+        let name = set.selected_profile();
+        if name == "default" || set.get_profile(name).is_some() {
+            return None;
+        }
+        let mut there: Vec<String> = set.profiles().map(str::to_owned).collect();
+        there.sort_unstable();
+        Some(NoSuchProfile { name: name.to_owned(), there })
+    }
+
+    /// What to type.
+    pub fn nobody(&self) -> NoCredentials {
+        let mut names: Vec<String> = self.there.iter().take(NAMES_MAX).map(|name| format!("`{name}`")).collect();
+        names.extend((self.there.len() > NAMES_MAX).then(|| format!("{} more", self.there.len() - NAMES_MAX)));
+        let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
+        let meant = did_you_mean(&self.name, self.there.iter().map(String::as_str)).unwrap_or(there);
+        NoCredentials {
+            what: self.to_string(),
+            fix: format!(
+                "{meant}; AWS_PROFILE or `profile` in [aws] of the configuration names it; `aws configure --profile {}` makes it",
+                self.name
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_that_was_meant_is_said_or_those_that_there_are() {
+        let of = |name: &str, there: &[&str]| {
+            let there = there.iter().map(|name| (*name).to_owned()).collect();
+            NoSuchProfile { name: name.into(), there }.nobody()
+        };
+        let slip = of("wrok", &["default", "work"]);
+        assert!(slip.what.starts_with("the AWS profile `wrok` is in neither") && slip.fix.starts_with("did you mean work?"), "{slip:?}");
+        assert!(!slip.are_nowhere(), "somebody has signed in here, or means to");
+        assert!(of("x", &[]).fix.starts_with("there is none; "));
+        let many: Vec<String> = (0..10).map(|number| format!("account-{number}")).collect();
+        let many = of("elsewhere", &many.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(many.fix.starts_with("there are `account-0`, ") && many.fix.contains("`account-7`, 2 more; "), "{many:?}");
+    }
+}
