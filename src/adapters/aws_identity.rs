@@ -182,6 +182,9 @@ impl Identity {
         let answer = tokio::time::timeout(self.asked_within, self.chain.provide_credentials()).await;
         let found = match answer.unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(self.asked_within))) {
             Ok(credentials) => {
+                if kept.is_none() {
+                    self.warn_of_another().await;
+                }
                 let ends = credentials.expiry().and_then(|ends| Timestamp::try_from(ends).ok());
                 let told = || self.told.as_ref().filter(|told| told.key == credentials.access_key_id()).map(|told| told.ends);
                 let ends = ends.or_else(told);
@@ -197,6 +200,13 @@ impl Identity {
             },
         };
         Ok(kept.insert(found).clone())
+    }
+
+    /// The chain asks the environment before a profile and the machine's role after it: that may be an account which nobody meant.
+    async fn warn_of_another(&self) {
+        if let Some(unknown) = NoSuchProfile::look(self.profile.as_deref()).await {
+            tracing::warn!("{unknown}: these credentials are of something else, and perhaps of another account");
+        }
     }
 
     /// Whoever names a profile that is none has credentials nowhere, as the chain tells it at first; asked again, that its error was taken.

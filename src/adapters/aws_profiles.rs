@@ -15,7 +15,9 @@ const NAMES_MAX: usize = 8;
 
 /// A profile is named that is in none of the files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the AWS profile `{name}` is in neither of AWS's files, `~/.aws/config` and `~/.aws/credentials`")]
+#[error(
+    "the AWS profile `{name}` is in none of AWS's files (`~/.aws/config` and `~/.aws/credentials`, or where AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE say)"
+)]
 pub struct NoSuchProfile {
     name: String,
     /// Those that there are, by name.
@@ -62,8 +64,8 @@ mod tests {
             let there = there.iter().map(|name| (*name).to_owned()).collect();
             NoSuchProfile { name: name.into(), there }.nobody()
         };
-        let slip = of("wrok", &["default", "work"]);
-        assert!(slip.what.starts_with("the AWS profile `wrok` is in neither") && slip.fix.starts_with("did you mean work?"), "{slip:?}");
+        let slip = of("wrk", &["default", "work"]);
+        assert!(slip.what.starts_with("the AWS profile `wrk` is in none") && slip.fix.starts_with("did you mean work?"), "{slip:?}");
         assert!(!slip.are_nowhere(), "somebody has signed in here, or means to");
         assert!(of("x", &[]).fix.starts_with("there is none; "));
         let many: Vec<String> = (0..10).map(|number| format!("account-{number}")).collect();

@@ -19,7 +19,8 @@ pub fn hints(none: &NoOffer) -> Vec<String> {
         format!("`--fallback-cost {}`, or `fallback_cost` in the job file, would buy {name}, at {price}", dear.enough())
     });
     let prices = (!none.unpriced.is_empty()).then(with_prices);
-    [bid, budget, quota, dearer, prices].into_iter().flatten().collect()
+    let limit = none.is_unlimited.then(|| "`--max-runtime 24h` or `--budget 20` sets one".to_owned());
+    [limit, bid, budget, quota, dearer, prices].into_iter().flatten().collect()
 }
 
 /// The lowest bid that a machine would be had for now.
@@ -39,10 +40,10 @@ fn larger(over: &OverBudget) -> String {
     let OverBudget { offer, spent, least, whole } = over;
     let typed = |amount| format!("--budget {}", (*spent + amount).in_cents().dollars());
     let words = (*spent + *least).in_cents();
-    let worth = if offer.cloud == Cloud::Local { "a second" } else { "10 minutes" };
+    let (worth, start) = if offer.cloud == Cloud::Local { ("a second", "") } else { ("10 minutes", ", and a start may take as long") };
     let whole = whole.filter(|whole| whole > least);
     let whole = whole.map(|whole| format!("; `{}` would pay for all the time that its limits allow", typed(whole))).unwrap_or_default();
-    format!("`{}`, or `budget = \"{words}\"` in `[limits]`, is enough to start one: {worth} of {}{whole}", typed(*least), offer.describe())
+    format!("`{}`, or `budget = \"{words}\"` in `[limits]`, is enough to start one: {worth} of {}{start}{whole}", typed(*least), offer.describe())
 }
 
 /// What has no price is not bought: where the prices come from, and where the shipped ones hold.

@@ -31,6 +31,8 @@ pub struct NoOffer {
     pub too_dear: Option<Box<TooDear>>,
     /// Where nothing at all is on offer for want of a known price.
     pub unpriced: Vec<Region>,
+    /// The job has no limit that would end a machine.
+    pub is_unlimited: bool,
 }
 
 /// An offer that the budget is too small for.
@@ -48,7 +50,15 @@ pub struct OverBudget {
 /// Of jobs from before limits were asked for (docs/decisions/0024): what is submitted now has one.
 pub(super) fn unlimited() -> NoOffer {
     let because = "the job has no `max_runtime`, no `budget` and no `deadline`: nothing would end a machine whose work never does";
-    NoOffer { because: vec![because.into()], above_bid: None, over_budget: None, short_of: None, too_dear: None, unpriced: Vec::new() }
+    NoOffer {
+        because: vec![because.into()],
+        above_bid: None,
+        over_budget: None,
+        short_of: None,
+        too_dear: None,
+        unpriced: Vec::new(),
+        is_unlimited: true,
+    }
 }
 
 /// Where all of them fail for one reason of money, that is one sentence and not one for each.
@@ -86,6 +96,7 @@ pub(super) fn no_offer(ask: &Ask<'_>, rejected: &[RejectedOffer], too_dear: Vec<
         short_of: short_of(ask, rejected).map(Box::new),
         too_dear,
         unpriced: if ask.supply.offers.is_empty() { ask.supply.unpriced.iter().cloned().collect() } else { Vec::new() },
+        is_unlimited: false,
     }
 }
 

@@ -65,6 +65,10 @@ pub type Overheads = BTreeMap<(String, String), f64>;
 /// # Errors
 /// When none fits; each one's reason is given.
 pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
+    // Before anything else: what is on offer, and for how much, has no part in it.
+    if ask.supply.offers.iter().any(|offer| offer.cloud != Cloud::Local) && !ask.spec.limits.bound_a_machine() && ask.budget_left.is_none() {
+        return Err(unlimited());
+    }
     let mut rejected: Vec<RejectedOffer> = Vec::new();
     let mut fitting: Vec<(&Offer, Option<Bid>)> = Vec::new();
     let mut too_dear: Vec<TooDear> = Vec::new();
@@ -93,9 +97,6 @@ pub fn place(ask: &Ask<'_>) -> Result<Placement, NoOffer> {
     rejected.extend(too_dear.iter().map(|dear| RejectedOffer { offer: dear.offer.clone(), because: dear.because() }));
     let terms = ask.terms(best, bid.as_ref());
     let kill_at = terms.hard_end();
-    if best.cloud != Cloud::Local && kill_at.is_none() {
-        return Err(unlimited());
-    }
     let most_any_usd = most_of(ask, &fitting);
     let mut reasons = reasons(ask, best, bid.as_ref(), others);
     let fits: Vec<&Offer> = fitting.iter().map(|(offer, _)| *offer).collect();
@@ -163,6 +164,9 @@ fn judge(ask: &Ask<'_>, offer: &Offer) -> Result<Option<Bid>, String> {
     if offer.cloud == Cloud::Local {
         // Of this workstation only the money is judged from outside: its agent asks the driver, and says what is missing.
         return ask.terms(offer, None).check().map(|()| None);
+    }
+    if ask.terms(offer, None).hard_end().is_none() {
+        return Err("has no price, so that a budget alone would never end it: `limits.max_runtime` would".into());
     }
     let wanted = &ask.spec.machine.gpus;
     if offer.gpus < wanted.count {
@@ -273,15 +277,17 @@ mod tests {
             assert!(refused(std::slice::from_ref(offer)).contains("no `max_runtime`, no `budget` and no `deadline`"), "{offer:?}");
         }
         // A price of nothing buys for ever.
-        let free = place(&spec(LimitsSpec::default()), &[offer(Cloud::Aws, "a", "0", 0)], Some("$1".parse().unwrap()), Span::ZERO, NOW);
-        assert!(free.is_err(), "{free:?}");
+        let (free, priced) = (offer(Cloud::Aws, "a", "0", 0), offer(Cloud::Aws, "b", "2", 0));
+        let placed = place(&spec(LimitsSpec::default()), &[free.clone(), priced.clone()], Some("$1".parse().unwrap()), Span::ZERO, NOW).unwrap();
+        assert_eq!((&placed.offer, &placed.rejected[0].offer), (&priced, &free));
+        assert!(placed.rejected[0].because.starts_with("has no price, so that a budget alone"), "{:?}", placed.rejected);
         let local = place(&spec(LimitsSpec::default()), &[offer(Cloud::Local, "a", "2", 0)], None, Span::ZERO, NOW).unwrap();
         assert_eq!((local.most_usd, local.kill_at), (None, None), "this workstation is not bought");
     }
 
     #[test]
     fn reasons_are_grouped_by_type_and_cut() {
-        let mut wanted = spec(LimitsSpec::default());
+        let mut wanted = spec(an_hour());
         wanted.machine.gpus = "A10G:2".parse::<GpuRequirement>().unwrap();
         let mut offers = vec![offer(Cloud::Aws, "b", "2", 1), offer(Cloud::Aws, "a", "1", 1)];
         let said = |offers: &[Offer]| place(&wanted, offers, None, Span::ZERO, NOW).unwrap_err().to_string();

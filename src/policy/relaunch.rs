@@ -180,7 +180,15 @@ fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
     })
 }
 
+/// Of a job from before limits were asked for (docs/decisions/0024), or of a schedule from then: nothing is bought for it, and to wait
+/// would be to wait for ever.
+const UNLIMITED: &str = "it has no `max_runtime`, no `budget` and no `deadline`, and no machine is bought without one: run it again with one \
+                         of them, or, where its machine or a checkpoint is kept, `lamp start` it with `--max-runtime` or `--budget`";
+
 fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<Next> {
+    if spec.machine.cloud != Cloud::Local && !spec.limits.bound_a_machine() {
+        return Some(end(now, EndedBecause::LaunchFailed, UNLIMITED.into()));
+    }
     if let Some(deadline) = spec.limits.deadline
         && deadline.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX) <= now
     {

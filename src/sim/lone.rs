@@ -34,7 +34,7 @@ pub enum LoneFault {
     Idles,
     /// The work ends, and no power switch from within does anything.
     PowerBroken,
-    /// On the first machine nothing of ours comes up.
+    /// On the first machine nothing of ours comes up, or nothing but its deadline unit.
     BadBoot,
     /// EC2 withdraws the first machine before it has run.
     Withdrawn,
@@ -57,9 +57,9 @@ pub enum LoneFault {
     Cancel,
     /// A cancelled machine hangs in its end.
     StuckEnd,
-    /// One is cancelled whose agent is dead, while EC2 throttles for ten minutes.
+    /// One is cancelled whose kernel hangs, while EC2 throttles for ten minutes.
     Throttled,
-    /// Somebody takes from the machine's role what it may do in the job root.
+    /// Somebody takes from the machine's role what it may do in the job root, while the work goes on.
     RoleGone,
 }
 
@@ -83,8 +83,10 @@ pub struct Measured {
     pub gone: Option<Duration>,
     /// The next start of the work begins.
     pub goes_on: Option<Duration>,
-    /// How much of the work that start does again.
+    /// How much of the work that start does again, in whole steps.
     pub lost: Option<Duration>,
+    /// A start of the work that was begun by then has gone on to its end.
+    pub went_on: bool,
     /// Machines that were bought afterwards.
     pub bought: usize,
 }
@@ -94,8 +96,6 @@ pub struct Measured {
 pub(super) struct Struck {
     id: String,
     since: Duration,
-    /// What was done by then of the work.
-    done: Duration,
 }
 
 /// An hour and a half of work in steps of twenty seconds, which saves once a minute; its job asks for a checkpoint every two.
@@ -143,7 +143,9 @@ impl Lone {
             LoneFault::Idles => End::Idles,
             _ => End::Succeeds,
         };
-        Habit { steps: STEPS, step: STEP, save_every: SAVE_EVERY, end, ignores_term: false, quiet: false, ..habit }
+        // Who saves when it is asked loses nothing to a notice; who does not, what came after its last save.
+        let saves_when_asked = self.fault == LoneFault::Noticed || habit.saves_when_asked;
+        Habit { steps: STEPS, step: STEP, save_every: SAVE_EVERY, saves_when_asked, end, ignores_term: false, quiet: false, ..habit }
     }
 
     /// On which market its machine is, where that matters.
@@ -189,7 +191,7 @@ impl Lone {
             LoneFault::Cancel => now(Fate::Cancel),
             LoneFault::StuckEnd => vec![weather(Trouble::StuckEnds, at), Due { at, fate: Fate::Cancel }],
             LoneFault::Throttled => {
-                [Fate::AgentGone, Fate::Weather(Trouble::Ec2Throttled, THROTTLED), Fate::Cancel].map(|fate| Due { at, fate }).into()
+                [Fate::KernelHang, Fate::Weather(Trouble::Ec2Throttled, THROTTLED), Fate::Cancel].map(|fate| Due { at, fate }).into()
             }
             LoneFault::RoleGone => vec![weather(Trouble::RoleGone, at)],
         };
@@ -230,8 +232,7 @@ pub(super) async fn watch(world: Arc<World>, lone: Lone, at: Duration, struck: A
                 _ if by_its_launch => Some(machine.launched),
                 _ => Some(at),
             };
-            let done = truth.map_or(Duration::ZERO, |truth| STEP * u32::try_from(truth.step).unwrap_or(u32::MAX) + truth.of_a_step(now));
-            Some(Struck { id: machine.id.clone(), since: since?, done })
+            Some(Struck { id: machine.id.clone(), since: since? })
         });
         if found.is_some() || !by_itself {
             break found;
@@ -247,14 +248,22 @@ pub(super) fn measure(world: &World, struck: &Struck) -> Measured {
     world.ec2.look(|machines| {
         let ours = || machines.iter().filter(|machine| machine.owner() == Some(OWNER) && machine.is_of_a_plan());
         let machine = ours().find(|machine| machine.id == struck.id);
-        let starts = ours().filter_map(|machine| machine.host.clone()).flat_map(|host| host.state().starts.clone());
-        let next = starts.filter(|start| !start.is_setup() && start.began() > struck.since).min_by_key(|start| start.began());
-        let from = |start: &Arc<Start>| STEP * u32::try_from(start.truth().step.saturating_sub(start.truth().steps)).unwrap_or(u32::MAX);
+        let starts: Vec<Arc<Start>> = ours()
+            .filter_map(|machine| machine.host.clone())
+            .flat_map(|host| host.state().starts.clone())
+            .filter(|start| !start.is_setup())
+            .collect();
+        let next = starts.iter().filter(|start| start.began() > struck.since).min_by_key(|start| start.began());
+        let before = starts.iter().filter(|start| start.began() <= struck.since).max_by_key(|start| start.began());
+        let worked = |steps: u64| STEP * u32::try_from(steps).unwrap_or(u32::MAX);
+        let from = |start: &Arc<Start>| start.truth().step.saturating_sub(start.truth().steps);
+        let again = |next: &Arc<Start>| Some(worked(before?.truth().step.saturating_sub(from(next))));
         Measured {
             dark: machine.and_then(|machine| machine.ended).map(after),
             gone: machine.and_then(Machine::gone).map(after),
-            goes_on: next.as_ref().map(|start| after(start.began())),
-            lost: next.as_ref().map(|start| struck.done.saturating_sub(from(start))),
+            goes_on: next.map(|start| after(start.began())),
+            lost: next.and_then(again),
+            went_on: before.is_some_and(|start| start.truth().step >= STEPS),
             bought: ours().filter(|machine| machine.launched > struck.since).count(),
         }
     })

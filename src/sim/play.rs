@@ -385,6 +385,8 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
     // A machine that is kept can be started again, where it can be stopped.
     let kept = !spot && !long && play.lone.is_none() && dice.fork("kept").percent(30);
     let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
+    // A fault alone is over by what asks for its end, and not by a limit.
+    let max_runtime = if play.lone.is_some() { whole } else { max_runtime };
     let spec: ResolvedSpec = serde_json::from_value(json!({
         "format": 1, "job": JOB, "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {
@@ -392,7 +394,7 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
             "machine": {"cloud": "aws", "gpus": "A10G:1", "market": if spot { "spot" } else { "on-demand" }},
             "limits": {
                 "max_runtime": format!("{max_runtime}m"),
-                "budget": budget.filter(|_| !long),
+                "budget": budget.filter(|_| !long && play.lone.is_none()),
             },
             "checkpoint": {"path": "ckpt", "interval": if short { "10s" } else { "2m" }, "signal": signal, "grace": "1m"},
             "retries": {"max": if dice.percent(50) { 1 } else { 0 }, "exit_codes": [], "delay": "10s"},

@@ -143,3 +143,27 @@ fn a_sign_on_that_is_over_has_a_sentence_of_its_own() {
         );
     }
 }
+
+/// The SDK passes over a name that is no profile, and says that it found nothing; or finds something else.
+#[test]
+fn a_profile_that_is_none_is_named_with_those_that_there_are() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("home/.aws/config", "[profile account-1]\nregion = us-east-1\n[profile account-2]\nregion = us-east-1\n");
+    let command = |words: &[&str], profile: &str| {
+        let mut command = sandbox.command(words);
+        command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_PROFILE", profile);
+        command
+    };
+    for words in VERBS.iter().filter(|words| words[0] != "status") {
+        let ended = sandbox.end(&mut command(words, "acount-1"));
+        let said = format!("{}{}", ended.out, ended.err);
+        assert!(said.contains("the AWS profile `acount-1` is in none of AWS's files"), "{words:?}: {said}");
+        assert!(said.contains("did you mean account-1") && said.contains("`aws configure --profile acount-1` makes it"), "{words:?}: {said}");
+    }
+    let right = sandbox.end(&mut command(VERBS[2], "account-1"));
+    assert!(!format!("{}{}", right.out, right.err).contains("AWS's files"), "{right:?}");
+    // In whose account would that be?
+    let mut keyed = command(&["plan", "--cloud", "aws", "--max-runtime", "1h", "--", "true"], "elsewhere");
+    let keyed = sandbox.end(keyed.env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9"));
+    assert!(keyed.err.contains("`elsewhere` is in none of AWS's files") && keyed.err.contains("are of something else"), "{keyed:?}");
+}

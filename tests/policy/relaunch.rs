@@ -67,3 +67,16 @@ fn the_eleventh_machine_within_an_hour_waits_until_the_first_is_an_hour_old() {
     std::sync::Arc::make_mut(&mut ahead[0].plan).created = now() + SignedDuration::from_hours(24);
     assert_eq!(relaunch::hold(&spec, &ahead, &wishes, now()), None);
 }
+
+/// Jobs from before limits were asked for, and those of a schedule from then: they end, and say how they go on.
+#[test]
+fn a_job_without_a_limit_ends_where_a_machine_would_be_bought_for_it() {
+    let mut bought = spec().spec;
+    bought.machine.cloud = Cloud::Aws;
+    for history in [&[][..], &[young(1, 15)]] {
+        let Next::End { because, reason } = relaunch::next(&bought, history, &Wishes::default(), now()) else { panic!("none is bought") };
+        assert!(because == EndedBecause::LaunchFailed && reason.text.contains("no `deadline`, and no machine is bought without one"), "{reason:?}");
+    }
+    bought.limits.budget = Some("$5".parse().unwrap());
+    assert!(matches!(relaunch::next(&bought, &[], &Wishes::default(), now()), Next::Attempt { .. }));
+}

@@ -48,7 +48,7 @@ struct Args {
     #[arg(long)]
     older: bool,
     /// Let spot capacity come and go as this recording does, or one of these, in each zone by itself
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["deaths", "long", "mutants", "named", "bounds"])]
     trace: Vec<PathBuf>,
     /// One world, told
     #[arg(long, value_name = "S")]
@@ -180,7 +180,7 @@ impl Run {
     fn play(&self, how: Play) -> Played {
         PLAYED.set(Some(how));
         let mut played = play_on(how, &self.recordings);
-        played.command.extend(self.traces.iter().map(|file| format!(" --trace {}", file.display())));
+        played.command.extend(self.traces.iter().map(|file| format!(" --trace '{}'", file.display())));
         played
     }
 
@@ -430,7 +430,8 @@ fn bounds(run: &Run) {
     for lone in all {
         let of_it: Vec<_> = came.iter().filter(|(of, ..)| *of == lone).collect();
         let measured = of_it.iter().filter_map(|(_, seed, measured, _)| Some(((*measured)?, *seed))).collect::<Vec<_>>();
-        let seen = bounds::Seen { missed: (of_it.len() - measured.len()) as u64, measured };
+        let missed = of_it.iter().filter(|(_, _, measured, _)| measured.is_none()).map(|(_, seed, ..)| *seed).collect();
+        let seen = bounds::Seen { missed, measured };
         let (lines, broken) = bounds::tell(lone, &seen, |seed| Play { lone: Some(lone), ..run.world(seed) }.command());
         lines.iter().chain(&broken).for_each(|line| println!("{line}"));
         failed += broken.len();
