@@ -25,7 +25,7 @@ const CLOCK: &str = "`timedatectl set-ntp true` sets it by the network";
 
 /// What the SDK writes of a sign-on that is over, or never was: the kept token has expired or is not there, or the sign-on
 /// service takes it no longer. Its types are private.
-const SIGNED_OUT: &[&str] = &["SSO token has expired", "cached SSO token", "UnauthorizedException"];
+const SIGNED_OUT: &[&str] = &["SSO token has expired", "cached SSO token", "UnauthorizedException", "sso/cache/"];
 
 /// What it writes when no place answered in time.
 const TOO_LATE: &str = "identity resolver timed out";

@@ -60,6 +60,8 @@ pub struct Identity {
     told: Option<Told>,
     /// The one that the configuration names; else AWS_PROFILE does.
     profile: Option<String>,
+    /// Whether a profile has a part in it: not where somebody gave the key.
+    is_of_profiles: bool,
 }
 
 /// When the key in the environment ends, as `aws configure export-credentials` says it there. The SDK does not read it.
@@ -132,12 +134,12 @@ impl Kept {
 
 impl Identity {
     pub fn new(chain: SharedCredentialsProvider) -> Self {
-        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN, told: None, profile: None }
+        Identity { chain, kept: Arc::default(), asked_within: ASKED_WITHIN, told: None, profile: None, is_of_profiles: false }
     }
 
     #[must_use]
     pub fn of_profile(self, profile: Option<String>) -> Self {
-        Identity { profile, ..self }
+        Identity { profile, is_of_profiles: true, ..self }
     }
 
     /// With what is known of the key in the environment.
@@ -178,13 +180,13 @@ impl Identity {
         if let Some(known) = kept.as_ref().filter(|known| known.will_do(needed)) {
             return Ok(known.clone());
         }
+        if kept.is_none() && self.is_of_profiles {
+            self.refuse_an_unknown_profile().await?;
+        }
         let asked = SystemClock.mono();
         let answer = tokio::time::timeout(self.asked_within, self.chain.provide_credentials()).await;
         let found = match answer.unwrap_or_else(|_| Err(CredentialsError::provider_timed_out(self.asked_within))) {
             Ok(credentials) => {
-                if kept.is_none() {
-                    self.warn_of_another().await;
-                }
                 let ends = credentials.expiry().and_then(|ends| Timestamp::try_from(ends).ok());
                 let told = || self.told.as_ref().filter(|told| told.key == credentials.access_key_id()).map(|told| told.ends);
                 let ends = ends.or_else(told);
@@ -196,22 +198,16 @@ impl Identity {
                     tracing::warn!("the AWS credentials cannot be renewed: {}", why(&error));
                     Kept { asked, ..known }
                 }
-                None => return Err(self.by_its_name(error).await),
+                None => return Err(error),
             },
         };
         Ok(kept.insert(found).clone())
     }
 
-    /// The chain asks the environment before a profile and the machine's role after it: that may be an account which nobody meant.
-    async fn warn_of_another(&self) {
-        if let Some(unknown) = NoSuchProfile::look(self.profile.as_deref()).await {
-            tracing::warn!("{unknown}: these credentials are of something else, and perhaps of another account");
-        }
-    }
-
-    /// Whoever names a profile that is none has credentials nowhere, as the chain tells it at first; asked again, that its error was taken.
-    async fn by_its_name(&self, error: CredentialsError) -> CredentialsError {
-        NoSuchProfile::look(self.profile.as_deref()).await.map_or(error, CredentialsError::invalid_configuration)
+    /// Whoever names a profile that is none: the chain passes over it, to the environment and to the machine's role, and to an account that
+    /// nobody meant. AWS's own command line refuses it too.
+    async fn refuse_an_unknown_profile(&self) -> Result<(), CredentialsError> {
+        NoSuchProfile::look(self.profile.as_deref()).await.map_or(Ok(()), |unknown| Err(CredentialsError::invalid_configuration(unknown)))
     }
 }
 

@@ -30,7 +30,7 @@ impl NoSuchProfile {
         let named = named.map(|name| Cow::Owned(name.to_owned()));
         let set = profile::load(&Fs::real(), &Env::real(), &Default::default(), named).await.ok()?;
         let name = set.selected_profile();
-        if name == "default" || set.get_profile(name).is_some() {
+        if name.is_empty() || name == "default" || set.get_profile(name).is_some() {
             return None;
         }
         let mut there: Vec<String> = set.profiles().map(str::to_owned).collect();
@@ -47,7 +47,7 @@ impl NoSuchProfile {
         NoCredentials {
             what: self.to_string(),
             fix: format!(
-                "{meant}; AWS_PROFILE or `profile` in [aws] of the configuration names it; `aws configure --profile {}` makes it",
+                "{meant}; `export AWS_PROFILE=NAME`, or `profile` in [aws] of the configuration, takes one; `aws configure --profile {}` makes this one",
                 self.name
             ),
         }

@@ -172,6 +172,7 @@ async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> (
         .http_client(http_client())
         .timeout_config(timeouts)
         .retry_config(RetryConfig::standard().with_max_attempts(TRIES));
+    let is_given = given.is_some();
     if let Some((region, key)) = given {
         loader = loader.region(aws_config::Region::new(region.as_str().to_owned())).credentials_provider(key);
     }
@@ -183,7 +184,8 @@ async fn load(settings: &AwsSettings, given: Option<(Region, Credentials)>) -> (
     }
     let config = loader.load().await;
     let Some(identity) = config.credentials_provider().map(Identity::new) else { return (config, None) };
-    let identity = identity.told(Told::here()).of_profile(settings.profile.clone());
+    let identity = identity.told(Told::here());
+    let identity = if is_given { identity } else { identity.of_profile(settings.profile.clone()) };
     // One for all: what each client keeps for itself, each client asks for, and uses until ten seconds before its end.
     let builder = config.to_builder().credentials_provider(SharedCredentialsProvider::new(identity.clone()));
     (builder.identity_cache(IdentityCache::no_cache()).build(), Some(identity))

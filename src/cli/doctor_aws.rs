@@ -202,7 +202,10 @@ mod asked {
     async fn bucket(desk: &Desk) -> Vec<Check> {
         let Some((name, prefix)) = &desk.bucket else {
             let said = "the job root is a folder of this workstation, which no machine of AWS can reach";
-            return vec![Check::new("bucket", if desk.is_meant() { Level::Warning } else { Level::Skipped }, said).fix("`lamp init aws`")];
+            return vec![
+                Check::new("bucket", if desk.is_meant() { Level::Warning } else { Level::Skipped }, said)
+                    .fix("`lamp init aws`; where nothing names a region, `lamp init aws --region us-east-1` or another"),
+            ];
         };
         let Some(account) = desk.account().await else { return unasked(desk, "bucket").await };
         let found = desk.doctor.bucket(name, account).await;

@@ -11,7 +11,7 @@ use super::stop::let_it_be_driven;
 use super::summary::Summary;
 use super::{Context, ExitCode, Fault, job_root};
 use crate::config::{Dollars, FallbackCostWord};
-use crate::job::{Reaction, Request, Spec, Wish};
+use crate::job::{JobId, Reaction, Request, Spec, Wish};
 use crate::jobdir::JobDir;
 use crate::market::{Cloud, FallbackCost, Span, Usd, elapsed};
 use crate::policy::{EndWish, Wishes};
@@ -75,7 +75,7 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
     if let Some(missing) = missing {
         return Err(Fault::new(ExitCode::REFUSED, format!("job `{}` has {missing}: there is nothing to raise", dir.job()))
             .meaning("nothing was changed")
-            .hint(format!("`lamp status {}` shows how it stands", dir.job())));
+            .hint(raised_by(&spec, dir.job())));
     }
     let workstation = job_root::workstation(context)?;
     let theirs = job_root::owner_of(&dir).await?.filter(|owner| *owner != workstation.owner);
@@ -120,6 +120,14 @@ pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
         context.printer.note(told.join("; "));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What would raise the limits that it has.
+fn raised_by(spec: &Spec, job: &JobId) -> String {
+    let time = is_timed(spec).then(|| format!("`lamp extend {job} 2h` adds to its time"));
+    let money = spec.limits.budget.map(|_| format!("`lamp extend {job} --budget 5` adds to its budget"));
+    let ways: Vec<String> = [time, money, Some(format!("`lamp status {job}` shows how it stands"))].into_iter().flatten().collect();
+    ways.join("; ")
 }
 
 /// Somebody wants the job to end, and no limit has a say in that.

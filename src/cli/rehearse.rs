@@ -69,7 +69,7 @@ const CUT_MARGIN: Duration = Duration::from_secs(60);
 /// # Errors
 /// The job has errors, cannot ship, or the job root does not answer.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let mut prepared = args.job.prepare(context)?;
+    let mut prepared = args.job.prepare_unbought(context)?;
     let spec = &mut prepared.loaded.spec;
     spec.machine.cloud = Cloud::Local;
     spec.machine.market = MarketChoice::Spot;

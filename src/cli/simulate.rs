@@ -77,7 +77,7 @@ pub struct Args {
 /// # Errors
 /// The job has errors or does not say how much work it is, a recording is none, or no prices are known.
 pub async fn run(args: &Args, context: &Context) -> Result<ExitCode, Fault> {
-    let Prepared { loaded, .. } = args.job.prepare(context)?;
+    let Prepared { loaded, .. } = args.job.prepare_unbought(context)?;
     let mut spec = submission::spec(context, &loaded);
     let named = loaded.origins.get("machine.market").is_some_and(|origin| origin == "flag").then_some(spec.spec.machine.market);
     spec.spec.machine.market = MarketChoice::Auto;

@@ -51,7 +51,20 @@ impl JobArgs {
     /// # Errors
     /// The job has errors, or its workdir holds what must not ship.
     pub fn prepare(&self, context: &Context) -> Result<Prepared, Fault> {
-        let Examined { loaded, survey, findings } = self.examine(context)?;
+        self.prepared(context, self.examine(context)?)
+    }
+
+    /// The same, for what buys nothing: it asks for no limit.
+    ///
+    /// # Errors
+    /// As [`Self::prepare`].
+    pub fn prepare_unbought(&self, context: &Context) -> Result<Prepared, Fault> {
+        let mut examined = self.examine(context)?;
+        examined.findings.retain(|finding| !finding.is_of_no_limit());
+        self.prepared(context, examined)
+    }
+
+    fn prepared(&self, context: &Context, Examined { loaded, survey, findings }: Examined) -> Result<Prepared, Fault> {
         let file = shown_file(&loaded, context);
         self.say_which_file(context, &loaded);
         let mut errors = findings.iter().filter(|finding| finding.severity == Severity::Error).peekable();

@@ -102,7 +102,13 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
     let judged = merged.into_iter().chain(job::check(&spec)).chain(world::check(&spec, &workdir, inputs)).chain(of_schedule.into_iter().flatten());
     // A value that could not be read was taken out, and a misspelt key was not read: that it is missing is not news.
     let unread: Vec<_> = found.iter().flat_map(|finding| [Some(finding.path.clone()), finding.hint.clone()]).flatten().collect();
+    // One that was said and not understood, or in another table, is none that is missing.
+    let is_limit = |path: &String| ["max_runtime", "budget", "deadline"].contains(&path.rsplit('.').next().unwrap_or_default());
+    let has_said_a_limit = unread.iter().any(is_limit);
     for mut finding in judged {
+        if finding.is_of_no_limit() && has_said_a_limit {
+            continue;
+        }
         let line = source.line(&finding.path);
         if unread.contains(&finding.path) || (line.is_none() && unread.contains(&suggest::did_you_mean(&finding.path))) {
             continue;

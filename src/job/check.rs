@@ -67,6 +67,11 @@ impl Finding {
         self.message.starts_with(CHANGES_NOTHING)
     }
 
+    /// That a job which buys machines names no limit; whatever buys none does not mind.
+    pub fn is_of_no_limit(&self) -> bool {
+        self.severity == Severity::Error && self.path == "limits"
+    }
+
     #[must_use]
     pub fn at_line(mut self, line: Option<usize>) -> Self {
         self.line = line;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::{Finding, MachineSpec, MarketChoice, Spec};
-use crate::market::{Catalog, Cloud, Fit, MachineType, Region, Usd, UsdPerHour, did_you_mean, nearest_regions};
+use crate::market::{Catalog, Cloud, Fit, MachineType, Region, Span, Usd, UsdPerHour, did_you_mean, nearest_regions};
 
 /// Spot machines are sold for as little as a tenth of the on-demand price (AWS's own words), and hardly ever for less.
 const SPOT_SHARE_MIN: f64 = 0.1;
@@ -29,6 +29,7 @@ pub(super) fn check_market(spec: &Spec, found: &mut Vec<Finding>) {
             found.extend(spec.machine.instance_types.iter().filter_map(|kind| unknown_type(catalog, kind)));
             found.extend(no_type_fits(catalog, &spec.machine));
             found.extend(unbounded(spec));
+            found.extend(over_before_it_works(spec));
             found.extend(buys_nothing(catalog, spec));
         }
     }
@@ -121,6 +122,19 @@ fn unbounded(spec: &Spec) -> Option<Finding> {
     Some(Finding::error("limits", text).hint(hint))
 }
 
+/// A machine that has not begun to work by its end costs what it costs.
+fn over_before_it_works(spec: &Spec) -> Option<Finding> {
+    let most = spec.limits.max_runtime.filter(|most| most.duration() < LIFE_MIN && most.duration() > Duration::ZERO)?;
+    let text = format!(
+        "is {most}, from the launch on: to boot, and to fetch image, code and checkpoint, may take a machine with a GPU {}",
+        Span::from_duration(LIFE_MIN)
+    );
+    Some(
+        Finding::warning("limits.max_runtime", text)
+            .hint("`lamp receipt` of an earlier job says how long its machines took; `--max-runtime 30m` leaves room"),
+    )
+}
+
 /// A budget below what the cheapest machine costs for the shortest life that is worth a start, at a tenth of its on-demand price
 /// where spot will do: hardly any market comes down to that.
 fn buys_nothing(catalog: &Catalog, spec: &Spec) -> Option<Finding> {
@@ -147,7 +161,6 @@ fn buys_nothing(catalog: &Catalog, spec: &Spec) -> Option<Finding> {
 mod tests {
     use super::*;
     use crate::job::LimitsSpec;
-    use crate::market::Span;
 
     fn said(cloud: Cloud, gpus: &str, change: impl FnOnce(&mut Spec)) -> Vec<String> {
         let limits = LimitsSpec { max_runtime: Some(Span::from_secs(3600)), ..LimitsSpec::default() };
@@ -192,6 +205,8 @@ mod tests {
     fn a_job_on_aws_that_nothing_bounds_is_refused_and_a_budget_that_buys_nothing_is_told() {
         one(said(Cloud::Aws, "A10G:1", |spec| spec.limits.max_runtime = None), &["`limits`: has no `max_runtime`"]);
         assert_eq!(said(Cloud::Local, "none", |spec| spec.limits.max_runtime = None), [""; 0]);
+        let short = said(Cloud::Aws, "A10G:1", |spec| spec.limits.max_runtime = Some(Span::from_secs(60)));
+        one(short, &["`limits.max_runtime`: is 1m, from the launch on", "a machine with a GPU 12m"]);
         let budget =
             |text: &str, market| said(Cloud::Aws, "A10G:1", |spec| (spec.limits.budget, spec.machine.market) = (Some(text.parse().unwrap()), market));
         one(budget("0.01", MarketChoice::Spot), &["`limits.budget`: is $0.0100: g5.xlarge is the cheapest", "a tenth"]);

@@ -376,12 +376,18 @@ fn a_job_that_buys_machines_names_a_limit_wherever_it_is_asked_for() {
         &["plan", "--cloud", "aws", "--", "true"][..],
         &["run", "--cloud", "aws", "--", "true"],
         &["run", "--detach", "--unproven", "jobs/a.toml"],
-        &["simulate", "--cloud", "aws", "--gpus", "A10G", "--work", "10h", "--", "true"],
         &["apply", "jobs"],
     ] {
         let ended = sandbox.lamp(words);
         assert!(ended.code == 100 && ended.err.contains("no `budget` and no `deadline`") && ended.err.contains("nothing"), "{words:?}: {ended:?}");
     }
+    // One that was said and not understood is none that is missing, and what buys nothing asks for none.
+    for lines in ["[limits]\nbudget = '20 EUR'", "[limits]\nmax_runtime = '99999d'", "max_runtime = '3h'"] {
+        let (code, out) = findings(&format!("{lines}\n[machine]\ncloud = 'aws'"));
+        assert!(code == 100 && !out.contains("none is bought"), "{lines}: {out}");
+    }
+    let simulated = sandbox.lamp(&["simulate", "--quick", "--work", "1h", "--spot-price", "0.4", "--on-demand-price", "1", "jobs/a.toml"]);
+    assert!(simulated.code == 0 && !simulated.err.contains("none is bought"), "{simulated:?}");
     // Once for all jobs.
     sandbox.write("home/.config/lamplighter/config.toml", "[limits]\nmax_runtime = '24h'\n");
     assert_eq!(sandbox.lamp(&["check", "jobs/a.toml"]).code, 0);

@@ -158,12 +158,14 @@ fn a_profile_that_is_none_is_named_with_those_that_there_are() {
         let ended = sandbox.end(&mut command(words, "acount-1"));
         let said = format!("{}{}", ended.out, ended.err);
         assert!(said.contains("the AWS profile `acount-1` is in none of AWS's files"), "{words:?}: {said}");
-        assert!(said.contains("did you mean account-1") && said.contains("`aws configure --profile acount-1` makes it"), "{words:?}: {said}");
+        assert!(said.contains("did you mean account-1") && said.contains("`aws configure --profile acount-1` makes this one"), "{words:?}: {said}");
     }
     let right = sandbox.end(&mut command(VERBS[2], "account-1"));
     assert!(!format!("{}{}", right.out, right.err).contains("AWS's files"), "{right:?}");
-    // In whose account would that be?
+    // In whose account would that be? AWS's own command line refuses it too.
     let mut keyed = command(&["plan", "--cloud", "aws", "--max-runtime", "1h", "--", "true"], "elsewhere");
     let keyed = sandbox.end(keyed.env("AWS_ACCESS_KEY_ID", "x").env("AWS_SECRET_ACCESS_KEY", "x").env("AWS_ENDPOINT_URL", "http://127.0.0.1:9"));
-    assert!(keyed.err.contains("`elsewhere` is in none of AWS's files") && keyed.err.contains("are of something else"), "{keyed:?}");
+    assert!(keyed.code == 103 && keyed.err.contains("`elsewhere` is in none of AWS's files"), "{keyed:?}");
+    let none = sandbox.end(&mut command(VERBS[2], ""));
+    assert!(format!("{}{}", none.out, none.err).contains(FOUND_NONE), "{none:?}");
 }
