@@ -15,9 +15,7 @@ const NAMES_MAX: usize = 8;
 
 /// A profile is named that is in none of the files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "the AWS profile `{name}` is in none of AWS's files (`~/.aws/config` and `~/.aws/credentials`, or where AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE say)"
-)]
+#[error("{}", self.words())]
 pub struct NoSuchProfile {
     name: String,
     /// Those that there are, by name.
@@ -30,7 +28,7 @@ impl NoSuchProfile {
         let named = named.map(|name| Cow::Owned(name.to_owned()));
         let set = profile::load(&Fs::real(), &Env::real(), &Default::default(), named).await.ok()?;
         let name = set.selected_profile();
-        if name.is_empty() || name == "default" || set.get_profile(name).is_some() {
+        if name == "default" || set.get_profile(name).is_some() {
             return None;
         }
         let mut there: Vec<String> = set.profiles().map(str::to_owned).collect();
@@ -38,11 +36,23 @@ impl NoSuchProfile {
         Some(NoSuchProfile { name: name.to_owned(), there })
     }
 
+    fn words(&self) -> String {
+        if self.name.is_empty() {
+            return "AWS_PROFILE is set and names no profile".to_owned();
+        }
+        let files = "`~/.aws/config` and `~/.aws/credentials`, or where AWS_CONFIG_FILE and AWS_SHARED_CREDENTIALS_FILE say";
+        format!("the AWS profile `{}` is in none of AWS's files ({files})", self.name)
+    }
+
     /// What to type.
     pub fn nobody(&self) -> NoCredentials {
         let mut names: Vec<String> = self.there.iter().take(NAMES_MAX).map(|name| format!("`{name}`")).collect();
         names.extend((self.there.len() > NAMES_MAX).then(|| format!("{} more", self.there.len() - NAMES_MAX)));
         let there = if names.is_empty() { "there is none".to_owned() } else { format!("there are {}", names.join(", ")) };
+        if self.name.is_empty() {
+            let fix = format!("`unset AWS_PROFILE` asks for the default one, `export AWS_PROFILE=NAME` for another; {there}");
+            return NoCredentials { what: self.to_string(), fix };
+        }
         let meant = did_you_mean(&self.name, self.there.iter().map(String::as_str)).unwrap_or(there);
         NoCredentials {
             what: self.to_string(),
@@ -67,6 +77,8 @@ mod tests {
         let slip = of("wrk", &["default", "work"]);
         assert!(slip.what.starts_with("the AWS profile `wrk` is in none") && slip.fix.starts_with("did you mean work?"), "{slip:?}");
         assert!(!slip.are_nowhere(), "somebody has signed in here, or means to");
+        let empty = of("", &["work"]);
+        assert!(empty.what.starts_with("AWS_PROFILE is set") && empty.fix.ends_with("there are `work`"), "{empty:?}");
         assert!(of("x", &[]).fix.starts_with("there is none; "));
         let many: Vec<String> = (0..10).map(|number| format!("account-{number}")).collect();
         let many = of("elsewhere", &many.iter().map(String::as_str).collect::<Vec<_>>());

@@ -8,7 +8,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::check_market::check_market;
-use super::spec::{BOOT_BOUNDS, LEASE_BOUNDS};
+use super::limits::{BOOT_BOUNDS, LEASE_BOUNDS};
 use super::{AlarmRule, ImageChoice, LimitsSpec, MachineSpec, MarketChoice, OutputGlob, Reaction, Spec, WatchSpec};
 use crate::market::{Cloud, Span};
 

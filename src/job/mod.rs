@@ -18,6 +18,7 @@ mod given_up;
 mod glob;
 mod id;
 mod image;
+mod limits;
 mod market_log;
 mod numbers;
 mod outcome;
@@ -43,6 +44,7 @@ pub use given_up::GivenUp;
 pub use glob::{GLOB_LETTERS, OutputGlob, plain_path};
 pub use id::{AttemptNo, CheckpointNo, IdError, JobId};
 pub use image::{ImageChoice, ImageError, System};
+pub use limits::{BOOT, LEASE, LimitsSpec};
 pub use market_log::MarketLog;
 pub use numbers::Numbers;
 pub use outcome::{EndedBecause, ExitStatus, JobOutcome, Outcome};
@@ -56,6 +58,6 @@ pub use request::{Request, Wish};
 pub use schedule::{Applied, CatchUp, Overlap, Schedule, ScheduleRun, ScheduleSpec, Waiting};
 pub use signal::signal_name;
 pub use spec::{
-    ALONE_WRITER, BOOT, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, LEASE, LimitsSpec, MachineSpec,
-    MarketChoice, NotifySpec, OnSpec, Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
+    ALONE_WRITER, CheckpointSpec, CodeArchive, Command, GpuSelection, IdleSpec, InterruptionsSpec, MachineSpec, MarketChoice, NotifySpec, OnSpec,
+    Reaction, ResolvedSpec, RetriesSpec, Spec, StallSpec, WatchSpec,
 };

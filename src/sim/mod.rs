@@ -41,6 +41,7 @@ mod saves;
 mod senses;
 mod sold;
 mod store;
+mod strangers;
 mod strikes;
 mod through;
 mod timeline;

@@ -3,13 +3,11 @@
 //! How long those hours are scales the world: jobs, their limits, and how many faults there are. At six, which is what the
 //! seeds that have a name were found by, everything is as the dice say.
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::json;
 
-use super::cloud::REGION;
 use super::dice::Dice;
 use super::fates::{self, Story};
 use super::lone::{self, Lone, Measured};
@@ -23,11 +21,11 @@ use super::timeline::{Timeline, in_virtual_time};
 use super::weather::Trouble;
 use super::workload::{End, Habit};
 use super::world::{Death, Deed, JOB, OWNER, Violation, World};
-use super::{again, ledger};
+use super::{again, ledger, strangers};
 use crate::controller::submit;
 use crate::job::{OnSpec, Reaction, Receipt, ResolvedSpec, Spec, Wish};
 use crate::jobdir::JobDir;
-use crate::market::{Arch, Market, Offer, Region, UsdPerHour, Zone};
+use crate::market::Market;
 use crate::ports::Store;
 
 /// How a world is played.
@@ -157,7 +155,7 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
         world.trace().keep_all();
     }
     world.told(format_args!("seed {}: {habit:?}, swept: {swept}", play.seed));
-    strangers(&world);
+    strangers::add(&world);
     let store: Arc<dyn Store> = Arc::new(Line { world: Arc::clone(&world), who: "user".into(), cut_by: Trouble::LaptopOffline, disk: None });
     let dir = submit(&store, &world.spec, None).await.expect("the weather is calm at the start");
     let laptop = Party::new(&world, "laptop");
@@ -297,31 +295,6 @@ pub(super) async fn minutes(world: Arc<World>) {
         world.timeline.sleep(Duration::from_secs(60)).await;
         world.happened(&Deed::Minute);
     }
-}
-
-/// Machines of others: one of another owner with our job's tags, one without an owner, one whose tags look like ours.
-fn strangers(world: &Arc<World>) {
-    let offer = Offer {
-        cloud: crate::market::Cloud::Aws,
-        region: Region::new(REGION),
-        zone: Zone::new("us-east-1a"),
-        instance_type: "g5.xlarge".into(),
-        gpus: 1,
-        gpu_model: None,
-        gpu_memory_mib: None,
-        vcpus: 4,
-        arch: Arch::X86_64,
-        market: Market::OnDemand,
-        price: UsdPerHour::ZERO,
-        extras: UsdPerHour::ZERO,
-        on_demand: None,
-    };
-    let tag = |key: &str, value: &str| (format!("lamplighter:{key}"), value.to_owned());
-    let job = [tag("job", world.job().as_str()), tag("attempt", "0001"), tag("lease-s", "1800")];
-    let of = |owner: Option<&str>| -> BTreeMap<String, String> { job.iter().cloned().chain(owner.map(|owner| tag("owner", owner))).collect() };
-    world.ec2.add_foreign("i-other", of(Some("somebody else")), offer.clone());
-    world.ec2.add_foreign("i-nobody", of(None), offer.clone());
-    world.ec2.add_foreign("i-alike", of(Some("Me")), offer);
 }
 
 const SHORT: Habit = Habit {

@@ -9,6 +9,7 @@ mod attention;
 #[path = "../support/aws.rs"]
 mod aws;
 mod check;
+mod check_market;
 #[cfg(feature = "aws")]
 mod credentials;
 mod doctor;

@@ -4,7 +4,7 @@ use jiff::SignedDuration;
 use serde_json::Value;
 
 use super::ec2::{FalseEc2, Fault, Options};
-use super::sandbox::{Ended, Sandbox};
+use super::sandbox::{Ended, Sandbox, limit};
 use super::setup::User;
 
 /// A market with one price for each zone, and what `lamp init aws` would have made.
@@ -25,12 +25,6 @@ fn plan(ec2: &FalseEc2, args: &[&str]) -> Ended {
     let all = ["plan", "--cloud", "aws", "--gpus", "A10G", "--instance-type", "g5.xlarge"];
     let all = [&all, args, limit(args), &["--", "python3", "train.py"]].concat();
     sandbox.end(sandbox.command(&all).envs(ec2.env()).env("LAMP_JOB_ROOT", root(ec2)))
-}
-
-/// Of words that say none: no machine is bought without one.
-pub(super) fn limit(args: &[&str]) -> &'static [&'static str] {
-    let is_one = |word: &&str| ["--max-runtime", "--budget", "--deadline"].contains(word);
-    if args.iter().any(is_one) { &[] } else { &["--max-runtime", "24h"] }
 }
 
 pub(super) fn root(ec2: &FalseEc2) -> String {

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::plan_aws::{limit, market, root};
-use super::sandbox::{Ended, Sandbox};
+use super::plan_aws::{market, root};
+use super::sandbox::{Ended, Sandbox, limit};
 
 const A10G: [&str; 4] = ["--cloud", "aws", "--gpus", "A10G"];
 

@@ -69,3 +69,9 @@ impl Sandbox {
 pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
+
+/// Of words that say none: no machine is bought without one.
+pub fn limit(args: &[&str]) -> &'static [&'static str] {
+    let is_one = |word: &&str| ["--max-runtime", "--budget", "--deadline"].contains(word);
+    if args.iter().any(is_one) { &[] } else { &["--max-runtime", "24h"] }
+}

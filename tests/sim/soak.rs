@@ -4,6 +4,7 @@
 
 mod bounds;
 mod named;
+mod soak_checks;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -14,8 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, Parser};
-use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Course, Lone, Play, Played, Saves, Strikes, play_on};
+use lamplighter::sim::{Bug, Course, Play, Played, Saves, Strikes, play_on};
 use lamplighter::wire::read_capacity;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -107,11 +107,11 @@ fn main() {
     }
     name_the_seed_of_a_panic();
     match args.seed {
-        _ if args.deaths => deaths(),
-        _ if args.long => long(),
-        _ if args.mutants => mutants(&run),
-        _ if args.named => named(&run),
-        _ if args.bounds => bounds(&run),
+        _ if args.deaths => soak_checks::deaths(),
+        _ if args.long => soak_checks::long(),
+        _ if args.mutants => soak_checks::mutants(&run),
+        _ if args.named => soak_checks::named(&run),
+        _ if args.bounds => soak_checks::bounds(&run),
         Some(seed) => {
             let told =
                 [("--story", args.story), ("--lone", args.lone), ("--death", args.death)].into_iter().filter_map(|(flag, word)| Some((flag, word?)));
@@ -335,115 +335,4 @@ fn replay(run: &Run, how: Play, planted: Option<Bug>) {
         std::process::exit(1);
     }
     println!("seed {} breaks no law", played.seed);
-}
-
-/// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not depend on deaths.
-fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> {
-    let receipt = played.receipt.as_ref()?;
-    let ends = receipt.attempts.iter().map(|attempt| attempt.ended_because).collect();
-    Some((receipt.outcome, ends, receipt.last_checkpoint.as_ref().and_then(|checkpoint| checkpoint.step)))
-}
-
-fn deaths() {
-    let short = Play { short: true, ..Play::seed(0) };
-    let undisturbed = end(&played(short));
-    let mut changed = 0;
-    for kind in ["controller", "agent"] {
-        let mut deaths = 0;
-        for after in [false, true] {
-            for call in 1.. {
-                let played = played(Play { death: Some((kind, call, after)), ..short });
-                if !played.died {
-                    break;
-                }
-                deaths += 1;
-                let end = end(&played);
-                if !played.violations.is_empty() || end.is_none() || end != undisturbed {
-                    changed += 1;
-                    println!("{kind} died at call {call}, after its effect: {after}: {end:?}; its story: {}", played.command);
-                    tell(&played);
-                }
-            }
-        }
-        println!("{kind}: {deaths} deaths");
-    }
-    if changed > 0 {
-        std::process::exit(1);
-    }
-}
-
-/// Each bug must break its law within so many seeds.
-const MUTANT_SEEDS: u64 = 500;
-
-fn mutants(run: &Run) {
-    let came = side_by_side(run, Bug::ALL.len() as u64, |_, number| {
-        let bug = Bug::ALL[number as usize];
-        let caught = (0..MUTANT_SEEDS).find_map(|seed| {
-            let broken = played(Play { planted: Some(bug), ..Play::seed(seed) }).violations;
-            let violation = broken.into_iter().find(|violation| violation.law == bug.law())?;
-            // Of the bug, and not of the world.
-            played(Play::seed(seed)).violations.is_empty().then_some((seed, violation))
-        });
-        match &caught {
-            Some((seed, violation)) => println!("{bug:?}: seed {seed}, law {}: {}", violation.law, violation.what),
-            None => println!("{bug:?}: NOT SEEN by law {} in {MUTANT_SEEDS} seeds", bug.law()),
-        }
-        caught.is_some()
-    });
-    let caught = came.iter().filter(|caught| **caught).count();
-    println!("{caught} of {} planted bugs were caught", Bug::ALL.len());
-    if caught < Bug::ALL.len() {
-        std::process::exit(1);
-    }
-}
-
-fn named(run: &Run) {
-    let as_they_are = named::NAMED_AS_THEY_ARE.iter().map(|named| (*named, None, false));
-    let with_newer = named::NAMED_WITH_NEWER.iter().map(|named| (*named, None, true));
-    let renamed = named::NAMED.iter().map(|named| (*named, Some(Saves::Renamed), false));
-    let all: Vec<_> = renamed.chain(as_they_are).chain(with_newer).collect();
-    let came = side_by_side(run, all.len() as u64, |_, number| {
-        let ((hours, seed), saves, newer) = all[number as usize];
-        let played = played(Play { hours, saves, newer, ..Play::seed(seed) });
-        tell(&played);
-        if !played.violations.is_empty() {
-            println!("seed {seed} of {hours} h breaks a law again: {}", played.command);
-        }
-        played.violations.is_empty()
-    });
-    println!("{} named seeds played, {} without a violation", came.len(), came.iter().filter(|well| **well).count());
-    if !came.iter().all(|well| *well) {
-        std::process::exit(1);
-    }
-}
-
-/// How long each fault takes, alone.
-fn bounds(run: &Run) {
-    let all = Lone::all();
-    let came = side_by_side(run, all.len() as u64 * run.count, |_, number| {
-        let (lone, seed) = (all[(number / run.count) as usize], run.from + number % run.count);
-        let played = played(Play { lone: Some(lone), ..run.world(seed) });
-        tell(&played);
-        (lone, seed, played.measured, played.violations.is_empty())
-    });
-    let mut failed = came.iter().filter(|(.., well)| !well).count();
-    for lone in all {
-        let of_it: Vec<_> = came.iter().filter(|(of, ..)| *of == lone).collect();
-        let measured = of_it.iter().filter_map(|(_, seed, measured, _)| Some(((*measured)?, *seed))).collect::<Vec<_>>();
-        let missed = of_it.iter().filter(|(_, _, measured, _)| measured.is_none()).map(|(_, seed, ..)| *seed).collect();
-        let seen = bounds::Seen { missed, measured };
-        let (lines, broken) = bounds::tell(lone, &seen, |seed| Play { lone: Some(lone), ..run.world(seed) }.command());
-        lines.iter().chain(&broken).for_each(|line| println!("{line}"));
-        failed += broken.len();
-    }
-    println!("{} worlds played, {failed} not within what is asked", came.len());
-    if failed > 0 {
-        std::process::exit(1);
-    }
-}
-
-/// What 72 hours of one job cost.
-fn long() {
-    let played = played(Play { hours: 72, calm: true, long: true, ..Play::seed(0) });
-    println!("{:.1} machine-hours in {:.2} s of a processor", played.machine_time.as_secs_f64() / 3600.0, processor().as_secs_f64());
 }
