@@ -231,6 +231,7 @@ fn each_fault_alone_is_over_within_its_bound() {
 
 /// In each zone by itself, as a recording has it: spells of a look to some hours, and an end that is no end.
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the recording that is read")]
 fn capacity_that_comes_and_goes_by_a_recording_breaks_no_law() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("capacity.json");
