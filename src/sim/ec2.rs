@@ -106,7 +106,7 @@ impl Machine {
 
     /// When it was terminated or stopped, if it is.
     pub fn gone(&self) -> Option<Duration> {
-        self.history.last().filter(|moment| matches!(moment.state, InstanceState::Terminated | InstanceState::Stopped)).map(|moment| moment.since)
+        self.history.last().filter(|moment| moment.state.is_out()).map(|moment| moment.since)
     }
 
     fn tags_at(&self, seen: Duration) -> &BTreeMap<String, String> {

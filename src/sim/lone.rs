@@ -74,6 +74,16 @@ pub enum Watching {
     Workstation,
 }
 
+impl Watching {
+    pub fn words(self) -> &'static str {
+        match self {
+            Watching::Both => "workstation and sweeper",
+            Watching::Sweeper => "no workstation",
+            Watching::Workstation => "no sweeper",
+        }
+    }
+}
+
 /// From the fault on; `None`: it never came to that.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measured {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use lamplighter::sim::LoneFault as Fault;
-use lamplighter::sim::Watching::{Both, Sweeper, Workstation};
-use lamplighter::sim::{Lone, Measured, Watching};
+use lamplighter::sim::Watching::Sweeper;
+use lamplighter::sim::{Lone, Measured};
 
 const MINUTE: u64 = 60;
 
@@ -33,7 +33,7 @@ fn asked(lone: Lone) -> (&'static str, Vec<Asked>) {
     let gone = |within| Asked { what: "gone", took: |measured| measured.gone, within };
     // A lease, a visit, and the second look and the call; with a workstation that is awake nobody waits for a visit.
     let lease = match lone.watching {
-        Watching::Sweeper => 37 * MINUTE,
+        Sweeper => 37 * MINUTE,
         _ => 33 * MINUTE,
     };
     // Where there is somebody to buy the next.
@@ -89,12 +89,7 @@ pub struct Seen {
 pub fn tell(lone: Lone, seen: &Seen, command: impl Fn(u64) -> String) -> (Vec<String>, Vec<String>) {
     let (row, asked) = asked(lone);
     let (mut lines, mut broken) = (Vec::new(), Vec::new());
-    let who = match lone.watching {
-        Both => "workstation and sweeper",
-        Sweeper => "no workstation",
-        Workstation => "no sweeper",
-    };
-    let head = format!("{row}, {:?}, {who}", lone.fault);
+    let head = format!("{row}, {:?}, {}", lone.fault, lone.watching.words());
     for Asked { what, took, within } in &asked {
         let mut all: Vec<(Duration, u64)> = Vec::new();
         for (measured, seed) in &seen.measured {

@@ -7,7 +7,7 @@ mod wrappers;
 use std::cell::RefCell;
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Lone, Play, Played, Story, Watching, play};
+use lamplighter::sim::{Bug, Lone, Play, Played, Story, play};
 
 /// Seeds that are played here, where nothing is optimised and every sum is held to its range: a tenth of a minute. The 2,000
 /// are played below, by the program of `just soak`.
@@ -209,11 +209,7 @@ fn each_fault_alone_is_over_within_its_bound() {
     assert!(bounds.ends_with(&format!("{} worlds played, 0 not within what is asked\n", kinds.len() * 20)), "{bounds}");
     let promises = include_str!("../../docs/promises.md");
     for Lone { fault, watching } in kinds {
-        let who = match watching {
-            Watching::Both => "workstation and sweeper",
-            Watching::Sweeper => "no workstation",
-            Watching::Workstation => "no sweeper",
-        };
+        let who = watching.words();
         let of_it: Vec<&str> = bounds.lines().filter(|line| line.contains(&format!(", {fault:?}, {who}: "))).collect();
         let told = of_it.iter().filter(|line| line.contains(" (half of 20), ") || line.ends_with(" in 0 of 20")).count();
         assert!(told > 0 && told == of_it.len(), "{fault:?}, {who}: {of_it:?}");

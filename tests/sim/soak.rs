@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{ArgGroup, CommandFactory, Parser};
-use lamplighter::sim::{Bug, Course, Play, Played, Saves, Strikes, play_on};
+use lamplighter::sim::{Bug, Course, Play, Played, Saves, Strikes, play, play_on};
 use lamplighter::wire::read_capacity;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -160,7 +160,7 @@ fn name_the_seed_of_a_panic() {
 
 fn played(how: Play) -> Played {
     PLAYED.set(Some(how));
-    play_on(how, &[])
+    play(how)
 }
 
 /// Seeds to play, and how.
