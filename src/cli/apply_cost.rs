@@ -27,7 +27,7 @@ enum Cost {
 /// By file, of those of which something would be made.
 pub struct Costs {
     costs: BTreeMap<String, Cost>,
-    /// Why the first job of these cannot be launched as the account is.
+    /// Why the first job of these cannot be launched as the account is, or must not be as long as nobody can say what it costs.
     refused: Option<Fault>,
 }
 
@@ -40,20 +40,29 @@ impl Costs {
             let (planned, lacks) = ready::planned(context, controller, &spec).await;
             // As `lamp run`: whoever is not known to AWS hears that first. A schedule is not launched now.
             let is_judged = one.scheduled.is_none() && (planned.is_ok() || ready::was_seen(context, &lacks));
+            let file = &one.applied.file;
             let refused = if is_judged { ready::refuse(&lacks, &spec).err() } else { None };
+            let refused = refused.map(|refused| refused.also(format!("`{file}` asks for one")));
+            // `lamp run` starts nothing then either; a budget bounds what nobody can price.
+            let is_boundless = one.scheduled.is_none() && spec.spec.limits.budget.is_none();
+            let priceless = || planned.as_ref().err().filter(|_| is_boundless).cloned();
+            let refused = refused.or_else(|| {
+                priceless().map(|fault| fault.also(format!("what `{file}` can cost is not known then, and no `limits.budget` bounds it")))
+            });
             let cost = match planned {
                 Ok(planned) => Cost::Planned(Box::new(planned)),
                 Err(fault) => Cost::Unknown(fault.sentence(), spec.spec.limits.budget),
             };
-            (one.applied.file.clone(), cost, refused)
+            (file.clone(), cost, refused)
         });
         let all: Vec<(String, Cost, Option<Fault>)> = costs.buffered(PLANS_IN_FLIGHT).collect().await;
-        let refused = all.iter().find_map(|(file, _, refused)| refused.clone().map(|refused| refused.also(format!("`{file}` asks for one"))));
+        let refused = all.iter().find_map(|(.., refused)| refused.clone());
         Costs { costs: all.into_iter().map(|(file, cost, _)| (file, cost)).collect(), refused }
     }
 
     /// # Errors
-    /// The account lacks what a job needs that would be made now: it would be launched unasked as soon as somebody made that.
+    /// The account lacks what a job needs that would be made now: it would be launched unasked as soon as somebody made that. Or nobody
+    /// can say what it costs, and it has no budget.
     pub fn refuse(&self) -> Result<(), Fault> {
         self.refused.clone().map_or(Ok(()), Err)
     }

@@ -154,6 +154,14 @@ fn nothing(machine: &MachineSpec, supply: &Supply, is_asked: bool) -> Fault {
         let fault = Fault::new(ExitCode::UNREACHABLE, format!("{what} {}", untold.join(", ")));
         return fault.hint(meant.unwrap_or_else(|| "`lamp doctor` says what keeps AWS from answering".to_owned()));
     }
+    let priced = catalog.regions();
+    let is_priced = |name: &String| priced.iter().any(|region| region.as_str() == name);
+    if !is_asked && !machine.regions.is_empty() && !machine.regions.iter().any(is_priced) {
+        let what = format!("EC2 gave no answer, and the catalogue that ships with `lamp` has no prices of {}", machine.regions.join(", "));
+        let has: Vec<&str> = priced.iter().map(Region::as_str).collect();
+        return Fault::new(ExitCode::UNREACHABLE, what)
+            .hint(format!("it has those of {}; `lamp doctor` says what keeps AWS from answering", has.join(", ")));
+    }
     let because = match shortened(&supply.refused) {
         refused if refused.is_empty() && gpus.count == 0 => "no such machine type is on offer".to_owned(),
         refused if refused.is_empty() => "no machine type has that many GPUs, or so much memory on each".to_owned(),

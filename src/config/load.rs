@@ -119,10 +119,14 @@ pub fn read_job(file: Option<&Path>, inputs: &Inputs<'_>) -> Result<Loaded, Conf
         if finding.path == "command" && !layers.says_command() {
             finding.message = "is missing".to_owned();
         }
-        let is_typed = layers.origin(&finding.path) == Some("flag");
-        found.push(if is_typed && file.is_some() { Finding { file: Some(COMMAND_LINE.to_owned()), ..finding } } else { finding.at_line(line) });
+        let of_another = |file: String, line| Finding { file: Some(file), line, ..finding.clone() };
+        found.push(match (layers.origin(&finding.path), &inputs.user.path) {
+            (Some("flag"), _) if file.is_some() => of_another(COMMAND_LINE.to_owned(), None),
+            (Some(USER_CONFIG), Some(path)) => of_another(shown(path, inputs.current_dir), inputs.user.source.line(&finding.path)),
+            _ => finding.at_line(line),
+        });
     }
-    found.sort_by_key(|finding| (finding.line.is_none(), finding.line));
+    found.sort_by_key(|finding| (finding.file.is_some(), finding.line.is_none(), finding.line));
     Ok(Loaded { spec, workdir, file, origins: layers.into_origins(), findings: found, secrets_allowed, workdir_bytes_max, file_sha256, schedule })
 }
 

@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use crate::job::Finding;
 
 /// The values, and where they stand. Lines count from 1.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Source {
     pub value: Value,
     lines: BTreeMap<String, usize>,

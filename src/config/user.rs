@@ -26,6 +26,8 @@ pub struct UserConfig {
     pub caps: Caps,
     /// Defaults for jobs: the weakest layer.
     pub defaults: JobFile,
+    /// Where each key of it stands.
+    pub(super) source: Source,
 }
 
 /// The owner where neither the configuration, nor the environment, nor the login says one: never empty, because everything
@@ -85,6 +87,7 @@ pub fn load_user_all_the_same(environment: &Environment, any_key: bool) -> Resul
         aws: fragment.aws.unwrap_or_default(),
         caps: fragment.caps.unwrap_or_default().caps(),
         defaults: JobFile { machine: fragment.machine, watch: fragment.watch, limits: fragment.limits, ..JobFile::default() },
+        source,
     };
     Ok((user, wrong))
 }

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::{Finding, MachineSpec, MarketChoice, Spec};
+use super::{Finding, LimitsSpec, MachineSpec, MarketChoice, Spec};
 use crate::market::{Catalog, Cloud, Fit, MachineType, Region, Span, Usd, UsdPerHour, did_you_mean, nearest_regions};
 
 /// Spot machines are sold for as little as a tenth of the on-demand price (AWS's own words), and hardly ever for less.
@@ -116,7 +116,7 @@ fn unbounded(spec: &Spec) -> Option<Finding> {
     if spec.limits.bound_a_machine() {
         return None;
     }
-    let text = "has no `max_runtime`, no `budget` and no `deadline`: nothing would end a machine whose work never does, and none is bought";
+    let text = format!("{}: nothing would end a machine whose work never does, and none is bought", LimitsSpec::UNBOUND);
     let hint = "say how long it may run, or what it may cost: `--max-runtime 24h`, `--budget 20`, or max_runtime = \"24h\", budget = \"$20\" \
                 in [limits] of the job file, or once for all jobs in the configuration; `lamp extend` raises it while it runs";
     Some(Finding::error("limits", text).hint(hint))

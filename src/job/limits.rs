@@ -31,6 +31,9 @@ impl Default for LimitsSpec {
 }
 
 impl LimitsSpec {
+    /// Of a job none of whose limits bounds a machine: what is said of it, after its name.
+    pub const UNBOUND: &'static str = "has no `max_runtime`, no `budget` and no `deadline`";
+
     /// Whether one of them ends a machine whatever it does: each machine that is bought has a hard cap.
     pub fn bound_a_machine(&self) -> bool {
         self.max_runtime.is_some() || self.budget.is_some() || self.deadline.is_some()

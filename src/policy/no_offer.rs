@@ -12,7 +12,7 @@ use super::fallback::TooDear;
 use super::hard_end::Terms;
 use super::offer_words::{and_dearer, grouped, shortened};
 use super::placement::Ask;
-use crate::job::RejectedOffer;
+use crate::job::{LimitsSpec, RejectedOffer};
 use crate::market::{Cloud, Market, Offer, Quota, Region, Usd};
 
 /// Why no offer will do.
@@ -49,16 +49,8 @@ pub struct OverBudget {
 
 /// Of jobs from before limits were asked for (docs/decisions/0024): what is submitted now has one.
 pub(super) fn unlimited() -> NoOffer {
-    let because = "the job has no `max_runtime`, no `budget` and no `deadline`: nothing would end a machine whose work never does";
-    NoOffer {
-        because: vec![because.into()],
-        above_bid: None,
-        over_budget: None,
-        short_of: None,
-        too_dear: None,
-        unpriced: Vec::new(),
-        is_unlimited: true,
-    }
+    let because = format!("the job {}: nothing would end a machine whose work never does", LimitsSpec::UNBOUND);
+    NoOffer { because: vec![because], above_bid: None, over_budget: None, short_of: None, too_dear: None, unpriced: Vec::new(), is_unlimited: true }
 }
 
 /// Where all of them fail for one reason of money, that is one sentence and not one for each.
@@ -167,7 +159,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::job::{LimitsSpec, MachineSpec, MarketChoice, Spec};
+    use crate::job::{MachineSpec, MarketChoice, Spec};
     use crate::market::{Arch, Span, Supply, UsdPerHour, Zone};
     use crate::policy::placement::{Overheads, place};
 

@@ -16,7 +16,7 @@ use super::cloud_words::cloud_text;
 use super::hard_end::Terms;
 use super::refusals;
 use super::wishes::{EndWish, Wishes};
-use crate::job::{AttemptNo, AttemptRecord, EndedBecause, Reason, Settled, Spec};
+use crate::job::{AttemptNo, AttemptRecord, EndedBecause, LimitsSpec, Reason, Settled, Spec};
 use crate::market::{Cloud, Offer, Span, Usd, elapsed};
 
 /// What follows.
@@ -182,12 +182,17 @@ fn first(spec: &Spec, wishes: &Wishes, now: Timestamp) -> Next {
 
 /// Of a job from before limits were asked for (docs/decisions/0024), or of a schedule from then: nothing is bought for it, and to wait
 /// would be to wait for ever.
-const UNLIMITED: &str = "it has no `max_runtime`, no `budget` and no `deadline`, and no machine is bought without one: run it again with one \
-                         of them, or, where its machine or a checkpoint is kept, `lamp start` it with `--max-runtime` or `--budget`";
+fn unlimited() -> String {
+    format!(
+        "it {}, and no machine is bought without one: run it again with one of them, or, where its machine or a checkpoint is kept, \
+         `lamp start` it with `--max-runtime` or `--budget`",
+        LimitsSpec::UNBOUND
+    )
+}
 
 fn over_a_limit(spec: &Spec, history: &[AttemptRecord], wishes: &Wishes, now: Timestamp) -> Option<Next> {
     if spec.machine.cloud != Cloud::Local && !spec.limits.bound_a_machine() {
-        return Some(end(now, EndedBecause::LaunchFailed, UNLIMITED.into()));
+        return Some(end(now, EndedBecause::LaunchFailed, unlimited()));
     }
     if let Some(deadline) = spec.limits.deadline
         && deadline.saturating_add(wishes.more_time.duration()).unwrap_or(Timestamp::MAX) <= now

@@ -98,9 +98,11 @@ pub struct State {
 impl Host {
     pub fn new(world: &Arc<World>, id: &str, plan: &Plan) -> Arc<Self> {
         let lacks_gpu = world.is_rough && world.dice.faults.percent(2);
-        let first_boot = match world.weather.is(Trouble::BadBoots) {
-            true => world.dice.newer.pick(&[FirstBoot::NoAgent, FirstBoot::Dark]),
-            false => FirstBoot::Well,
+        let first_boot = match () {
+            () if world.weather.is(Trouble::BadBoots) => world.dice.newer.pick(&[FirstBoot::NoAgent, FirstBoot::Dark]),
+            () if world.weather.is(Trouble::NoAgents) => FirstBoot::NoAgent,
+            () if world.weather.is(Trouble::DarkBoots) => FirstBoot::Dark,
+            () => FirstBoot::Well,
         };
         Arc::new(Host { first_boot, ..Host::fresh(world, id, plan, lacks_gpu) })
     }

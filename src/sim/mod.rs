@@ -31,6 +31,7 @@ mod laws_of_outcomes;
 mod laws_of_saves;
 mod ledger;
 mod lone;
+mod measured;
 mod own;
 mod parties;
 mod planted;
@@ -52,7 +53,8 @@ mod workload;
 mod world;
 
 pub use fates::Story;
-pub use lone::{Lone, LoneFault, Measured, Watching};
+pub use lone::{Lone, LoneFault, Watching};
+pub use measured::Measured;
 pub use own::{Lived, OwnJob, live};
 pub use planted::Bug;
 pub use play::{Play, Played, play, play_on};

@@ -10,7 +10,8 @@ use serde_json::json;
 
 use super::dice::Dice;
 use super::fates::{self, Story};
-use super::lone::{self, Lone, Measured};
+use super::lone::Lone;
+use super::measured::{self, Measured};
 use super::parties::{Party, sweep};
 use super::planted::Bug;
 use super::saves::Saves;
@@ -176,14 +177,14 @@ async fn live(play: Play, recordings: &[Course], timeline: Arc<Timeline>) -> Pla
         () if let Some(lone) = play.lone => lone.due(&dice),
         () => play.story.map_or_else(|| fates::of(&dice.fork("fates"), busy, play.hours, play.newer), fates::story),
     };
-    let (struck, lone_struck): (Arc<Mutex<Strikes>>, Arc<Mutex<Option<lone::Struck>>>) = Default::default();
-    tasks.extend(play.lone.map(|lone| tokio::task::spawn_local(lone::watch(Arc::clone(&world), lone, Lone::at(&dice), Arc::clone(&lone_struck)))));
+    let (struck, lone_struck): (Arc<Mutex<Strikes>>, Arc<Mutex<Option<measured::Struck>>>) = Default::default();
+    tasks.extend(play.lone.map(|lone| tokio::task::spawn_local(measured::watch(Arc::clone(&world), lone, lone.at(&dice), Arc::clone(&lone_struck)))));
     tasks.push(tokio::task::spawn_local(strikes::watch(Arc::clone(&world), due.clone(), Arc::clone(&struck))));
     tasks.push(tokio::task::spawn_local(fates::befall(Arc::clone(&world), Arc::clone(&laptop), due)));
     let (receipts, converged) = to_the_end(&world, dir, &laptop, &play, faults).await;
     let strikes = std::mem::take(&mut *struck.lock().expect("nobody panics while counting"));
     let lone_struck = lone_struck.lock().expect("nobody panics while setting it").take();
-    let measured = lone_struck.map(|struck| lone::measure(&world, &struck));
+    let measured = lone_struck.map(|struck| measured::measure(&world, &struck));
     let played = Played { converged, strikes, measured, ..judge(&world, &play, receipts) };
     tasks.into_iter().for_each(|task| task.abort());
     tokio::task::yield_now().await;
@@ -358,8 +359,8 @@ fn spec(dice: &Dice, habit: Habit, play: &Play, now: jiff::Timestamp) -> Resolve
     // A machine that is kept can be started again, where it can be stopped.
     let kept = !spot && !long && play.lone.is_none() && dice.fork("kept").percent(30);
     let max_runtime = if long { 100 * 60 } else { dice.pick(&[whole, whole, whole, quarter]) };
-    // A fault alone is over by what asks for its end, and not by a limit.
-    let max_runtime = if play.lone.is_some() { whole } else { max_runtime };
+    // A fault alone is over by what asks for its end, and by a limit where that asks for it.
+    let max_runtime = play.lone.map_or(max_runtime, |lone| lone.max_runtime().unwrap_or(whole));
     let spec: ResolvedSpec = serde_json::from_value(json!({
         "format": 1, "job": JOB, "created": now, "written_by": "test", "code": null, "origins": {},
         "spec": {

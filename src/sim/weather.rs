@@ -44,9 +44,12 @@ pub enum Trouble {
     BadBoots,
     /// No machine can be put out from within.
     PowerBroken,
+    /// As `BadBoots`, and surely the one or the other.
+    NoAgents,
+    DarkBoots,
 }
 
-const TROUBLES: usize = Trouble::PowerBroken as usize + 1;
+const TROUBLES: usize = Trouble::DarkBoots as usize + 1;
 
 pub struct Weather {
     timeline: Arc<Timeline>,

@@ -44,6 +44,25 @@ fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
     );
 }
 
+/// As `lamp run`, which starts nothing then; a budget bounds what nobody can price.
+#[test]
+fn no_job_is_applied_whose_cost_nobody_knows_and_no_budget_bounds() {
+    let sandbox = Sandbox::with_script();
+    let apply = |limits: &str, more: &[&str]| {
+        sandbox.write("jobs/a.toml", &format!("command = 'true'\nmachine = {{ cloud = 'aws', gpus = 'A10G:1' }}\nlimits = {{ {limits} }}\n"));
+        let words = [&["apply", "jobs", "--unproven"], more].concat();
+        sandbox.end(sandbox.command(&words).env("AWS_EC2_METADATA_DISABLED", "true"))
+    };
+    let why = "what `a.toml` can cost is not known then, and no `limits.budget` bounds it";
+    let ended = apply("max_runtime = '1h'", &[]);
+    assert!(ended.code == 103 && ended.err.contains(FOUND_NONE) && ended.err.contains(why), "{ended:?}");
+    assert!(sandbox.lamp(&["status"]).out.is_empty(), "nothing is made");
+    let dry = apply("max_runtime = '1h'", &["--dry-run"]);
+    assert!(dry.code == 0 && dry.err.contains("it would be refused: no AWS credentials were found"), "{dry:?}");
+    let bound = apply("budget = '$5'", &["--dry-run"]);
+    assert!(bound.code == 0 && bound.out.contains("$5.00") && !bound.err.contains("it would be refused"), "{bound:?}");
+}
+
 /// The last place that is asked is the machine itself, which may be none of AWS's.
 #[test]
 fn a_machine_that_refuses_its_metadata_is_no_news() {

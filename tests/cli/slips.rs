@@ -192,6 +192,16 @@ fn a_mistake_that_was_typed_is_not_told_of_a_line_of_the_file() {
     assert_eq!((of("limits.lease").get("file"), &of("limits.lease")["line"]), (None, &4.into()));
 }
 
+#[test]
+fn a_mistake_of_the_configuration_is_told_of_its_own_line() {
+    let sandbox = Sandbox::with_script();
+    sandbox.write("job.toml", "command = ['sh', 'train.py']\n[limits]\nlease = '90s'\n");
+    sandbox.write("home/.config/lamplighter/config.toml", "owner = 'me'\n[limits]\nbudget = 0\n");
+    let out = sandbox.lamp(&["check", "job.toml"]).out;
+    assert!(out.contains(".config/lamplighter/config.toml:3: error: `limits.budget`: is not more than zero"), "{out}");
+    assert!(out.contains("job.toml:3: error: `limits.lease`: is `1m 30s`"), "{out}");
+}
+
 /// No price is needed for that.
 #[test]
 fn a_limit_of_time_that_is_shorter_than_the_work_is_found_without_asking_anybody() {

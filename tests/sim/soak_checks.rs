@@ -95,16 +95,19 @@ pub fn bounds(run: &Run) {
         tell(&played);
         (lone, seed, played.measured, played.violations.is_empty())
     });
-    let mut failed = came.iter().filter(|(.., well)| !well).count();
+    let (mut failed, mut late) = (came.iter().filter(|(.., well)| !well).count(), Vec::new());
+    println!("{}", super::bounds::HEAD);
     for lone in all {
         let of_it: Vec<_> = came.iter().filter(|(of, ..)| *of == lone).collect();
         let measured = of_it.iter().filter_map(|(_, seed, measured, _)| Some(((*measured)?, *seed))).collect::<Vec<_>>();
         let missed = of_it.iter().filter(|(_, _, measured, _)| measured.is_none()).map(|(_, seed, ..)| *seed).collect();
         let seen = super::bounds::Seen { missed, measured };
-        let (lines, broken) = super::bounds::tell(lone, &seen, |seed| Play { lone: Some(lone), ..run.world(seed) }.command());
-        lines.iter().chain(&broken).for_each(|line| println!("{line}"));
+        let (rows, broken) = super::bounds::tell(lone, &seen, |seed| Play { lone: Some(lone), ..run.world(seed) }.command());
+        rows.iter().for_each(|row| println!("{row}"));
         failed += broken.len();
+        late.extend(broken);
     }
+    late.iter().for_each(|line| println!("{line}"));
     println!("{} worlds played, {failed} not within what is asked", came.len());
     if failed > 0 {
         std::process::exit(1);
