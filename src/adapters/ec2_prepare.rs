@@ -18,7 +18,7 @@ use super::aws_session::AwsSession;
 use super::ec2_describe::filter;
 use super::ec2_errors::meaning;
 use super::ec2_image::{self, Image};
-use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Reaction, Refusal, Shutdown, Spec};
+use crate::job::{AlarmRule, LaunchRequest, MachineSpec, Refusal, Shutdown, Spec};
 use crate::market::{Arch, Market, Offer, Region};
 use crate::ports::CloudError;
 
@@ -78,9 +78,7 @@ async fn ask(
 
 /// Whether the machine may keep its disk when it powers itself off: the controller ends what should not.
 fn shutdown(spec: &Spec, offer: &Offer) -> Shutdown {
-    let on = &spec.on;
-    let keeps = [on.success, on.failure, on.idle, on.stall].contains(&Reaction::Stop);
-    if keeps && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate }
+    if spec.on.may_stop() && offer.market == Market::OnDemand { Shutdown::Stop } else { Shutdown::Terminate }
 }
 
 /// A machine that publishes nothing would be ended for its silence.

@@ -86,6 +86,9 @@ pub async fn identity(metadata: &dyn Metadata, clock: &dyn Clock) -> Identity {
 /// answers, and longer it only bills (seed 80033544 of 24 h: a reboot and two agents that died, each of which had asked for minutes).
 const ENDING_ASKS: Duration = Duration::from_secs(30);
 
+/// The same of one whose own power-off stops it: it may have been started since for another attempt, whose first word this would be.
+const STOPPING_ASKS: Duration = Duration::from_secs(120);
+
 /// The name of what this machine was found to be.
 const KNOWN: &str = "identity.json";
 
@@ -94,52 +97,59 @@ const KNOWN: &str = "identity.json";
 struct Known {
     boot: String,
     identity: Identity,
+    /// Nobody has said so in this life: it holds for an end that was begun before, and for nothing else.
+    #[serde(default)]
+    assumed: bool,
 }
 
 /// Who this machine is; by what an agent before this one found in the same boot, where nobody answers. An agent that died while it
 /// powered the machine off must not wait half an hour for a metadata service to go on (seed 8001792 of 24 h of the false world).
 async fn who(ports: &BootPorts, folders: &Folders) -> Identity {
     let (path, boot) = (folders.state.join(KNOWN), ports.clock.boot());
-    let answered = match ports.metadata.identity().await {
-        Ok(identity) => identity,
+    let known = match ports.metadata.identity().await {
+        Ok(identity) => Known { boot, identity, assumed: false },
         Err(error) => {
-            let known: Option<Known> = read(&*ports.files, &path);
-            match known {
-                Some(known) if known.boot == boot && !boot.is_empty() => {
-                    tracing::warn!("{}; this boot it has said already who this machine is", chain(&error));
+            let (known, asks): (Option<Known>, _) = (read(&*ports.files, &path), asks_in_its_end(&*ports.files, folders));
+            match (known, asks) {
+                (Some(known), asks) if known.boot == boot && !boot.is_empty() && (!known.assumed || asks.is_some()) => {
+                    let by = if known.assumed { "goes on with the end of the machine that it was" } else { "has been told already who it is" };
+                    tracing::warn!("{}; in this boot this machine {by}", chain(&error));
                     return known.identity;
                 }
-                Some(known) if end_was_begun(&*ports.files, folders) => tokio::select! {
+                (Some(known), Some(asks)) => tokio::select! {
                     biased;
-                    answered = identity(&*ports.metadata, &*ports.clock) => answered,
-                    () = ports.clock.sleep(ENDING_ASKS) => {
+                    identity = identity(&*ports.metadata, &*ports.clock) => Known { boot, identity, assumed: false },
+                    () = ports.clock.sleep(asks) => {
                         tracing::warn!("the metadata service does not answer: this machine was being terminated, and that goes on");
-                        known.identity
+                        Known { boot, assumed: true, ..known }
                     }
                 },
-                _ => identity(&*ports.metadata, &*ports.clock).await,
+                _ => Known { boot, identity: identity(&*ports.metadata, &*ports.clock).await, assumed: false },
             }
         }
     };
-    let ours = answered.tags.iter().filter(|(key, _)| key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()));
-    let known = Known { boot, identity: Identity { tags: ours.collect(), ..answered.clone() } };
-    let bytes = serde_json::to_vec(&known).expect("an identity is strings and a time");
+    let ours = known.identity.tags.iter().filter(|(key, _)| key.starts_with(TAG_PREFIX)).map(|(key, value)| (key.clone(), value.clone()));
+    let kept = Known { boot: known.boot.clone(), identity: Identity { tags: ours.collect(), ..known.identity.clone() }, assumed: known.assumed };
+    let bytes = serde_json::to_vec(&kept).expect("an identity is strings and a time");
     if let Err(error) = ports.files.replace(&path, &bytes) {
         tracing::warn!("cannot write {}: {error}", path.display());
     }
-    answered
+    known.identity
 }
 
 fn read<T: DeserializeOwned>(files: &dyn Files, path: &Path) -> Option<T> {
     files.read(path).ok().flatten().and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }
 
-/// Whether the attempt that this disk is of was on its way to its machine's last second. It is not started again as anything else,
-/// unless somebody stops it in the console within that second; and it is not asked for long (seed 9001173 of 24 h: a reboot in the
-/// power-off, and no metadata for forty minutes).
-fn end_was_begun(files: &dyn Files, folders: &Folders) -> bool {
+/// Whether the attempt that this disk is of was on its way to its machine's last second, and how long that is asked who it is: not for
+/// long (seed 9001173 of 24 h: a reboot in the power-off, and no metadata for forty minutes). What is terminated is not started again
+/// as anything else.
+fn asks_in_its_end(files: &dyn Files, folders: &Folders) -> Option<Duration> {
     let memory: Option<Memory> = read(files, &folders.state.join(MEMORY));
-    matches!(memory.and_then(|memory| memory.ending), Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate)
+    let ends = matches!(memory?.ending, Some(Ending::End { end, .. }) if end.then == Afterwards::Terminate);
+    let attempt: Option<Attempt> = read(files, &folders.state.join(ATTEMPT));
+    let may_stand = attempt.is_none_or(|attempt| attempt.resolved.spec.on.may_stop());
+    ends.then_some(if may_stand { STOPPING_ASKS } else { ENDING_ASKS })
 }
 
 /// Takes the lease and gathers what the attempt needs. On an error the machine is put out: it has no work; unless

@@ -137,14 +137,18 @@ async fn apply(args: &Args, context: &Context, means: &mut &'static str) -> Resu
         capped.iter().for_each(|capped| capped.tell(context));
     }
     let costs = (costs, capped);
-    if args.dry_run && !context.is_machine_output() {
-        for refused in [costs.0.refuse(), refuse_unproven(args, context, &store, &planned, &ready).await].into_iter().filter_map(Result::err) {
+    if args.dry_run {
+        let refused = [costs.0.refuse(), refuse_unproven(args, context, &store, &planned, &ready).await];
+        let refused: Vec<Fault> = refused.into_iter().filter_map(Result::err).collect();
+        for refused in refused.iter().filter(|_| !context.is_machine_output()) {
             context.printer.warn(format!("it would be refused: {}", refused.sentence()));
             refused.hint.iter().for_each(|hint| context.printer.hint(hint));
         }
+        tell(context, &set, &planned, &costs, &[], true);
+        return Ok(refused.first().map_or(ExitCode::SUCCESS, |refused| refused.code));
     }
-    if args.dry_run || planned.iter().all(Change::is_nothing) {
-        tell(context, &set, &planned, &costs, &[], args.dry_run);
+    if planned.iter().all(Change::is_nothing) {
+        tell(context, &set, &planned, &costs, &[], false);
         return Ok(ExitCode::SUCCESS);
     }
     costs.0.refuse()?;

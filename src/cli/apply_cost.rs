@@ -8,7 +8,7 @@ use futures::stream::{self, StreamExt};
 use serde_json::{Value, json};
 
 use super::apply::Ready;
-use super::{Context, Fault, ready, submission};
+use super::{Context, ExitCode, Fault, ready, submission};
 use crate::controller::{Controller, Planned, Unready};
 use crate::job::Plan;
 use crate::market::Usd;
@@ -27,7 +27,7 @@ enum Cost {
 /// By file, of those of which something would be made.
 pub struct Costs {
     costs: BTreeMap<String, Cost>,
-    /// Why the first job of these cannot be launched as the account is, or must not be as long as nobody can say what it costs.
+    /// Why the first job of these cannot be launched as the account is, or must not be as long as nobody can be asked for it.
     refused: Option<Fault>,
 }
 
@@ -43,12 +43,10 @@ impl Costs {
             let file = &one.applied.file;
             let refused = if is_judged { ready::refuse(&lacks, &spec).err() } else { None };
             let refused = refused.map(|refused| refused.also(format!("`{file}` asks for one")));
-            // `lamp run` starts nothing then either; a budget bounds what nobody can price.
-            let is_boundless = one.scheduled.is_none() && spec.spec.limits.budget.is_none();
-            let priceless = || planned.as_ref().err().filter(|_| is_boundless).cloned();
-            let refused = refused.or_else(|| {
-                priceless().map(|fault| fault.also(format!("what `{file}` can cost is not known then, and no `limits.budget` bounds it")))
-            });
+            // Whoever can ask nobody makes nothing of it, as with `lamp run`: it would be launched unasked once somebody has signed in.
+            let unasked = planned.as_ref().err().filter(|fault| fault.code == ExitCode::UNREACHABLE).cloned();
+            let refused =
+                refused.or(unasked.map(|fault| fault.also(format!("nobody could be asked what `{file}` would cost, and whether it can be bought"))));
             let cost = match planned {
                 Ok(planned) => Cost::Planned(Box::new(planned)),
                 Err(fault) => Cost::Unknown(fault.sentence(), spec.spec.limits.budget),
@@ -62,7 +60,7 @@ impl Costs {
 
     /// # Errors
     /// The account lacks what a job needs that would be made now: it would be launched unasked as soon as somebody made that. Or nobody
-    /// can say what it costs, and it has no budget.
+    /// could be asked for it.
     pub fn refuse(&self) -> Result<(), Fault> {
         self.refused.clone().map_or(Ok(()), Err)
     }

@@ -16,7 +16,9 @@ use serde_json::json;
 
 use super::fetch::with_progress;
 use super::printer::{Stream, Style};
-use super::{Context, ExitCode, Fault, job_root};
+use super::{Context, ExitCode, Fault, JobArgs, job_root};
+use crate::config::shown;
+use crate::job::{Finding, Severity};
 use crate::policy::doctor::{Check, Level, worst};
 use crate::wire::setup::{UserUnit, daemon_unit, gpus, reads_job_root};
 
@@ -106,9 +108,22 @@ fn show(context: &Context, checks: &[Check], aws_at: usize) {
     });
 }
 
-/// That it is right is known: nothing runs with one that is not.
+/// The first mistake of the configuration that a job of nothing but a command has too.
+fn refuses_every_job(context: &Context) -> Option<Finding> {
+    let job = JobArgs { command: vec!["true".to_owned()], ..JobArgs::default() }.read(context).ok()?;
+    let path = context.user.path.as_deref().map(|path| shown(path, &context.current_dir))?;
+    job.findings.into_iter().find(|finding| finding.severity == Severity::Error && finding.file.as_deref() == Some(path.as_str()))
+}
+
+/// That it can be read is known: nothing runs with one that cannot. What it says for every job may still let none of them run.
 fn configuration(context: &Context) -> Check {
     match &context.user.path {
+        Some(_) if let Some(wrong) = refuses_every_job(context) => {
+            let line = wrong.line.map(|line| format!(":{line}")).unwrap_or_default();
+            let text = format!("{}{line} lets no job run: {wrong}", wrong.file.as_deref().unwrap_or_default());
+            Check::failure("configuration", text)
+                .fix(wrong.hint.unwrap_or_else(|| "mend that line: `lamp check` of any job says the same".to_owned()))
+        }
         Some(path) if context.is_misread => {
             let text = format!("{} has errors: what could be read of it is what the lines below go by", path.display());
             Check::failure("configuration", text).fix("mend what was said of it above: nothing is launched with it before that")

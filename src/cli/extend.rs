@@ -26,11 +26,11 @@ pub struct Args {
     pub time: Option<Span>,
 
     /// Dollars on top of the budget that it has, like 5: with `lamp run --budget 20` it is $25 then
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub budget: Option<Dollars>,
 
     /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
-    #[arg(long, value_name = "TIMES")]
+    #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
     pub fallback_cost: Option<FallbackCostWord>,
 
     /// Do not ask before more of another owner's money may be spent; where nobody can be asked, it must be said

@@ -91,13 +91,13 @@ pub struct MachineFlags {
     #[arg(long)]
     pub spot_auto: bool,
     /// The most a spot machine may cost an hour: 0.65, `80% of on-demand`, `p95 of 14d` or `auto`
-    #[arg(long, value_name = "PRICE")]
+    #[arg(long, value_name = "PRICE", allow_negative_numbers = true)]
     pub max_price: Option<Price>,
     /// How many times as much as the cheapest machine one may cost that is bought in its place, like 3.5, or `any`
-    #[arg(long, value_name = "TIMES")]
+    #[arg(long, value_name = "TIMES", allow_negative_numbers = true)]
     pub fallback_cost: Option<FallbackCostWord>,
     /// What an hour of this workstation costs, in dollars
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub usd_per_hour: Option<Hourly>,
 }
 
@@ -114,7 +114,7 @@ pub struct EndFlags {
     #[arg(long, visible_alias = "max-duration", alias = "ttl", value_name = "TIME")]
     pub max_runtime: Option<SpanWord>,
     /// The most that all attempts together may cost, in dollars; `lamp extend --budget` adds to it
-    #[arg(long, visible_alias = "cost-limit", value_name = "USD")]
+    #[arg(long, visible_alias = "cost-limit", value_name = "USD", allow_negative_numbers = true)]
     pub budget: Option<Dollars>,
     /// When the job must have ended: a moment, or like `30h` from now
     #[arg(long, value_name = "MOMENT")]

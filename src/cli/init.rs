@@ -173,7 +173,8 @@ fn starter(found: &Found, folder: &Path) -> String {
     text.push_str(&how_it_saves(found));
     text.push_str(
         "\n[watch]\nidle = \"5m\"                # every known signal quiet for this long; \"off\" never judges\n\
-         stall = \"20m\"              # alive, but no step, log line or checkpoint for this long\n\n\
+         stall = \"20m\"              # alive, but no step, log line or checkpoint for this long\n\
+         # log_pattern = \"step (\\\\d+)\" # how far it is, from its own lines; or it appends {\"step\": N} to the file LAMP_PROGRESS\n\n\
          [limits]\nmax_runtime = \"12h\"        # of one attempt\n# budget = \"$5\"            # over all attempts\n\n\
          [on]\nfailure = \"terminate\"      # or \"keep 1h\" for a look at the machine\n",
     );

@@ -121,7 +121,7 @@ impl Shipped {
         let end = plan.kill_at.map(|at| format!("launched now, its machine would end at {} at the latest", status::local_time(at)));
         let costs = plan_text::costs(&self.planned, "by the catalogue").into_iter().chain(because);
         let costs = costs.chain(plan.reasons.iter().skip(2).cloned()).chain(end);
-        costs.chain(plan_text::machine_text(&plan.offer, self.spec.spec.machine.gpus.count)).chain(self.notes.clone()).collect()
+        costs.chain(plan_text::machine_text(&plan.offer, &self.spec.spec.machine.gpus)).chain(self.notes.clone()).collect()
     }
 
     /// A row for each type in each region: its zones cost the same.

@@ -6,7 +6,7 @@ use super::plan_bid;
 use super::status::local_time;
 use crate::controller::Planned;
 use crate::job::{LaunchRequest, MarketChoice, Plan, RejectedOffer, Spec};
-use crate::market::{Cloud, Market, Offer, Quota, Usd, UsdPerHour};
+use crate::market::{Cloud, GpuRequirement, Market, Offer, Quota, Usd, UsdPerHour};
 use crate::policy::job_most::{JobMost, MostBy};
 use crate::policy::ranking::Ranked;
 
@@ -108,7 +108,7 @@ pub fn whole(planned: &Planned, spec: &Spec, expected: impl Iterator<Item = Stri
     let Planned { plan, fallbacks, ranking, quotas, refused, .. } = planned;
     let mut lines: Vec<String> = costs(planned, ON_OFFER).into_iter().chain(expected).chain(why(planned)).collect();
     exceeded.iter().for_each(|exceeded| exceeded.stand_in(&mut lines));
-    lines.extend(machine_text(&plan.offer, spec.machine.gpus.count));
+    lines.extend(machine_text(&plan.offer, &spec.machine.gpus));
     lines.extend(plan.launch.as_ref().map(launch_text));
     lines.extend(quotas.iter().find(|quota| quota.covers(&plan.offer)).map(quota_text));
     // The first of the ranking is the machine itself.
@@ -176,7 +176,7 @@ fn kind(text: &str) -> String {
 }
 
 /// What is bought, and what of it the job did not ask for. `None`: of a workstation its own agent says.
-pub(super) fn machine_text(offer: &Offer, wanted: u32) -> Option<String> {
+pub(super) fn machine_text(offer: &Offer, wanted: &GpuRequirement) -> Option<String> {
     if offer.cloud == Cloud::Local {
         return None;
     }
@@ -188,12 +188,14 @@ pub(super) fn machine_text(offer: &Offer, wanted: u32) -> Option<String> {
             format!("{gpus} x {model}{memory}")
         }
     };
-    let idle = match offer.gpus.saturating_sub(wanted) {
+    let idle = match offer.gpus.saturating_sub(wanted.count) {
         0 => String::new(),
-        _ if wanted == 0 => "; the job asks for none".to_owned(),
-        more => format!("; the job asks for {wanted}, and {more} more {} paid for", if more == 1 { "is" } else { "are" }),
+        _ if wanted.count == 0 => "; the job asks for none".to_owned(),
+        more => format!("; the job asks for {}, and {more} more {} paid for", wanted.count, if more == 1 { "is" } else { "are" }),
     };
-    Some(format!("it has {gpus} and {} vCPUs{idle}", offer.vcpus))
+    let asked = wanted.memory_mib_min.filter(|asked| offer.gpu_memory_mib.is_some_and(|has| has < *asked));
+    let less = asked.map(|asked| format!("; up to a tenth less than {} GiB will do, since makers count in billions of bytes", asked / 1024));
+    Some(format!("it has {gpus} and {} vCPUs{idle}{}", offer.vcpus, less.unwrap_or_default()))
 }
 
 fn launch_text(launch: &LaunchRequest) -> String {

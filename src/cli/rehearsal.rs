@@ -53,7 +53,7 @@ pub fn checks(evidence: &Evidence) -> Vec<Check> {
         return checks;
     }
     checks.push(was_interrupted(evidence));
-    let Some(notice) = notice(&evidence.first) else { return checks };
+    let Some(notice) = notice(&evidence.first).filter(|_| evidence.ended_early.is_none()) else { return checks };
     let saved = saved(&evidence.first, &notice);
     checks.extend(was_asked(evidence, &notice, saved.is_some()));
     checks.push(was_saved(evidence, &notice, saved));
@@ -323,6 +323,10 @@ mod tests {
         let mut ignored = whole();
         ignored.first.retain(|event| !matches!(event.what, What::Checkpoint { .. }));
         assert!(failed(&ignored)[0].1.contains("nothing in `ckpt` changed after SIGUSR1"), "{:?}", failed(&ignored));
+
+        let early = Evidence { ended_early: Some("succeeded".into()), second: Vec::new(), ..whole() };
+        let [(name, said)] = &failed(&early)[..] else { panic!("{:?}", failed(&early)) };
+        assert!(*name == "interrupted" && said.contains("a shorter --interrupt-after"), "whatever the notice brought: {said}");
 
         let mut killed = ignored.clone();
         let exit = ExitStatus { code: None, signal: Some(10), oom: false };

@@ -14,7 +14,7 @@ use super::rehearsal::{Check, Evidence, checks, notice, proved, saved};
 use super::rehearsal_missing::never_rests;
 use super::workdir::Prepared;
 use super::{Context, ExitCode, Fault, JobArgs, Stream, Style, job_root, run, signals, submission};
-use crate::job::{AttemptNo, AttemptPhase, MarketChoice, Receipt, Wish};
+use crate::job::{AttemptNo, AttemptPhase, EndedBecause, MarketChoice, Receipt, Wish};
 use crate::jobdir::{JobDir, JobDirError, What};
 use crate::market::{Cloud, Span};
 use crate::wire::Workstation;
@@ -168,6 +168,12 @@ impl<'a> Stage<'a> {
             self.wish(Wish::Interrupt { notice: Span::ZERO }).await?;
         }
         self.settled(first, evidence).await?;
+        // Between the notice and its end the work may be done by itself: nothing is proved, and nothing is wrong.
+        let because = evidence.first_settled.as_ref().map(|settled| settled.because);
+        if matches!(because, Some(EndedBecause::Succeeded | EndedBecause::Failed)) {
+            evidence.ended_early = Some(self.why_ended().await?);
+            return Ok(());
+        }
         say("the machine is gone; waiting for the second attempt".into());
         self.first_step_again(second, evidence, if saved { FIRST_STEP_WITHIN } else { NOTHING_TO_PROVE_WITHIN }).await?;
         Ok(())

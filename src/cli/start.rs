@@ -32,7 +32,7 @@ pub struct Args {
     pub job: Option<String>,
 
     /// The most that it may cost from now on, in dollars [default: what is left of its budget]
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_negative_numbers = true)]
     pub budget: Option<Dollars>,
 
     /// The longest one attempt may run, like `12h` [default: as before]

@@ -231,6 +231,13 @@ pub struct OnSpec {
     pub in_use: Reaction,
 }
 
+impl OnSpec {
+    /// Whether one of them keeps the disk, where the market allows that: then a power-off from within stops the machine.
+    pub fn may_stop(&self) -> bool {
+        [self.success, self.failure, self.idle, self.stall].contains(&Reaction::Stop)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reaction {

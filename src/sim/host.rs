@@ -79,6 +79,8 @@ enum FirstBoot {
 #[derive(Default)]
 pub struct State {
     pub agent: Option<Arc<Process>>,
+    /// When each agent came up.
+    pub agents: Vec<Duration>,
     pub starts: Vec<Arc<Start>>,
     pub notices: Vec<Notice>,
     /// What its driver has told of its GPU.
@@ -254,6 +256,7 @@ impl Host {
                 let _ = self.disk.remove(Path::new(STATE));
             }
             let agent = Process::mortal(Some(Arc::clone(boot)), dies);
+            self.state().agents.push(self.world.timeline.now());
             self.state().agent = Some(Arc::clone(&agent));
             let counted = Counted { world: &self.world, kind: "agent", process: &agent };
             let watchdog = Watchdog::new(&self.world.timeline, &agent);

@@ -1,18 +1,9 @@
-//! One fault alone, in a world where all else is well: which faults there are, who is there to do something about it, and how it is made to
-//! happen.
+//! One fault alone, in a world where all else is well: which faults there are, and who is there to do something about it.
 //!
 //! ```text
-//!   Lone { fault, watching } ──> its work, its one fault, who is there ──> play ──> Measured: dark, gone, goes on, lost (`measured`)
+//!   Lone { fault, watching } ──> its work, its one fault, who is there (`lone_due`) ──> play ──> Measured: dark, gone, goes on, lost (`measured`)
 //! ```
 //! What must never live here: a bound (docs/promises.md tells them, tests/sim/bounds.rs asks for them).
-
-use std::time::Duration;
-
-use super::dice::Dice;
-use super::fates::{Due, Fate};
-use super::weather::Trouble;
-use super::workload::{End, Habit};
-use crate::market::Market;
 
 /// A fault, and who is there to do something about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,11 +36,11 @@ pub enum LoneFault {
     NoAgent,
     /// The kernel of the first machine hangs in its boot.
     DarkBoot,
-    /// EC2 withdraws the first machine before it has run.
+    /// EC2 withdraws what is launched in the first half minute before it has run.
     Withdrawn,
-    /// EC2 shows the first machine four minutes late.
+    /// EC2 shows the first machine late.
     ShownLate,
-    /// It is cancelled while it is launched, or boots.
+    /// It is cancelled while its machine is launched by an EC2 that errs and loses answers.
     CancelAtLaunch,
     KernelHang,
     HostDies,
@@ -66,7 +57,11 @@ pub enum LoneFault {
     Rebalance,
     /// A machine is taken, and for an hour there is none in any zone and market.
     NoRoom,
+    /// A machine is taken, and for twenty minutes EC2 does not say how any machine is.
+    TakenUnseen,
+    /// The work dies of it.
     GpuLost,
+    /// Of work that needs no CPU, so that nothing else tells it from idleness.
     NvmlLost,
     MachineClock,
     /// The machine reaches nothing for twenty minutes.
@@ -84,11 +79,11 @@ pub enum LoneFault {
     StuckEnd,
     /// One is cancelled whose kernel hangs, while EC2 throttles for ten minutes.
     Throttled,
-    /// EC2 does not say how any machine is for twenty minutes.
-    Ec2Silent,
     /// The workstation's session is over for an hour.
     SignedOut,
+    /// Its clock is a day off for half an hour, in which a machine is taken.
     LaptopClock,
+    /// From the beginning on.
     SecondController,
     /// Somebody takes from the machine's role what it may do in the job root, while the work goes on.
     RoleGone,
@@ -108,6 +103,15 @@ pub enum Watching {
 }
 
 impl Watching {
+    /// Who buys the next machine, and writes receipts.
+    pub fn has_workstation(self) -> bool {
+        matches!(self, Watching::Both | Watching::Workstation)
+    }
+
+    pub(super) fn has_sweeper(self) -> bool {
+        matches!(self, Watching::Both | Watching::Sweeper)
+    }
+
     pub fn words(self) -> &'static str {
         match self {
             Watching::Both => "workstation and sweeper",
@@ -120,85 +124,52 @@ impl Watching {
 
 /// When a fault begins to count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Moment {
+pub enum Moment {
     /// With the launch of the first machine.
     Launch,
     /// With what the work comes to.
     Work,
-    /// With the machine's hard end.
-    HardEnd,
+    /// When the first machine has run for as long as its job may.
+    RunTime,
     /// At a moment of the dice.
     Dice,
 }
-
-/// An hour and a half of work in steps of twenty seconds, which saves once a minute; its job asks for a checkpoint every two.
-pub(super) const STEPS: u64 = 270;
-pub(super) const STEP: Duration = Duration::from_secs(20);
-const SAVE_EVERY: u64 = 3;
-
-/// The fault comes within these: the work has begun, and is not done.
-const FROM: Duration = Duration::from_secs(10 * 60);
-const TO: Duration = Duration::from_secs(80 * 60);
-
-/// Of a machine whose time is over before its work: what befalls it before that.
-const CAP_MINUTES: u64 = 50;
-const BEFORE_CAP: Duration = Duration::from_secs(40 * 60);
-
-/// The launch is a matter of seconds, a boot of half a minute.
-const LAUNCHED_BY: Duration = Duration::from_secs(10);
-const BOOTED_BY: Duration = Duration::from_secs(45);
-
-/// When a laptop that is to sleep does so: what it launched is known to it.
-const LID: Duration = Duration::from_secs(180);
-
-/// The first launch is within it, and none that follows.
-const WITHDRAWS: Duration = Duration::from_secs(30);
-
-const NO_ROOM: Duration = Duration::from_secs(3600);
-const THROTTLED: Duration = Duration::from_secs(600);
-const A_WHILE: Duration = Duration::from_secs(20 * 60);
-const SIGNED_OUT: Duration = Duration::from_secs(3600);
-
-const HOUR_MS: i64 = 3_600_000;
-const DAY_MS: i64 = 24 * HOUR_MS;
-
-/// For as long as there are faults.
-const FOR_GOOD: Duration = Duration::from_secs(24 * 3600);
 
 impl LoneFault {
     /// What befalls the job, in the words of the table.
     pub fn words(self) -> &'static str {
         match self {
             LoneFault::Done => "the work is done",
-            LoneFault::Fails => "the work fails, twice where it is run again",
+            LoneFault::Fails => "the work fails, and once more where it is run again",
             LoneFault::Hangs => "the work hangs",
             LoneFault::Idles => "the work idles",
             LoneFault::PowerBroken => "the work is done, and no power switch within the machine does anything",
             LoneFault::DiskFull => "the work is done, and the machine's disk is full",
             LoneFault::StoreGone => "the work is done, and the job root takes nothing from anybody any more",
-            LoneFault::Cap => "its time is over before its work",
-            LoneFault::CapAfterReboot => "a reboot, and then its time is over",
-            LoneFault::CapAfterClock => "the machine's clock is set an hour back, and then its time is over",
-            LoneFault::CapWithoutAgent => "no agent lives any more, and then its time is over",
+            LoneFault::Cap => "its run time is over before its work",
+            LoneFault::CapAfterReboot => "a reboot, and then its run time is over",
+            LoneFault::CapAfterClock => "the machine's clock is set by an hour, and then its run time is over",
+            LoneFault::CapWithoutAgent => "no agent lives any more, and then its run time is over",
             LoneFault::NoAgent => "nothing of ours comes up on the first machine but its deadline unit",
             LoneFault::DarkBoot => "the kernel of the first machine hangs in its boot",
-            LoneFault::Withdrawn => "EC2 withdraws the first machine",
-            LoneFault::ShownLate => "EC2 shows the first machine four minutes late",
-            LoneFault::CancelAtLaunch => "`lamp cancel` within 10 to 45 s of the beginning",
+            LoneFault::Withdrawn => "EC2 withdraws what is launched in the first half minute",
+            LoneFault::ShownLate => "EC2 shows the first machine 270 s late",
+            LoneFault::CancelAtLaunch => "`lamp cancel` in the first twenty seconds, while EC2 errs and loses answers for a minute",
             LoneFault::KernelHang => "the kernel hangs",
             LoneFault::HostDies => "the host dies",
             LoneFault::AgentCrash => "the agent crashes",
             LoneFault::AgentHang => "the agent hangs",
-            LoneFault::AgentGone => "no agent lives any more",
+            LoneFault::AgentGone => "whatever agent comes up dies",
             LoneFault::Reboot => "a reboot",
             LoneFault::Noticed => "taken, with two minutes of notice",
             LoneFault::Taken => "taken, without a notice",
             LoneFault::NotTaken => "a notice, and it is not taken",
             LoneFault::Rebalance => "a rebalance recommendation",
             LoneFault::NoRoom => "taken, and an hour without capacity anywhere",
-            LoneFault::GpuLost => "a GPU is lost",
-            LoneFault::NvmlLost => "the driver answers nothing any more",
-            LoneFault::MachineClock => "the machine's clock is set an hour ahead",
+            LoneFault::TakenUnseen => "taken, and EC2 does not say for twenty minutes how any machine is",
+            LoneFault::GpuLost => "a GPU is lost, and the work dies of it",
+            LoneFault::NvmlLost => "the driver answers nothing any more, of work that needs no CPU",
+            LoneFault::MachineClock => "the machine's clock is set by an hour",
             LoneFault::Offline => "the machine is offline for twenty minutes",
             LoneFault::MetadataDown => "its metadata service answers nothing for twenty minutes",
             LoneFault::ConsoleEnd => "ended by hand in the console",
@@ -208,18 +179,17 @@ impl LoneFault {
             LoneFault::StaleEnd => "cancelled, and EC2 shows what was some seconds ago",
             LoneFault::StuckEnd => "cancelled, and hangs in its end",
             LoneFault::Throttled => "cancelled, its kernel hangs, EC2 throttled for ten minutes",
-            LoneFault::Ec2Silent => "EC2 does not say for twenty minutes how any machine is",
             LoneFault::SignedOut => "the workstation's session is over for an hour",
-            LoneFault::LaptopClock => "the workstation's clock is set a day ahead",
-            LoneFault::SecondController => "a second controller comes",
+            LoneFault::LaptopClock => "the workstation's clock is a day off for half an hour, and a machine is taken meanwhile",
+            LoneFault::SecondController => "a second controller, from the beginning on",
             LoneFault::RoleGone => "the machine's role is taken away, and its work goes on",
         }
     }
 
-    pub(super) fn moment(self) -> Moment {
+    pub fn moment(self) -> Moment {
         match self {
-            LoneFault::NoAgent | LoneFault::DarkBoot | LoneFault::Withdrawn | LoneFault::ShownLate => Moment::Launch,
-            LoneFault::Cap | LoneFault::CapAfterReboot | LoneFault::CapAfterClock | LoneFault::CapWithoutAgent => Moment::HardEnd,
+            LoneFault::NoAgent | LoneFault::DarkBoot | LoneFault::Withdrawn | LoneFault::ShownLate | LoneFault::SecondController => Moment::Launch,
+            LoneFault::Cap | LoneFault::CapAfterReboot | LoneFault::CapAfterClock | LoneFault::CapWithoutAgent => Moment::RunTime,
             LoneFault::Done
             | LoneFault::Fails
             | LoneFault::Hangs
@@ -240,35 +210,31 @@ impl Lone {
         // Nobody need be there from outside, so that nobody is, or the sweeper alone.
         let by_its_cap = [Fault::Cap, Fault::CapAfterReboot, Fault::CapAfterClock, Fault::CapWithoutAgent];
         let by_its_cap = by_its_cap.map(|fault| Lone { fault, watching: Nobody });
-        let from_within = [
-            Fault::Done,
-            Fault::Fails,
-            Fault::Hangs,
-            Fault::Idles,
-            Fault::DiskFull,
-            Fault::Reboot,
-            Fault::NotTaken,
-            Fault::Rebalance,
-            Fault::AgentCrash,
-            Fault::AgentHang,
-            Fault::NvmlLost,
-            Fault::MachineClock,
-            Fault::MetadataDown,
-        ];
+        let from_within = [Fault::Done, Fault::Fails, Fault::Hangs, Fault::Idles, Fault::DiskFull];
         let from_within = from_within.map(|fault| Lone { fault, watching: Sweeper });
         let from_outside =
             [Fault::PowerBroken, Fault::NoAgent, Fault::DarkBoot, Fault::KernelHang, Fault::HostDies, Fault::AgentGone, Fault::RoleGone];
         let from_outside = from_outside.into_iter().flat_map(|fault| [Both, Sweeper, Workstation].map(|watching| Lone { fault, watching }));
+        // Who is there could do too much of it, or must do something.
         let by_workstation = [
             Fault::StoreGone,
+            Fault::AgentCrash,
+            Fault::AgentHang,
+            Fault::Reboot,
             Fault::Noticed,
             Fault::Taken,
+            Fault::NotTaken,
+            Fault::Rebalance,
             Fault::NoRoom,
+            Fault::TakenUnseen,
             Fault::Withdrawn,
             Fault::ShownLate,
             Fault::CancelAtLaunch,
             Fault::GpuLost,
+            Fault::NvmlLost,
+            Fault::MachineClock,
             Fault::Offline,
+            Fault::MetadataDown,
             Fault::ConsoleEnd,
             Fault::ConsoleStop,
             Fault::Stop,
@@ -276,108 +242,11 @@ impl Lone {
             Fault::StaleEnd,
             Fault::StuckEnd,
             Fault::Throttled,
-            Fault::Ec2Silent,
             Fault::SignedOut,
             Fault::LaptopClock,
             Fault::SecondController,
         ];
         let by_workstation = by_workstation.map(|fault| Lone { fault, watching: Both });
         from_within.into_iter().chain(by_its_cap).chain(from_outside).chain(by_workstation).collect()
-    }
-
-    pub(super) fn habit(self, habit: Habit) -> Habit {
-        let end = match self.fault {
-            LoneFault::Fails => End::Fails(3),
-            LoneFault::Hangs => End::Hangs,
-            LoneFault::Idles => End::Idles,
-            _ => End::Succeeds,
-        };
-        // Who saves when it is asked loses nothing to a notice; who does not, what came after its last save.
-        let saves_when_asked = self.fault == LoneFault::Noticed || habit.saves_when_asked;
-        Habit { steps: STEPS, step: STEP, save_every: SAVE_EVERY, saves_when_asked, end, ignores_term: false, quiet: false, ..habit }
-    }
-
-    /// On which market its machine is, where that matters.
-    pub(super) fn market(self) -> Option<Market> {
-        match self.fault {
-            LoneFault::Noticed | LoneFault::Taken | LoneFault::NotTaken | LoneFault::Rebalance | LoneFault::NoRoom => Some(Market::Spot),
-            LoneFault::ConsoleStop => Some(Market::OnDemand),
-            _ => None,
-        }
-    }
-
-    /// The minutes that its job may run, where that is what ends it.
-    pub(super) fn max_runtime(self) -> Option<u64> {
-        (self.fault.moment() == Moment::HardEnd).then_some(CAP_MINUTES)
-    }
-
-    pub(super) fn is_swept(self) -> bool {
-        matches!(self.watching, Watching::Both | Watching::Sweeper)
-    }
-
-    /// When it strikes, if it strikes at a moment of its own.
-    pub(super) fn at(self, dice: &Dice) -> Duration {
-        let (from, to) = match self.fault {
-            LoneFault::CancelAtLaunch => (LAUNCHED_BY, BOOTED_BY),
-            _ if self.max_runtime().is_some() => (FROM, BEFORE_CAP),
-            _ => (FROM, TO),
-        };
-        dice.fork("moment").between(from, to)
-    }
-
-    pub(super) fn due(self, dice: &Dice) -> Vec<Due> {
-        let at = self.at(dice);
-        let now = |fate| vec![Due { at, fate }];
-        let weather = |trouble, at, lasts| Due { at, fate: Fate::Weather(trouble, lasts) };
-        let first = |trouble, lasts| vec![weather(trouble, Duration::ZERO, lasts)];
-        let mut due = match self.fault {
-            LoneFault::Done | LoneFault::Fails | LoneFault::Hangs | LoneFault::Idles | LoneFault::Cap => Vec::new(),
-            LoneFault::PowerBroken => first(Trouble::PowerBroken, FOR_GOOD),
-            LoneFault::DiskFull => vec![weather(Trouble::DiskFull, at, FOR_GOOD)],
-            LoneFault::StoreGone => vec![weather(Trouble::StoreDown, at, FOR_GOOD)],
-            LoneFault::NoAgent => first(Trouble::NoAgents, LID),
-            LoneFault::DarkBoot => first(Trouble::DarkBoots, LID),
-            LoneFault::Withdrawn => first(Trouble::Withdraws, WITHDRAWS),
-            LoneFault::ShownLate => first(Trouble::LateShows, WITHDRAWS),
-            LoneFault::KernelHang => now(Fate::KernelHang),
-            LoneFault::HostDies => now(Fate::HostDies),
-            LoneFault::AgentCrash => now(Fate::AgentCrash),
-            LoneFault::AgentHang => now(Fate::AgentHang(FOR_GOOD)),
-            LoneFault::AgentGone | LoneFault::CapWithoutAgent => now(Fate::AgentGone),
-            LoneFault::Reboot | LoneFault::CapAfterReboot => now(Fate::Reboot),
-            LoneFault::MachineClock => now(Fate::BoxClock(HOUR_MS)),
-            LoneFault::CapAfterClock => now(Fate::BoxClock(-HOUR_MS)),
-            LoneFault::Noticed => now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: true }),
-            LoneFault::Taken => now(Fate::Reclaim { notice: None, takes: true }),
-            LoneFault::NotTaken => now(Fate::Reclaim { notice: Some(Duration::from_secs(120)), takes: false }),
-            LoneFault::Rebalance => now(Fate::Rebalance),
-            LoneFault::NoRoom => {
-                let taken = Fate::Reclaim { notice: None, takes: true };
-                vec![weather(Trouble::NoCapacityA, at, NO_ROOM), weather(Trouble::NoCapacityB, at, NO_ROOM), Due { at, fate: taken }]
-            }
-            LoneFault::GpuLost => now(Fate::Xid(true)),
-            LoneFault::NvmlLost => vec![weather(Trouble::NvmlLost, at, FOR_GOOD)],
-            LoneFault::Offline => vec![weather(Trouble::MachineOffline, at, A_WHILE)],
-            LoneFault::MetadataDown => vec![weather(Trouble::MetadataDown, at, A_WHILE)],
-            LoneFault::ConsoleEnd => now(Fate::ConsoleTerminate),
-            LoneFault::ConsoleStop => now(Fate::ConsoleStop),
-            LoneFault::Stop => now(Fate::Stop),
-            LoneFault::Cancel | LoneFault::CancelAtLaunch => now(Fate::Cancel),
-            LoneFault::StaleEnd => vec![weather(Trouble::Ec2Stale, at, FOR_GOOD), Due { at, fate: Fate::Cancel }],
-            LoneFault::StuckEnd => vec![weather(Trouble::StuckEnds, at, FOR_GOOD), Due { at, fate: Fate::Cancel }],
-            LoneFault::Throttled => {
-                [Fate::KernelHang, Fate::Weather(Trouble::Ec2Throttled, THROTTLED), Fate::Cancel].map(|fate| Due { at, fate }).into()
-            }
-            LoneFault::Ec2Silent => vec![weather(Trouble::Ec2Down, at, A_WHILE)],
-            LoneFault::SignedOut => vec![weather(Trouble::SignedOut, at, SIGNED_OUT)],
-            LoneFault::LaptopClock => now(Fate::LaptopClock(DAY_MS)),
-            LoneFault::SecondController => now(Fate::SecondController),
-            LoneFault::RoleGone => vec![weather(Trouble::RoleGone, at, FOR_GOOD)],
-        };
-        if matches!(self.watching, Watching::Sweeper | Watching::Nobody) {
-            due.push(Due { at: LID, fate: Fate::LaptopSleep(FOR_GOOD) });
-        }
-        due.sort_by_key(|due| due.at);
-        due
     }
 }

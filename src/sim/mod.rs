@@ -31,6 +31,7 @@ mod laws_of_outcomes;
 mod laws_of_saves;
 mod ledger;
 mod lone;
+mod lone_due;
 mod measured;
 mod own;
 mod parties;
@@ -53,7 +54,8 @@ mod workload;
 mod world;
 
 pub use fates::Story;
-pub use lone::{Lone, LoneFault, Watching};
+pub use lone::{Lone, LoneFault, Moment, Watching};
+pub use lone_due::{A_WHILE, CLOCK_OFF};
 pub use measured::Measured;
 pub use own::{Lived, OwnJob, live};
 pub use planted::Bug;

@@ -41,6 +41,11 @@ impl Objects {
         self.lock().clear();
     }
 
+    /// When the first of them came after a moment whose key ends so.
+    pub fn born_after(&self, end: &str, moment: Duration) -> Option<Duration> {
+        self.lock().iter().filter(|(key, _)| key.ends_with(end)).map(|(_, object)| object.born).filter(|born| *born > moment).min()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Object>> {
         self.0.lock().expect("nobody panics while holding the objects: they are only moved")
     }

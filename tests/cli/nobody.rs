@@ -44,23 +44,24 @@ fn whoever_has_no_credentials_is_told_so_in_the_same_words_by_every_verb() {
     );
 }
 
-/// As `lamp run`, which starts nothing then; a budget bounds what nobody can price.
+/// As `lamp run`, which starts nothing then: it would be launched unasked on the day when somebody signs in.
 #[test]
-fn no_job_is_applied_whose_cost_nobody_knows_and_no_budget_bounds() {
+fn no_job_and_no_schedule_is_applied_for_whose_machine_nobody_can_be_asked() {
     let sandbox = Sandbox::with_script();
-    let apply = |limits: &str, more: &[&str]| {
-        sandbox.write("jobs/a.toml", &format!("command = 'true'\nmachine = {{ cloud = 'aws', gpus = 'A10G:1' }}\nlimits = {{ {limits} }}\n"));
-        let words = [&["apply", "jobs", "--unproven"], more].concat();
-        sandbox.end(sandbox.command(&words).env("AWS_EC2_METADATA_DISABLED", "true"))
-    };
-    let why = "what `a.toml` can cost is not known then, and no `limits.budget` bounds it";
-    let ended = apply("max_runtime = '1h'", &[]);
-    assert!(ended.code == 103 && ended.err.contains(FOUND_NONE) && ended.err.contains(why), "{ended:?}");
-    assert!(sandbox.lamp(&["status"]).out.is_empty(), "nothing is made");
-    let dry = apply("max_runtime = '1h'", &["--dry-run"]);
-    assert!(dry.code == 0 && dry.err.contains("it would be refused: no AWS credentials were found"), "{dry:?}");
-    let bound = apply("budget = '$5'", &["--dry-run"]);
-    assert!(bound.code == 0 && bound.out.contains("$5.00") && !bound.err.contains("it would be refused"), "{bound:?}");
+    for more in ["", "[schedule]\ncron = '0 22 * * *'\n"] {
+        let job = "command = 'true'\nmachine = { cloud = 'aws', gpus = 'A10G:1' }\nlimits = { budget = '$5' }\n";
+        sandbox.write("jobs/a.toml", format!("{job}{more}"));
+        let apply = |more: &[&str]| {
+            let words = [&["apply", "jobs", "--unproven"], more].concat();
+            sandbox.end(sandbox.command(&words).env("AWS_EC2_METADATA_DISABLED", "true"))
+        };
+        let ended = apply(&[]);
+        let why = "nobody could be asked what `a.toml` would cost";
+        assert!(ended.code == 103 && ended.err.contains(FOUND_NONE) && ended.err.contains(why), "{ended:?}");
+        assert!(sandbox.lamp(&["status"]).out.is_empty() && sandbox.lamp(&["schedules"]).out.is_empty(), "nothing is made");
+        let dry = apply(&["--dry-run"]);
+        assert!(dry.code == 103 && dry.err.contains("it would be refused: no AWS credentials were found"), "{dry:?}");
+    }
 }
 
 /// The last place that is asked is the machine itself, which may be none of AWS's.

@@ -44,6 +44,20 @@ fn without_credentials_a_plan_is_made_by_the_shipped_catalogue_and_says_what_it_
     );
 }
 
+/// What is sold as 24 GB has 22 GiB, and whoever asked for 24 wonders.
+#[test]
+fn a_gpu_of_less_memory_than_was_asked_for_says_why_it_will_do() {
+    let sandbox = Sandbox::with_script();
+    let of = |gpus: &str| {
+        let words = ["plan", "--cloud", "aws", "--gpus", gpus, "--max-runtime", "3h", "--", "python3", "train.py"];
+        sandbox.end(sandbox.command(&words).envs(NOBODY)).out
+    };
+    let why = "; up to a tenth less than 24 GiB will do, since makers count in billions of bytes\n";
+    let asked = of("at least 24GiB");
+    assert!(asked.contains(&format!("it has 1 x L4 of 22 GiB and 4 vCPUs{why}")), "{asked}");
+    assert!(!of("at least 22GiB").contains(why) && !of("L4").contains("a tenth less"));
+}
+
 #[test]
 fn for_a_spot_job_the_on_demand_price_is_the_ceiling_unless_its_own_bid_is_above_it() {
     let sandbox = Sandbox::with_script();

@@ -115,6 +115,6 @@ fn no_job_is_applied_that_the_account_is_not_ready_for() {
     assert!(applied.code == 102 && applied.err.contains(lacks) && applied.err.contains("`a.toml` asks for one"), "{applied:?}");
     assert!(applied.out.contains("$2.00") && applied.err.contains("nothing was changed"), "{applied:?}");
     let dry = user.lamp(&["apply", "jobs", "--unproven", "--dry-run"]);
-    assert!(dry.code == 0 && dry.err.contains(&format!("it would be refused: {lacks}")), "{dry:?}");
+    assert!(dry.code == 102 && dry.err.contains(&format!("it would be refused: {lacks}")), "{dry:?}");
     assert!(user.lamp(&["status"]).out.is_empty() && user.ec2.instances().is_empty(), "nothing is bought");
 }

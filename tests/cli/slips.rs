@@ -200,6 +200,22 @@ fn a_mistake_of_the_configuration_is_told_of_its_own_line() {
     let out = sandbox.lamp(&["check", "job.toml"]).out;
     assert!(out.contains(".config/lamplighter/config.toml:3: error: `limits.budget`: is not more than zero"), "{out}");
     assert!(out.contains("job.toml:3: error: `limits.lease`: is `1m 30s`"), "{out}");
+    let doctor = sandbox.lamp(&["doctor"]).out;
+    assert!(doctor.contains("config.toml:3 lets no job run: `limits.budget`: is not more than zero"), "{doctor}");
+}
+
+/// Not by the parser's words, which take it for a flag.
+#[test]
+fn an_amount_below_nothing_is_told_as_that() {
+    let sandbox = Sandbox::with_script();
+    for (flag, path) in [("--budget", "limits.budget"), ("--usd-per-hour", "machine.usd_per_hour")] {
+        let ended = sandbox.lamp(&["check", flag, "-3", "--", "sh", "train.py"]);
+        let said = format!("{}{}", ended.out, ended.err);
+        assert!(said.contains(path) || said.contains(flag), "{said}");
+        assert!(!said.contains("unexpected argument") && !said.contains("tip:"), "{said}");
+    }
+    let extended = sandbox.lamp(&["extend", "digits", "--budget", "-3"]);
+    assert!(!extended.err.contains("unexpected argument"), "{extended:?}");
 }
 
 /// No price is needed for that.

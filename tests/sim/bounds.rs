@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use lamplighter::sim::LoneFault as Fault;
-use lamplighter::sim::Watching::{Nobody, Sweeper};
-use lamplighter::sim::{Lone, Measured};
+use lamplighter::sim::{A_WHILE, CLOCK_OFF, Lone, Measured, Moment, Played};
 
 const MINUTE: u64 = 60;
 
@@ -18,6 +17,14 @@ const LADDER: u64 = 90;
 
 /// Boot, code and checkpoint of the next machine.
 const NEXT: u64 = 5 * MINUTE;
+
+/// `RestartSec` and `WatchdogSec` of the agent's unit.
+const RESTART: u64 = 2;
+const WATCHDOG: u64 = 30;
+
+/// After the run time a machine has five minutes to save and to power off; what comes then looks once a minute, and again after 30 s.
+const AFTER_ITS_TIME: u64 = 5 * MINUTE;
+const SWITCH: u64 = 90;
 
 /// What a fault asks for.
 enum Asked {
@@ -37,10 +44,6 @@ const fn gone(within: u64) -> Asked {
     Within("terminated", |measured| measured.gone, within)
 }
 
-const fn beyond_its_end(within: u64) -> Asked {
-    Within("dark, from its hard end on", |measured| measured.dark, within)
-}
-
 const fn goes_on(within: u64) -> Asked {
     Within("the work goes on", |measured| measured.goes_on, within)
 }
@@ -49,45 +52,55 @@ const fn lost(within: u64) -> Asked {
     Within("of work done again", |measured| measured.lost, within)
 }
 
+const fn lives_again(within: u64) -> Asked {
+    Within("an agent lives again", |measured| measured.agent, within)
+}
+
 const NONE_BOUGHT: Asked = Never("another machine is bought", |measured| measured.bought > 0);
+
+const NO_SECOND_BOUGHT: Asked = Never("two machines are bought", |measured| measured.bought > 1);
+
+const NONE_BY_THAT_CLOCK: Asked = Never("a machine is bought by that clock", |measured| measured.bought_at.is_some_and(|at| at < CLOCK_OFF));
+
+const NONE_UNSEEN: Asked = Never("a machine is bought meanwhile", |measured| measured.bought_at.is_some_and(|at| at < A_WHILE));
 
 const NOT_STOPPED: Asked = Never("the work is stopped", |measured| !measured.went_on);
 
+const NOT_EARLY: Asked = Never("dark more than two minutes before", |measured| measured.early > Duration::from_secs(2 * MINUTE));
+
 /// The row of the matrix, if it has one, and what it asks for.
 fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
+    let buys = lone.watching.has_workstation();
     // A lease, a visit, and the second look and the call; with a workstation that is awake nobody waits for a visit.
-    let lease = match lone.watching {
-        Sweeper | Nobody => 37 * MINUTE,
-        _ => 33 * MINUTE,
-    };
+    let lease = if buys { 33 * MINUTE } else { 37 * MINUTE };
     // Where there is somebody to buy the next.
-    let elsewhere = |within: u64| if lone.watching == Sweeper { vec![] } else { vec![goes_on(within + NEXT), lost(LOST)] };
+    let elsewhere = |within: u64| if buys { vec![goes_on(within + NEXT), lost(LOST)] } else { vec![] };
     let ends = |within: u64| std::iter::once(dark(within)).chain(elsewhere(within)).collect();
     match lone.fault {
         // The end of the work, its last save and its uploads, and the ladder.
-        Fault::Done => (Some(33), vec![dark(30 + LADDER), NONE_BOUGHT]),
+        Fault::Done => (Some(33), vec![dark(30 + LADDER)]),
         // Once more after ten seconds, from the last save on, to where it failed.
-        Fault::Fails => (Some(34), vec![dark(5 * MINUTE), NONE_BOUGHT]),
+        Fault::Fails => (Some(34), vec![dark(5 * MINUTE)]),
         // The first rung is twenty minutes; two of them restart it from its last save.
-        Fault::Hangs => (Some(35), vec![goes_on(23 * MINUTE), dark(72 * MINUTE), NONE_BOUGHT]),
-        Fault::Idles => (None, vec![dark(10 * MINUTE), NONE_BOUGHT]),
+        Fault::Hangs => (Some(35), vec![goes_on(23 * MINUTE), dark(72 * MINUTE)]),
+        Fault::Idles => (None, vec![dark(10 * MINUTE)]),
         // Of a machine that has told its outcome a workstation does not wait for the lease.
-        Fault::PowerBroken => (None, vec![dark(if lone.watching == Sweeper { lease } else { 5 * MINUTE })]),
-        Fault::DiskFull => (Some(41), vec![dark(2 * MINUTE + LADDER), NONE_BOUGHT]),
-        // Half an hour of uploads, and two minutes for the outcome.
+        Fault::PowerBroken => (None, vec![dark(if buys { 5 * MINUTE } else { lease })]),
+        Fault::DiskFull => (Some(41), vec![dark(2 * MINUTE + LADDER)]),
+        // Half an hour of uploads, and two minutes for the outcome. Without that, nobody knows later that the work was done.
         Fault::StoreGone => (Some(47), vec![dark(32 * MINUTE + LADDER)]),
-        // Before it, by the agent; by the switch a look each minute, a second one after 30 s, and its ladder.
-        Fault::Cap | Fault::CapAfterClock => (None, vec![beyond_its_end(0), NONE_BOUGHT]),
-        Fault::CapAfterReboot => (Some(29), vec![beyond_its_end(0), NONE_BOUGHT]),
-        Fault::CapWithoutAgent => (None, vec![beyond_its_end(90 + LADDER)]),
+        Fault::Cap | Fault::CapAfterClock => (None, vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
+        Fault::CapAfterReboot => (Some(29), vec![dark(AFTER_ITS_TIME), NOT_EARLY]),
+        // The attempt has no end but that, and is done again once somebody is awake who may buy.
+        Fault::CapWithoutAgent => (None, vec![dark(AFTER_ITS_TIME + SWITCH + LADDER), NOT_EARLY]),
         // `limits.boot`, and a visit where nobody else is there.
         Fault::NoAgent | Fault::DarkBoot => (Some(25), vec![dark(22 * MINUTE)]),
         Fault::KernelHang => (Some(51), ends(lease)),
-        Fault::HostDies => (Some(28), ends(if lone.watching == Sweeper { 37 * MINUTE } else { 15 * MINUTE })),
-        Fault::AgentCrash => (Some(38), vec![NONE_BOUGHT, NOT_STOPPED]),
-        Fault::AgentHang => (Some(39), vec![NONE_BOUGHT, NOT_STOPPED]),
+        Fault::HostDies => (Some(28), ends(if buys { 15 * MINUTE } else { 37 * MINUTE })),
+        Fault::AgentCrash => (Some(38), vec![lives_again(RESTART + 1), NONE_BOUGHT, NOT_STOPPED]),
+        Fault::AgentHang => (Some(39), vec![lives_again(WATCHDOG + RESTART + 1), NONE_BOUGHT, NOT_STOPPED]),
         // The work goes on, unwatched and unsaved, and may end in one of their lives.
-        Fault::AgentGone => (Some(40), vec![dark(lease)]),
+        Fault::AgentGone => (Some(38), vec![dark(lease)]),
         // It cannot beat, so that its lease lapses, though it works.
         Fault::RoleGone => (None, vec![dark(lease)]),
         Fault::Reboot => (Some(29), vec![goes_on(5 * MINUTE), lost(LOST), NONE_BOUGHT]),
@@ -96,12 +109,15 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         Fault::Taken => (Some(19), vec![goes_on(10 * MINUTE), lost(LOST)]),
         // Two minutes to the end that was told, and three in which it may still come.
         Fault::NotTaken => (Some(20), vec![goes_on(5 * MINUTE + 30), lost(MINUTE), NONE_BOUGHT]),
-        Fault::Rebalance => (Some(21), vec![NONE_BOUGHT, NOT_STOPPED]),
+        // At once where the work is asked at once; a save that is under way, or is doubted, comes first.
+        Fault::Rebalance => (Some(21), vec![Within("a checkpoint is kept", |measured| measured.saved, 45), NONE_BOUGHT, NOT_STOPPED]),
         // The hour, a refusal that is asked for again after twelve minutes at most, and a boot.
         Fault::NoRoom => (Some(14), vec![goes_on(75 * MINUTE)]),
+        Fault::TakenUnseen => (Some(11), vec![goes_on(A_WHILE.as_secs() + 2 * NEXT), NONE_UNSEEN, NO_SECOND_BOUGHT]),
         Fault::Withdrawn => (Some(23), vec![goes_on(NEXT)]),
         Fault::ShownLate => (Some(12), vec![NONE_BOUGHT]),
-        Fault::CancelAtLaunch => (Some(16), vec![gone(60 + LADDER), NONE_BOUGHT]),
+        // A minute of an EC2 that errs, a look, thirty seconds for an agent that boots, and its end.
+        Fault::CancelAtLaunch => (Some(16), vec![dark(2 * MINUTE + LADDER), NONE_BOUGHT]),
         Fault::GpuLost => (Some(43), vec![dark(10 * MINUTE), goes_on(15 * MINUTE)]),
         Fault::NvmlLost => (Some(42), vec![NONE_BOUGHT, NOT_STOPPED]),
         Fault::MachineClock => (Some(44), vec![NONE_BOUGHT, NOT_STOPPED]),
@@ -115,10 +131,9 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
         Fault::StuckEnd => (Some(24), vec![gone(12 * MINUTE), NONE_BOUGHT]),
         // Ten minutes, a pause of one, and a look.
         Fault::Throttled => (Some(10), vec![dark(12 * MINUTE), NONE_BOUGHT]),
-        Fault::Ec2Silent => (Some(11), vec![NONE_BOUGHT, NOT_STOPPED]),
         Fault::SignedOut => (Some(15), vec![NONE_BOUGHT, NOT_STOPPED]),
-        Fault::LaptopClock => (Some(8), vec![NONE_BOUGHT, NOT_STOPPED]),
-        Fault::SecondController => (Some(7), vec![NONE_BOUGHT, NOT_STOPPED]),
+        Fault::LaptopClock => (Some(8), vec![goes_on(CLOCK_OFF.as_secs() + 2 * NEXT), NONE_BY_THAT_CLOCK, NO_SECOND_BOUGHT]),
+        Fault::SecondController => (Some(7), vec![NONE_BOUGHT]),
     }
 }
 
@@ -126,12 +141,23 @@ fn asked(lone: Lone) -> (Option<u32>, Vec<Asked>) {
 #[derive(Default)]
 pub struct Seen {
     pub measured: Vec<(Measured, u64)>,
-    /// Seeds in which the fault found no machine.
+    /// Seeds in which it found nothing that it could befall.
     pub missed: Vec<u64>,
 }
 
-/// The head of the table that [`tell`] makes the rows of.
-pub const HEAD: &str = "| Row | What befalls it | Who is there outside | Until | Half | 99 % | The longest | Asked | The longest again |\n|---|---|---|---|---|---|---|---|---|";
+impl Seen {
+    pub fn add(&mut self, lone: Lone, played: &Played) {
+        // One that comes at a moment of its own may find no machine, no agent or another market then.
+        let missed =
+            lone.fault.moment() == Moment::Dice && lone.fault != Fault::CancelAtLaunch && played.strikes.values().any(|(_, struck)| *struck == 0);
+        match played.measured.filter(|_| !missed) {
+            Some(measured) => self.measured.push((measured, played.seed)),
+            // A job that is cancelled before its launch has no machine that could be dark.
+            None if lone.fault == Fault::CancelAtLaunch => {}
+            None => self.missed.push(played.seed),
+        }
+    }
+}
 
 /// A row for each thing that is asked for; and what was not so, by the command that plays it again.
 pub fn tell(lone: Lone, seen: &Seen, command: impl Fn(u64) -> String) -> (Vec<String>, Vec<String>) {
@@ -139,7 +165,7 @@ pub fn tell(lone: Lone, seen: &Seen, command: impl Fn(u64) -> String) -> (Vec<St
     let row = row.map_or("-".to_owned(), |row| row.to_string());
     let head = format!("| {row} | {} | {} ", lone.fault.words(), lone.watching.words());
     let (mut rows, mut broken) = (Vec::new(), Vec::new());
-    let mut wrong = |what: String, seed: u64| broken.push(format!("{what}: {}", command(seed)));
+    let mut wrong = |what: String, seed: u64| broken.push(format!("{}, {}: {what}: {}", lone.fault.words(), lone.watching.words(), command(seed)));
     for asked in &asked {
         match asked {
             Within(what, took, within) => {
@@ -167,7 +193,7 @@ pub fn tell(lone: Lone, seen: &Seen, command: impl Fn(u64) -> String) -> (Vec<St
             }
         }
     }
-    seen.missed.iter().for_each(|seed| wrong("the fault found no machine".to_owned(), *seed));
+    seen.missed.iter().for_each(|seed| wrong("it found nothing to befall".to_owned(), *seed));
     (rows, broken)
 }
 

@@ -1,13 +1,15 @@
 //! The false world: the shipped controller and agent, played by seed (src/sim). `just soak` plays as many as one likes.
 
+mod alone;
 mod named;
 mod own;
+mod told;
 mod wrappers;
 
 use std::cell::RefCell;
 
 use lamplighter::job::{EndedBecause, JobOutcome};
-use lamplighter::sim::{Bug, Lone, Play, Played, Story, play};
+use lamplighter::sim::{Bug, Play, Played, Story, play};
 
 /// Seeds that are played here, where nothing is optimised and every sum is held to its range: a tenth of a minute. The 2,000
 /// are played below, by the program of `just soak`.
@@ -197,40 +199,6 @@ fn two_thousand_worlds_of_six_hours_break_no_law_and_a_death_at_any_call_changes
     assert!(!well && err.contains("there are DropToken, "), "{err}");
     let (well, _, err) = try_soak(&["--bug", "NoCap", "20"]);
     assert!(!well && err.contains("--seed says which"), "{err}");
-}
-
-/// Where there is more than one thing to ask for, each has a row; docs/false-world.md tells the same of more worlds, and the row of
-/// docs/promises.md of which something was measured tells the longest of them.
-#[test]
-fn each_fault_alone_is_over_within_its_bound() {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
-    let bounds = soak(&["--threads", &threads, "--bounds", "20"]);
-    let kinds = Lone::all();
-    assert!(bounds.ends_with(&format!("{} worlds played, 0 not within what is asked\n", kinds.len() * 20)), "{bounds}");
-    let (promises, world) = (include_str!("../../docs/promises.md"), include_str!("../../docs/false-world.md"));
-    // What it is, and not how long it took here.
-    let key = |cells: &[&str]| -> Vec<String> { [1, 2, 3, 4, 8].iter().map(|at| cells[*at].trim().to_owned()).collect() };
-    let cells = |line: &'static str| -> Vec<&str> { line.split('|').collect() };
-    let told: Vec<Vec<&str>> = world.lines().filter(|line| line.contains(" `") && line.matches('|').count() == 10).map(cells).collect();
-    for Lone { fault, watching } in kinds {
-        let again = format!("| `{fault:?}:{watching:?}`");
-        let of_it: Vec<&str> = bounds.lines().filter(|line| line.contains(&again)).collect();
-        assert!(!of_it.is_empty(), "{again}: {bounds}");
-        for row in of_it {
-            let row: Vec<&str> = row.split('|').collect();
-            let Some(told) = told.iter().find(|told| key(told) == key(&row)) else { panic!("docs/false-world.md does not tell {row:?}") };
-            let Ok(number) = told[1].trim().parse::<u32>() else { continue };
-            let line = promises.lines().find(|line| line.starts_with(&format!("| {number} |"))).expect("it is a row of the matrix");
-            let longest = told[7].trim();
-            assert!(line.contains("(false-world.md#what-each-fault-takes-alone)") && line.contains(longest), "row {number}: {longest} of {row:?}");
-        }
-    }
-    let (well, out, err) = try_soak(&["--lone", "KernelHang:Sweeper", "--seed", "3"]);
-    assert!(well && out.contains("FATE KernelHang") && out.contains("breaks no law"), "{out}\n{err}");
-    let (well, _, err) = try_soak(&["--lone", "KernelHangs:Sweeper", "--seed", "3"]);
-    assert!(!well && err.contains("is not like KernelHang:Sweeper"), "{err}");
-    let (well, _, err) = try_soak(&["--bounds", "--trace", "x.json", "3"]);
-    assert!(!well && err.contains("cannot be used with"), "{err}");
 }
 
 /// In each zone by itself, as a recording has it: spells of a look to some hours, and an end that is no end.

@@ -5,6 +5,7 @@
 mod bounds;
 mod named;
 mod soak_checks;
+mod told;
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -331,8 +332,11 @@ fn replay(run: &Run, how: Play, planted: Option<Bug>) {
     println!("{} deeds, {}", played.deeds, played.sha256);
     println!("{:?}", played.receipt.as_ref().map(|receipt| (&receipt.outcome, &receipt.reason, receipt.total_usd)));
     tell(&played);
-    if !played.violations.is_empty() {
+    let is_within = how.lone.is_none_or(|lone| soak_checks::is_within(lone, &played));
+    if played.violations.is_empty() {
+        println!("seed {} breaks no law", played.seed);
+    }
+    if !is_within || !played.violations.is_empty() {
         std::process::exit(1);
     }
-    println!("seed {} breaks no law", played.seed);
 }

@@ -4,7 +4,8 @@
 use lamplighter::job::{EndedBecause, JobOutcome};
 use lamplighter::sim::{Bug, Lone, Play, Played, Saves};
 
-use super::{Run, played, processor, side_by_side, tell};
+use super::bounds::Seen;
+use super::{Run, played, processor, side_by_side, tell, told};
 
 /// How a job ended, what ended its attempts, and the step of its newest checkpoint: what must not depend on deaths.
 fn end(played: &Played) -> Option<(JobOutcome, Vec<EndedBecause>, Option<f64>)> {
@@ -93,25 +94,36 @@ pub fn bounds(run: &Run) {
         let (lone, seed) = (all[(number / run.count) as usize], run.from + number % run.count);
         let played = played(Play { lone: Some(lone), ..run.world(seed) });
         tell(&played);
-        (lone, seed, played.measured, played.violations.is_empty())
+        (lone, played)
     });
-    let (mut failed, mut late) = (came.iter().filter(|(.., well)| !well).count(), Vec::new());
-    println!("{}", super::bounds::HEAD);
+    let mut late: Vec<String> = Vec::new();
+    let mut table = vec![told::HEAD.to_owned()];
     for lone in all {
-        let of_it: Vec<_> = came.iter().filter(|(of, ..)| *of == lone).collect();
-        let measured = of_it.iter().filter_map(|(_, seed, measured, _)| Some(((*measured)?, *seed))).collect::<Vec<_>>();
-        let missed = of_it.iter().filter(|(_, _, measured, _)| measured.is_none()).map(|(_, seed, ..)| *seed).collect();
-        let seen = super::bounds::Seen { missed, measured };
+        let mut seen = Seen::default();
+        came.iter().filter(|(of, _)| *of == lone).for_each(|(_, played)| seen.add(lone, played));
         let (rows, broken) = super::bounds::tell(lone, &seen, |seed| Play { lone: Some(lone), ..run.world(seed) }.command());
-        rows.iter().for_each(|row| println!("{row}"));
-        failed += broken.len();
+        table.extend(rows);
         late.extend(broken);
+    }
+    let failed = late.len() + came.iter().filter(|(_, played)| !played.violations.is_empty()).count();
+    println!("{}\n", table.join("\n"));
+    for (row, clause) in told::clauses(&told::cells(&table.join("\n"))) {
+        println!("row {row}: {clause}");
     }
     late.iter().for_each(|line| println!("{line}"));
     println!("{} worlds played, {failed} not within what is asked", came.len());
     if failed > 0 {
         std::process::exit(1);
     }
+}
+
+/// The same of one world; whether all was within what is asked.
+pub fn is_within(lone: Lone, played: &Played) -> bool {
+    let mut seen = Seen::default();
+    seen.add(lone, played);
+    let (rows, broken) = super::bounds::tell(lone, &seen, |_| played.command.clone());
+    rows.iter().chain(&broken).for_each(|line| println!("{line}"));
+    broken.is_empty()
 }
 
 /// What 72 hours of one job cost.

@@ -1,0 +1,72 @@
+//! Each fault alone, by the program of `just soak`: within what is asked, as the documents tell it, and not blind to what must not come.
+
+use std::collections::BTreeSet;
+
+use lamplighter::sim::Lone;
+
+use super::told::{Told, cells, clauses};
+use super::{soak, try_soak};
+
+const WORLD: &str = include_str!("../../docs/false-world.md");
+const PROMISES: &str = include_str!("../../docs/promises.md");
+
+/// docs/false-world.md tells of more worlds what is seen here of twenty of each, which are among them; and the fault matrix of
+/// docs/promises.md tells the longest of them, as `just soak N --bounds` prints it.
+#[test]
+fn each_fault_alone_is_over_within_its_bound() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from).to_string();
+    let bounds = soak(&["--threads", &threads, "--bounds", "20"]);
+    let kinds = Lone::all();
+    assert!(bounds.ends_with(&format!("{} worlds played, 0 not within what is asked\n", kinds.len() * 20)), "{bounds}");
+    let (seen, told) = (cells(&bounds), cells(WORLD));
+    let keys = |all: &[Told]| -> BTreeSet<String> { all.iter().map(|one| format!("{:?}", one.key())).collect() };
+    let (seen_keys, told_keys) = (keys(&seen), keys(&told));
+    assert!(seen_keys == told_keys, "{:?}", seen_keys.symmetric_difference(&told_keys));
+    for lone in kinds {
+        let name = format!("{:?}:{:?}", lone.fault, lone.watching);
+        assert!(seen.iter().any(|one| one.lone == name), "{name}");
+    }
+    for one in &seen {
+        let told = told.iter().find(|told| told.key() == one.key()).expect("the keys are the same");
+        assert!(one.took() <= told.took(), "docs/false-world.md tells {} of {one:?}: `just soak 200 --bounds` measures anew", told.longest);
+    }
+    let rows = clauses(&told);
+    for line in PROMISES.lines().filter(|line| line.starts_with("| ") && line.contains("alone ([measured]")) {
+        let row = line.split('|').nth(1).and_then(|row| row.trim().parse().ok()).expect("a row of the matrix has its number");
+        assert!(rows.contains_key(&row), "nothing is measured any more of row {row}");
+    }
+    for (row, clause) in rows {
+        let line = PROMISES.lines().find(|line| line.starts_with(&format!("| {row} |"))).expect("it is a row of the matrix");
+        assert!(line.ends_with(&clause), "row {row} of docs/promises.md does not end with {clause}");
+    }
+}
+
+/// By a planted bug, in one of the first of its seeds: a law is broken, or something is not within what is asked.
+#[test]
+fn what_must_not_come_of_a_fault_comes_with_a_bug() {
+    for (lone, bug) in [
+        ("MachineClock:Both", "WallForSteady"),
+        ("CapAfterClock:Nobody", "WallForSteady"),
+        ("NvmlLost:Both", "UnknownIsIdle"),
+        ("Noticed:Both", "NoticesUnread"),
+        ("NotTaken:Both", "NoticesUnread"),
+        ("Rebalance:Both", "NoticesUnread"),
+        ("ShownLate:Both", "NotFoundIsGone"),
+        ("SecondController:Both", "OverwritesPlans"),
+        ("CancelAtLaunch:Both", "LostCancel"),
+    ] {
+        let seen = (0..20).find(|seed: &u32| !try_soak(&["--lone", lone, "--bug", bug, "--seed", &seed.to_string()]).0);
+        assert!(seen.is_some(), "{lone}: nobody sees {bug}");
+    }
+}
+
+#[test]
+fn one_fault_alone_is_told_with_what_it_took() {
+    let (well, out, err) = try_soak(&["--lone", "KernelHang:Sweeper", "--seed", "3"]);
+    let row = "| 51 | the kernel hangs | no workstation | dark | ";
+    assert!(well && out.contains("FATE KernelHang") && out.contains(row) && out.contains("breaks no law"), "{out}\n{err}");
+    let (well, _, err) = try_soak(&["--lone", "KernelHangs:Sweeper", "--seed", "3"]);
+    assert!(!well && err.contains("is not like KernelHang:Sweeper"), "{err}");
+    let (well, _, err) = try_soak(&["--bounds", "--trace", "x.json", "3"]);
+    assert!(!well && err.contains("cannot be used with"), "{err}");
+}
