@@ -38,13 +38,15 @@ const LAUNCHING: Duration = Duration::from_secs(20);
 /// When a laptop that is to sleep does so: what it launched is known to it.
 const LID: Duration = Duration::from_secs(180);
 
-/// The first launch is within it, and none that follows.
+/// The first launch is within it, and of machines that are withdrawn at once now and then the next.
 const WITHDRAWS: Duration = Duration::from_secs(30);
 
 const NO_ROOM: Duration = Duration::from_secs(3600);
 const THROTTLED: Duration = Duration::from_secs(600);
+
 /// For how long a machine is offline, or EC2 or a metadata service silent.
 pub const A_WHILE: Duration = Duration::from_secs(20 * 60);
+
 const SIGNED_OUT: Duration = Duration::from_secs(3600);
 
 /// For how long a workstation's clock is off, and when the machine is taken meanwhile.
